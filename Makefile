@@ -1,0 +1,36 @@
+# Two commands are enough: `make demo` and `make test`. Both make their own environment first.
+VENV ?= .venv
+PYTHON ?= python3
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test lint soak bench clean
+help:  ## show the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+$(STAMP): pyproject.toml
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+demo: $(STAMP)  ## plan and train Wide & Deep on the bundled census data
+	$(PY) examples/adult_wide_deep.py
+
+lint: $(STAMP)  ## style, types, import contracts
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+test: lint  ## lint, then every kind of test once, small
+	$(PY) -m pytest -q -n 2 --dist loadgroup
+
+soak: $(STAMP)  ## the long matrix: many seeds, many kills
+	HETERPS_SOAK=1 $(PY) -m pytest -q -m "soak or not soak" --timeout 7200
+
+bench: $(STAMP)  ## side by side with the peers, ratios in one run
+	$(PY) -m benchmarks.run
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

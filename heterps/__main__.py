@@ -1,0 +1,5 @@
+"""``python -m heterps``."""
+
+from heterps.cli import main
+
+main()

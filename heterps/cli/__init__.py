@@ -1,0 +1,50 @@
+"""The ``heterps`` command. One file per subcommand; each is imported only when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+
+import click
+
+from heterps.errors import HeterpsError
+
+__all__ = ["main"]
+
+
+class _Commands(click.Group):
+    """Subcommands are the modules beside this file; module ``x`` has the click command ``command``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(ctx):
+            return None
+        command = importlib.import_module(f"{__name__}.{name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except HeterpsError as error:  # a user's mistake: the message, not a traceback
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="heterps")
+def main() -> None:
+    r"""Plan and train sparse models on a Dask cluster of mixed machines.
+
+    \b
+    Examples:
+      heterps graph graphs/wide_deep.py            show ops, layers, reasons, bytes
+      heterps plan graphs/wide_deep.py             what to run where on this machine
+      heterps train graphs/wide_deep.py --data train.tsv --out model/
+    """
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+"""Files to batches."""
+
+from heterps.data.batch import Batch, Column
+
+__all__ = ["Batch", "Column"]

@@ -1,0 +1,1 @@
+"""The model as a value: Op, Graph, legality, JSON. No arrays."""

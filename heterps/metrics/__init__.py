@@ -1,0 +1,1 @@
+"""Metrics that merge exactly across workers."""

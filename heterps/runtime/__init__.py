@@ -1,0 +1,1 @@
+"""Effects: the engines that run a Plan. The only package that imports Dask."""

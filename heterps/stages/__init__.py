@@ -1,0 +1,1 @@
+"""Graph to Layers: labels, legality, bytes across each cut."""

@@ -1,0 +1,84 @@
+"""Layers: the smallest legal pieces of a graph, in an order in which every prefix is a legal cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from heterps.kernels.cost import OpCost
+
+__all__ = ["Bound", "Edge", "Layer", "Layers"]
+
+
+class Bound(StrEnum):
+    """What limits an op: moving data, or arithmetic."""
+
+    IO = "io"
+    COMPUTE = "compute"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A smallest legal piece: its ops are always placed together.
+
+    Parameters
+    ----------
+    name
+        Unique; the name of the op that gives the piece its character.
+    ops
+        Names of ops of the lowered graph, in topological order.
+    bound, reason
+        The label and why, as text with figures.
+    place
+        ``"cpu"``, ``"gpu"`` or None (free): pinned by hand, or forced by table and file access.
+    cost
+        Forward and backward work of one batch of ``Layers.batch_size`` rows.
+    groups
+        Row groups that the Layer pulls and pushes.
+    row_bytes
+        Bytes of unique rows pulled plus gradients pushed per batch (zero without table access).
+    """
+
+    name: str
+    ops: tuple[str, ...]
+    bound: Bound
+    reason: str
+    place: str | None
+    cost: OpCost
+    groups: tuple[str, ...] = ()
+    row_bytes: float = 0.0
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Data that flows from one Layer to a later one: activations forward, their gradients backward, per batch."""
+
+    source: int
+    target: int
+    forward_bytes: float
+    backward_bytes: float
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The pieces of a graph in convex order, and what crosses between them.
+
+    ``layers[:i]`` is closed under dependencies for every i, so cutting between any two neighbours is legal.
+    """
+
+    layers: tuple[Layer, ...]
+    edges: tuple[Edge, ...]
+    batch_size: int
+    unique_fraction: float
+
+    def cut_bytes(self, i: int) -> float:
+        """Bytes per batch, both directions, over the cut before ``layers[i]``.
+
+        Activations that several later Layers read cross once.
+        """
+        crossing: dict[int, tuple[float, float]] = {}
+        for edge in self.edges:
+            if edge.source < i <= edge.target:
+                forward, backward = crossing.get(edge.source, (0.0, 0.0))
+                crossing[edge.source] = (max(forward, edge.forward_bytes), max(backward, edge.backward_bytes))
+        return sum(forward + backward for forward, backward in crossing.values())

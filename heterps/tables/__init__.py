@@ -1,0 +1,1 @@
+"""Parameters: sparse rows that grow, dense arrays, the rules that change them, snapshots."""
