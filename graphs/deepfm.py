@@ -1,4 +1,4 @@
-"""DeepFM: first-order terms, factorisation-machine interactions and an MLP over shared embeddings (Guo et al., 2017)."""
+"""DeepFM: first-order terms, factorisation-machine pairs and an MLP over shared embeddings (Guo et al., 2017)."""
 
 import heterps as hps
 from heterps import ops
