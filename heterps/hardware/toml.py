@@ -29,7 +29,9 @@ def read_toml(source: str) -> Hardware:
     except OSError as error:
         raise HardwareError(f"{where}: cannot be read ({error.strerror})") from error
     if unknown := sorted(data.keys() - {"device", "pool", "host", "link"}):
-        raise HardwareError(f"{where}: unknown section {unknown[0]!r}; known: [device.NAME], [[pool]], [[host]], [[link]]")
+        raise HardwareError(
+            f"{where}: unknown section {unknown[0]!r}; known: [device.NAME], [[pool]], [[host]], [[link]]"
+        )
     devices = {name: _make(Device, {"name": name, **body}, where) for name, body in data.get("device", {}).items()}
     return Hardware(
         tuple(_pool(body, devices, where) for body in data.get("pool", ())),

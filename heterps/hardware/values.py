@@ -68,7 +68,9 @@ class Device:
         if not 0 < self.efficiency <= 1:
             raise HardwareError(f"device {self.name!r}: efficiency is {self.efficiency}, must be in (0, 1]")
         if self.sold_in < 1 or self.cores < 1 or self.price_per_hour < 0:
-            raise HardwareError(f"device {self.name!r}: sold_in and cores must be at least 1, price_per_hour at least 0")
+            raise HardwareError(
+                f"device {self.name!r}: sold_in and cores must be at least 1, price_per_hour at least 0"
+            )
 
     def rate(self, dtype: str = "float32") -> float:
         """Floating-point operations per second that kernels reach."""
@@ -144,7 +146,9 @@ class Link:
 
     def __post_init__(self) -> None:
         if not self.bytes_per_s > 0 or self.latency_s < 0:
-            raise HardwareError(f"link {self.source} - {self.target}: bytes_per_s must be positive, latency_s not negative")
+            raise HardwareError(
+                f"link {self.source} - {self.target}: bytes_per_s must be positive, latency_s not negative"
+            )
 
 
 @dataclass(frozen=True)

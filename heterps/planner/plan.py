@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from heterps.errors import PlanError
-from heterps.hardware import Device, Hardware, Pool
+from heterps.graph import Graph
+from heterps.hardware import Device, Pool
 from heterps.hardware.values import pool_from_json, pool_to_json
 from heterps.planner.forecast import Certificate, Forecast, Rival
+from heterps.stages.lowering import lower
 
 __all__ = ["Plan", "Share", "Stage"]
 
@@ -72,7 +74,7 @@ class Plan:
         What the model expects, how well that is proved, what lost and why, what it rests on.
     """
 
-    graph: Any
+    graph: Graph
     stages: tuple[Stage, ...]
     pools: tuple[Pool, ...]
     batch_size: int
@@ -91,7 +93,9 @@ class Plan:
         pools = {pool.name for pool in self.pools}
         for name in (pool for stage in self.stages for pool in stage.workers):
             if name not in pools:
-                raise PlanError(f"a stage runs on pool {name!r}, which the plan does not describe; it has {sorted(pools)}")
+                raise PlanError(
+                    f"a stage runs on pool {name!r}, which the plan does not describe; it has {sorted(pools)}"
+                )
         if self.shard_pool not in pools:
             raise PlanError(f"shard hosts sit on pool {self.shard_pool!r}, which the plan does not describe")
         for name in ("batch_size", "shard_hosts", "lanes", "depth"):
@@ -100,7 +104,10 @@ class Plan:
 
     def pool(self, name: str) -> Pool:
         """Return a pool of the plan by name."""
-        return Hardware(self.pools, tuple(_hosts(self.pools))).pool(name)
+        for pool in self.pools:
+            if pool.name == name:
+                return pool
+        raise PlanError(f"the plan uses no pool {name!r}; it uses {', '.join(pool.name for pool in self.pools)}")
 
     def stage_of(self, op: str) -> Stage:
         """Return the stage that runs an op of the lowered graph."""
@@ -124,17 +131,21 @@ class Plan:
         return len(self.stages) == 1
 
     @classmethod
-    def fused(cls, graph: Any, *, batch_size: int, workers: int = 1, pool: Pool | None = None, **rest: Any) -> Plan:
+    def fused(cls, graph: Graph, *, batch_size: int, workers: int = 1, pool: Pool | None = None, **rest: Any) -> Plan:
         """Everything in one stage on one cpu pool: the plan made by hand, nothing measured, nothing forecast."""
-        layers, ops = _everything(graph, batch_size)
+        ops = tuple(op.name for op in lower(graph).graph)
         pool = pool or Pool("cpu", _UNMEASURED)
-        stage = Stage("all", layers, ops, pool.name, workers)
-        rest = {"lanes": workers, "shard_pool": pool.name, "assumptions": ("made by hand: nothing was forecast",), **rest}
+        stage = Stage("all", ops, ops, pool.name, workers)
+        rest = {
+            "lanes": workers,
+            "shard_pool": pool.name,
+            "assumptions": ("made by hand: nothing was forecast",),
+            **rest,
+        }
         return cls(graph, (stage,), (pool,), batch_size, **rest)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; :meth:`from_json` gives an equal plan."""
-        graph = self.graph.to_json() if hasattr(self.graph, "to_json") else self.graph
         plain = {name: getattr(self, name) for name in ("batch_size", "shard_hosts", "shard_pool", "lanes", "depth")}
         return {
             "format": _FORMAT,
@@ -147,7 +158,7 @@ class Plan:
             "certificate": asdict(self.certificate) if self.certificate else None,
             "rivals": [asdict(rival) for rival in self.rivals],
             "assumptions": list(self.assumptions),
-            "graph": graph,
+            "graph": self.graph.to_json(),
         }
 
     @classmethod
@@ -155,9 +166,11 @@ class Plan:
         """Inverse of :meth:`to_json`."""
         if data.get("format") != _FORMAT:
             raise PlanError(f"not a plan: format is {data.get('format')!r}, expected {_FORMAT!r}")
-        rest = {name: data[name] for name in ("batch_size", "shard_hosts", "shard_pool", "lanes", "depth", "memory_bytes")}
+        rest = {
+            name: data[name] for name in ("batch_size", "shard_hosts", "shard_pool", "lanes", "depth", "memory_bytes")
+        }
         return cls(
-            graph=_graph(data["graph"]),
+            graph=Graph.from_json(data["graph"]),
             stages=tuple(_stage(stage) for stage in data["stages"]),
             pools=tuple(pool_from_json(pool) for pool in data["pools"]),
             mode=data["mode"],
