@@ -29,7 +29,7 @@ def parse_number(buffer: Any, start: Any, stop: Any) -> Any:
     """Parse a number; return (status, value). Short integers, the usual case, take a short cut."""
     if stop - start <= 18:
         first = start + 1 if buffer[start] == 45 else start
-        at, whole = first, 0
+        at, whole = first, np.int64(0)
         while at < stop and buffer[at] >= 48 and buffer[at] <= 57:
             whole = whole * 10 + np.int64(buffer[at]) - 48
             at += 1

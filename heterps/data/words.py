@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
@@ -24,7 +24,7 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, at: Any, e
     return builder.bitcast(builder.gep(data, [at]), element.as_pointer())
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def load64(typingctx: Any, buffer: Any, at: Any) -> Any:
     """Load ``buffer[at:at + 8]`` as one little-endian uint64; the buffer must hold those bytes."""
 
@@ -34,7 +34,7 @@ def load64(typingctx: Any, buffer: Any, at: Any) -> Any:
     return types.uint64(buffer, types.int64), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def equal64(typingctx: Any, buffer: Any, at: Any, byte: Any) -> Any:
     """Return a mask: bit i is set where ``buffer[at + i] == byte``, for 64 bytes."""
 
@@ -48,7 +48,7 @@ def equal64(typingctx: Any, buffer: Any, at: Any, byte: Any) -> Any:
     return types.uint64(buffer, types.int64, types.uint8), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def high64(typingctx: Any, buffer: Any, at: Any) -> Any:
     """Return a mask: bit i is set where ``buffer[at + i] >= 128``, for 64 bytes."""
 
@@ -60,7 +60,7 @@ def high64(typingctx: Any, buffer: Any, at: Any) -> Any:
     return types.uint64(buffer, types.int64), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def lowest_bit(typingctx: Any, mask: Any) -> Any:
     """Return the number of the lowest set bit; the mask must not be 0."""
 
@@ -70,7 +70,7 @@ def lowest_bit(typingctx: Any, mask: Any) -> Any:
     return types.int64(types.uint64), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def count_bits(typingctx: Any, mask: Any) -> Any:
     """Return how many bits are set."""
 
