@@ -48,7 +48,7 @@ class Call:
     dxs, dy
         Gradients of inputs (None where nobody wants one) and of the result. For a loss ``dy`` is None and means 1.
     params, dparams
-        Dense parameters and their gradients by name; ``dparams`` is empty where no gradient is wanted.
+        Dense parameters and their gradients by name.
     train
         Whether this batch is trained on (dropout).
     seed

@@ -27,6 +27,18 @@ def outer(a, b, out):  # type: ignore[no-untyped-def]
         at += np.uint64(b.size)
 
 
+@loop
+def cross_pass(x0, x, t, bias, y):  # type: ignore[no-untyped-def]
+    """``t += bias`` and ``y = x0 t + x`` in one pass."""
+    at = np.uint64(0)
+    for _ in range(y.size // bias.size):
+        for j in range(bias.size):
+            k = at + np.uint64(j)
+            t[k] += bias[j]
+            y[k] = x0[k] * t[k] + x[k]
+        at += np.uint64(bias.size)
+
+
 def as_matrix(x: Array) -> Array:
     """``[n, ..., k]`` as ``[n * ..., k]``, without a copy."""
     return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
@@ -43,10 +55,9 @@ def dense_forward(c: Call) -> None:
 def dense_backward(c: Call) -> None:
     """``dW = xT dy``, ``db`` = column sums of dy, ``dx = dy WT``."""
     dy = as_matrix(c.dy)
-    if c.dparams:
-        c.xp.matmul(as_matrix(c.xs[0]).T, dy, out=c.dparams["weight"])
-        if "bias" in c.dparams:
-            column_sums(c, dy, c.dparams["bias"])
+    c.xp.matmul(as_matrix(c.xs[0]).T, dy, out=c.dparams["weight"])
+    if "bias" in c.dparams:
+        column_sums(c, dy, c.dparams["bias"])
     _dense_dx(c, dy)
 
 
@@ -148,32 +159,32 @@ def cross_forward(c: Call) -> None:
         z = c.scratch("z", (c.n, c.attrs["rank"]), x.dtype)
         xp.matmul(x, c.params["down"], out=z)
         xp.matmul(z, c.params["up"], out=t)
+    if c.loops:
+        cross_pass(x0.reshape(-1), x.reshape(-1), t.reshape(-1), c.params["bias"], c.y.reshape(-1))
+        return
     add_bias(c, t, c.params["bias"])
     xp.multiply(x0, t, out=c.y)
-    c.y += x
+    xp.add(c.y, x, out=c.y)
 
 
 def cross_backward(c: Call) -> None:
     """``dx0 = dy * t``; with ``dt = dy * x0`` as for dense layers, and ``dx`` also gets dy itself."""
     (x0, x), (dx0, dx), xp = c.xs, c.dxs, c.xp
-    t = c.scratch("t", x.shape, x.dtype)
+    t, dt = c.scratch("t", x.shape, x.dtype), c.scratch("dt", x.shape, x.dtype)
+    xp.multiply(c.dy, x0, out=dt)
     if dx0 is not None:
         xp.multiply(c.dy, t, out=dx0)
-    dt = c.scratch("dt", x.shape, x.dtype)
-    xp.multiply(c.dy, x0, out=dt)
-    if c.dparams:
-        column_sums(c, dt, c.dparams["bias"])
+    column_sums(c, dt, c.dparams["bias"])
     if "weight" in c.params:
         _full_rank_backward(c, x, dt, dx)
     else:
         _low_rank_backward(c, x, dt, dx)
     if dx is not None:
-        dx += c.dy
+        xp.add(dx, c.dy, out=dx)
 
 
 def _full_rank_backward(c: Call, x: Array, dt: Array, dx: Array | None) -> None:
-    if c.dparams:
-        c.xp.matmul(x.T, dt, out=c.dparams["weight"])
+    c.xp.matmul(x.T, dt, out=c.dparams["weight"])
     if dx is not None:
         c.xp.matmul(dt, c.params["weight"].T, out=dx)
 
@@ -182,9 +193,8 @@ def _low_rank_backward(c: Call, x: Array, dt: Array, dx: Array | None) -> None:
     z = c.scratch("z", (c.n, c.attrs["rank"]), x.dtype)
     dz = c.scratch("dz", (c.n, c.attrs["rank"]), x.dtype)
     c.xp.matmul(dt, c.params["up"].T, out=dz)
-    if c.dparams:
-        c.xp.matmul(z.T, dt, out=c.dparams["up"])
-        c.xp.matmul(x.T, dz, out=c.dparams["down"])
+    c.xp.matmul(z.T, dt, out=c.dparams["up"])
+    c.xp.matmul(x.T, dz, out=c.dparams["down"])
     if dx is not None:
         c.xp.matmul(dz, c.params["down"].T, out=dx)
 
