@@ -68,5 +68,5 @@ def check_address(address: str, *, tls: bool = False) -> None:
         return
     raise ClusterError(
         f"{address}: without TLS anyone who can reach {host or 'this machine'} could run code here. Use 127.0.0.1, "
-        "turn on TLS (heterps launch --tls), or, on a closed network, set heterps.network.trusted: true in Dask's config"
+        "turn on TLS (heterps launch --tls), or on a closed network set heterps.network.trusted: true in Dask's config"
     )
