@@ -30,7 +30,9 @@ beside.write_text("def answer(): return 42")
 import beside
 task = client.submit(beside.answer, resources={{"HPS_IO": 1}})
 blas = list(client.run(os.getenv, "OMP_NUM_THREADS").values())
-print(json.dumps({{"workers": workers(), "answer": task.result(), "blas": blas}}))
+from heterps.runtime.probe import discover
+links = [[link.source, link.target, link.bytes_per_s > 0] for link in discover(client).links]
+print(json.dumps({{"workers": workers(), "answer": task.result(), "blas": blas, "links": links}}))
 pathlib.Path("ready").write_text("yes")
 while not pathlib.Path("go").exists():
     time.sleep(0.05)
@@ -46,6 +48,7 @@ sys.exit(7)
     cores = len(os.sched_getaffinity(0))
     assert process.returncode == 7
     assert found["answer"] == 42
+    assert found["links"] == [["compute", "io", True], ["compute", "server", True], ["io", "server", True]]
     assert {name: resources for name, (resources, _) in found["workers"].items()} == {
         "server-0": {"HPS_SERVER": 1}, "io-0": {"HPS_IO": 1}, "io-1": {"HPS_IO": 1}, "compute-0": {"HPS_COMPUTE": 1},
     }  # fmt: skip
