@@ -6,6 +6,8 @@ import signal
 import psutil
 import pytest
 
+from heterps.hardware import Hardware
+
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
 
 _CONNECT = """
@@ -30,9 +32,8 @@ beside.write_text("def answer(): return 42")
 import beside
 task = client.submit(beside.answer, resources={{"HPS_IO": 1}})
 blas = list(client.run(os.getenv, "OMP_NUM_THREADS").values())
-from heterps.runtime.probe import discover
-links = [[link.source, link.target, link.bytes_per_s > 0] for link in discover(client).links]
-print(json.dumps({{"workers": workers(), "answer": task.result(), "blas": blas, "links": links}}))
+subprocess.run([sys.executable, "-m", "heterps", "discover", "--out", "cluster.toml"], check=True)
+print(json.dumps({{"workers": workers(), "answer": task.result(), "blas": blas}}))
 pathlib.Path("ready").write_text("yes")
 while not pathlib.Path("go").exists():
     time.sleep(0.05)
@@ -48,7 +49,10 @@ sys.exit(7)
     cores = len(os.sched_getaffinity(0))
     assert process.returncode == 7
     assert found["answer"] == 42
-    assert found["links"] == [["compute", "io", True], ["compute", "server", True], ["io", "server", True]]
+    hardware = Hardware.from_toml(str(launched.folder / "cluster.toml"))
+    assert {pool.name: pool.cap for pool in hardware.pools} == {"server": 1, "io": 2, "compute": 1}
+    pairs = {(link.source, link.target) for link in hardware.links}
+    assert pairs == {("compute", "io"), ("compute", "server"), ("io", "server")}
     assert {name: resources for name, (resources, _) in found["workers"].items()} == {
         "server-0": {"HPS_SERVER": 1}, "io-0": {"HPS_IO": 1}, "io-1": {"HPS_IO": 1}, "compute-0": {"HPS_COMPUTE": 1},
     }  # fmt: skip
@@ -65,7 +69,7 @@ sys.exit(7)
 def test_what_freezes_is_named_and_what_dies_comes_back(launched) -> None:
     script = f"""{_CONNECT}
 from heterps.errors import ClusterError
-from heterps.runtime.pools import Wanted, wait_for_pools
+from heterps.runtime.pools import Need, wait_for_pools
 
 def wait_until(there):
     until = time.monotonic() + 40
@@ -76,7 +80,7 @@ def wait_until(there):
 pid = pids()["io-0"]
 os.kill(pid, signal.SIGSTOP)
 try:
-    wait_for_pools(client, [Wanted("io")])
+    wait_for_pools(client, [Need("io")])
 except ClusterError as error:
     print("frozen:", error)
 os.kill(pid, signal.SIGKILL)

@@ -13,7 +13,7 @@ from distributed import Client, default_client
 
 from heterps.errors import ClusterError
 from heterps.runtime.ask import ask_workers
-from heterps.runtime.connect import connected, existing_client
+from heterps.runtime.connect import client_of, connected, existing_client
 from heterps.runtime.local import local_cluster
 from heterps.runtime.pools import pools_of
 from heterps.runtime.threads import Threads, blas_libraries
@@ -88,6 +88,11 @@ def test_a_scheduler_that_is_not_there_is_named() -> None:
     settings = {"scheduler-address": "tcp://127.0.0.1:1", "heterps.timeouts.connect": "300ms"}
     with dask.config.set(settings), pytest.raises(ClusterError, match=r"no scheduler answered at tcp://127\.0\.0\.1:1"):
         connected().__enter__()
+
+
+def test_no_address_at_all_is_an_error() -> None:
+    with dask.config.set({"scheduler-address": None}), pytest.raises(ClusterError, match="which cluster"):
+        client_of()
 
 
 def fail() -> None:
