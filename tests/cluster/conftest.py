@@ -24,15 +24,24 @@ class Launched:
         self.folder, self.logs, self.mark = folder, folder / "logs", uuid.uuid4().hex
         self.process: subprocess.Popen[str] | None = None
         self.environment: dict[str, str] = {}
+        self.terminal: int | None = None
 
     def start(self, script: str, *options: str) -> subprocess.Popen[str]:
         (self.folder / "script.py").write_text(textwrap.dedent(script))
-        words = [sys.executable, "-m", "heterps", "launch", "--logs", str(self.logs), *options, "script.py"]
-        path = os.pathsep.join(filter(None, [str(_REPOSITORY), os.environ.get("PYTHONPATH")]))
-        environment = {**os.environ, "HETERPS_TEST_MARK": self.mark, "PYTHONPATH": path, **self.environment}
-        self.process = subprocess.Popen(
-            words, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        return self.start_words(
+            sys.executable, "-m", "heterps", "launch", "--logs", str(self.logs), *options, "script.py"
         )
+
+    def start_words(self, *words: str) -> subprocess.Popen[str]:
+        path = os.pathsep.join(filter(None, [str(_REPOSITORY), os.environ.get("PYTHONPATH")]))
+        programs = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+        environment = {**os.environ, "HETERPS_TEST_MARK": self.mark, "PYTHONPATH": path, "PATH": programs}
+        if self.terminal is not None:  # makes it the controlling terminal of the new session
+            words = ("setsid", "--ctty", "--wait", *words)
+        self.process = subprocess.Popen(
+            words, cwd=self.folder, env=environment | self.environment, text=True, start_new_session=True,
+            stdin=self.terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
         return self.process
 
     def run(self, script: str, *options: str) -> tuple[int, str, str]:

@@ -1,6 +1,7 @@
 import json
 import os
 import pathlib
+import pty
 import signal
 
 import psutil
@@ -124,18 +125,24 @@ time.sleep(60)
     assert not launched.processes()
 
 
-def test_an_interrupt_reaches_the_script_and_leaves_nothing(launched) -> None:
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_interrupt_reaches_the_script_once_and_leaves_nothing(launched, terminal: bool) -> None:
     script = f"""{_CONNECT}
 subprocess.Popen(["sleep", "300"], start_new_session=True)
 pathlib.Path("ready").write_text("yes")
 try:
     time.sleep(60)
 except KeyboardInterrupt:
+    time.sleep(0.5)  # a second one would show here
     pathlib.Path("interrupted").write_text("yes")
 """
+    keyboard, launched.terminal = pty.openpty() if terminal else (None, None)
     process = launched.start(script, "--servers", "0", "--io", "1")
     launched.wait_for("ready")
-    process.send_signal(signal.SIGINT)
+    if keyboard is None:
+        process.send_signal(signal.SIGINT)
+    else:
+        os.write(keyboard, b"\x03")
     assert process.wait(20) == 128 + signal.SIGINT
     assert (launched.folder / "interrupted").exists()
     assert not launched.processes()

@@ -1,9 +1,13 @@
 import pathlib
 import shlex
+import tomllib
 from collections import Counter
+from importlib.metadata import EntryPoint
 
+import click
 import pytest
 from click.testing import CliRunner
+from dask.cli import _register_command_ep
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,3 +116,13 @@ def test_the_command_refuses_open_machines_without_tls() -> None:
 
 def test_the_help_has_examples() -> None:
     assert "heterps launch --servers 1 --io 2" in CliRunner().invoke(main, ["launch", "--help"]).output
+
+
+def test_dask_has_the_command_too() -> None:
+    project = tomllib.loads((pathlib.Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    group = click.Group("dask")
+    for name, value in project["entry-points"]["dask_cli"].items():
+        _register_command_ep(group, EntryPoint(name, value, "dask_cli"))
+    result = CliRunner().invoke(group, ["heterps", "launch", "--help"])
+    assert result.exit_code == 0
+    assert "--servers" in result.output
