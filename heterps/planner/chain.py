@@ -19,7 +19,7 @@ __all__ = ["chain_placement", "cost_to_go", "relaxed_price"]
 @njit(nogil=True, cache=True)
 def is_inside(small: npt.NDArray[np.uint64], large: npt.NDArray[np.uint64]) -> bool:
     """Whether one bit set is contained in another."""
-    for w in range(len(small)):
+    for w in range(len(small)):  # noqa: SIM110 (compiled: no generators)
         if small[w] & ~large[w]:
             return False
     return True

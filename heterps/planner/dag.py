@@ -6,14 +6,14 @@ programming over them is exact; only their number limits it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from heterps.planner.problem import Bools
+from heterps.planner.problem import Bools, Problem, prefixes
 
-__all__ = ["contract", "cut_bytes", "downsets", "expand"]
+__all__ = ["MOST_STATES", "blocks", "downsets", "over_downsets"]
 
 MOST_STATES = 20_000
 
@@ -29,39 +29,40 @@ def downsets(size: int, edges: Iterable[tuple[int, int]], most: int = MOST_STATE
         found += level
         if len(found) > most:
             return None
-    return np.array([[bool(s >> v & 1) for v in range(size)] for s in found], np.bool_)
+    return np.array([[bool(s >> v & 1) for v in range(size)] for s in found], np.bool_).reshape(len(found), size)
 
 
-def contract(size: int, edges: Sequence[tuple[int, int]], same: npt.NDArray[np.bool_]) -> list[int]:
-    """Join a Layer with its only successor, whose only predecessor it is, where ``same`` says that this loses nothing.
+def blocks(problem: Problem) -> list[int]:
+    """Join each Layer with its only successor, whose only predecessor it is, where no plan is lost by that.
 
-    Returns the block of each Layer, blocks numbered in order of their first Layer. ``same[u]`` is given for the edge from
-    u to its only successor: for example both can run on one and the same type only and scale without a serial part, so
-    that one stage never needs more units than two.
+    Nothing is lost where both may run on one and the same type only and neither has a serial part: then one stage needs
+    no more units than two, and moves fewer bytes. Returns the block of each Layer, numbered in order.
     """
-    out = {u: [b for a, b in edges if a == u] for u in range(size)}
-    into = {v: [a for a, b in edges if b == v] for v in range(size)}
-    block = list(range(size))
-    for u in range(size):
-        if len(set(out[u])) == 1 and same[u] and len(set(into[out[u][0]])) == 1:
-            block[out[u][0]] = block[u]
+    edges = {(flow.source, flow.target) for flow in problem.flows}
+    single = problem.allowed.sum(axis=1) == 1
+    scales = (problem.layer_serial == 0).all(axis=(0, 2))
+    block = list(range(problem.layers))
+    for u in range(problem.layers):
+        after = [b for a, b in edges if a == u]
+        if len(after) != 1 or len([a for a, b in edges if b == after[0]]) != 1:
+            continue
+        pair = [u, after[0]]
+        if single[pair].all() and scales[pair].all() and (problem.allowed[pair[0]] == problem.allowed[pair[1]]).all():
+            block[after[0]] = block[u]
     numbers: dict[int, int] = {}
     return [numbers.setdefault(b, len(numbers)) for b in block]
 
 
-def expand(states: Bools, block: Sequence[int]) -> Bools:
-    """States of blocks as states of Layers."""
+def over_downsets(problem: Problem, most: int = MOST_STATES) -> tuple[Problem, bool]:
+    """The problem with all legal cuts as states, and True; with those of the given order, and False, if too many."""
+    block = blocks(problem)
+    size = max(block, default=-1) + 1
+    edges = {(block[f.source], block[f.target]) for f in problem.flows if block[f.source] != block[f.target]}
+    states = downsets(size, edges, most)
+    if states is None:
+        return replace(problem, members=prefixes(problem.layers)), False
+    return replace(problem, members=_expanded(states, block)), True
+
+
+def _expanded(states: Bools, block: Sequence[int]) -> Bools:
     return np.ascontiguousarray(states[:, np.asarray(block, np.int64)])
-
-
-def cut_bytes(states: Bools, edges: Mapping[tuple[int, int], tuple[float, float]]) -> npt.NDArray[np.float64]:
-    """Bytes (forward, backward) over the cut at every state; what several later Layers read crosses once."""
-    total = np.zeros(len(states))
-    for source in sorted({u for u, _ in edges}):
-        forward, backward = np.zeros(len(states)), np.zeros(len(states))
-        for (u, v), (f, b) in edges.items():
-            if u == source:
-                crosses = states[:, u] & ~states[:, v]
-                forward, backward = np.maximum(forward, crosses * f), np.maximum(backward, crosses * b)
-        total += forward + backward
-    return total

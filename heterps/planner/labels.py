@@ -28,7 +28,7 @@ class TooManyLabelsError(Exception):
 def _dominates(a, b, price, use):  # type: ignore[no-untyped-def]
     if price[a] > price[b] * (1 + 1e-12) + 1e-15:
         return False
-    for d in range(use.shape[1]):
+    for d in range(use.shape[1]):  # noqa: SIM110 (compiled: no generators)
         if use[a, d] > use[b, d] * (1 + 1e-12) + 1e-15:
             return False
     return True
@@ -36,7 +36,7 @@ def _dominates(a, b, price, use):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _fits(label, use, limit):  # type: ignore[no-untyped-def]
-    for d in range(use.shape[1]):
+    for d in range(use.shape[1]):  # noqa: SIM110 (compiled: no generators)
         if use[label, d] > limit[d] * (1 + TOLERANCE):
             return False
     return True
@@ -99,7 +99,7 @@ def _charge(use, x, i, j, t, units, share, dim, host_use, host_cut):  # type: ig
 
 @njit(nogil=True, cache=True)
 def _search(x, words, figures, scarce, cut_bytes, prices, most, mixes, to_go, by_type):  # type: ignore[no-untyped-def]
-    """Label all states; returns price, record (parent, state, type, units, other, units), lists, number (-1: too many)."""
+    """Label states: price, record (parent, state, type, units, other type, units), lists, number (-1: too many)."""
     dim, limit, used0, link_dim, host_use, host_cut = scarce
     n, types = len(words), len(prices)
     price, use = np.empty(_MOST_LABELS), np.empty((_MOST_LABELS, len(limit)))
@@ -142,9 +142,10 @@ def label_placement(problem: Problem, x: float) -> Placement | None:
     """Cheapest placement at x rows a second that fits everything scarce; None if there is none."""
     hosts = problem.shards.hosts(x)
     most = np.where(np.isfinite(problem.cap), problem.cap, _MOST_CHOICES)
+    by_type = bool(np.isfinite(problem.link).any())
     _, record, head, following, count = _search(
-        x, problem.words, figures_of(problem), _scarce(problem, x, hosts), problem.cut_bytes, problem.price, most, problem.mixes,
-        cost_to_go(problem, x), bool(np.isfinite(problem.link).any()),
+        x, problem.words, figures_of(problem), _scarce(problem, x, hosts), problem.cut_bytes, problem.price, most,
+        problem.mixes, cost_to_go(problem, x), by_type,
     )  # fmt: skip
     if count < 0:
         raise TooManyLabelsError(f"more than {_MOST_LABELS} labels at {x:g} rows a second")
@@ -157,7 +158,9 @@ def _scarce(problem: Problem, x: float, hosts: int) -> tuple[npt.NDArray[np.floa
     """Number the scarce things (units of types, links, shared capacities): their limits, what is used up front."""
     scarce = np.isfinite(problem.cap) | (problem.sold_in > 1)
     dim = np.where(scarce, np.cumsum(scarce) - 1, -1)
-    limit = [c // m * m if np.isfinite(c) else c for c, m in zip(problem.cap[scarce], problem.sold_in[scarce], strict=True)]
+    limit = [
+        c // m * m if np.isfinite(c) else c for c, m in zip(problem.cap[scarce], problem.sold_in[scarce], strict=True)
+    ]
     used = [0.0] * len(limit)
     if problem.shards.type >= 0 and dim[problem.shards.type] >= 0:
         used[dim[problem.shards.type]] += hosts

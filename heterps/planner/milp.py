@@ -1,4 +1,4 @@
-"""Mixed-integer programming (HiGHS) at a fixed throughput: the stages as a path through the states, with side conditions.
+"""Integer programming (HiGHS) at a fixed throughput: stages as a path through the states, with side conditions.
 
 One binary per possible stage, flow conservation at every state (by type, where links count), one row per scarce thing,
 an integer per type that is sold in multiples. HiGHS reports the bound; a gap of zero is the certificate.
@@ -19,6 +19,8 @@ __all__ = ["milp_placement"]
 def milp_placement(problem: Problem, x: float, seconds: float = 60.0) -> Placement | None:
     """Cheapest placement at x rows a second within ``seconds``; its ``bound`` is what HiGHS has proved. None: none."""
     stages, hosts = _stages(problem, x), problem.shards.hosts(x)
+    if not stages:
+        return None
     program = Program()
     packs = [program.integer(problem.price[t] * m if m > 1 else 0.0) for t, m in enumerate(problem.sold_in)]
     columns = [program.binary(0.0 if problem.sold_in[s.type] > 1 else problem.price[s.type] * s.units) for s in stages]
@@ -61,7 +63,9 @@ def _add_path(
     program.row([(c, 1.0) for (state, _), cs in enter.items() if state == last for c in cs], 1, 1)
     for state in range(1, last):
         if by_type:
-            _add_turns(program, problem, [(enter.get((state, t), []), leave.get((state, t), [])) for t in range(types)], state)
+            _add_turns(
+                program, problem, [(enter.get((state, t), []), leave.get((state, t), [])) for t in range(types)], state
+            )
         else:
             into, out = enter.get((state, 0), []), leave.get((state, 0), [])
             program.row([(c, 1.0) for c in into] + [(c, -1.0) for c in out], 0, 0)
@@ -81,7 +85,13 @@ def _add_turns(program: Program, problem: Problem, flows: list[tuple[list[int], 
 
 
 def _add_scarce(
-    program: Program, problem: Problem, stages: list[Segment], columns: list[int], packs: list[int], x: float, hosts: int
+    program: Program,
+    problem: Problem,
+    stages: list[Segment],
+    columns: list[int],
+    packs: list[int],
+    x: float,
+    hosts: int,
 ) -> None:
     """Units within caps and packs, shared capacities within what there is."""
     for t in range(problem.types):
@@ -99,5 +109,7 @@ def _add_scarce(
 
 def _taken(problem: Problem, segment: Segment, h: int) -> float:
     i, j, t = segment.start, segment.stop, segment.type
-    use: npt.NDArray[np.float64] = problem.usage[h, j] - problem.usage[h, i] + problem.cut_usage[h, i] + problem.cut_usage[h, j]
+    use: npt.NDArray[np.float64] = (
+        problem.usage[h, j] - problem.usage[h, i] + problem.cut_usage[h, i] + problem.cut_usage[h, j]
+    )
     return float(use[t])

@@ -1,8 +1,8 @@
 """The planning problem as plain arrays, and what a placement costs and sustains.
 
-States are the legal cuts (downsets of the Layers): state 0 is "nothing done", the last one "all done". A stage is a pair
-of states, the earlier contained in the later one, on a type of resource. For a chain the states are its prefixes, so
-chain and DAG are one problem. Every per-layer figure is held as its sum over a state, so that a stage's figure is a
+States are the legal cuts (downsets of the Layers): state 0 is "nothing done", the last one "all done". A stage is a
+pair of states, the earlier contained in the later one, on a type of resource. For a chain the states are its prefixes,
+so chain and DAG are one problem. Per-layer figures are summed over each state once, so that a stage's figure is a
 difference. Resource axis 0 is compute, 1 is data; times are seconds per row on one unit.
 """
 
@@ -19,11 +19,21 @@ import numpy.typing as npt
 
 from heterps.errors import PlanError
 
-__all__ = ["Placement", "Problem", "Segment", "Shards", "make_problem", "prefixes"]
+__all__ = ["Flow", "Placement", "Problem", "Segment", "Shards", "make_problem", "prefixes"]
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 TOLERANCE = 1e-9  # relative; a unit count is not raised for rounding errors in a product
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A tensor from one Layer to a later one: bytes per row, both directions. One tensor crosses a cut once."""
+
+    source: int
+    target: int
+    tensor: str
+    bytes: float
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,25 @@ class Segment:
     units: int
     other: int = -1
     other_units: int = 0
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A solution at one throughput: stages with units, shard hosts, price per hour, and what no solution undercuts."""
+
+    segments: tuple[Segment, ...]
+    hosts: int
+    price: float
+    bound: float
+
+    def used(self, types: int) -> npt.NDArray[np.int64]:
+        """Units by type, shard hosts not counted."""
+        units = np.zeros(types, np.int64)
+        for segment in self.segments:
+            units[segment.type] += segment.units
+            if segment.other >= 0:
+                units[segment.other] += segment.other_units
+        return units
 
 
 @dataclass(frozen=True)
@@ -57,25 +86,25 @@ class Shards:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """See the module's text; ``T`` types, ``n`` states, ``H`` shared capacities.
+    """See the module's text; ``L`` Layers, ``T`` types, ``n`` states, ``H`` shared capacities.
 
     Parameters
     ----------
     members
         bool[n, L]: the Layers of each state, in order of size.
-    serial, parallel
-        float[2, n, T]: the parts of the time that more units do not, and do, divide.
+    layer_serial, layer_parallel
+        float[2, L, T]: the parts of the time that more units do not, and do, divide.
     allowed
         bool[L, T]: where each Layer may run.
-    memory, memory_cap
-        float[n, T], float[T]: bytes a worker needs for the Layers, and has.
-    cut_s, cut_bytes
-        float[n, T], float[n]: data seconds of one unit per row, and bytes per row, over the cut at a state.
+    layer_memory, memory_cap
+        float[L, T], float[T]: bytes a worker needs for a Layer, and has.
+    flows, byte_s
+        Tensors between Layers; float[T]: data seconds of one unit per byte that enters or leaves a stage.
     price, cap, sold_in
         float[T] per unit and hour; float[T] (inf: none); int[T].
-    usage, cut_usage, fixed_usage, capacity
-        float[H, n, T], float[H, n, T], float[H], float[H]: what rows take from things that types share (cores and
-        memory bandwidth of a Host), per row, and what there is per second.
+    layer_usage, byte_usage, fixed_usage, capacity
+        float[H, L, T], float[H, T], float[H], float[H]: what rows take from things that types share (cores and
+        memory bandwidth of a Host) per row, per byte over a cut and in any case, and what there is per second.
     link
         float[T, T]: bytes per second that can pass between two types (inf: no limit).
     mixes
@@ -87,18 +116,18 @@ class Problem:
     """
 
     members: Bools
-    serial: Floats
-    parallel: Floats
+    layer_serial: Floats
+    layer_parallel: Floats
     allowed: Bools
-    memory: Floats
+    layer_memory: Floats
     memory_cap: Floats
-    cut_s: Floats
-    cut_bytes: Floats
+    flows: tuple[Flow, ...]
+    byte_s: Floats
     price: Floats
     cap: Floats
     sold_in: npt.NDArray[np.int64]
-    usage: Floats
-    cut_usage: Floats
+    layer_usage: Floats
+    byte_usage: Floats
     fixed_usage: Floats
     capacity: Floats
     link: Floats
@@ -112,41 +141,78 @@ class Problem:
         return len(self.price)
 
     @property
+    def layers(self) -> int:
+        """Number of Layers."""
+        return int(self.members.shape[1])
+
+    @property
     def states(self) -> int:
         """Number of states."""
         return len(self.members)
 
     @cached_property
+    def serial(self) -> Floats:
+        """float[2, n, T]: serial seconds of each state."""
+        return np.asarray(self.members.astype(float) @ self.layer_serial)
+
+    @cached_property
+    def parallel(self) -> Floats:
+        """float[2, n, T]: parallel seconds of each state."""
+        return np.asarray(self.members.astype(float) @ self.layer_parallel)
+
+    @cached_property
     def forbidden(self) -> npt.NDArray[np.int64]:
         """int[n, T]: how many Layers of a state may not run on a type."""
-        return self.members.astype(np.int64) @ (~self.allowed).astype(np.int64)
+        return np.asarray(self.members.astype(np.int64) @ (~self.allowed).astype(np.int64))
+
+    @cached_property
+    def memory(self) -> Floats:
+        """float[n, T]: bytes that a worker needs for a state."""
+        return np.asarray(self.members.astype(float) @ self.layer_memory)
+
+    @cached_property
+    def cut_bytes(self) -> Floats:
+        """float[n]: bytes per row over the cut at each state; a tensor that several Layers read crosses once."""
+        crossing: dict[str, Floats] = {}
+        for flow in self.flows:
+            bytes_ = (self.members[:, flow.source] & ~self.members[:, flow.target]) * flow.bytes
+            crossing[flow.tensor] = np.maximum(crossing.get(flow.tensor, 0.0), bytes_)
+        return sum(crossing.values(), np.zeros(self.states))
+
+    @cached_property
+    def cut_s(self) -> Floats:
+        """float[n, T]: data seconds per row of one unit beside the cut at each state."""
+        return np.ascontiguousarray(self.cut_bytes[:, None] * self.byte_s)
+
+    @cached_property
+    def usage(self) -> Floats:
+        """float[H, n, T]: shared capacity that a state takes per row."""
+        return np.ascontiguousarray(self.members.astype(float) @ self.layer_usage)
+
+    @cached_property
+    def cut_usage(self) -> Floats:
+        """float[H, n, T]: shared capacity that one side of the cut at each state takes per row."""
+        return np.ascontiguousarray(self.cut_bytes[:, None] * self.byte_usage[:, None, :])
 
     @cached_property
     def words(self) -> npt.NDArray[np.uint64]:
         """Each state as a bit set, 64 Layers a word."""
-        padded = np.zeros((self.states, -(-self.members.shape[1] // 64) * 64), np.uint8)
-        padded[:, : self.members.shape[1]] = self.members
-        packed = np.packbits(padded, axis=1, bitorder="little")
-        return np.ascontiguousarray(packed).view(np.uint64)
+        padded = np.zeros((self.states, max(1, -(-self.layers // 64)) * 64), np.uint8)
+        padded[:, : self.layers] = self.members
+        return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little")).view(np.uint64)
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """States along one way from nothing to all that adds a Layer (of a lattice: always possible) at a time."""
-        sizes, order = self.members.sum(axis=1), [0]
-        for size in range(1, int(sizes[-1]) + 1):
-            after = (s for s in np.flatnonzero(sizes == size) if not (self.members[order[-1]] & ~self.members[s]).any())
-            order.append(int(next(after)))
+        """States along one way from nothing to all, by the smallest steps there are."""
+        order, sizes = [0], self.members.sum(axis=1)
+        while order[-1] != self.states - 1:
+            after = ~(self.members[order[-1]] & ~self.members).any(axis=1) & (sizes > sizes[order[-1]])
+            order.append(int(np.flatnonzero(after)[0]))
         return tuple(order)
 
-    @property
-    def is_coupled(self) -> bool:
-        """Whether stages compete for something, so that each cannot be sized by itself."""
-        scarce = np.isfinite(self.cap) | (self.sold_in > 1)
-        return bool(scarce.any() or len(self.capacity) or np.isfinite(self.link).any())
-
-    def stage_layers(self, segment: Segment) -> npt.NDArray[np.int64]:
+    def stage_layers(self, segment: Segment) -> list[int]:
         """Numbers of the Layers of a stage."""
-        return np.flatnonzero(self.members[segment.stop] & ~self.members[segment.start])
+        return [int(v) for v in np.flatnonzero(self.members[segment.stop] & ~self.members[segment.start])]
 
     def times(self, i: int, j: int, t: int) -> tuple[Floats, Floats]:
         """Serial and parallel seconds per row, [compute, data], of the stage from state i to j on type t."""
@@ -166,39 +232,7 @@ class Problem:
         for t, k in carriers if segment.other >= 0 else carriers[:1]:
             serial, parallel = self.times(segment.start, segment.stop, t)
             rates.append([(k / q, k * s / q) if q > 0 else (np.inf, s) for s, q in zip(serial, parallel, strict=True)])
-        return min(_crossing(chosen) for chosen in itertools.product(*rates))
-
-    def price_of(self, segments: tuple[Segment, ...], hosts: int) -> float:
-        """Price per hour of stages and shard hosts, in the numbers in which units are sold."""
-        used = Placement(segments, hosts, 0.0, 0.0).used(self.types)
-        if self.shards.type >= 0:
-            used[self.shards.type] += hosts
-        bought = -(-used // self.sold_in) * self.sold_in
-        return float(bought @ self.price) + (self.shards.price * hosts if self.shards.type < 0 else 0.0)
-
-    @property
-    def host_price(self) -> float:
-        """Price of one shard host."""
-        return float(self.price[self.shards.type]) if self.shards.type >= 0 else self.shards.price
-
-    def sustained(self, placement: Placement) -> float:
-        """Rows per second that a placement sustains: its slowest stage, shard hosts, shared capacities and links."""
-        limits = [self.speed(segment) for segment in placement.segments]
-        if self.shards.seconds > 0:
-            limits.append(placement.hosts / self.shards.seconds)
-        taken = self.fixed_usage + sum((self._taken(segment) for segment in placement.segments), np.zeros(1))
-        limits += [float(c / u) for c, u in zip(self.capacity, taken, strict=False) if u > 0]
-        return min([*limits, *self._link_limits(placement.segments)])
-
-    def _taken(self, segment: Segment) -> Floats:
-        """Shared capacity per row that a stage takes, by what each of its types carries."""
-        i, j = segment.start, segment.stop
-
-        def of(t: int) -> Floats:
-            return self.usage[:, j, t] - self.usage[:, i, t] + self.cut_usage[:, i, t] + self.cut_usage[:, j, t]
-
-        share = self.share(segment)
-        return share * of(segment.type) + (1 - share) * of(segment.other) if segment.other >= 0 else of(segment.type)
+        return float(min(_crossing(chosen) for chosen in itertools.product(*rates)))
 
     def share(self, segment: Segment) -> float:
         """The part of a stage's rows that its first type carries."""
@@ -208,31 +242,53 @@ class Problem:
         serial, parallel = self.times(segment.start, segment.stop, segment.type)
         return float(segment.units / (parallel * x / (1 - serial * x)).max())
 
-    def _link_limits(self, segments: tuple[Segment, ...]) -> list[float]:
+    def price_of(self, segments: tuple[Segment, ...], hosts: int) -> float:
+        """Price per hour of stages and shard hosts, in the numbers in which units are sold."""
+        return float(self.bought(segments, hosts) @ self.price) + (
+            self.shards.price * hosts if self.shards.type < 0 else 0.0
+        )
+
+    def bought(self, segments: tuple[Segment, ...], hosts: int) -> npt.NDArray[np.int64]:
+        """Units by type, shard hosts counted where they sit, in the numbers in which they are sold."""
+        used = Placement(segments, hosts, 0.0, 0.0).used(self.types)
+        if self.shards.type >= 0:
+            used[self.shards.type] += hosts
+        return np.asarray(-(-used // self.sold_in) * self.sold_in)
+
+    @property
+    def host_price(self) -> float:
+        """Price of one shard host."""
+        return float(self.price[self.shards.type]) if self.shards.type >= 0 else self.shards.price
+
+    def limits(self, placement: Placement) -> dict[str, float]:
+        """Rows per second that each part of a placement sustains: stages, shard hosts, shared capacities, links."""
+        limits = {f"stage {i}": self.speed(segment) for i, segment in enumerate(placement.segments)}
+        if self.shards.seconds > 0:
+            limits["shard hosts"] = placement.hosts / self.shards.seconds
+        taken = self.fixed_usage + sum((self.taken(s) for s in placement.segments), np.zeros(len(self.capacity)))
+        limits |= {f"shared {h}": float(self.capacity[h] / u) for h, u in enumerate(taken) if u > 0}
+        return limits | self._link_limits(placement.segments)
+
+    def sustained(self, placement: Placement) -> float:
+        """Rows per second that a placement sustains."""
+        return min(self.limits(placement).values())
+
+    def taken(self, segment: Segment) -> Floats:
+        """Shared capacity per row that a stage takes, by what each of its types carries."""
+        i, j = segment.start, segment.stop
+
+        def of(t: int) -> Floats:
+            return self.usage[:, j, t] - self.usage[:, i, t] + self.cut_usage[:, i, t] + self.cut_usage[:, j, t]
+
+        share = self.share(segment)
+        return share * of(segment.type) + (1 - share) * of(segment.other) if segment.other >= 0 else of(segment.type)
+
+    def _link_limits(self, segments: tuple[Segment, ...]) -> dict[str, float]:
         load: dict[tuple[int, int], float] = {}
         for before, after in itertools.pairwise(segments):
             ends = (min(before.type, after.type), max(before.type, after.type))
             load[ends] = load.get(ends, 0.0) + float(self.cut_bytes[after.start])
-        return [float(self.link[ends]) / b for ends, b in load.items() if b > 0]
-
-
-@dataclass(frozen=True)
-class Placement:
-    """A solution at one throughput: stages with units, shard hosts, price per hour, and what no solution undercuts."""
-
-    segments: tuple[Segment, ...]
-    hosts: int
-    price: float
-    bound: float
-
-    def used(self, types: int) -> npt.NDArray[np.int64]:
-        """Units by type, shard hosts not counted."""
-        units = np.zeros(types, np.int64)
-        for segment in self.segments:
-            units[segment.type] += segment.units
-            if segment.other >= 0:
-                units[segment.other] += segment.other_units
-        return units
+        return {f"link {a} {b}": float(self.link[a, b]) / bytes_ for (a, b), bytes_ in load.items() if bytes_ > 0}
 
 
 def _crossing(chosen: tuple[tuple[float, float], ...]) -> float:
@@ -257,50 +313,46 @@ def make_problem(
     sold_in: npt.ArrayLike = 1,
     members: Bools | None = None,
     allowed: npt.ArrayLike = True,
-    cut_s: npt.ArrayLike = 0.0,
-    cut_bytes: npt.ArrayLike = 0.0,
+    flows: Sequence[Flow] = (),
+    byte_s: npt.ArrayLike = 0.0,
     memory: npt.ArrayLike = 0.0,
     memory_cap: npt.ArrayLike = np.inf,
-    usage: Floats | None = None,
-    cut_usage: Floats | None = None,
-    fixed_usage: npt.ArrayLike = (),
-    capacity: npt.ArrayLike = (),
+    usage: npt.ArrayLike | None = None,
+    byte_usage: npt.ArrayLike = 0.0,
+    fixed_usage: npt.ArrayLike = 0.0,
+    capacity: Sequence[float] = (),
     link: npt.ArrayLike = np.inf,
     mixes: Sequence[tuple[int, int]] = (),
     shards: Shards | None = None,
     kinds: Sequence[str] = (),
 ) -> Problem:
-    """Make a Problem from per-layer figures.
+    """Make a Problem from per-layer figures; see there. Scalars are broadcast.
 
-    ``seconds`` is [2, L, T] (or [L, T]: no data time), ``fraction`` the parallel part, broadcast to it; ``allowed`` and
-    ``memory`` are [L, T], ``usage`` [H, L, T]; the other arrays are as in :class:`Problem`, scalars are broadcast.
+    ``seconds`` is [2, L, T] (or [L, T]: no data time), ``fraction`` the parallel part, broadcast to it.
     """
     times = np.asarray(seconds, float)
     times = np.stack([times, np.zeros_like(times)]) if times.ndim == 2 else times
     _, layers, types = times.shape
-    members = prefixes(layers) if members is None else members
+    hosts = len(capacity)
     share = np.broadcast_to(np.asarray(fraction, float), times.shape)
     if (times < 0).any() or (share < 0).any() or (share > 1).any():
         raise PlanError("planning problem: times must not be negative and parallel fractions must lie in [0, 1]")
-    inside = members.astype(float)
-    per_host = np.zeros((0, layers, types)) if usage is None else usage
-    hosts, states = len(per_host), len(members)
     return Problem(
-        members=members,
-        serial=inside @ (times * (1 - share)),
-        parallel=inside @ (times * share),
+        members=prefixes(layers) if members is None else members,
+        layer_serial=times * (1 - share),
+        layer_parallel=times * share,
         allowed=_spread(allowed, (layers, types), bool),
-        memory=inside @ _spread(memory, (layers, types)),
+        layer_memory=_spread(memory, (layers, types)),
         memory_cap=_spread(memory_cap, (types,)),
-        cut_s=_spread(cut_s, (states, types)),
-        cut_bytes=_spread(cut_bytes, (states,)),
+        flows=tuple(flows),
+        byte_s=_spread(byte_s, (types,)),
         price=_spread(price, (types,)),
         cap=_spread(cap, (types,)),
         sold_in=_spread(sold_in, (types,), np.int64),
-        usage=inside @ per_host,
-        cut_usage=np.zeros((hosts, states, types)) if cut_usage is None else cut_usage,
-        fixed_usage=_spread(fixed_usage, (hosts,)) if np.size(fixed_usage) else np.zeros(hosts),
-        capacity=_spread(capacity, (hosts,)),
+        layer_usage=_spread(0.0 if usage is None else usage, (hosts, layers, types)),
+        byte_usage=_spread(byte_usage, (hosts, types)),
+        fixed_usage=_spread(fixed_usage, (hosts,)),
+        capacity=np.asarray(capacity, float),
         link=_spread(link, (types, types)),
         mixes=np.asarray(mixes, np.int64).reshape(-1, 2),
         shards=shards or Shards(),

@@ -62,11 +62,16 @@ class Program:
         from scipy.optimize import Bounds, LinearConstraint, milp  # a third of a second to import
         from scipy.sparse import coo_matrix
 
-        rows, columns, values = zip(*self.entries, strict=True)
+        rows, columns, values = map(np.array, zip(*self.entries, strict=True))
         matrix = coo_matrix((values, (rows, columns)), shape=(len(self.low), len(self.cost))).tocsr()
-        options = {"time_limit": seconds, "mip_rel_gap": 0.0}
         limits, bounds = LinearConstraint(matrix, self.low, self.high), Bounds(0, self.upper)
-        result = milp(self.cost, constraints=limits, bounds=bounds, integrality=self.whole, options=options)
+        result = milp(
+            self.cost,
+            constraints=limits,
+            bounds=bounds,
+            integrality=np.array(self.whole),
+            options={"time_limit": seconds, "mip_rel_gap": 0.0},
+        )
         if result.x is None:
             return None
         return Found(np.asarray(result.x), float(result.fun), float(result.mip_dual_bound))

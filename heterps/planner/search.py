@@ -53,7 +53,13 @@ def best_at(problem: Problem, x: float, solve: Solve) -> Found | None:
 
 
 def best_price_per_row(
-    problem: Problem, at_least: float, solve: Solve, *, at_most: float = np.inf, tolerance: float = 1e-3, most: int = 500
+    problem: Problem,
+    at_least: float,
+    solve: Solve,
+    *,
+    at_most: float = np.inf,
+    tolerance: float = 1e-3,
+    most: int = 500,
 ) -> Found | None:
     """Least price per row over all throughputs from ``at_least`` to ``at_most``; None if none is feasible.
 
@@ -80,7 +86,9 @@ def best_price_per_row(
     assert best is not None, "the first solve either fails or sets an incumbent"
     if x > at_most:
         return _closed(best, best.value - slack, f"all throughputs up to {at_most:,.0f} rows/s", solves)
-    return _closed(best, min(best.value - slack, relaxed_price(problem, x) / x), f"stopped after {solves} solves", solves)
+    return _closed(
+        best, min(best.value - slack, relaxed_price(problem, x) / x), f"stopped after {solves} solves", solves
+    )
 
 
 def _closed(best: Found, bound: float, proof: str, solves: int) -> Found:
@@ -95,9 +103,7 @@ def _free_price(problem: Problem, x: float) -> float:
     return 0.0 if free is None else free.price  # infeasible: the solver will say so
 
 
-def best_throughput(
-    problem: Problem, solve: Solve, *, budget: float = np.inf, tolerance: float = 1e-6
-) -> Found | None:
+def best_throughput(problem: Problem, solve: Solve, *, budget: float = np.inf, tolerance: float = 1e-6) -> Found | None:
     """Most rows per second within caps and a price per hour; None if nothing at all is feasible."""
 
     def fitting(x: float) -> Placement | None:
@@ -133,8 +139,10 @@ def _start(problem: Problem, fitting: Callable[[float], Placement | None]) -> tu
     return (0.0, None) if placement is None else (max(x, problem.sustained(placement)), placement)
 
 
-def frontier(problem: Problem, solve: Solve, low: float, high: float, points: int = 24) -> list[tuple[float, Placement]]:
-    """Cheapest placements at throughputs from low to high, each with what it sustains; ends where nothing is feasible."""
+def frontier(
+    problem: Problem, solve: Solve, low: float, high: float, points: int = 24
+) -> list[tuple[float, Placement]]:
+    """Cheapest placements from low to high throughput, each with what it sustains, as far as they are feasible."""
     found: list[tuple[float, Placement]] = []
     for x in np.geomspace(low, high, points):
         if found and x <= found[-1][0]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from heterps.planner.labels import TooManyLabelsError, label_placement
 from heterps.planner.milp import milp_placement
 from heterps.planner.problem import Placement, Problem, Segment
 from heterps.planner.search import Solve
+from heterps.planner.sizing import fits, runs, sized, whole
 
 __all__ = ["Solver", "register_solver", "solver", "solvers"]
 
@@ -68,15 +69,6 @@ def exact(problem: Problem, x: float) -> Placement | None:
         return milp_placement(problem, x)
 
 
-def fits(problem: Problem, placement: Placement, x: float) -> bool:
-    """Whether a placement keeps within everything scarce at x rows a second."""
-    used = placement.used(problem.types)
-    if problem.shards.type >= 0:
-        used[problem.shards.type] += placement.hosts
-    bought = -(-used // problem.sold_in) * problem.sold_in
-    return bool((bought <= problem.cap).all()) and problem.sustained(placement) >= x * (1 - 1e-9)
-
-
 def greedy(problem: Problem, x: float) -> Placement | None:
     """Each Layer, in order, on the type where it alone is cheapest per row; neighbours on one type form a stage."""
     types = []
@@ -102,7 +94,7 @@ def brute_force(problem: Problem, x: float) -> Placement | None:
     """Try every sequence of stages on every type."""
     best: Placement | None = None
     for segments in _sequences(problem, x, 0):
-        placement = _whole(problem, segments, x)
+        placement = whole(problem, segments, x)
         if fits(problem, placement, x) and (best is None or placement.price < best.price):
             best = placement
     return best
@@ -117,31 +109,6 @@ def _sequences(problem: Problem, x: float, state: int) -> Iterator[tuple[Segment
                 k = units_needed(x, state, j, t, figures_of(problem), True)
                 if k < 2**31:
                     yield from ((Segment(state, j, t, int(k)), *rest) for rest in _sequences(problem, x, j))
-
-
-def runs(order: Sequence[int], types: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Stages (start, stop, type) where neighbours of one type are joined; ``types`` has one entry per step of ``order``."""
-    stages: list[tuple[int, int, int]] = []
-    for (i, j), t in zip(itertools.pairwise(order), types, strict=True):
-        if stages and stages[-1][2] == t:
-            stages[-1] = (stages[-1][0], j, t)
-        else:
-            stages.append((i, j, t))
-    return stages
-
-
-def sized(problem: Problem, stages: Sequence[tuple[int, int, int]], x: float) -> Placement | None:
-    """Give each stage the units it needs; None where no number is enough or something scarce runs out."""
-    units = [units_needed(x, i, j, t, figures_of(problem), True) for i, j, t in stages]
-    if max(units) >= 2**31:
-        return None
-    placement = _whole(problem, tuple(Segment(*s, int(k)) for s, k in zip(stages, units, strict=True)), x)
-    return placement if fits(problem, placement, x) else None
-
-
-def _whole(problem: Problem, segments: tuple[Segment, ...], x: float) -> Placement:
-    hosts = problem.shards.hosts(x)
-    return Placement(segments, hosts, price := problem.price_of(segments, hosts), price)
 
 
 def _may(problem: Problem, i: int, j: int) -> npt.NDArray[np.bool_]:
