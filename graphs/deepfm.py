@@ -7,7 +7,7 @@ from heterps import ops
 def deepfm(slots: int = 26, dense: int = 13, dim: int = 16, hidden: tuple[int, ...] = (400, 400, 400)) -> hps.Graph:
     ids = ops.input("ids", shape=(slots,), dtype="uint64")
     x, y = ops.input("x", shape=(dense,)), ops.input("y")
-    first = ops.sum(ops.lookup(ids, table="first", dim=1, init={"kind": "zeros"}), name="first_order")
+    first = ops.sum(ops.lookup(ids, table="first", dim=1, init={"kind": "Zeros"}), name="first_order")
     vectors = ops.lookup(ids, table="vectors", dim=dim)
     h = ops.concat(vectors, x, name="features")
     for i, width in enumerate(hidden):

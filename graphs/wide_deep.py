@@ -9,7 +9,7 @@ def wide_deep(
 ) -> hps.Graph:
     ids = ops.input("ids", shape=(slots,), dtype="uint64")
     x, y = ops.input("x", shape=(dense,)), ops.input("y")
-    wide = ops.sum(ops.lookup(ids, table="wide", dim=1, init={"kind": "zeros"}), name="wide_sum")
+    wide = ops.sum(ops.lookup(ids, table="wide", dim=1, init={"kind": "Zeros"}), name="wide_sum")
     h = ops.concat(ops.lookup(ids, table="deep", dim=dim), x, name="features")
     for i, width in enumerate(hidden):
         h = ops.relu(ops.dense(h, width, name=f"fc{i}"), name=f"relu{i}")

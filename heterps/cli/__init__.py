@@ -33,7 +33,7 @@ class _Commands(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("heterps", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="heterps")
 def main() -> None:
     r"""Plan and train sparse models on a Dask cluster of mixed machines.

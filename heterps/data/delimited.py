@@ -11,8 +11,9 @@ from numba import njit
 from heterps.data.hashing import finish, fold, hash_span
 from heterps.data.numeric import BAD_ID, BAD_NUMBER, OK, RESERVED, bucket_id, parse_id, parse_number, scale
 from heterps.data.steps import BUCKET, CATEGORIES, CATEGORY, CROSS, ID, MATCH, NUMBER
+from heterps.data.words import WIDTH, count_bits, equal64, high64, lowest_bit
 
-__all__ = ["BAD", "DRAINED", "FULL", "REASONS", "ROOM", "byte_classes", "parse_rows"]
+__all__ = ["BAD", "DRAINED", "FULL", "REASONS", "ROOM", "byte_classes", "byte_marks", "parse_rows"]
 
 # How parse_rows came back: block used up, rows filled, a bad line, no room for lists.
 DRAINED, FULL, BAD, ROOM = 0, 1, 2, 3
@@ -31,6 +32,7 @@ REASONS = {
 
 PLAIN, DELIMITER, NEWLINE, NUL, HIGH, QUOTE = 0, 1, 2, 3, 4, 5
 _U8 = np.uint64(8)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 def byte_classes(delimiter: str, quote: str = "") -> npt.NDArray[np.uint8]:
@@ -42,6 +44,11 @@ def byte_classes(delimiter: str, quote: str = "") -> npt.NDArray[np.uint8]:
     if quote:
         classes[ord(quote)] = QUOTE
     return classes
+
+
+def byte_marks(delimiter: str, quote: str = "") -> npt.NDArray[np.uint8]:
+    """Return the delimiter, newline and quote bytes (without quoting NUL, which is looked for anyway)."""
+    return np.array([ord(delimiter), 10, ord(quote or "\0")], np.uint8)
 
 
 @njit(nogil=True, cache=True)
@@ -97,6 +104,33 @@ def _unquote(buffer: Any, at: Any, classes: Any) -> Any:
         write += 1
         at += 1
     return -1, at, nul, high
+
+
+@njit(nogil=True, cache=True)
+def _scan(buffer: Any, line: Any, marks: Any, starts: Any, stops: Any) -> Any:
+    """Find the fields of a line, 64 bytes at a time; return (fields, position behind the line, suspicious).
+
+    Suspicious: the line holds a quote, NUL or high byte, so look again byte by byte.
+    """
+    n, at, start = 0, line, line
+    unusual = _ZERO
+    while True:
+        newline = equal64(buffer, at, marks[1])
+        inside = newline ^ (newline - _ONE)  # the bits up to the first newline; all if there is none
+        unusual |= (high64(buffer, at) | equal64(buffer, at, np.uint8(0)) | equal64(buffer, at, marks[2])) & inside
+        found = (equal64(buffer, at, marks[0]) | newline) & inside
+        count = count_bits(found)
+        if n + count <= len(stops):
+            for i in range(n, n + count):
+                stop = at + lowest_bit(found)
+                starts[i] = start
+                stops[i] = stop
+                start = stop + 1
+                found &= found - _ONE
+        n += count
+        if newline != _ZERO:
+            return n, at + lowest_bit(newline) + 1, unusual != _ZERO
+        at += WIDTH
 
 
 @njit(nogil=True, cache=True)
@@ -170,6 +204,7 @@ def parse_rows(
     row: Any,
     row_end: Any,
     classes: Any,
+    marks: Any,
     trim: Any,
     table: Any,
     salts: Any,
@@ -198,7 +233,7 @@ def parse_rows(
             error, found, pos = OK, columns, where[4]
             where[4] = 0
         else:
-            error, found, pos = _fields(buffer, line, classes, trim, starts, stops)
+            error, found, pos = _fields(buffer, line, classes, marks, trim, starts, stops)
             if found == 0:
                 continue
         where[3] = found if error == BAD_COLUMNS else -1
@@ -230,9 +265,12 @@ def parse_rows(
 
 
 @njit(nogil=True, cache=True)
-def _fields(buffer: Any, line: Any, classes: Any, trim: Any, starts: Any, stops: Any) -> Any:
+def _fields(buffer: Any, line: Any, classes: Any, marks: Any, trim: Any, starts: Any, stops: Any) -> Any:
     """Tokenise a line and check its fields; return (error, fields, position behind it), no fields for a blank line."""
-    error, found, pos, high = _tokenise(buffer, line, classes, starts, stops)
+    error, high = OK, False
+    found, pos, suspicious = _scan(buffer, line, marks, starts, stops)
+    if suspicious:
+        error, found, pos, high = _tokenise(buffer, line, classes, starts, stops)
     columns = len(starts)
     if pos - line == 1 or (pos - line == 2 and buffer[line] == 13):
         return OK, 0, pos

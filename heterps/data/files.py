@@ -20,7 +20,8 @@ from heterps.errors import DataError
 __all__ = ["Lines", "cut", "expand", "is_compressed", "open_bytes", "size_of"]
 
 BLOCK_BYTES = 1 << 20
-PAD = 16
+# Compiled loops look at up to 64 bytes at a time, from any byte.
+PAD = 80
 _NEWLINE = 10
 
 

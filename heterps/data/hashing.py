@@ -22,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from heterps.data.words import load64
+
 __all__ = ["RESERVED_ID", "cross_ids", "hash_bytes", "hash_strings", "salt_of"]
 
 RESERVED_ID = 2**64 - 1
@@ -56,25 +58,16 @@ def finish(h: Any) -> Any:
 
 
 @njit(nogil=True, cache=True, inline="always")
-def load_word(buffer: Any, at: Any) -> Any:
-    """Load eight bytes, little-endian; the compiler makes one load of it. Buffers carry eight spare bytes."""
-    word = np.uint64(buffer[at])
-    for i in range(1, 8):
-        word |= np.uint64(buffer[at + i]) << np.uint64(8 * i)
-    return word
-
-
-@njit(nogil=True, cache=True, inline="always")
 def hash_span(buffer: Any, start: Any, stop: Any, salt: Any) -> Any:
     """Hash ``buffer[start:stop]``; reads up to eight bytes past ``stop``."""
     h = salt
     at = start
     while stop - at >= 8:
-        h = fold(h, load_word(buffer, at))
+        h = fold(h, load64(buffer, at))
         at += 8
     if at < stop:
         keep = (_U_ONE << (_U8 * np.uint64(stop - at))) - _U_ONE
-        h = fold(h, load_word(buffer, at) & keep)
+        h = fold(h, load64(buffer, at) & keep)
     return finish(h ^ np.uint64(stop - start))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from heterps.data.bad import BadRow, BadRows
 from heterps.data.dataset import Dataset, Source
-from heterps.data.delimited import BAD, BAD_COLUMNS, DRAINED, REASONS, ROOM, byte_classes, parse_rows
+from heterps.data.delimited import BAD, BAD_COLUMNS, DRAINED, REASONS, ROOM, byte_classes, byte_marks, parse_rows
 from heterps.data.files import BLOCK_BYTES, Lines, cut, expand, open_bytes
 from heterps.data.rows import Rows
 from heterps.data.schema import Schema
@@ -84,6 +84,7 @@ class _TextSource(Source):
         self.lines: Lines | None = None
         self.steps: Steps = compile_steps(text.fields, text.columns)
         self.classes = byte_classes(text.delimiter, text.quote)
+        self.marks = byte_marks(text.delimiter, text.quote)
         self.starts, self.stops = np.zeros((2, max(len(text.columns), 1)), np.int64)
         self.made = np.zeros(len(self.steps.table), np.uint64)
         self.where = np.zeros(5, np.int64)
@@ -124,7 +125,7 @@ class _TextSource(Source):
         assert lines is not None
         steps = self.steps
         how, lines.pos, row = parse_rows(
-            lines.buffer, lines.pos, lines.end, row, end, self.classes, self.text.trim,
+            lines.buffer, lines.pos, lines.end, row, end, self.classes, self.marks, self.text.trim,
             self._bind(rows), steps.salts, steps.params, steps.links,
             rows.floats, rows.ids, rows.list_values, rows.list_offsets,
             self.starts, self.stops, self.made, self.where,

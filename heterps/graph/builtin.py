@@ -15,8 +15,8 @@ __all__: list[str] = []
 Types = tuple[TensorType, ...]
 Shape = tuple[int, ...]
 POOLINGS = ("none", "sum", "mean", "max")
-XAVIER = {"kind": "xavier"}
-ONES = {"kind": "ones"}
+XAVIER = {"kind": "Xavier"}
+ONES = {"kind": "Constant", "value": 1.0}
 
 
 def expect_dense(*types: TensorType) -> None:

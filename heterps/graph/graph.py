@@ -187,13 +187,14 @@ def _collect(roots: list[Tensor]) -> tuple[tuple[Op, ...], dict[Tensor, str]]:
 
 
 def _names(order: list[Tensor]) -> dict[Tensor, str]:
-    """Given names stay; the others are called after their kind and numbered where that is taken."""
+    """Given names stay; the others are called after their table or kind and numbered where that is taken."""
     taken = {t.name for t in order if t.name}
     names: dict[Tensor, str] = {}
     for t in order:
-        name, i = t.name or t.kind.name, 1
+        base, i = t.attrs.get("table", t.kind.name), 1
+        name = t.name or base
         while not t.name and name in taken:
-            name, i = f"{t.kind.name}_{i}", i + 1
+            name, i = f"{base}_{i}", i + 1
         taken.add(name)
         names[t] = name
     return names

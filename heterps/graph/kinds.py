@@ -29,7 +29,7 @@ class Param:
 
     name: str
     shape: tuple[int, ...]
-    init: Mapping[str, Any] = field(default_factory=lambda: {"kind": "zeros"})
+    init: Mapping[str, Any] = field(default_factory=lambda: {"kind": "Zeros"})
 
 
 def _no_params(attrs: Attrs, inputs: tuple[TensorType, ...]) -> tuple[Param, ...]:
