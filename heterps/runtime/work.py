@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.data import Batch
-from heterps.errors import DataError
 from heterps.graph import Op
 from heterps.kernels.program import Program
 from heterps.kernels.random import batch_seed
@@ -21,6 +20,7 @@ from heterps.kernels.rows import Rows
 from heterps.metrics import Metric, State
 from heterps.protocol.keys import BatchKey
 from heterps.ragged import Ragged
+from heterps.runtime.feeds import column_of, ids_of, rows_of
 from heterps.runtime.model import Model
 from heterps.runtime.payload import Gradients, Pulled, Wanted
 from heterps.runtime.phases import Phases
@@ -98,7 +98,7 @@ class Workbench:
         self._routers = {group.name: Router(owners, depth=depth) for group in model.lowered.groups}
         self._spans = [model.span(*r) for r in model.dense_ranges(hosts)]
         self._free: list[Work] = []
-        self._label = _label_column(model)
+        self._label = model.label
         self._counted = {spec.name for spec in model.groups if spec.entry is not None or spec.accessor is not None}
 
     # --- the life of a batch
@@ -109,7 +109,7 @@ class Workbench:
         work.batch, work.pulled = batch, {}
         with self.phases("deduplicate"):
             for group in self.model.lowered.groups:
-                work.routed[group.name] = self._routers[group.name].route(_ids(batch, group))
+                work.routed[group.name] = self._routers[group.name].route(ids_of(batch, group))
         return work
 
     def _new(self) -> Work:
@@ -154,22 +154,13 @@ class Workbench:
         graph = self.model.lowered.graph
         for name in self.program.feeds:
             op = graph[name]
-            feeds[name] = self._rows(work, op) if op.kind == "pull" else column(work.batch, op)
+            feeds[name] = self._rows(work, op) if op.kind == "pull" else column_of(work.batch, op)
         return feeds
 
     def _rows(self, work: Work, op: Op) -> Rows:
         assert work.batch is not None
-        group = next(g for g in self.model.lowered.groups if g.name == op.attrs["group"])
-        routed, start = work.routed[group.name], 0
-        inverse, offsets = [], []
-        for name in group.ids:
-            ids = work.batch[name]
-            flat = ids.values if isinstance(ids, Ragged) else ids
-            part = routed.inverse[start : start + flat.size]
-            inverse.append(part if isinstance(ids, Ragged) else part.reshape(ids.shape))
-            offsets.append(ids.offsets if isinstance(ids, Ragged) else None)
-            start += flat.size
-        return Rows(work.rows(group.name, group.width), tuple(inverse), tuple(offsets), routed.ids)
+        group = self._group(op.attrs["group"])
+        return rows_of(work.batch, group, work.routed[group.name], work.rows(group.name, group.width))
 
     def gradients(self, works: Sequence[Work], host: int) -> Gradients:
         """Return what to push to a host for a unit of batches, summed in order."""
@@ -231,23 +222,6 @@ class Workbench:
         return states
 
 
-def column(batch: Batch, op: Op) -> Any:
-    """Return the column that an input op names; say what is there if it is not."""
-    if op.name not in batch.columns:
-        raise DataError(f"the model reads the column {op.name!r}; the data has {', '.join(batch.columns)}")
-    return batch[op.name]
-
-
-def _ids(batch: Batch, group: Group) -> npt.NDArray[np.uint64]:
-    parts = []
-    for name in group.ids:
-        if name not in batch.columns:
-            raise DataError(f"the model looks ids up in the column {name!r}; the data has {', '.join(batch.columns)}")
-        ids = batch[name]
-        parts.append((ids.values if isinstance(ids, Ragged) else ids).reshape(-1))
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
 def _spread(batch: Batch, group: Group, label: F32) -> F32:
     """Return each id's label, in the order of the routed ids."""
     parts = []
@@ -256,12 +230,6 @@ def _spread(batch: Batch, group: Group, label: F32) -> F32:
         counts = np.diff(ids.offsets) if isinstance(ids, Ragged) else ids.size // max(batch.size, 1)
         parts.append(np.repeat(label, counts))
     return np.concatenate(parts)
-
-
-def _label_column(model: Model) -> str | None:
-    loss = model.graph[model.graph.loss]
-    label = model.graph[loss.inputs[1]]
-    return label.name if label.kind == "input" else None
 
 
 def merge_states(metrics: Mapping[str, Metric], a: dict[str, State], b: Mapping[str, State]) -> dict[str, State]:
