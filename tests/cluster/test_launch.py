@@ -9,7 +9,7 @@ import pytest
 
 from heterps.hardware import Hardware
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 _CONNECT = """
 import json, os, pathlib, signal, subprocess, sys, time
@@ -45,7 +45,7 @@ sys.exit(7)
     started = launched.processes()
     listening = {c.laddr.ip for p in started for c in p.net_connections() if c.status == psutil.CONN_LISTEN}
     (launched.folder / "go").touch()
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=60)
     found = json.loads(out)
     cores = len(os.sched_getaffinity(0))
     assert process.returncode == 7
@@ -73,7 +73,7 @@ from heterps.errors import ClusterError
 from heterps.runtime.pools import Need, wait_for_pools
 
 def wait_until(there):
-    until = time.monotonic() + 40
+    until = time.monotonic() + 90
     while not there():
         assert time.monotonic() < until, workers()
         time.sleep(0.1)
@@ -143,7 +143,7 @@ except KeyboardInterrupt:
         process.send_signal(signal.SIGINT)
     else:
         os.write(keyboard, b"\x03")
-    assert process.wait(20) == 128 + signal.SIGINT
+    assert process.wait(60) == 128 + signal.SIGINT
     assert (launched.folder / "interrupted").exists()
     assert not launched.processes()
 
@@ -154,7 +154,7 @@ def test_terminating_the_launcher_during_the_start_leaves_nothing(launched) -> N
     while not until_started.exists():
         assert process.poll() is None
     process.terminate()
-    assert process.wait(20) == 128 + signal.SIGTERM
+    assert process.wait(60) == 128 + signal.SIGTERM
     assert not launched.processes()
 
 

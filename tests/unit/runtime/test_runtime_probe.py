@@ -68,6 +68,9 @@ def test_a_gpu_is_taken_by_its_model_and_none_is_emulated() -> None:
 def test_only_visible_gpus_count(monkeypatch) -> None:
     monkeypatch.setattr(probe, "local_gpus", lambda: ("one", "two"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(probe, "gpu_available", lambda: False)
+    assert probe.worker_facts().gpus == ()
+    monkeypatch.setattr(probe, "gpu_available", lambda: True)
     assert probe.worker_facts().gpus == ("one", "two")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert probe.worker_facts().gpus == ("two",)
