@@ -1,6 +1,10 @@
+import pathlib
+
 import pytest
+from click.testing import CliRunner
 from distributed import Client
 
+from heterps.cli import main
 from heterps.errors import ClusterError
 from heterps.hardware import Device, Hardware, Host, Pool
 from heterps.runtime import probe
@@ -84,6 +88,13 @@ def test_an_in_process_cluster_is_discovered(local: Client) -> None:
     assert len(hardware.hosts) == 1
     assert hardware.links == ()  # arrays pass by reference
     assert Hardware.from_json(hardware.to_json()) == hardware
+
+
+def test_the_command_writes_a_hardware_file(local: Client, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "cluster.toml"
+    result = CliRunner().invoke(main, ["discover", local.scheduler.address, "--no-links", "--out", str(file)])
+    assert result.exit_code == 0, result.output
+    assert {pool.name for pool in Hardware.from_toml(str(file)).pools} == {"compute", "io", "server"}
 
 
 def test_without_pools_there_is_nothing_to_discover() -> None:
