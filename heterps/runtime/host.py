@@ -42,6 +42,17 @@ class Counts:
     staleness: int = 0
     stalest: int = 0
 
+    def since(self, before: Counts) -> Counts:
+        """Return what was added after ``before``."""
+        return Counts(
+            self.batches - before.batches,
+            self.samples - before.samples,
+            self.loss - before.loss,
+            self.skipped - before.skipped,
+            self.staleness - before.staleness,
+            self.stalest,
+        )
+
     def add(self, gradients: Gradients, skipped: int, staleness: int | None) -> None:
         """Count one applied push."""
         self.batches += 1
@@ -203,13 +214,15 @@ class ShardHost:
         self._apply(lanes[0][0].key, total)
 
     def _load(self, term: int, cut: int, owned: tuple[int, ...]) -> None:
+        """Load a cut; cut 0 is what the session began with: fresh tables, or those of its run before."""
         self._kept.clear()
-        self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned)
         state = None
-        self.counts = Counts()
         if cut:
-            state, counts = self.store.load(self, cut, owned)
+            self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned)
+            state, counts = self.store.load(self.shard, cut)
             self.counts = Counts(**counts)
+        elif self.shard is None:
+            self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned)
         self.deliver(Loaded(term, state))
 
     def _mark(self, cut: int, state: dict[str, Any]) -> None:

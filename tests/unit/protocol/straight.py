@@ -69,9 +69,7 @@ class Straight:
     def decide(self, copy: int, decision: Any) -> None:
         if isinstance(decision, de.Answer | de.Serve):
             client, sent = decision.tag
-            self.todo.append(
-                (client.reply, lambda a: self.act(client, a), sent.host, sent.request, decision.reply)
-            )
+            self.todo.append((client.reply, lambda a: self.act(client, a), sent.host, sent.request, decision.reply))
         elif isinstance(decision, de.Load):
             self.tell(copy, de.Loaded(decision.term, None), None)
         elif isinstance(decision, de.Apply):

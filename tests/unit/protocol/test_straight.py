@@ -1,11 +1,11 @@
 from collections import Counter
 
 import pytest
-from tests.unit.protocol.straight import straight
 
 from heterps.protocol import Async, BatchKey, Geo, Mode, Phase, RunSpec, Sync
 from heterps.protocol.decisions import Commit
 from heterps.protocol.instructions import Finish
+from tests.unit.protocol.straight import straight
 
 BATCHES = {0: 3, 1: 0, 2: 5, 3: 1}
 
