@@ -114,9 +114,9 @@ def _stage_forecast(
     cuts = sum(0 < state < draft.problem.states - 1 for state in (segment.start, segment.stop))
     bus = pool.device.bus_bytes_per_s
     cost = sum((costs.cost(layer, pool) for layer in layers), Cost()) + Cost(
-        call_s=cuts * rates.call_s + crossing * rates.wire_s_per_byte,
+        call_s=cuts * rates.call_s + (0.0 if pool.kind == "gpu" else crossing * rates.wire_s_per_byte),
         bus_s=crossing / bus if bus else 0.0,
-        network_s=crossing / rates.network_bytes_per_s,
+        network_s=crossing * costs.byte_s(pool),
         network_bytes=crossing,
     )
     memory = sum(costs.worker_bytes(layer, depth) for layer in layers) + crossing * depth

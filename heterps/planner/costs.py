@@ -71,9 +71,15 @@ class Costs:
         """Ids that a Layer looks up per batch."""
         return sum(op.type.shape[0] for op in self.pulls if op.name in layer.ops) * self.batch_size
 
+    def byte_s(self, pool: Pool) -> float:
+        """Data seconds per byte over the network; on a GPU worker the CPU's part overlaps with kernels too."""
+        rates = self.rates(pool)
+        return 1 / rates.network_bytes_per_s + (rates.wire_s_per_byte if pool.kind == "gpu" else 0.0)
+
     def cost(self, layer: Layer, pool: Pool) -> Cost:
         """One batch of a Layer on one unit of a pool."""
         rates, n = self.rates(pool), self.batch_size
+        wire = 0.0 if pool.kind == "gpu" else rates.wire_s_per_byte
         access = {self.lowered.kind(self.lowered[name]).access for name in layer.ops}
         if "file" in access:
             return Cost(read_s=rates.read(n), memory_bytes=layer.cost.written_bytes)
@@ -82,19 +88,19 @@ class Costs:
             half, calls = layer.row_bytes / 2, 2 * rates.call_s
             return Cost(
                 dedupe_s=rates.dedupe(self.ids(layer)),
-                pull_s=half * rates.wire_s_per_byte,
-                push_s=half * rates.wire_s_per_byte,
+                pull_s=half * wire,
+                push_s=half * wire,
                 call_s=calls,
-                network_s=layer.row_bytes / rates.network_bytes_per_s,
+                network_s=layer.row_bytes * self.byte_s(pool),
                 network_bytes=layer.row_bytes,
                 memory_bytes=moved,
             )
         dense = 2 * layer.cost.parameter_bytes  # parameters come, gradients go, once a batch
         return Cost(
             kernel_s=self._kernel_s(layer, rates),
-            pull_s=dense / 2 * rates.wire_s_per_byte,
-            push_s=dense / 2 * rates.wire_s_per_byte,
-            network_s=dense / rates.network_bytes_per_s,
+            pull_s=dense / 2 * wire,
+            push_s=dense / 2 * wire,
+            network_s=dense * self.byte_s(pool),
             network_bytes=dense,
             memory_bytes=moved,
         )

@@ -67,7 +67,7 @@ def _layers(draft: Draft) -> list[LayerNote]:
     for v, layer in enumerate(draft.costs.layers.layers):
         pools = [(t, pool) for t, pool in enumerate(draft.costs.hardware.pools) if draft.problem.allowed[v, t]]
         costs = {pool.name: draft.costs.cost(layer, pool) for _, pool in pools}
-        seconds = {name: max(cost.compute_s, cost.network_s) for name, cost in costs.items()}
+        seconds = {name: max(cost.compute_s, cost.data_s) for name, cost in costs.items()}
         per_row = 1e6 / 3600 / draft.costs.batch_size
         price = {pool.name: seconds[pool.name] * pool.device.price_per_hour * per_row for _, pool in pools}
         notes.append(LayerNote(layer.name, layer.reason, chosen[v], seconds, price))

@@ -28,8 +28,8 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
     rates = [costs.rates(pool) for pool in pools]
     n = costs.batch_size
     bus = [1 / p.device.bus_bytes_per_s if p.device.bus_bytes_per_s else 0.0 for p in pools]
-    wire = [rate.wire_s_per_byte for rate in rates]
-    network = [1 / rate.network_bytes_per_s + b for rate, b in zip(rates, bus, strict=True)]
+    wire = [0.0 if pool.kind == "gpu" else rate.wire_s_per_byte for pool, rate in zip(pools, rates, strict=True)]
+    network = [costs.byte_s(pool) + b for pool, b in zip(pools, bus, strict=True)]
     fractions = np.array([[r.compute_fraction for r in rates], [r.data_fraction for r in rates]])
     links = np.array([[_link(costs, a, b) for b in pools] for a in pools])
     return make_problem(
