@@ -153,8 +153,7 @@ class Attempt:
         if isinstance(request, Pull):
             payload, phase = self.bench.wanted(self._works[request.key.n], host), "pull"
         elif isinstance(request, Push):
-            first, count = request.key.n, int(request[-1])  # the tuple's own ``count`` hides the field's type
-            works = [self._works[n] for n in range(first, first + count)]
+            works = [self._works[request.key.n + i] for i in range(request.batches)]
             payload, phase = self.bench.gradients(works, host), "push"
 
         def done(reply: Reply | None, pulled: Pulled | None) -> None:
