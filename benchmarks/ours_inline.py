@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.serve import DENSE_LR, ROW_RANGE, Settings, serve, settings
+from benchmarks.serve import DENSE_LR, Settings, serve, settings
 from benchmarks.workload import Samples
 from graphs.deepfm import deepfm
 from graphs.dlrm import dlrm
@@ -73,6 +73,5 @@ class Inline:
 
 
 if __name__ == "__main__":
-    assert ROW_RANGE
     chosen = settings()
     serve(lambda: Inline(chosen))

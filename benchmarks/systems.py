@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from benchmarks.contender import Entry
 
 OURS = "HeterPS"
+INLINE = "HeterPS inline"
 LIMIT = "GEMM limit"
 # The least ratio ours / theirs in throughput that counts as reached, by case rule.
 WANTED = {
@@ -52,8 +53,11 @@ def entries(case: Case) -> list[Entry]:
     found = [
         Entry(LIMIT, "benchmarks.gemm_limit", arguments={"variant": "2x1"}),
         Entry(f"{LIMIT} 1x2", "benchmarks.gemm_limit", arguments={"variant": "1x2"}),
+        Entry(INLINE, "benchmarks.ours_inline"),
         Entry("PyTorch", "benchmarks.peer_torch", "torch"),
+        Entry("PyTorch 1 thread", "benchmarks.peer_torch", "torch", {"threads": 1}),
         Entry("FBGEMM", "benchmarks.peer_fbgemm", "fbgemm"),
+        Entry("FBGEMM 1 thread", "benchmarks.peer_fbgemm", "fbgemm", {"threads": 1}),
         Entry("TFRA", "benchmarks.peer_tfra", "tfra"),
         Entry("Paddle async", "benchmarks.peer_paddle", "paddle", {"variant": "async"}),
     ]
