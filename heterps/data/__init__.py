@@ -6,10 +6,13 @@ from heterps.data.bad import BadInput, BadRow, BadRows
 from heterps.data.batch import Batch, Column
 from heterps.data.criteo import Criteo
 from heterps.data.dataset import Dataset, Shuffle, Source
+from heterps.data.frames import Table, frame
 from heterps.data.hashing import cross_ids, hash_bytes, hash_strings, salt_of
-from heterps.data.recipes import Bucket, Categories, Category, Cross, Id, Match, Number, Recipe
+from heterps.data.parquet import Parquet, parquet
+from heterps.data.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe
 from heterps.data.rows import Rows
 from heterps.data.schema import Field, Schema, dense, label, ragged, sparse, weight
+from heterps.data.slots import SlotText, slot_text
 from heterps.data.split import Piece, Split
 from heterps.data.text import Text, csv, tsv
 
@@ -28,26 +31,33 @@ __all__ = [
     "Dataset",
     "Field",
     "Id",
+    "Ids",
     "Match",
     "Number",
+    "Parquet",
     "Piece",
     "Recipe",
     "Rows",
     "Schema",
     "Shuffle",
+    "SlotText",
     "Source",
     "Split",
+    "Table",
     "Text",
     "adult",
     "arrays",
     "cross_ids",
     "csv",
     "dense",
+    "frame",
     "hash_bytes",
     "hash_strings",
     "label",
+    "parquet",
     "ragged",
     "salt_of",
+    "slot_text",
     "sparse",
     "tsv",
     "weight",

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from heterps.data.hashing import salt_of
 from heterps.errors import DataError, UnknownKindError
 
-__all__ = ["Bucket", "Categories", "Category", "Cross", "Id", "Match", "Number", "Recipe", "recipe_from_json"]
+__all__ = ["Bucket", "Categories", "Category", "Cross", "Id", "Ids", "Match", "Number", "Recipe", "recipe_from_json"]
 
 _KINDS: dict[str, type[Recipe]] = {}
 
@@ -125,11 +125,26 @@ class Categories(Recipe):
 
 @dataclass(frozen=True)
 class Id(Recipe):
-    """An integer 0 <= id < 2**64 - 1 as it stands; missing is a bad line."""
+    """An integer 0 <= id < 2**64 - 1 as it stands; where it is missing ``missing``, and without that a bad line."""
 
     source: str
+    missing: int | None = None
 
     kind: ClassVar[str] = "id"
+
+
+@dataclass(frozen=True)
+class Ids(Recipe):
+    """Integers as they stand, separated in a cell (``"3|14|15"``) or a list column: for ragged columns."""
+
+    source: str
+    separator: str = "|"
+
+    kind: ClassVar[str] = "ids"
+
+    def __post_init__(self) -> None:
+        if len(self.separator.encode()) != 1:
+            raise DataError(f"Ids({self.source!r}): the separator must be one byte, got {self.separator!r}")
 
 
 @dataclass(frozen=True)
@@ -163,7 +178,7 @@ class Cross(Recipe):
 
     def __post_init__(self) -> None:
         for part in self.parts:
-            if not part.makes_id or isinstance(part, Categories):
+            if not part.makes_id or isinstance(part, (Categories, Ids)):
                 raise DataError(f"Cross can only combine recipes that make one id, not {part}")
 
     @property

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
-from heterps.data.recipes import Categories, Recipe, recipe_from_json
+from heterps.data.recipes import Categories, Ids, Recipe, recipe_from_json
 from heterps.errors import DataError
 
 __all__ = ["Field", "Kind", "Schema", "dense", "label", "ragged", "sparse", "weight"]
@@ -53,7 +54,7 @@ class Field:
     @property
     def width(self) -> int:
         """Elements a row (1 for scalars)."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -73,7 +74,7 @@ class Field:
 
 
 def _makes(recipe: Recipe) -> str:
-    if isinstance(recipe, Categories):
+    if isinstance(recipe, (Categories, Ids)):
         return "id lists"
     return "ids" if recipe.makes_id else "numbers"
 

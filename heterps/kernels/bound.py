@@ -1,63 +1,39 @@
-"""Buffers of a program, and its calls bound to the first n rows of them."""
+"""The calls of a program, bound to the first n rows of its buffers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from heterps.device.arrays import Array, Namespace
+from heterps.device.arrays import Array
 from heterps.graph.types import Form
-from heterps.kernels.kernel import Call
+from heterps.kernels.buffers import Buffers
+from heterps.kernels.kernel import Call, kernel
 from heterps.kernels.random import mix, op_salt
 from heterps.kernels.rows import Lists, Rows
-from heterps.kernels.steps import Scope, Step
+from heterps.kernels.steps import Step
 
-__all__ = ["Bound", "Buffers"]
+__all__ = ["Bound"]
 
-Action = tuple[Callable[[Any], None], Any]
-
-
-class Buffers:
-    """Memory for a whole batch: results, gradients, and room for second gradients on their way to being added."""
-
-    def __init__(self, scope: Scope, batch_size: int, dtype: np.dtype[Any], xp: Namespace, *, loops: bool) -> None:
-        self.scope, self.batch_size, self.dtype, self.xp, self.loops = scope, batch_size, dtype, xp, loops
-        self.values = {step.name: self._make(step.name) for step in scope.steps}
-        self.gradients: dict[str, Array] = {}
-        for name in scope.wanted:
-            if scope.type(name).form is Form.DENSE:
-                self.gradients[name] = self._make(name)
-        self.scratch: dict[str, dict[str, Array]] = {step.name: {} for step in scope.steps}
-        self.spare: dict[tuple[str, int], Array] = {}
-        self.row_gradients: dict[str, Array] = {}
-
-    def _make(self, name: str) -> Array | None:
-        type_ = self.scope.type(name)
-        if type_.form is Form.SCALAR:
-            return self.xp.zeros((), self.dtype)
-        if type_.form is Form.DENSE:
-            return self.xp.empty((self.batch_size, *type_.shape), self.dtype)
-        return None  # ragged: made by the kernel, since only the batch knows the size
-
-    def second(self, step: str, i: int, name: str) -> Array:
-        """Room for a gradient that will be added to another consumer's."""
-        return self.spare.setdefault((step, i), self._make(name))
-
-    def rows_gradient(self, name: str, shape: tuple[int, int]) -> Array:
-        """Zeroed ``[unique, width]``; grows with the largest batch seen."""
-        base = self.row_gradients.get(name)
-        if base is None or base.shape[0] < shape[0]:
-            base = self.row_gradients[name] = self.xp.empty((shape[0] + shape[0] // 4, shape[1]), self.dtype)
-        view = base[: shape[0]]
-        view[...] = 0
-        return view
+Action = tuple[Callable[[Any], None], Any, str]  # what to run, on what, and for which step
 
 
 def _add(pair: tuple[Array, Array]) -> None:
     target, more = pair
     target += more
+
+
+def _timed(
+    run: Callable[[Any], None], name: str, spent: dict[str, float], clock: Callable[[], float]
+) -> Callable[[Any], None]:
+    def timed(call: Any) -> None:
+        start = clock()
+        run(call)
+        spent[name] = spent.get(name, 0.0) + clock() - start
+
+    return timed
 
 
 class Bound:
@@ -73,6 +49,7 @@ class Bound:
         self._param_calls = [(step.param_op, call) for step, call in self._steps if step.param_op]
         self._params: Any = None
         self._dparams: Any = None
+        self._forward = self._plan_forward()
         self._backward = self._plan_backward()
 
     def _view(self, base: Array | None) -> Array | None:
@@ -85,10 +62,23 @@ class Bound:
         call.xs = [self._view(b.values.get(name)) for name in step.inputs]
         call.dxs = [None] * len(step.inputs)
         call.dy = self._view(b.gradients.get(step.name))
+        call.owns_dy = True  # every gradient buffer has one reader: the step that made the tensor
+        call.placed = b.placed.get(step.name, frozenset())
+        call.dplaced = frozenset(i for i in range(len(step.inputs)) if (step.name, i) in b.pieces)
+        call.dx_columns = b.columns.get(step.inputs[0]) if step.inputs else None
         return call
 
     def _sites(self, name: str) -> list[tuple[list[Any], int]]:
         return [(self.calls[step.name].xs, i) for step, i in self._scope.consumers(name)]
+
+    def _plan_forward(self) -> list[Action]:
+        actions: list[Action] = []
+        for step, call in self._steps:
+            assert step.kernel.forward is not None
+            actions.append((step.kernel.forward, call, step.name))
+            if self._scope.type(step.name).form is Form.RAGGED:
+                actions.append((partial(self._publish, step), call, step.name))
+        return actions
 
     def _plan_backward(self) -> list[Action]:
         """Steps backwards; the first gradient of a tensor is written in place, later ones beside it and added."""
@@ -100,16 +90,23 @@ class Bound:
             adds: list[Action] = []
             for i, name in enumerate(step.inputs):
                 gradient = self._view(self._buffers.gradients.get(name))
-                if gradient is None:
+                if gradient is None or name not in self._scope.wanted:
                     continue
                 if name in written:
                     call.dxs[i] = self._view(self._buffers.second(step.name, i, name))
-                    adds.append((_add, (gradient, call.dxs[i])))
+                    adds.append((_add, (gradient, call.dxs[i]), step.name))
                 else:
                     call.dxs[i] = gradient
                     written.add(name)
-            actions += [(step.kernel.backward, call), *adds]
+            if any(dx is not None and i not in call.dplaced for i, dx in enumerate(call.dxs)) or self._computes(step):
+                actions.append((step.kernel.backward, call, step.name))
+            actions += adds
         return actions
+
+    def _computes(self, step: Step) -> bool:
+        """Whether backward does more than hand on gradients that lie in place already."""
+        reads_rows = any(self._scope.type(name).form in (Form.ROWS, Form.RAGGED) for name in step.inputs)
+        return bool(step.param_op) or reads_rows
 
     def set_feeds(self, feeds: Mapping[str, Any]) -> list[str]:
         """Put the batch's values where steps read them; return the names that are missing."""
@@ -152,16 +149,18 @@ class Bound:
 
     def forward(self, *, predict: bool) -> None:
         """Run every step; with ``predict`` the loss only turns its input into a prediction."""
+        if not predict:
+            for run, call, _ in self._forward:
+                run(call)
+            return
         loss = self._scope.graph.loss
-        for step, call in self._steps:
-            if predict and step.name == loss:
-                assert step.kernel.predict is not None
-                step.kernel.predict(call)
-                continue
-            assert step.kernel.forward is not None
-            step.kernel.forward(call)
-            if isinstance(call.y, Lists):
-                self._publish(step, call)
+        for run, call, name in self._forward:
+            if name != loss:
+                run(call)
+        if loss in self.calls:
+            predicts = kernel(self._scope.graph[loss].kind).predict
+            assert predicts is not None
+            predicts(self.calls[loss])
 
     def _publish(self, step: Step, call: Call) -> None:
         """Hand a ragged result on: only now its size is known."""
@@ -190,8 +189,21 @@ class Bound:
         for name, rows in self._row_gradients.items():
             for step, i in self._scope.consumers(name):
                 self.calls[step.name].dxs[i] = rows
-        for run, call in self._backward:
+        for run, call, _ in self._backward:
             run(call)
+
+    @contextmanager
+    def timed(self, spent: dict[str, float], clock: Callable[[], float]) -> Iterator[None]:
+        """Measure every action; adds seconds by step name to ``spent``."""
+        plain = self._forward, self._backward
+        self._forward, self._backward = (
+            [(_timed(run, f"{name} {way}", spent, clock), call, name) for run, call, name in actions]
+            for way, actions in zip(("forward", "backward"), plain, strict=True)
+        )
+        try:
+            yield
+        finally:
+            self._forward, self._backward = plain
 
     def results(self) -> dict[str, Array]:
         """Outputs by name."""
@@ -213,6 +225,6 @@ class Bound:
     def prediction(self) -> Array:
         """The prediction the loss op made."""
         loss = self._scope.graph.loss
-        step = next(step for step in self._scope.steps if step.name == loss)
-        assert step.kernel.prediction is not None
-        return step.kernel.prediction(self.calls[loss])
+        found = kernel(self._scope.graph[loss].kind).prediction
+        assert found is not None
+        return found(self.calls[loss])

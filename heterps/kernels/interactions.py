@@ -8,50 +8,42 @@ import numpy as np
 
 from heterps.device.arrays import Array, Namespace
 from heterps.kernels.cost import OpCost, Work, passes
-from heterps.kernels.jit import loop
+from heterps.kernels.jit import loop, reassociating_loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 
 __all__: list[str] = []
 
 
-@loop
+@reassociating_loop
 def dot_pairs(z, y):  # type: ignore[no-untyped-def]
-    """``y[:, pair]`` for pairs (1,0), (2,0), (2,1), ...; z is ``[n, fields, dim]``.
-
-    The sample is transposed first so that the inner loop runs over partners: it vectorises without reordering sums.
-    """
+    """``y[:, pair]`` for pairs (1,0), (2,0), (2,1), ...; z is ``[n, fields, dim]``."""
     n, fields, dim = z.shape
-    turned = np.empty((dim, fields), z.dtype)
-    sums = np.empty(fields, z.dtype)
+    flat = z.reshape(-1)
     for b in range(n):
-        for i in range(fields):
-            for d in range(dim):
-                turned[d, i] = z[b, i, d]
-        at = 0
+        start, pair = b * fields * dim, np.uint64(0)
         for i in range(1, fields):
-            sums[:i] = 0
-            for d in range(dim):
-                v = turned[d, i]
-                for j in range(i):
-                    sums[j] += v * turned[d, j]
-            for j in range(i):
-                y[b, at + j] = sums[j]
-            at += i
+            left, right = np.uint64(start + i * dim), np.uint64(start)
+            for _ in range(i):
+                total = z.dtype.type(0)
+                for d in range(dim):
+                    total += flat[left + np.uint64(d)] * flat[right + np.uint64(d)]
+                y[b, pair] = total
+                pair += np.uint64(1)
+                right += np.uint64(dim)
 
 
 @loop
-def dot_pairs_backward(z, dy, dz):  # type: ignore[no-untyped-def]
-    """``dz_i += dy_ij z_j`` for both sides of every pair."""
-    n, fields, dim = z.shape
+def symmetric(dy, g):  # type: ignore[no-untyped-def]
+    """Pair gradients as symmetric matrices with zero diagonal."""
+    n, fields, _ = g.shape
     for b in range(n):
-        dz[b] = 0
         at = 0
-        for i in range(1, fields):
+        for i in range(fields):
+            g[b, i, i] = 0
             for j in range(i):
-                g = dy[b, at + j]
-                for d in range(dim):
-                    dz[b, i, d] += g * z[b, j, d]
-                    dz[b, j, d] += g * z[b, i, d]
+                v = dy[b, at + j]
+                g[b, i, j] = v
+                g[b, j, i] = v
             at += i
 
 
@@ -123,17 +115,22 @@ def dot_interaction_backward(c: Call) -> None:
     """``(G + GT) z`` with the pair gradients as matrix G."""
     z, ranges = _stacked(c)
     dz = c.scratch("dz", z.shape, z.dtype)
-    if c.loops:
-        dot_pairs_backward(z, c.dy, dz)
-    else:
-        fields = z.shape[1]
-        g = c.xp.zeros((c.n, fields * fields), z.dtype)
-        g[:, _pairs(c.xp, fields)] = c.dy
-        g = g.reshape(c.n, fields, fields)
-        c.xp.matmul(g + g.swapaxes(1, 2), z, out=dz)
+    c.xp.matmul(_symmetric(c, z), z, out=dz)
     for (a, b), dx in zip(ranges, c.dxs, strict=True):
         if dx is not None:
             dx[...] = dz[:, a:b].reshape(dx.shape)
+
+
+def _symmetric(c: Call, z: Array) -> Array:
+    fields = z.shape[1]
+    g = c.scratch("g", (c.n, fields, fields), z.dtype)
+    if c.loops:
+        symmetric(c.dy, g)
+        return g
+    flat = g.reshape(c.n, fields * fields)
+    flat[...] = 0
+    flat[:, _pairs(c.xp, fields)] = c.dy
+    return g + g.swapaxes(1, 2)
 
 
 def dot_interaction_cost(work: Work) -> OpCost:

@@ -8,8 +8,8 @@ allocates nothing that grows with the batch except through :meth:`Call.scratch`.
   the gradient of pulled rows or of ragged tensors, whose size only the batch knows: these are added to (the program
   zeroes them first).
 - ``dy`` may be overwritten by backward only where ``owns_dy`` is set.
-- ``y``, ``dy`` and ``dxs`` are C-contiguous unless the kernel is registered with ``strided=True``; then rows may lie
-  apart (a piece of a wider buffer), each row itself being contiguous.
+- All arrays are C-contiguous unless the kernel is registered with ``strided``; then the samples of any of them may lie
+  apart (a piece of a wider buffer), each sample itself being contiguous.
 """
 
 from __future__ import annotations
@@ -48,13 +48,15 @@ class Call:
     dxs, dy
         Gradients of inputs (None where nobody wants one) and of the result. For a loss ``dy`` is None and means 1.
     params, dparams
-        Dense parameters and their gradients by name; ``dparams`` is empty where no gradient is wanted.
+        Dense parameters and their gradients by name.
     train
         Whether this batch is trained on (dropout).
     seed
         64-bit number for this op and batch: the only source of randomness.
     owns_dy
         Whether backward may overwrite ``dy``.
+    dx_columns
+        The columns of the first input that ``dxs[0]`` stands for; None means all of them.
     placed, dplaced
         Concat only: inputs that were written into their piece of ``y`` to begin with, and gradients that are their
         piece of ``dy``; nothing has to be copied for them.
@@ -66,6 +68,7 @@ class Call:
         "attrs",
         "dparams",
         "dplaced",
+        "dx_columns",
         "dxs",
         "dy",
         "loops",
@@ -92,6 +95,7 @@ class Call:
         self.params: Mapping[str, Array] = {}
         self.dparams: Mapping[str, Array] = {}
         self.train, self.seed, self.owns_dy = True, 0, False
+        self.dx_columns: slice | None = None
         self.placed: frozenset[int] = frozenset()
         self.dplaced: frozenset[int] = frozenset()
         self._bases = {} if bases is None else bases
@@ -133,7 +137,9 @@ class Kernel:
     prediction
         Losses only: returns the prediction that the last ``forward`` or ``predict`` left.
     strided
-        Whether rows of ``y``, ``dy`` and ``dxs`` may lie apart in memory.
+        Up to how many per-sample dimensions the samples of an array may lie apart in memory (0: never).
+    partial
+        Whether backward honours ``dx_columns``, writing only those columns of ``dxs[0]``.
     unread
         Positions of inputs that are named for the sake of types only and never read (they need not be fed).
     random
@@ -145,9 +151,10 @@ class Kernel:
     backward: Callable[[Call], None] = _nothing
     predict: Callable[[Call], None] | None = None
     prediction: Callable[[Call], Array] | None = None
-    strided: bool = False
+    strided: int = 0
     unread: tuple[int, ...] = ()
     random: bool = False
+    partial: bool = False
 
 
 _KERNELS: dict[str, Kernel] = {}

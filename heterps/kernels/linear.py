@@ -4,12 +4,39 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from heterps.device.arrays import Array
 from heterps.kernels.cost import OpCost, Work, parameter_count
+from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
-from heterps.kernels.pointwise import add_bias, column_sums
+from heterps.kernels.pointwise import add_bias, bias_relu, column_sums, flat_rows, relu_slope
 
-__all__ = ["as_matrix"]
+__all__ = ["FUSED", "as_matrix"]
+
+FUSED: dict[str, Kernel] = {}  # kernels of several ops at once, by the name of the fusion
+
+
+@loop
+def outer(a, b, out):  # type: ignore[no-untyped-def]
+    """``out[i, j] = a[i] b[j]``: a product with inner length one is a quarter of the time this way."""
+    at = np.uint64(0)
+    for i in range(a.size):
+        for j in range(b.size):
+            out[at + np.uint64(j)] = a[i] * b[j]
+        at += np.uint64(b.size)
+
+
+@loop
+def cross_pass(x0, x, t, bias, y):  # type: ignore[no-untyped-def]
+    """``t += bias`` and ``y = x0 t + x`` in one pass."""
+    at = np.uint64(0)
+    for _ in range(y.size // bias.size):
+        for j in range(bias.size):
+            k = at + np.uint64(j)
+            t[k] += bias[j]
+            y[k] = x0[k] * t[k] + x[k]
+        at += np.uint64(bias.size)
 
 
 def as_matrix(x: Array) -> Array:
@@ -28,12 +55,59 @@ def dense_forward(c: Call) -> None:
 def dense_backward(c: Call) -> None:
     """``dW = xT dy``, ``db`` = column sums of dy, ``dx = dy WT``."""
     dy = as_matrix(c.dy)
-    if c.dparams:
-        c.xp.matmul(as_matrix(c.xs[0]).T, dy, out=c.dparams["weight"])
-        if "bias" in c.dparams:
-            column_sums(c, dy, c.dparams["bias"])
-    if c.dxs[0] is not None:
-        c.xp.matmul(dy, c.params["weight"].T, out=as_matrix(c.dxs[0]))
+    c.xp.matmul(as_matrix(c.xs[0]).T, dy, out=c.dparams["weight"])
+    if "bias" in c.dparams:
+        column_sums(c, dy, c.dparams["bias"])
+    _dense_dx(c, dy)
+
+
+def _dense_dx(c: Call, dy: Array) -> None:
+    if c.dxs[0] is None:
+        return
+    weight = c.params["weight"] if c.dx_columns is None else c.params["weight"][c.dx_columns]
+    dx = as_matrix(c.dxs[0])
+    if c.loops and weight.shape[1] == 1 and dx.flags.c_contiguous:
+        outer(dy.reshape(-1), weight.reshape(-1), dx.reshape(-1))
+    else:
+        c.xp.matmul(dy, weight.T, out=dx)
+
+
+def dense_relu_forward(c: Call) -> None:
+    """``max(x W + b, 0)``: bias and activation in one pass over the product."""
+    y = as_matrix(c.y)
+    c.xp.matmul(as_matrix(c.xs[0]), c.params["weight"], out=y)
+    if c.loops:
+        bias_relu(*flat_rows(y), y.shape[0], _bias(c, y))
+    else:
+        c.xp.add(y, _bias(c, y), out=y)
+        c.xp.maximum(y, 0, out=y)
+
+
+def _bias(c: Call, y: Array) -> Array:
+    if "bias" in c.params:
+        return c.params["bias"]
+    zeros = c.scratch("no bias", (y.shape[1],), y.dtype)
+    zeros[...] = 0
+    return zeros
+
+
+def dense_relu_backward(c: Call) -> None:
+    """Slope of the activation and bias gradient in one pass, then the products."""
+    dy, y = as_matrix(c.dy), as_matrix(c.y)
+    dz = dy
+    if not c.owns_dy:
+        dz = c.scratch("dz", y.shape, y.dtype)
+        dz[...] = dy
+    sums = c.dparams.get("bias")
+    if sums is None:
+        sums = c.scratch("sums", (y.shape[1],), y.dtype)
+    if c.loops:
+        relu_slope(*flat_rows(dz), *flat_rows(y), y.shape[0], sums)
+    else:
+        c.xp.multiply(dz, y > 0, out=dz)
+        c.xp.sum(dz, axis=0, out=sums)
+    c.xp.matmul(as_matrix(c.xs[0]).T, dz, out=c.dparams["weight"])
+    _dense_dx(c, dz)
 
 
 def dense_cost(work: Work) -> OpCost:
@@ -85,32 +159,32 @@ def cross_forward(c: Call) -> None:
         z = c.scratch("z", (c.n, c.attrs["rank"]), x.dtype)
         xp.matmul(x, c.params["down"], out=z)
         xp.matmul(z, c.params["up"], out=t)
+    if c.loops:
+        cross_pass(x0.reshape(-1), x.reshape(-1), t.reshape(-1), c.params["bias"], c.y.reshape(-1))
+        return
     add_bias(c, t, c.params["bias"])
     xp.multiply(x0, t, out=c.y)
-    c.y += x
+    xp.add(c.y, x, out=c.y)
 
 
 def cross_backward(c: Call) -> None:
     """``dx0 = dy * t``; with ``dt = dy * x0`` as for dense layers, and ``dx`` also gets dy itself."""
     (x0, x), (dx0, dx), xp = c.xs, c.dxs, c.xp
-    t = c.scratch("t", x.shape, x.dtype)
+    t, dt = c.scratch("t", x.shape, x.dtype), c.scratch("dt", x.shape, x.dtype)
+    xp.multiply(c.dy, x0, out=dt)
     if dx0 is not None:
         xp.multiply(c.dy, t, out=dx0)
-    dt = c.scratch("dt", x.shape, x.dtype)
-    xp.multiply(c.dy, x0, out=dt)
-    if c.dparams:
-        column_sums(c, dt, c.dparams["bias"])
+    column_sums(c, dt, c.dparams["bias"])
     if "weight" in c.params:
         _full_rank_backward(c, x, dt, dx)
     else:
         _low_rank_backward(c, x, dt, dx)
     if dx is not None:
-        dx += c.dy
+        xp.add(dx, c.dy, out=dx)
 
 
 def _full_rank_backward(c: Call, x: Array, dt: Array, dx: Array | None) -> None:
-    if c.dparams:
-        c.xp.matmul(x.T, dt, out=c.dparams["weight"])
+    c.xp.matmul(x.T, dt, out=c.dparams["weight"])
     if dx is not None:
         c.xp.matmul(dt, c.params["weight"].T, out=dx)
 
@@ -119,9 +193,8 @@ def _low_rank_backward(c: Call, x: Array, dt: Array, dx: Array | None) -> None:
     z = c.scratch("z", (c.n, c.attrs["rank"]), x.dtype)
     dz = c.scratch("dz", (c.n, c.attrs["rank"]), x.dtype)
     c.xp.matmul(dt, c.params["up"].T, out=dz)
-    if c.dparams:
-        c.xp.matmul(z.T, dt, out=c.dparams["up"])
-        c.xp.matmul(x.T, dz, out=c.dparams["down"])
+    c.xp.matmul(z.T, dt, out=c.dparams["up"])
+    c.xp.matmul(x.T, dz, out=c.dparams["down"])
     if dx is not None:
         c.xp.matmul(dz, c.params["down"].T, out=dx)
 
@@ -134,6 +207,7 @@ def cross_cost(work: Work) -> OpCost:
     return OpCost(flops, 9 * x + 2 * 4.0 * count, 6 * x + 4.0 * count, 4.0 * count)
 
 
-register_kernel("dense", Kernel(dense_cost, dense_forward, dense_backward, strided=True))
+register_kernel("dense", Kernel(dense_cost, dense_forward, dense_backward, strided=1, partial=True))
+FUSED["dense+relu"] = Kernel(dense_cost, dense_relu_forward, dense_relu_backward, strided=1, partial=True)
 register_kernel("matmul", Kernel(matmul_cost, matmul_forward, matmul_backward))
 register_kernel("cross", Kernel(cross_cost, cross_forward, cross_backward))

@@ -102,8 +102,7 @@ def layer_norm_backward(c: Call) -> None:
     dy, scale, dx = _matrix(c.dy), c.params["scale"], c.dxs[0]
     hat = c.scratch("hat", dy.shape, dy.dtype)
     inverse = c.scratch("inverse", dy.shape[:1], dy.dtype)
-    dscale = c.dparams["scale"] if c.dparams else c.scratch("dscale", scale.shape, scale.dtype)
-    dshift = c.dparams["shift"] if c.dparams else c.scratch("dshift", scale.shape, scale.dtype)
+    dscale, dshift = c.dparams["scale"], c.dparams["shift"]
     if c.loops:
         out = hat if dx is None else _matrix(dx)
         normalise_rows_backward(dy, scale, hat, inverse, out, dscale, dshift, dx is not None)

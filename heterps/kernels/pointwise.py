@@ -5,21 +5,69 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
 from heterps.device.arrays import Array
 from heterps.kernels.cost import passes
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 
-__all__ = ["add_bias", "column_sums", "sum_to"]
+__all__ = ["add_bias", "column_sums", "flat_rows", "sum_to"]
 
 
 @loop
-def sum_columns(a, out):  # type: ignore[no-untyped-def]
+def sum_columns(a, stride, rows, out):  # type: ignore[no-untyped-def]
     """Column sums, rows added in order."""
     out[:] = 0
-    for i in range(a.shape[0]):
-        for j in range(a.shape[1]):
-            out[j] += a[i, j]
+    for i in range(rows):
+        at = np.uint64(i * stride)
+        for j in range(out.size):
+            out[j] += a[at + np.uint64(j)]
+
+
+@loop
+def bias_relu(z, stride, rows, bias):  # type: ignore[no-untyped-def]
+    """``z = max(z + bias, 0)`` in place. Written so that NaN stays NaN."""
+    zero = z.dtype.type(0)
+    for i in range(rows):
+        at = np.uint64(i * stride)
+        for j in range(bias.size):
+            v = z[at + np.uint64(j)] + bias[j]
+            z[at + np.uint64(j)] = zero if v < zero else v
+
+
+@loop
+def relu_slope(dz, dz_stride, y, y_stride, rows, sums):  # type: ignore[no-untyped-def]
+    """Zero dz where y is not positive, and add up its columns, in one pass.
+
+    In place, because two output arrays that might overlap would keep the loop from being vectorised.
+    """
+    zero = y.dtype.type(0)
+    sums[:] = 0
+    for i in range(rows):
+        p, q = np.uint64(i * dz_stride), np.uint64(i * y_stride)
+        for j in range(sums.size):
+            g = zero if y[q + np.uint64(j)] <= zero else dz[p + np.uint64(j)]
+            dz[p + np.uint64(j)] = g
+            sums[j] += g
+
+
+@loop
+def relu_mask(dy, y, dx):  # type: ignore[no-untyped-def]
+    """``dx = dy`` where y is positive."""
+    zero = y.dtype.type(0)
+    for i in range(y.size):
+        dx[i] = zero if y[i] <= zero else dy[i]
+
+
+def flat_rows(a: Array) -> tuple[Array, int]:
+    """Return a NumPy array as one flat array and the distance between samples, for loops over rows that lie apart."""
+    if a.flags.c_contiguous:
+        return a.reshape(-1), a.strides[0] // a.itemsize if a.ndim else 1
+    stride = a.strides[0] // a.itemsize
+    span = stride * (a.shape[0] - 1) + math.prod(a.shape[1:]) if a.shape[0] else 0
+    return as_strided(a, (span,), (a.itemsize,)), stride
 
 
 def add_bias(c: Call, y: Array, bias: Array) -> None:
@@ -29,8 +77,8 @@ def add_bias(c: Call, y: Array, bias: Array) -> None:
 
 def column_sums(c: Call, a: Array, out: Array) -> None:
     """``out`` = sum of the rows of ``a``."""
-    if c.loops and a.flags.c_contiguous:
-        sum_columns(a, out)
+    if c.loops:
+        sum_columns(*flat_rows(a), a.shape[0], out)
     else:
         c.xp.sum(a, axis=0, out=out)
 
@@ -42,8 +90,13 @@ def relu_forward(c: Call) -> None:
 
 def relu_backward(c: Call) -> None:
     """``dy`` where the result is positive."""
-    if c.dxs[0] is not None:
-        c.xp.multiply(c.dy, c.y > 0, out=c.dxs[0])
+    dx = c.dxs[0]
+    if dx is None:
+        return
+    if c.loops and c.y.flags.c_contiguous and c.dy.flags.c_contiguous and dx.flags.c_contiguous:
+        relu_mask(c.dy.reshape(-1), c.y.reshape(-1), dx.reshape(-1))
+    else:
+        c.xp.multiply(c.dy, c.y > 0, out=dx)
 
 
 def sigmoid_forward(c: Call) -> None:
@@ -144,10 +197,11 @@ def mul_backward(c: Call) -> None:
 
 
 _Rule = Callable[[Call], None]
+ANY_RANK = 8
 
 
 def _register(name: str, forward: _Rule, backward: _Rule, flops: float, reads: int = 2) -> None:
-    register_kernel(name, Kernel(passes(flops, reads=reads), forward, backward, strided=True))
+    register_kernel(name, Kernel(passes(flops, reads=reads), forward, backward, strided=ANY_RANK))
 
 
 _register("add", add_forward, add_backward, 1, reads=1)

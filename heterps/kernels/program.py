@@ -7,7 +7,8 @@ results) or ``backward`` (for gradients).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,9 @@ from heterps.device.arrays import Array, Namespace, to_device
 from heterps.errors import DataError, GraphError
 from heterps.graph import Graph
 from heterps.graph.types import Form
-from heterps.kernels.bound import Bound, Buffers
+from heterps.kernels.bound import Bound
+from heterps.kernels.buffers import Buffers
+from heterps.kernels.fusion import fuse
 from heterps.kernels.kernel import Call
 from heterps.kernels.layout import ParamLayout
 from heterps.kernels.rows import Lists, Rows
@@ -63,6 +66,8 @@ class Program:
         Array library to run on.
     loops
         Whether compiled CPU loops may be used; False takes the array functions that devices take.
+    fused
+        Whether neighbouring ops may be fused (:mod:`heterps.kernels.fusion`).
 
     Attributes
     ----------
@@ -85,12 +90,13 @@ class Program:
         dtype: str = "float32",
         xp: Namespace = np,
         loops: bool = True,
+        fused: bool = True,
     ) -> None:
         if batch_size < 1:
             raise GraphError(f"batch_size must be at least 1, got {batch_size}")
         names = [op.name for op in graph.ops] if ops is None else list(ops)
         self.graph, self.batch_size, self.xp, self.dtype = graph, batch_size, xp, np.dtype(dtype)
-        self.scope: Scope = scope_of(graph, names)
+        self.scope: Scope = fuse(scope_of(graph, names)) if fused else scope_of(graph, names)
         self.feeds, self.outputs, self.given = self.scope.feeds, self.scope.outputs, self.scope.given
         self.layout = ParamLayout(graph, names)
         self._buffers = Buffers(self.scope, batch_size, self.dtype, xp, loops=loops)
@@ -255,6 +261,20 @@ class Program:
         if flat is params:
             self._views = [*self._views[-7:], (params, made)]
         return made
+
+    @contextmanager
+    def timed(self, spent: dict[str, float], clock: Callable[[], float]) -> Iterator[None]:
+        """Measure each step in batches of the full size: seconds by ``"op forward"``, ``"op backward"``.
+
+        Parameters
+        ----------
+        spent
+            Seconds are added here.
+        clock
+            For example ``time.perf_counter`` or ``time.thread_time``; a device needs one that waits for it.
+        """
+        with self._bind(self.batch_size).timed(spent, clock):
+            yield
 
     def calls(self) -> dict[str, Call]:
         """Return the calls of the last batch by step name, for tests and for looking inside."""

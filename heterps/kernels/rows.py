@@ -6,16 +6,18 @@ Backward adds positions in the order of the batch, so equal input gives equal bi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from heterps.device.arrays import Array
+from heterps.device.arrays import Array, Namespace
 from heterps.errors import DataError
 from heterps.graph.types import Form
 from heterps.kernels.cost import OpCost, Work, read_only
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
+from heterps.kernels.pointwise import flat_rows
 
 __all__ = ["Lists", "Rows"]
 
@@ -57,69 +59,84 @@ class Rows:
 POOLING = {"none": 0, "sum": 1, "mean": 2, "max": 3}
 
 
+# Positions are unsigned: numba guards a signed index against being negative, which costs two thirds of these loops.
+
+
 @loop
 def gather(values, low, dim, inverse, pad, y, stride, n):  # type: ignore[no-untyped-def]
     """Copy each position's row; y is flat with ``stride`` numbers per sample."""
-    slots = inverse.size // max(n, 1)
+    flat, width = values.reshape(-1), values.shape[1]
+    slots, p = inverse.size // max(n, 1), 0
     for i in range(n):
-        for s in range(slots):
-            row = inverse[i * slots + s]
-            at = i * stride + s * dim
+        at = np.uint64(i * stride)
+        for _ in range(slots):
+            row = inverse[p]
+            source = np.uint64(row * width + low)
             if row == pad:
                 for d in range(dim):
-                    y[at + d] = 0
+                    y[at + np.uint64(d)] = 0
             else:
                 for d in range(dim):
-                    y[at + d] = values[row, low + d]
+                    y[at + np.uint64(d)] = flat[source + np.uint64(d)]
+            at += np.uint64(dim)
+            p += 1
 
 
 @loop
 def scatter(gradient, low, dim, inverse, pad, dy, stride, n):  # type: ignore[no-untyped-def]
     """Add each position's gradient to its row, positions in order."""
-    slots = inverse.size // max(n, 1)
+    flat, width = gradient.reshape(-1), gradient.shape[1]
+    slots, p = inverse.size // max(n, 1), 0
     for i in range(n):
-        for s in range(slots):
-            row = inverse[i * slots + s]
-            at = i * stride + s * dim
+        at = np.uint64(i * stride)
+        for _ in range(slots):
+            row = inverse[p]
             if row != pad:
+                target = np.uint64(row * width + low)
                 for d in range(dim):
-                    gradient[row, low + d] += dy[at + d]
+                    flat[target + np.uint64(d)] += dy[at + np.uint64(d)]
+            at += np.uint64(dim)
+            p += 1
 
 
 @loop
 def pool(values, low, dim, inverse, offsets, pad, mean, y, stride):  # type: ignore[no-untyped-def]
     """Sum or mean of the rows of each list; padding counts for nothing."""
+    flat, width = values.reshape(-1), values.shape[1]
     for i in range(offsets.size - 1):
-        at = i * stride
+        at = np.uint64(i * stride)
         for d in range(dim):
-            y[at + d] = 0
+            y[at + np.uint64(d)] = 0
         count = 0
         for p in range(offsets[i], offsets[i + 1]):
-            row = inverse[p]
+            row = inverse[np.uint64(p)]
             if row != pad:
                 count += 1
+                source = np.uint64(row * width + low)
                 for d in range(dim):
-                    y[at + d] += values[row, low + d]
+                    y[at + np.uint64(d)] += flat[source + np.uint64(d)]
         if mean and count > 1:
             for d in range(dim):
-                y[at + d] /= count
+                y[at + np.uint64(d)] /= count
 
 
 @loop
 def unpool(gradient, low, dim, inverse, offsets, pad, mean, dy, stride):  # type: ignore[no-untyped-def]
     """Backward of :func:`pool`."""
+    flat, width = gradient.reshape(-1), gradient.shape[1]
     for i in range(offsets.size - 1):
-        at = i * stride
+        at = np.uint64(i * stride)
         count = 0
         if mean:
             for p in range(offsets[i], offsets[i + 1]):
                 count += inverse[p] != pad
-        divisor = max(count, 1)
+        divisor = dy.dtype.type(max(count, 1))
         for p in range(offsets[i], offsets[i + 1]):
-            row = inverse[p]
+            row = inverse[np.uint64(p)]
             if row != pad:
+                target = np.uint64(row * width + low)
                 for d in range(dim):
-                    gradient[row, low + d] += dy[at + d] / divisor
+                    flat[target + np.uint64(d)] += dy[at + np.uint64(d)] / divisor
 
 
 @loop
@@ -179,24 +196,17 @@ def _padding_row(c: Call, rows: Rows) -> int:
     return int(found[0]) if len(found) else -1
 
 
+@lru_cache(maxsize=64)
+def _even_offsets(xp: Namespace, n: int, slots: int) -> Array:
+    return xp.arange(n + 1, dtype=xp.int64) * slots
+
+
 def _offsets(c: Call, g: Gathering) -> Array:
     """Offsets of the lists to pool; those of fixed slots are made once."""
     if g.offsets is not None:
         return g.offsets
     slots = g.inverse.shape[0] // max(c.n, 1)
-    made = c.scratch("offsets", (c.n + 1,), c.xp.int64)
-    made[...] = c.xp.arange(c.n + 1) * slots
-    return made
-
-
-def flat_rows(a: Array) -> tuple[Array, int]:
-    """``a`` as one flat array and the distance between samples, for loops over rows that may lie apart."""
-    if a.flags.c_contiguous:
-        flat = a.reshape(-1)
-        return flat, flat.size // max(a.shape[0], 1)
-    stride = a.strides[0] // a.itemsize
-    span = stride * (a.shape[0] - 1) + a[0].size
-    return np.lib.stride_tricks.as_strided(a, (span,), (a.itemsize,)), stride
+    return _even_offsets(c.xp, c.n, slots)
 
 
 def gather_pool_forward(c: Call) -> None:
@@ -343,6 +353,4 @@ def lookup_cost(work: Work) -> OpCost:
 register_kernel("input", Kernel(read_only))
 register_kernel("lookup", Kernel(lookup_cost))
 register_kernel("pull", Kernel(pull_cost))
-register_kernel(
-    "gather_pool", Kernel(gather_cost, gather_pool_forward, gather_pool_backward, strided=True, unread=(1,))
-)
+register_kernel("gather_pool", Kernel(gather_cost, gather_pool_forward, gather_pool_backward, strided=2, unread=(1,)))

@@ -8,6 +8,7 @@ from heterps.device.arrays import Array
 from heterps.graph.builtin import axes_of
 from heterps.kernels.cost import OpCost, Work, passes
 from heterps.kernels.kernel import Call, Kernel, register_kernel
+from heterps.kernels.pointwise import ANY_RANK
 
 __all__ = ["pieces"]
 
@@ -44,9 +45,10 @@ def concat_forward(c: Call) -> None:
 
 def concat_backward(c: Call) -> None:
     """Each input's piece of dy; a gradient that is that piece already is not copied."""
-    for i, view in enumerate(pieces(c, c.dy, c.xs)):
-        if c.dxs[i] is not None and i not in c.dplaced:
-            c.dxs[i][...] = view
+    wanted = [i for i, dx in enumerate(c.dxs) if dx is not None and i not in c.dplaced]
+    views = pieces(c, c.dy, c.xs) if wanted else []
+    for i in wanted:
+        c.dxs[i][...] = views[i]
 
 
 def split_forward(c: Call) -> None:
@@ -124,7 +126,7 @@ def move_cost(work: Work) -> OpCost:
     return OpCost(0.0, 2 * moved, 2 * moved)
 
 
-register_kernel("concat", Kernel(move_cost, concat_forward, concat_backward))
+register_kernel("concat", Kernel(move_cost, concat_forward, concat_backward, strided=ANY_RANK))
 register_kernel("split", Kernel(move_cost, split_forward, split_backward))
 register_kernel("reshape", Kernel(move_cost, reshape_forward, reshape_backward))
 register_kernel("sum", Kernel(passes(1, reads=1), sum_forward, sum_backward))

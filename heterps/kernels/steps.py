@@ -24,6 +24,7 @@ class Step:
     """One kernel to run: an op, or several fused into one."""
 
     name: str  # the op whose result it yields
+    kind: str  # an op kind, or the name of a fusion
     ops: tuple[str, ...]
     kernel: Kernel
     attrs: Mapping[str, Any]
@@ -78,7 +79,7 @@ def scope_of(graph: Graph, ops: Iterable[str] | None = None) -> Scope:
 
 def _step(graph: Graph, op: Op) -> Step:
     found = kernel(op.kind)
-    return Step(op.name, (op.name,), found, op.attrs, op.inputs, op.name if graph.params(op) else None)
+    return Step(op.name, op.kind, (op.name,), found, op.attrs, op.inputs, op.name if graph.params(op) else None)
 
 
 def _feeds(graph: Graph, run: list[Op], made: set[str]) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ stay in the works on the bench; only headers pass through the state machine.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from heterps.data import Batch
 from heterps.protocol.client import (
@@ -28,18 +28,11 @@ from heterps.protocol.events import Event, SplitDone
 from heterps.protocol.instructions import RunSplit
 from heterps.protocol.messages import Pull, Push, Reply, Request
 from heterps.protocol.modes import Mode
-from heterps.runtime.host import Done
+from heterps.runtime.links import Link
 from heterps.runtime.payload import Gradients, Pulled, Wanted
 from heterps.runtime.work import Work, Workbench
 
-__all__ = ["Attempt", "Link"]
-
-
-class Link(Protocol):
-    """The way to one shard host."""
-
-    def send(self, request: Request, payload: Wanted | Gradients | None, done: Done) -> None:
-        """Deliver a request; ``done`` takes the answer, ``done(None, None)`` says that there was none in time."""
+__all__ = ["Attempt"]
 
 
 class Attempt:
@@ -55,8 +48,8 @@ class Attempt:
         ``batches(start)`` yields the Split's batches from that number on.
     bench
         Buffers and program; used by this attempt alone until it ends.
-    links
-        One per host, in the order of the layout.
+    link
+        ``link(copy)`` is the way to a copy of a shard host.
     tell
         Takes events for the run.
     """
@@ -67,14 +60,15 @@ class Attempt:
         mode: Mode,
         batches: Callable[[int], Iterator[Batch]],
         bench: Workbench,
-        links: Sequence[Link],
+        link: Callable[[int], Link],
         tell: Callable[[Event], None],
     ) -> None:
         self.run, self.bench = run, bench
         self.client = ClientState(run, mode)
         self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()
         self.ended = False
-        self._batches, self._links, self._tell = batches, links, tell
+        self.batches = 0
+        self._batches, self._link, self._tell = batches, link, tell
         self._reader: Iterator[Batch] | None = None
         self._position = 0
         self._works: dict[int, Work] = {}
@@ -149,6 +143,7 @@ class Attempt:
             self._todo.extend(self.client.handle(SplitEnded(n)))
             return
         self._position = n + 1
+        self.batches += 1
         self._works[n] = self.bench.begin(batch)
         self._todo.extend(self.client.handle(BatchRead(n)))
 
@@ -158,15 +153,14 @@ class Attempt:
         if isinstance(request, Pull):
             payload, phase = self.bench.wanted(self._works[request.key.n], host), "pull"
         elif isinstance(request, Push):
-            first, count = request.key.n, int(request[-1])  # the tuple's own ``count`` hides the field's type
-            works = [self._works[n] for n in range(first, first + count)]
+            works = [self._works[request.key.n + i] for i in range(request.batches)]
             payload, phase = self.bench.gradients(works, host), "push"
 
         def done(reply: Reply | None, pulled: Pulled | None) -> None:
             self.inbox.put(lambda: self._answered(host, request, reply, pulled))
 
         with self.bench.phases(phase):
-            self._links[host].send(request, payload, done)
+            self._link(self.client.layout.copies[host]).send(request, payload, done)
 
     def _answered(self, host: int, request: Request, reply: Reply | None, pulled: Pulled | None) -> list[Action]:
         if reply is None:

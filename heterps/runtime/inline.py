@@ -19,30 +19,19 @@ from heterps.metrics import Metric
 from heterps.protocol import instructions as do
 from heterps.protocol.cut import Cut
 from heterps.protocol.events import WorkerJoined
-from heterps.protocol.messages import Request
 from heterps.runtime.attempt import Attempt
 from heterps.runtime.driver import Driver
-from heterps.runtime.host import Counts, Done, ShardHost
+from heterps.runtime.host import Counts, ShardHost
 from heterps.runtime.infer import PREDICTION, Inference, Inferred
 from heterps.runtime.job import Job
-from heterps.runtime.payload import Gradients, Pulled, Wanted
+from heterps.runtime.links import DirectLink, Link
+from heterps.runtime.payload import Pulled, Wanted
 from heterps.runtime.progress import Progress
 from heterps.runtime.report import Reporter
 from heterps.runtime.work import Workbench
 from heterps.tables import Shard
 
-__all__ = ["DirectLink", "InlineEngine"]
-
-
-class DirectLink:
-    """A shard host in this process."""
-
-    def __init__(self, host: ShardHost) -> None:
-        self.host = host
-
-    def send(self, request: Request, payload: Wanted | Gradients | None, done: Done) -> None:
-        """Call it."""
-        self.host.request(request, payload, done)
+__all__ = ["InlineEngine"]
 
 
 class InlineEngine:
@@ -109,8 +98,7 @@ class InlineEngine:
         yield reporter.progress(self._counts(), reporter.epochs, done=True)
 
     def _collect(self, reporter: Reporter) -> None:
-        phases, self._bench.phases.seconds = self._bench.phases.seconds, dict.fromkeys(self._bench.phases.seconds, 0.0)
-        reporter.add(self._bench.take_metrics(), phases)
+        reporter.add(self._bench.take_metrics(), self._bench.phases.take())
         reporter.bad_rows = self._bad.count
 
     def _counts(self) -> Counts:
@@ -127,13 +115,15 @@ class InlineEngine:
 
     def run_split(self, run: do.RunSplit, split: Split | None) -> None:
         """Start an attempt; it moves when it is pumped."""
-        links = [DirectLink(self._copies[copy]) for copy in run.layout.copies]
         read: Any = iter
         if split is not None:
             read = partial(self.job.read, self._dataset, split, bad=self._bad)
-        attempt = Attempt(run, self.job.mode, read, self._bench, links, self._driver.tell)
+        attempt = Attempt(run, self.job.mode, read, self._bench, self._link, self._driver.tell)
         self._attempts[run.attempt] = attempt
         attempt.start()
+
+    def _link(self, copy: int) -> Link:
+        return DirectLink(self._copies[copy])
 
     def to_attempt(self, attempt: int, instruction: do.Instruction) -> None:
         """Hand an instruction to an attempt."""

@@ -5,6 +5,7 @@ A :class:`Workbench` belongs to one thread and is used for one Split after anoth
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +21,10 @@ from heterps.kernels.rows import Rows
 from heterps.metrics import Metric, State
 from heterps.protocol.keys import BatchKey
 from heterps.ragged import Ragged
-from heterps.runtime.feeds import column_of, ids_of, rows_of
 from heterps.runtime.model import Model
 from heterps.runtime.payload import Gradients, Pulled, Wanted
 from heterps.runtime.phases import Phases
+from heterps.runtime.reading import column_of, ids_of, rows_of
 from heterps.stages.lowering import Group, pull_name
 from heterps.tables import Routed, Router, RowGradients, sum_lanes
 
@@ -95,6 +96,7 @@ class Workbench:
         self.program = Program(model.lowered.graph, ops, batch_size=batch_size)
         self.phases = Phases()
         self.metrics = {metric.name: (metric, metric.init()) for metric in metrics}
+        self._metrics_lock = threading.Lock()
         self._routers = {group.name: Router(owners, depth=depth) for group in model.lowered.groups}
         self._spans = [model.span(*r) for r in model.dense_ranges(hosts)]
         self._free: list[Work] = []
@@ -212,13 +214,15 @@ class Workbench:
         label = batch[self._label] if self._label else None
         if label is None or isinstance(label, Ragged):
             return
-        for name, (metric, state) in self.metrics.items():
-            self.metrics[name] = (metric, metric.update(state, prediction, label))
+        with self._metrics_lock:  # the driver collects them from another thread
+            for name, (metric, state) in self.metrics.items():
+                self.metrics[name] = (metric, metric.update(state, prediction, label))
 
     def take_metrics(self) -> dict[str, State]:
         """Return the states since the last call."""
-        states = {name: state for name, (_, state) in self.metrics.items()}
-        self.metrics = {name: (metric, metric.init()) for name, (metric, _) in self.metrics.items()}
+        with self._metrics_lock:
+            states = {name: state for name, (_, state) in self.metrics.items()}
+            self.metrics = {name: (metric, metric.init()) for name, (metric, _) in self.metrics.items()}
         return states
 
 

@@ -28,7 +28,7 @@ I64 = npt.NDArray[np.int64]
 def _apply(values: F32, slots: F32, grad: F32, plan: I64, numbers: F32) -> Any:
     """Apply each parameter's rule row by row; return how many rows had a NaN or Inf gradient and were skipped."""
     bits = grad.view(np.uint32)
-    starts, slot_starts = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    starts, slot_starts = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
     ones = np.ones(BLOCK, np.float32)
     skipped = 0
     for k in range(plan.shape[0]):
@@ -36,12 +36,12 @@ def _apply(values: F32, slots: F32, grad: F32, plan: I64, numbers: F32) -> Any:
         m = 0
         for r in range(plan[k, 2]):
             starts[m], slot_starts[m] = start + r * n, slot + r * per_row
-            if all_finite(bits, starts[m], n):
+            if all_finite(bits, starts[m], np.uint64(n)):
                 m += 1
             else:
                 skipped += 1
             if m == BLOCK or r + 1 == plan[k, 2]:
-                update_rows(code, numbers, k, values, starts, slots, slot_starts, grad, starts, ones, m, n)
+                update_rows(code, numbers, k, values, starts, slots, slot_starts, grad, starts, ones, m, np.uint64(n))
                 m = 0
     return skipped
 

@@ -49,22 +49,24 @@ NOTHING = PushCounts()
 
 
 @njit(nogil=True, cache=True)
-def _split(ids: U64, part_of: I32, order: I32, bounds: I64) -> Any:
+def _split(ids: U64, part_of: I32, parts: I32, order: I32, bounds: I64) -> Any:
     """Sort positions by partition; return the first position whose id does not belong here, or -1."""
-    shards, parts = np.uint64(part_of.size), bounds.size - 1
+    shards, n_parts = np.uint64(part_of.size), bounds.size - 1
+    mask = shards - np.uint64(1) if shards & (shards - np.uint64(1)) == np.uint64(0) else np.uint64(0)
     bounds[:] = 0
     for i in range(ids.size):
-        part = part_of[np.int64(mix(ids[i]) % shards)]
+        h = mix(ids[i])
+        part = part_of[np.int64(h & mask if mask else h % shards)]
         if part < 0 or ids[i] == np.uint64(RESERVED):
             return i
+        parts[i] = part
         bounds[part + 1] += 1
-    for p in range(parts):
+    for p in range(n_parts):
         bounds[p + 1] += bounds[p]
     for i in range(ids.size):
-        part = part_of[np.int64(mix(ids[i]) % shards)]
-        order[bounds[part]] = i
-        bounds[part] += 1
-    for p in range(parts, 0, -1):
+        order[bounds[parts[i]]] = i
+        bounds[parts[i]] += 1
+    for p in range(n_parts, 0, -1):
         bounds[p] = bounds[p - 1]
     bounds[0] = 0
     return -1
@@ -118,7 +120,7 @@ class RowGroup:
         """Return positions in order of partition, and where each partition's begin."""
         self._work.reserve(len(ids))
         order, bounds = self._work.order, np.empty(len(self.partitions) + 1, np.int64)
-        bad = int(_split(ids, self.part_of, order, bounds))
+        bad = int(_split(ids, self.part_of, self._work.missing, order, bounds))
         if bad >= 0:
             self._complain(int(ids[bad]))
         return order, bounds

@@ -40,7 +40,7 @@ class Partition:
         # Places for a full index at its lowest load, and for one run of everything behind it (rule 3 of the index).
         self._entries = Region(np.uint64, most * 5 // 2 + 2 * index.LEAST)
         self.most = min(most, len(self._entries) * 2 // 5)
-        self.meta = index.new_meta()
+        self.meta = index.new_meta(layout.row_bytes)
         self._scratch = np.zeros(BLOCK * layout.width if layout.half else 1, np.float32)
         self._block = new_block()
         self._stats = np.zeros(5, np.int64)

@@ -77,9 +77,9 @@ class Block(NamedTuple):
     at: I64
     base: I64
     value: I64
-    ws: I64
-    ss: I64
-    gs: I64
+    ws: U64
+    ss: U64
+    gs: U64
     shows: F32
     scales: F32
     live: F32
@@ -87,11 +87,12 @@ class Block(NamedTuple):
 
 def new_block() -> Block:
     """Return scratch for one thread."""
-    integers = [np.zeros(BLOCK, np.int64) for _ in range(8)]
-    return Block._make([*integers, *(np.zeros(BLOCK, np.float32) for _ in range(3))])
+    integers = [np.zeros(BLOCK, np.int64) for _ in range(5)]
+    unsigned = [np.zeros(BLOCK, np.uint64) for _ in range(3)]
+    return Block._make([*integers, *unsigned, *(np.zeros(BLOCK, np.float32) for _ in range(3))])
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def start_segment(s: Store, k: int, id_: np.uint64, out: F32, at: int) -> None:
     """Write the first values of a segment to ``out``, whose element ``at`` is the row's first value."""
     a, b = s.init_numbers[k, 0], s.init_numbers[k, 1]
@@ -149,6 +150,13 @@ def look_ahead(s: Store, ids: U64, order: I32, lo: int, hi: int, hashes: I64, ro
                 prefetch(s.words, row * stride + line)
 
 
+@njit(nogil=True, cache=True, forceinline=True)
+def copy(source: F32, at: np.uint64, out: F32, to: np.uint64, n: np.uint64) -> None:
+    """``out[to:to + n] = source[at:at + n]``, with unsigned positions so that it vectorises."""
+    for i in range(n):
+        out[to + i] = source[at + i]
+
+
 @njit(nogil=True, cache=True)
 def pull_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool) -> Any:
     """Copy the values of rows to ``out`` (flat), creating absent ones if told; return how many were created.
@@ -180,8 +188,7 @@ def pull_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: 
             if half:
                 decode(s.words, base, width, out, to * width)
             else:
-                for j in range(width):
-                    out[to * width + j] = s.floats[base + j]
+                copy(s.floats, np.uint64(base), out, np.uint64(to * width), np.uint64(width))
     return created
 
 
@@ -211,16 +218,16 @@ def capture(s: Store, row: np.int64) -> None:
     s.captured[row] = 1
 
 
-@njit(nogil=True, cache=True)
-def all_finite(bits: U32, at: np.int64, n: np.int64) -> Any:
+@njit(nogil=True, cache=True, forceinline=True)
+def all_finite(bits: U32, at: np.uint64, n: np.uint64) -> Any:
     """Whether none of the float32 with these bits is NaN or infinite."""
     bad = np.uint32(0)
-    for i in range(at, at + n):
-        bad |= np.uint32((bits[i] & np.uint32(0x7F800000)) == np.uint32(0x7F800000))
+    for i in range(n):
+        bad |= np.uint32((bits[at + i] & np.uint32(0x7F800000)) == np.uint32(0x7F800000))
     return bad == np.uint32(0)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def count_show(s: Store, base: np.int64, show: np.float32, click: np.float32) -> Any:
     """Add a show and click to a row's counters and return its score."""
     at = base + s.layout[COUNTER]
@@ -246,7 +253,7 @@ def choose(s: Store, g: Gradients, b: Block, order: I32, lo: int, hi: int, make:
     m = 0
     for i in range(lo, hi):
         at, row = np.int64(order[i]), b.rows[i - lo]
-        if not all_finite(g.bits, at * width, width):
+        if not all_finite(g.bits, np.uint64(at * width), np.uint64(width)):
             stats[SKIPPED] += 1
             continue
         if row < 0 or id_at(s.words, row * stride) != g.ids[at]:
@@ -299,7 +306,7 @@ def update_segment(s: Store, g: Gradients, b: Block, k: int, out: F32, m: int) -
         b.scales[c] = b.shows[j]
         c += 1
     code, n = s.segments[k, CODE], s.segments[k, N]
-    update_rows(code, s.numbers, k, out, b.ws, s.floats, b.ss, g.values, b.gs, b.scales, c, n)
+    update_rows(code, s.numbers, k, out, b.ws, s.floats, b.ss, g.values, b.gs, b.scales, c, np.uint64(n))
 
 
 @njit(nogil=True, cache=True)
