@@ -22,9 +22,9 @@ from heterps.kernels.program import Program
 from heterps.metrics import Metric, State
 from heterps.ragged import Ragged
 from heterps.runtime.columns import check_columns
+from heterps.runtime.feeds import column_of, ids_of, rows_of
 from heterps.runtime.job import Job
 from heterps.runtime.payload import Pulled, Wanted
-from heterps.runtime.reading import column_of, ids_of, rows_of
 from heterps.stages.lowering import Group, pull_name
 from heterps.tables import Router
 

@@ -29,7 +29,6 @@ from heterps.runtime.payload import Pulled, Wanted
 from heterps.runtime.progress import Progress
 from heterps.runtime.report import Reporter
 from heterps.runtime.work import Workbench
-from heterps.tables import Shard
 
 __all__ = ["InlineEngine"]
 
@@ -56,7 +55,7 @@ class InlineEngine:
         self._attempts: dict[int, Attempt] = {}
         self._passes = 0
         depth = job.in_flight * max(job.lanes, 1) + 1
-        self._bench = Workbench(job.model, job.batch_size, job.owners, job.hosts, job.metrics, depth=depth)
+        self._bench = Workbench(self.job, depth=depth)
 
     # --- training
 
@@ -183,8 +182,7 @@ class InlineEngine:
         made = ShardHost(
             job.model, host=host, hosts=job.hosts, copy=-1, mode=job.mode, lanes=job.lanes, report=lambda event: None
         )
-        owned = np.flatnonzero(np.array(job.owners) == host).tolist()
-        made.shard = Shard(job.model.groups, made.dense, seed=job.model.seed, owned=owned)
+        made.fresh([shard for shard, owner in enumerate(job.owners) if owner == host])
         return made
 
     def _peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
