@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from time import monotonic
-from typing import Any
 
-from distributed import Client, Future
+from distributed import Client
 
 from heterps.data import Dataset
 from heterps.errors import ClusterError
@@ -25,6 +23,7 @@ from heterps.runtime.infer_task import infer_task
 from heterps.runtime.job import Job
 from heterps.runtime.pools import pools_of
 from heterps.runtime.progress import Progress
+from heterps.runtime.remote import Remote
 from heterps.runtime.report import Reporter
 from heterps.runtime.roles import Roles
 from heterps.runtime.service import Address
@@ -69,15 +68,14 @@ class ClusterEngine:
         self._slowdown = dict(slowdown or {})
         self._name = uuid.uuid4().hex[:8]
         self._runs = self._passes = 0
-        self._hosts: dict[tuple[int, str], Any] = {}
-        self._held: list[Future] = []
+        self._hosts: dict[tuple[int, str], Remote] = {}
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         self._runs += 1
         first, job = self._passes, self.job
         run = f"{self._name}-{self._runs}"
-        crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, self._held, self._slowdown)
+        crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, self._slowdown)
         base = Cut(pass_=first, mode=job.mode.to_json())
         seed = job.model.seed
         spec = job.spec(first + epochs, retries=settings().retries + 1)
@@ -146,23 +144,19 @@ class ClusterEngine:
         for host in range(self.job.hosts):
             if host not in stations:
                 stations[host] = self._new_host(host)
-        return [stations[host].address().result(timeout=settings().call_s) for host in range(self.job.hosts)]
+        return [stations[host].call("address") for host in range(self.job.hosts)]
 
-    def _new_host(self, host: int) -> Any:
+    def _new_host(self, host: int) -> Remote:
         servers = [w.address for pool in pools_of(self.client) if pool.name == self.roles.server for w in pool.workers]
         if not servers:
             raise ClusterError(f"no worker of pool {self.roles.server!r} is there to hold the tables")
         worker = servers[host % len(servers)]
-        future = self.client.submit(HostStation, self.job, host, actor=True, workers=[worker], pure=False)
-        self._held.append(future)
-        station = self._hosts[host, worker] = future.result(timeout=settings().call_s)
+        station = self._hosts[host, worker] = Remote(self.client, worker, HostStation, self.job, host)
         return station
 
     def close(self) -> None:
         """End the shard hosts; what was not saved is gone."""
         for station in self._hosts.values():
-            with suppress(Exception):
-                station.close().result(timeout=settings().connect_s)
+            station.close()
         self._hosts.clear()
-        self._held.clear()
         self._closing.close()
