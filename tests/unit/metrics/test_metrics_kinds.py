@@ -77,7 +77,7 @@ def plain_bucket_error(p: np.ndarray, y: np.ndarray, bins: int) -> float:
         inside = np.isin(at, bucket)
         shows, predicted = inside.sum(), at[inside].mean() / bins if inside.any() else 0.0
         if predicted > 0 and math.sqrt((1 - predicted) / (predicted * shows)) < 0.05:
-            buckets.append((shows, predicted, y[inside].mean()))
+            buckets.append((shows, predicted, y[inside].mean(dtype=np.float64)))
             bucket = []
     return sum(n * abs(actual / predicted - 1) for n, predicted, actual in buckets) / sum(n for n, _, _ in buckets)
 
