@@ -1,0 +1,107 @@
+"""The fixed hash of an id and what is derived from it: logical shard, place in an index, first values.
+
+The hash is splitmix64's finaliser. It is part of the snapshot format: changing it would move every row.
+
+- logical shard: ``mix(id) % n_shards`` (low bits)
+- place in an index: the high 32 bits of ``mix(id)``
+- randomness of a row: ``mix(mix(id ^ key) + column)`` with a key made of (seed, table)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir  # type: ignore[import-untyped,unused-ignore]
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from heterps.errors import TableError
+
+__all__ = ["RESERVED", "check_ids", "key_of", "mix", "prefetch", "shard_of", "shards_of"]
+
+#: Never a legal id: it marks free rows.
+RESERVED = 2**64 - 1
+
+U64 = npt.NDArray[np.uint64]
+_MASK = 2**64 - 1
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def mix(x: np.uint64) -> np.uint64:
+    """Return the 64-bit hash of an id."""
+    z = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _mix_python(x: int) -> int:
+    z = (x + 0x9E3779B97F4A7C15) & _MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return z ^ (z >> 31)
+
+
+def key_of(seed: int, name: str) -> int:
+    """Return the 64-bit key under which a table's randomness is drawn."""
+    key = _mix_python(seed & _MASK)
+    for byte in name.encode():
+        key = _mix_python(key ^ byte)
+    return key
+
+
+def shard_of(id_: int, n_shards: int) -> int:
+    """Return the logical shard of one id."""
+    return _mix_python(id_) % n_shards
+
+
+def shards_of(ids: U64, n_shards: int) -> npt.NDArray[np.int64]:
+    """Return the logical shard of each id."""
+    z = ids + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((z ^ (z >> np.uint64(31))) % np.uint64(n_shards)).astype(np.int64)
+
+
+def check_ids(ids: Any, where: str) -> U64:
+    """Return ``ids`` as a contiguous one-dimensional uint64 array, or say which value cannot be an id.
+
+    A cast would turn -1 into the reserved id and 2**64 into 0, so the check comes first.
+    """
+    array = np.asarray(ids)
+    if array.dtype != np.uint64:
+        array = _cast_ids(array, where)
+    if array.ndim != 1:
+        raise TableError(f"{where}: ids must be one-dimensional, got shape {array.shape}")
+    return np.ascontiguousarray(array)
+
+
+def _cast_ids(array: npt.NDArray[Any], where: str) -> U64:
+    if array.size == 0:
+        return np.empty(0, np.uint64)
+    if array.dtype.kind not in "iuO":
+        raise TableError(f"{where}: ids must be integers, got {array.dtype}; hash strings to uint64 first")
+    bad = [x for x in array.ravel().tolist() if not (isinstance(x, int) and 0 <= x < RESERVED)][:1]
+    if bad:
+        raise TableError(f"{where}: {bad[0]!r} is not an id; ids are integers from 0 to 2**64 - 2")
+    return array.astype(np.uint64)
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def prefetch(typing_context: Any, array: Any, i: Any) -> Any:
+    """Ask the processor for the cache line of ``array[i]``; no effect on results, ``i`` may be out of range."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        address = builder.gep(view.data, [args[1]])
+        pointer = builder.bitcast(address, cgutils.voidptr_t)
+        i32 = cgutils.int32_t
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, i32, i32, i32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(function, [pointer, i32(0), i32(3), i32(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), emit
