@@ -18,18 +18,22 @@ from heterps.protocol.client import (
     ClientState,
     Compute,
     Computed,
+    Forget,
     Free,
     Read,
     Send,
     SplitEnded,
+    StepFailed,
     Tell,
 )
 from heterps.protocol.events import Event, SplitDone
 from heterps.protocol.instructions import RunSplit
+from heterps.protocol.keys import BatchKey
 from heterps.protocol.messages import Pull, Push, Reply, Request
 from heterps.protocol.modes import Mode
-from heterps.runtime.links import Link
+from heterps.runtime.links import Link, StageLink
 from heterps.runtime.payload import Gradients, Pulled, Wanted
+from heterps.runtime.stage import Outcome
 from heterps.runtime.work import Work, Workbench
 
 __all__ = ["Attempt"]
@@ -52,6 +56,8 @@ class Attempt:
         ``link(copy)`` is the way to a copy of a shard host.
     tell
         Takes events for the run.
+    stage
+        ``stage(worker)`` is the way to a stage worker; None where compute is fused.
     """
 
     def __init__(
@@ -62,16 +68,18 @@ class Attempt:
         bench: Workbench,
         link: Callable[[int], Link],
         tell: Callable[[Event], None],
+        stage: Callable[[str], StageLink] | None = None,
     ) -> None:
         self.run, self.bench = run, bench
         self.client = ClientState(run, mode)
         self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()
         self.ended = False
         self.batches = 0
-        self._batches, self._link, self._tell = batches, link, tell
+        self._batches, self._link, self._tell, self._stage = batches, link, tell, stage
         self._reader: Iterator[Batch] | None = None
         self._position = 0
         self._works: dict[int, Work] = {}
+        self._stepping: set[int] = set()
         self._todo: deque[Action] = deque()
 
     # --- driving
@@ -99,10 +107,8 @@ class Attempt:
         self.inbox.put(lambda: self.client.handle(message))
 
     def close(self) -> None:
-        """Give the buffers back and end the reader."""
+        """End the reader. Buffers of batches in flight are not used again: a late answer may still write to them."""
         self.ended = True
-        for work in self._works.values():
-            self.bench.free(work)
         self._works.clear()
         if self._reader is not None and hasattr(self._reader, "close"):
             self._reader.close()
@@ -118,12 +124,16 @@ class Attempt:
                     self._send(host, request)
                 case Read(n):
                     self._read(n)
-                case Compute(key, _):
+                case Compute(key, ""):
                     self.bench.compute(self._works[key.n])
                     self._todo.extend(self.client.handle(Computed(key, "")))
+                case Compute(key, stage):
+                    self._step(key, stage)
                 case Free(key, count):
                     for n in range(key.n, key.n + count):
                         self.bench.free(self._works.pop(n))
+                case Forget(key):
+                    self._works[key.n].renew()
                 case Tell(event):
                     self._told(event)
         if self.client.stopped:
@@ -146,6 +156,26 @@ class Attempt:
         self.batches += 1
         self._works[n] = self.bench.begin(batch)
         self._todo.extend(self.client.handle(BatchRead(n)))
+
+    def _step(self, key: BatchKey, stage: str) -> None:
+        """Hand a batch to a stage worker; its answer comes through the inbox."""
+        seed, feeds = self.bench.lead(self._works[key.n])
+        self._stepping.add(key.n)
+
+        def done(outcome: Outcome | None) -> None:
+            self.inbox.put(lambda: self._stepped(key, stage, outcome))
+
+        assert self._stage is not None
+        self._stage(stage).step(seed, feeds, done)
+
+    def _stepped(self, key: BatchKey, stage: str, outcome: Outcome | None) -> list[Action]:
+        if outcome is None:
+            return self.client.handle(StepFailed(key, stage))
+        if key.n not in self._stepping:  # another stage worker has done it meanwhile
+            return []
+        self._stepping.discard(key.n)
+        self.bench.follow(self._works[key.n], outcome)
+        return self.client.handle(Computed(key, stage))
 
     def _send(self, host: int, request: Request) -> None:
         payload: Wanted | Gradients | None = None

@@ -1,57 +1,53 @@
-"""What crosses between stages of a batch: tensors by name, as arrays of a message."""
+"""From a batch's columns to what a program is fed: columns as they are, ids to route, pulled rows with their index."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from heterps.kernels.rows import Lists, Rows
+from heterps.data import Batch
+from heterps.errors import DataError
+from heterps.graph import Op
+from heterps.kernels.rows import Rows
 from heterps.ragged import Ragged
+from heterps.stages.lowering import Group
+from heterps.tables import Routed
 
-__all__ = ["add_gradients", "pack_feeds", "unpack_feeds"]
+__all__ = ["column_of", "ids_of", "rows_of"]
 
-Arrays = list[npt.NDArray[Any]]
-
-
-def pack_feeds(feeds: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
-    """Return what the head must say about the tensors, and their arrays."""
-    arrays: Arrays = []
-    return {name: _pack(value, arrays) for name, value in feeds.items()}, arrays
+F32 = npt.NDArray[np.float32]
 
 
-def _pack(value: Any, arrays: Arrays) -> dict[str, Any]:
-    if isinstance(value, Rows):
-        ragged = [offsets is not None for offsets in value.offsets]
-        arrays += [value.values, *value.inverse, *(o for o in value.offsets if o is not None)]
-        arrays += [value.ids] if value.ids is not None else []
-        return {"form": "rows", "columns": len(value.inverse), "ragged": ragged, "ids": value.ids is not None}
-    if isinstance(value, Ragged | Lists):
-        arrays += [value.values, value.offsets]
-        return {"form": "ragged"}
-    arrays.append(np.asarray(value))
-    return {"form": "dense"}
+def column_of(batch: Batch, op: Op) -> Any:
+    """Return the column that an input op names; say what is there if it is not."""
+    if op.name not in batch.columns:
+        raise DataError(f"the model reads the column {op.name!r}; the data has {', '.join(batch.columns)}")
+    return batch[op.name]
 
 
-def unpack_feeds(told: Mapping[str, Mapping[str, Any]], arrays: Arrays) -> dict[str, Any]:
-    """Inverse of :func:`pack_feeds`; takes its arrays from the front of the list."""
-    return {name: _unpack(form, arrays) for name, form in told.items()}
+def ids_of(batch: Batch, group: Group) -> npt.NDArray[np.uint64]:
+    """Return all ids that a group is looked up by, one id column after another."""
+    parts = []
+    for name in group.ids:
+        if name not in batch.columns:
+            raise DataError(f"the model looks ids up in the column {name!r}; the data has {', '.join(batch.columns)}")
+        ids = batch[name]
+        parts.append((ids.values if isinstance(ids, Ragged) else ids).reshape(-1))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _unpack(form: Mapping[str, Any], arrays: Arrays) -> Any:
-    if form["form"] == "dense":
-        return arrays.pop(0)
-    if form["form"] == "ragged":
-        return Lists(arrays.pop(0), arrays.pop(0))
-    values = arrays.pop(0)
-    inverse = tuple(arrays.pop(0) for _ in range(form["columns"]))
-    offsets = tuple(arrays.pop(0) if ragged else None for ragged in form["ragged"])
-    return Rows(values, inverse, offsets, arrays.pop(0) if form["ids"] else None)
-
-
-def add_gradients(into: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Add gradients by name: a tensor that several stages read gets the sum."""
-    for name, gradient in more.items():
-        into[name] = into[name] + gradient if name in into else gradient
+def rows_of(batch: Batch, group: Group, routed: Routed, values: F32) -> Rows:
+    """Return the unique rows of a group and, for each of its id columns, which row each id is."""
+    start = 0
+    inverse: list[npt.NDArray[Any]] = []
+    offsets: list[npt.NDArray[Any] | None] = []
+    for name in group.ids:
+        ids = batch[name]
+        flat = ids.values if isinstance(ids, Ragged) else ids
+        part = routed.inverse[start : start + flat.size]
+        inverse.append(part if isinstance(ids, Ragged) else part.reshape(ids.shape))
+        offsets.append(ids.offsets if isinstance(ids, Ragged) else None)
+        start += flat.size
+    return Rows(values, tuple(inverse), tuple(offsets), routed.ids)

@@ -7,7 +7,7 @@ workers run at once. In Sync a step's commit and the pulls that wait for it happ
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +104,10 @@ class ShardHost:
         self._kept: dict[Push, Gradients] = {}
 
     # --- entry points
+
+    def fresh(self, owned: Sequence[int]) -> None:
+        """Begin with tables as the seed gives them."""
+        self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned)
 
     def deliver(self, message: Any) -> None:
         """Take an instruction of the run."""
@@ -222,7 +226,7 @@ class ShardHost:
             state, counts = self.store.load(self.shard, cut)
             self.counts = Counts(**counts)
         elif self.shard is None:
-            self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned)
+            self.fresh(owned)
         self.deliver(Loaded(term, state))
 
     def _mark(self, cut: int, state: dict[str, Any]) -> None:

@@ -5,18 +5,24 @@ The same protocol, hosts and attempts as on a cluster, run one after another. Sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+import threadpoolctl
+
 from heterps.data import BadRows, Dataset, Split
 from heterps.errors import RunError
+from heterps.metrics import Metric
 from heterps.protocol import instructions as do
 from heterps.protocol.cut import Cut
 from heterps.protocol.events import WorkerJoined
 from heterps.runtime.attempt import Attempt
 from heterps.runtime.driver import Driver
 from heterps.runtime.host import Counts, ShardHost
+from heterps.runtime.infer import PREDICTION, Inference, Inferred
 from heterps.runtime.job import Job
 from heterps.runtime.links import DirectLink, Link
 from heterps.runtime.payload import Pulled, Wanted
@@ -36,20 +42,24 @@ class InlineEngine:
         What to run.
     every_s
         Seconds between reports.
+    threads
+        Threads of a BLAS call while the engine lives. More than one helps little at the sizes of these models, and on
+        a machine with other work it costs a lot: BLAS threads spin while they wait for each other.
     """
 
-    def __init__(self, job: Job, every_s: float = 1.0) -> None:
-        self.job, self.every_s = job, every_s
+    def __init__(self, job: Job, every_s: float = 1.0, threads: int = 1) -> None:
+        self.job, self.every_s = replace(job, stages=()), every_s  # one thread: everything is one stage
+        self._blas = threadpoolctl.threadpool_limits(threads)
         self.hosts: dict[int, ShardHost] = {}
         self._copies: dict[int, ShardHost] = {}
         self._attempts: dict[int, Attempt] = {}
         self._passes = 0
         depth = job.in_flight * max(job.lanes, 1) + 1
-        self._bench = Workbench(job.model, job.batch_size, job.owners, job.hosts, job.metrics, depth=depth)
+        self._bench = Workbench(self.job, depth=depth)
 
     # --- training
 
-    def train(self, dataset: Dataset, epochs: int) -> Iterator[Progress]:
+    def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         self._dataset, self._bad = dataset, BadRows(dataset.bad_input)
         seed, first = self.job.model.seed, self._passes
@@ -60,10 +70,11 @@ class InlineEngine:
         self._driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
         self._driver.handle(WorkerJoined("inline", "io"))
         try:
-            yield from self._loop(reporter, first)
+            for progress in self._loop(reporter, first):
+                yield replace(progress, fetched=self._peek(fetch or {}))
         finally:
             self._end()
-        self._passes += epochs
+            self._passes += epochs  # also when stopped early: a key that was applied must not come again
 
     def _loop(self, reporter: Reporter, first: int) -> Iterator[Progress]:
         driver, epoch = self._driver, 0
@@ -151,6 +162,39 @@ class InlineEngine:
 
     # --- reading
 
+    def infer(
+        self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
+    ) -> Iterator[Inferred]:
+        """Run forward on every Split, in order."""
+        inference = Inference(self.job, metrics, fetch)
+        for split in dataset.splits():
+            yield inference.run(self.read, dataset, split)
+
     def read(self, host: int, wanted: Wanted) -> Pulled:
         """Read rows and parameters without training."""
+        if host not in self.hosts:
+            self.hosts[host] = self._fresh(host)
         return self.hosts[host].read(wanted)
+
+    def _fresh(self, host: int) -> ShardHost:
+        """A host before any run: tables as the seed gives them."""
+        job = self.job
+        made = ShardHost(
+            job.model, host=host, hosts=job.hosts, copy=-1, mode=job.mode, lanes=job.lanes, report=lambda event: None
+        )
+        made.fresh([shard for shard, owner in enumerate(job.owners) if owner == host])
+        return made
+
+    def _peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
+        """Copy tensors of the batch computed last."""
+        if not fetch or not self._bench.program.has_run:
+            return {}
+        program, calls = self._bench.program, self._bench.program.calls()
+        return {
+            name: np.array(program.prediction if source == PREDICTION else calls[source].y)
+            for name, source in fetch.items()
+        }
+
+    def close(self) -> None:
+        """Put BLAS threads back."""
+        self._blas.restore_original_limits()

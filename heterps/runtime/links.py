@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from time import sleep
 from typing import Any, Protocol
@@ -11,9 +11,10 @@ from typing import Any, Protocol
 from heterps.protocol.messages import Reply, Request
 from heterps.runtime.host import ShardHost
 from heterps.runtime.payload import Gradients, Pulled, Wanted, pack_request, unpack_reply
-from heterps.runtime.peer import Peer, PeerLost
+from heterps.runtime.peer import DirectPeer, Peer, PeerLost
+from heterps.runtime.stage import Outcome, StageHost, pack_step, unpack_outcome
 
-__all__ = ["DirectLink", "Link", "SocketLink"]
+__all__ = ["DirectLink", "Link", "SocketLink", "StageLink", "call_stage"]
 
 Done = Callable[[Reply | None, Pulled | None], None]
 _RETRY_S = 0.2  # between tries at a host that does not answer: the run needs time to notice and replace it
@@ -94,4 +95,41 @@ class SocketLink:
     def close(self) -> None:
         """End the thread once it is done with what it does now."""
         self._closed = True
+        self._todo.put(None)
+
+
+def call_stage(peer: Peer, seed: int, feeds: Mapping[str, Any]) -> Outcome:
+    """Run a stage and wait for it; in the same process without laying anything out."""
+    if isinstance(peer, DirectPeer) and isinstance(peer.service, StageHost):
+        return peer.service.step(seed, feeds)
+    head, arrays = pack_step(seed, feeds)
+    return unpack_outcome(peer.call("step", arrays, **head))
+
+
+class StageLink:
+    """The way to one stage worker. Batches go out one after another from a thread of the link's own."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._todo: SimpleQueue[tuple[int, Any, Any] | None] = SimpleQueue()
+        threading.Thread(target=self._work, name="heterps-stage-link", daemon=True).start()
+
+    def step(self, seed: int, feeds: Mapping[str, Any], done: Callable[[Outcome | None], None]) -> None:
+        """Queue a batch; ``done`` takes the outcome, ``done(None)`` says that the stage worker does not answer."""
+        self._todo.put((seed, feeds, done))
+
+    def _work(self) -> None:
+        while (item := self._todo.get()) is not None:
+            seed, feeds, done = item
+            try:
+                outcome = call_stage(self._peer, seed, feeds)
+            except PeerLost:
+                sleep(_RETRY_S)
+                done(None)
+            else:
+                done(outcome)
+        self._peer.close()
+
+    def close(self) -> None:
+        """End the thread once it is done with what it does now."""
         self._todo.put(None)

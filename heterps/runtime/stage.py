@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from heterps.kernels.layout import ParamLayout
 from heterps.kernels.program import Program
-from heterps.runtime.feeds import add_gradients, pack_feeds, unpack_feeds
+from heterps.runtime.crossing import add_gradients, pack_feeds, unpack_feeds
 from heterps.runtime.job import Job
 from heterps.runtime.service import Method
 from heterps.runtime.wire import Message

@@ -1,14 +1,14 @@
-"""What the workers of a cluster hold for a run: Dask actors around hosts and attempts.
+"""The attempts that run on one io worker: a Dask actor that holds them, and the task of each.
 
-Control (instructions, statistics) goes through the actors and Dask's event topics. What every batch needs goes straight
+Control (instructions, statistics) goes through the actor and Dask's event topics. What every batch needs goes straight
 from worker to worker (docs/adr/0501).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -19,108 +19,20 @@ from heterps.data import BadRows, Dataset, Split
 from heterps.protocol import events as ev
 from heterps.protocol import instructions as do
 from heterps.runtime.attempt import Attempt
-from heterps.runtime.host import ShardHost
+from heterps.runtime.desk import Addresses, run_here, teller
+from heterps.runtime.infer_task import link_to
 from heterps.runtime.job import Job
-from heterps.runtime.links import DirectLink, Link, SocketLink
-from heterps.runtime.peer import SocketPeer
+from heterps.runtime.links import Link, StageLink
+from heterps.runtime.peer import connect
 from heterps.runtime.phases import Phases
-from heterps.runtime.service import Address, Listener, local_service
+from heterps.runtime.service import Address
 from heterps.runtime.work import Workbench, merge_states
 
-__all__ = ["HostStation", "IoStation", "LocalRun", "decode_event", "local_run", "run_attempt", "topic"]
+__all__ = ["IoStation", "run_attempt"]
 
 _PROGRESS_S = 0.25  # BatchesDone events of one attempt are at least this far apart
 
-_RUNS: dict[str, LocalRun] = {}
 _STATIONS: dict[tuple[str, str], IoStation] = {}
-
-
-@dataclass(frozen=True, eq=False)
-class LocalRun:
-    """What stations in the driver's own process take by reference: data that was never copied, the driver's ear."""
-
-    dataset: Dataset | None
-    tell: Callable[[ev.Event], None]
-
-
-def local_run(run: str, here: LocalRun | None) -> None:
-    """Make a run known in this process, or forget it."""
-    if here is None:
-        _RUNS.pop(run, None)
-    else:
-        _RUNS[run] = here
-
-
-def topic(run: str) -> str:
-    """Return the Dask topic on which stations tell the driver what happened."""
-    return f"heterps-{run}"
-
-
-def _teller(run: str, worker: Any) -> Callable[[ev.Event], None]:
-    """Return the way to the driver: its queue in the same process, else Dask's event stream."""
-    if run in _RUNS:
-        return _RUNS[run].tell
-    return lambda event: worker.log_event(topic(run), {"kind": type(event).__name__, **asdict(event)})
-
-
-def decode_event(message: Mapping[str, Any]) -> ev.Event:
-    """Rebuild an event from what a topic carried."""
-    fields = dict(message)
-    kind = getattr(ev, fields.pop("kind"))
-    event = kind(**fields)
-    assert isinstance(event, ev.Event)
-    return event
-
-
-def _address_host(worker: Any) -> str:
-    """Listen where the worker itself listens; workers of one process have no network address."""
-    scheme, _, rest = str(worker.address).partition("://")
-    return "127.0.0.1" if scheme == "inproc" else rest.rsplit(":", 1)[0]
-
-
-class HostStation:
-    """A shard host as a Dask actor. It outlives runs: the tables stay between them."""
-
-    def __init__(self, job: Job, host: int) -> None:
-        self._worker = get_worker()
-        self.job, self.host = job, host
-        self._shard_host: ShardHost | None = None
-        self._listener: Listener | None = None
-
-    def begin(self, run: str, create: do.CreateHost) -> Address:
-        """Make the copy that a run asked for, around the tables that are here."""
-        job, before = self.job, self._shard_host
-        host = ShardHost(
-            job.model,
-            host=self.host,
-            hosts=job.hosts,
-            copy=create.copy,
-            mode=job.mode,
-            lanes=job.lanes,
-            report=_teller(run, self._worker),
-        )
-        if before is not None:
-            host.shard, host.counts = before.shard, before.counts
-        if self._listener is not None:
-            self._listener.close()
-        self._shard_host = host
-        self._listener = Listener(host, _address_host(self._worker))
-        host.deliver(create)
-        return self._listener.address
-
-    def deliver(self, instruction: Any) -> None:
-        """Take an instruction of the run."""
-        assert self._shard_host is not None
-        self._shard_host.deliver(instruction)
-
-    def counts(self) -> dict[str, Any]:
-        """Return what was applied so far."""
-        return vars(self._shard_host.counts).copy() if self._shard_host else {}
-
-    def close(self) -> None:
-        """Stop answering."""
-        if self._listener is not None:
-            self._listener.close()
 
 
 @dataclass(eq=False)
@@ -129,18 +41,19 @@ class _Slot:
 
     bench: Workbench
     links: dict[int, Link]
+    stages: dict[str, StageLink]
 
 
 class IoStation:
-    """The attempts that run on one io worker, as a Dask actor."""
+    """Holds the attempts of a run on one worker."""
 
     def __init__(self, run: str, job: Job, dataset: Dataset | None) -> None:
         self._worker = get_worker()
         self.run, self.job = run, job
-        here = _RUNS.get(run)
+        here = run_here(run)
         self.dataset = here.dataset if here is not None else dataset
-        self._tell = _teller(run, self._worker)
-        self._addresses: dict[int, Address] = {}
+        self._tell = teller(run, self._worker)
+        self._addresses: dict[int | str, Address] = {}
         self._attempts: dict[int, Attempt] = {}
         self._early: dict[int, list[Any]] = {}
         self._slots: list[_Slot] = []
@@ -152,7 +65,7 @@ class IoStation:
 
     # --- called by the driver
 
-    def deliver(self, attempt: int, instruction: Any, addresses: Mapping[int, Address]) -> None:
+    def deliver(self, attempt: int, instruction: Any, addresses: Addresses) -> None:
         """Hand an instruction to an attempt; one that has not begun yet finds it waiting."""
         with self._lock:
             self._addresses.update(addresses)
@@ -184,13 +97,23 @@ class IoStation:
         for slot in self._all:
             for link in slot.links.values():
                 link.close()
+            for stage in slot.stages.values():
+                stage.close()
 
     # --- called by the task of a Split
 
-    def run_attempt(self, run: do.RunSplit, split: Split | None, addresses: Mapping[int, Address]) -> int:
+    def run_attempt(self, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
         """Run an attempt to its end in the calling thread; return how many batches it saw."""
         slot = self._take_slot()
-        attempt = Attempt(run, self.job.mode, self._reader(split), slot.bench, partial(self._link, slot), self._told())
+        attempt = Attempt(
+            run,
+            self.job.mode,
+            self._reader(split),
+            slot.bench,
+            partial(self._link, slot),
+            self._told(),
+            partial(self._stage, slot),
+        )
         with self._lock:
             self._addresses.update(addresses)
             self._attempts[run.attempt] = attempt
@@ -220,8 +143,7 @@ class IoStation:
             if self._slots:
                 return self._slots.pop()
         job = self.job
-        bench = Workbench(job.model, job.batch_size, job.owners, job.hosts, job.metrics, depth=job.in_flight + 1)
-        slot = _Slot(bench, {})
+        slot = _Slot(Workbench(job, depth=job.in_flight + 1), {}, {})
         with self._lock:
             self._all.append(slot)
         return slot
@@ -229,11 +151,13 @@ class IoStation:
     def _link(self, slot: _Slot, copy: int) -> Link:
         link = slot.links.get(copy)
         if link is None:
-            address = self._addresses[copy]
-            service = local_service(address)
-            link = DirectLink(service) if isinstance(service, ShardHost) else SocketLink(SocketPeer(address))
-            slot.links[copy] = link
+            link = slot.links[copy] = link_to(self._addresses[copy])
         return link
+
+    def _stage(self, slot: _Slot, worker: str) -> StageLink:
+        if worker not in slot.stages:
+            slot.stages[worker] = StageLink(connect(self._addresses[worker]))
+        return slot.stages[worker]
 
     def _told(self) -> Callable[[ev.Event], None]:
         """Pass events on; of the many that only say how far it is, a few a second."""
@@ -250,7 +174,7 @@ class IoStation:
         return tell
 
 
-def run_attempt(station: str, run: do.RunSplit, split: Split | None, addresses: Mapping[int, Address]) -> int:
+def run_attempt(station: str, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
     """The Dask task of one attempt.
 
     It leaves the worker's thread pool at once: how many run together is for the run to say, and in Sync lanes that
