@@ -63,9 +63,10 @@ def _line(row: dict[str, Any], base: dict[str, Any], case: Case, scores: dict[st
     want = WANTED[case.rule].get(row["name"]) if base["name"] == OURS else None
     verdict = f"{want:g}: {'reached' if median(found) >= want else 'not reached'}" if want else ""
     score = f"{scores[row['name']]:.4f}" if row["name"] in scores else ""
+    peak = row.get("peak_bytes", 0) / 1e6
     return (
         f"| {row['name']} | {median(rates(row)):,.0f} | {cores(row):.2f} | {median(found):.2f} | "
-        f"{min(found):.2f}-{max(found):.2f} | {median(cpu):.2f} | {verdict} | {row.get('peak_bytes', 0) / 1e6:,.0f} | {score} |"
+        f"{min(found):.2f}-{max(found):.2f} | {median(cpu):.2f} | {verdict} | {peak:,.0f} | {score} |"
     )
 
 
