@@ -24,7 +24,7 @@ class _Commands(click.Group):
             return None
         command = importlib.import_module(f"{__name__}.{name}").command
         assert isinstance(command, click.Command)
-        return command
+        return _unwrapped(command)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -33,7 +33,13 @@ class _Commands(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def _unwrapped(command: click.Command) -> click.Command:
+    """Turn the backslash-b of raw docstrings into the character by which click keeps lines apart."""
+    command.help = command.help and command.help.replace("\\b\n", "\b\n")
+    return command
+
+
+@click.group("heterps", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="heterps")
 def main() -> None:
     r"""Plan and train sparse models on a Dask cluster of mixed machines.
@@ -45,6 +51,8 @@ def main() -> None:
       heterps train graphs/wide_deep.py --data train.tsv --out model/
     """
 
+
+_unwrapped(main)
 
 if __name__ == "__main__":
     sys.exit(main())

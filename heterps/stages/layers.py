@@ -51,10 +51,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class Edge:
-    """Data that flows from one Layer to a later one: activations forward, their gradients backward, per batch."""
+    """A tensor that flows from one Layer to a later one: forward its values, backward its gradient, per batch."""
 
     source: int
     target: int
+    tensor: str
     forward_bytes: float
     backward_bytes: float
 
@@ -74,11 +75,11 @@ class Layers:
     def cut_bytes(self, i: int) -> float:
         """Bytes per batch, both directions, over the cut before ``layers[i]``.
 
-        Activations that several later Layers read cross once.
+        A tensor that several later Layers read crosses once.
         """
-        crossing: dict[int, tuple[float, float]] = {}
-        for edge in self.edges:
-            if edge.source < i <= edge.target:
-                forward, backward = crossing.get(edge.source, (0.0, 0.0))
-                crossing[edge.source] = (max(forward, edge.forward_bytes), max(backward, edge.backward_bytes))
-        return sum(forward + backward for forward, backward in crossing.values())
+        crossing = {e.tensor: e.forward_bytes + e.backward_bytes for e in self.edges if e.source < i <= e.target}
+        return sum(crossing.values())
+
+    def index(self, op: str) -> int:
+        """Return the position of the Layer that holds an op."""
+        return next(i for i, layer in enumerate(self.layers) if op in layer.ops)

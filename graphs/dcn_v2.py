@@ -1,0 +1,24 @@
+"""DCN-v2: cross layers that multiply features explicitly, beside an MLP (Wang et al., 2021)."""
+
+import heterps as hps
+from heterps import ops
+
+
+def dcn_v2(
+    slots: int = 26,
+    dense: int = 13,
+    dim: int = 16,
+    crosses: int = 2,
+    rank: int | None = None,
+    hidden: tuple[int, ...] = (400, 400),
+) -> hps.Graph:
+    ids = ops.input("ids", shape=(slots,), dtype="uint64")
+    x, y = ops.input("x", shape=(dense,)), ops.input("y")
+    x0 = ops.concat(ops.lookup(ids, table="embedding", dim=dim), x, name="features")
+    c = x0
+    for i in range(crosses):
+        c = ops.cross(x0, c, rank=rank, name=f"cross{i}")
+    h = x0
+    for i, width in enumerate(hidden):
+        h = ops.relu(ops.dense(h, width, name=f"fc{i}"), name=f"relu{i}")
+    return hps.Graph(loss=ops.logloss(ops.dense(ops.concat(c, h, name="both"), 1, name="out"), y, name="loss"))

@@ -1,0 +1,128 @@
+"""Which array library an array belongs to, and moving arrays between host and device.
+
+A kernel says ``xp = array_namespace(x)`` and names neither NumPy nor CuPy. cupy is imported only when somebody asks for
+a GPU, and only ``cupy.cuda.is_available()`` decides: the package imports happily on machines without a driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.errors import HardwareError, UnknownKindError
+
+__all__ = [
+    "Array",
+    "Namespace",
+    "array_namespace",
+    "gpu_available",
+    "is_host",
+    "namespace",
+    "register_namespace",
+    "synchronize",
+    "to_device",
+    "to_host",
+]
+
+Array = Any  # an array of whichever library: the libraries share functions, not a base class
+Namespace = Any  # the module (or object) that holds those functions
+
+_OF_TYPE: dict[type, Namespace] = {np.ndarray: np}
+_BY_NAME: dict[str, Callable[[], Namespace]] = {}
+
+
+def register_namespace(name: str, load: Callable[[], Namespace]) -> None:
+    """Make a kind of device known under a name.
+
+    Parameters
+    ----------
+    name
+        What :func:`namespace` is asked for.
+    load
+        Returns an object with NumPy's functions, an ``ndarray`` type, ``asarray`` and ``asnumpy``; called on first use.
+    """
+    if _BY_NAME.setdefault(name, load) is not load:
+        raise ValueError(f"device {name!r} is registered already; choose another name")
+
+
+@cache
+def namespace(name: str = "auto") -> Namespace:
+    """Return the array library of a device: ``"cpu"``, ``"gpu"``, ``"fake"``, or ``"auto"`` (a GPU if there is one)."""
+    if name == "auto":
+        name = "gpu" if gpu_available() else "cpu"
+    if name not in _BY_NAME:
+        raise UnknownKindError(f"unknown device {name!r}; known: auto, {', '.join(sorted(_BY_NAME))}")
+    xp = _BY_NAME[name]()
+    _OF_TYPE[xp.ndarray] = xp
+    return xp
+
+
+def array_namespace(x: Array) -> Namespace:
+    """Return the array library that ``x`` belongs to."""
+    xp = _OF_TYPE.get(type(x))
+    if xp is not None:
+        return xp
+    for kind, xp in _OF_TYPE.items():  # subclasses, for example numpy.memmap
+        if isinstance(x, kind):
+            return xp
+    raise TypeError(f"{type(x).__name__} is not an array of a known device; convert it with to_device() first")
+
+
+def is_host(x: Array) -> bool:
+    """Whether ``x`` is a NumPy array, which compiled CPU loops can read."""
+    return isinstance(x, np.ndarray)
+
+
+def to_device(x: Any, xp: Namespace, dtype: npt.DTypeLike | None = None) -> Array:
+    """Copy to the device of ``xp``; no copy where the array is there already with that dtype."""
+    return xp.asarray(x) if dtype is None else xp.asarray(x, dtype=dtype)
+
+
+def to_host(x: Array) -> npt.NDArray[Any]:
+    """Return a NumPy array; on a device this copies and waits for the device."""
+    if isinstance(x, np.ndarray):
+        return x
+    host: npt.NDArray[Any] = array_namespace(x).asnumpy(x)
+    return host
+
+
+def synchronize(xp: Namespace) -> None:
+    """Wait until the device has done everything asked of it so far (nothing to wait for on a CPU)."""
+    if xp is not np and hasattr(xp, "cuda"):
+        xp.cuda.get_current_stream().synchronize()
+
+
+@cache
+def gpu_available() -> bool:
+    """Whether cupy is installed and finds a driver and a device."""
+    try:
+        import cupy
+    except ImportError:
+        return False
+    return bool(cupy.cuda.is_available())
+
+
+def _cupy() -> Namespace:
+    if not gpu_available():
+        raise HardwareError(
+            "no GPU can be used: cupy is not installed or finds no CUDA device; "
+            "install heterps[gpu12] or heterps[gpu13] on a machine with a driver, or use the device 'cpu'"
+        )
+    import cupy
+
+    return cupy
+
+
+def _fake() -> Namespace:
+    from heterps.device.fake import xp
+
+    return xp
+
+
+register_namespace("cpu", lambda: np)
+register_namespace("gpu", _cupy)
+register_namespace("fake", _fake)

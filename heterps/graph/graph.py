@@ -1,0 +1,219 @@
+"""The model as a value: ops in topological order, the loss and named outputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+
+from heterps.errors import GraphError
+from heterps.graph import legality
+from heterps.graph.kinds import OpKind, Param, kind
+from heterps.graph.tensor import Tensor, freeze
+from heterps.graph.types import TensorType
+
+__all__ = ["SCHEMA_VERSION", "Graph", "Op"]
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Op:
+    """One op of a Graph: what it does, what it reads, what it yields, where it is pinned."""
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    attrs: Mapping[str, Any] = field(hash=False)
+    type: TensorType
+    place: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what JSON needs to know; the type is inferred again on load."""
+        row = {"name": self.name, "kind": self.kind, "inputs": list(self.inputs), "attrs": dict(self.attrs)}
+        return row | ({"place": self.place} if self.place else {})
+
+
+class Graph:
+    """An immutable model.
+
+    Parameters
+    ----------
+    loss
+        The tensor training makes small; made by a loss op.
+    outputs
+        Further tensors to be fetched by name, for example item vectors. The loss's own prediction is always there.
+
+    Examples
+    --------
+    >>> from heterps import Graph, ops
+    >>> x, y = ops.input("x", shape=(3,)), ops.input("y")
+    >>> graph = Graph(loss=ops.logloss(ops.dense(x, 1, name="out"), y))
+    >>> [op.name for op in graph.ops]
+    ['x', 'out', 'y', 'logloss']
+    >>> Graph.from_json(graph.to_json()) == graph
+    True
+    """
+
+    def __init__(self, loss: Tensor, outputs: Mapping[str, Tensor] | None = None) -> None:
+        if not isinstance(loss, Tensor):
+            raise GraphError(f"Graph(loss=...) takes a tensor made by heterps.ops, got {type(loss).__name__}")
+        if not loss.kind.loss:
+            raise GraphError(f"no loss: {loss!r} is not a loss op; end the graph with ops.logloss, ops.mse, ...")
+        outputs = dict(outputs or {})
+        ops, names = _collect([loss, *outputs.values()])
+        self._set(ops, names[loss], {key: names[tensor] for key, tensor in outputs.items()})
+
+    def _set(self, ops: tuple[Op, ...], loss: str, outputs: dict[str, str]) -> None:
+        self.ops, self.loss, self.outputs = ops, loss, outputs
+        self._index = {op.name: op for op in ops}
+        legality.check(self)
+
+    @classmethod
+    def from_ops(cls, ops: tuple[Op, ...], loss: str, outputs: Mapping[str, str] | None = None) -> Graph:
+        """Make a Graph from finished ops in topological order (lowering, JSON)."""
+        graph = cls.__new__(cls)
+        graph._set(tuple(ops), loss, dict(outputs or {}))
+        return graph
+
+    def __getitem__(self, name: str) -> Op:
+        if name not in self._index:
+            raise GraphError(f"the graph has no op {name!r}; its ops: {', '.join(self._index)}")
+        return self._index[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._index
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(self.ops)
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Graph) and (self.ops, self.loss, self.outputs) == (
+            other.ops,
+            other.loss,
+            other.outputs,
+        )
+
+    def __hash__(self) -> int:
+        return hash((tuple(op.name for op in self.ops), self.loss))
+
+    def __repr__(self) -> str:
+        return f"<Graph of {len(self.ops)} ops, loss {self.loss!r}>"
+
+    def kind(self, op: Op) -> OpKind:
+        """Return the registered kind of an op."""
+        return kind(op.kind)
+
+    def params(self, op: Op) -> tuple[Param, ...]:
+        """Return the dense parameters of an op."""
+        return kind(op.kind).params(op.attrs, tuple(self[name].type for name in op.inputs))
+
+    @cached_property
+    def inputs(self) -> tuple[Op, ...]:
+        """The columns of data that the graph reads."""
+        return tuple(op for op in self.ops if op.kind == "input")
+
+    @cached_property
+    def nx(self) -> nx.DiGraph[str]:
+        """A networkx view: a node per op (attribute ``op``), an edge per use."""
+        view: nx.DiGraph[str] = nx.DiGraph()
+        for op in self.ops:
+            view.add_node(op.name, op=op)
+            view.add_edges_from((source, op.name) for source in op.inputs)
+        return view
+
+    def consumers(self, name: str) -> tuple[Op, ...]:
+        """Return the ops that read an op's result, in order."""
+        return tuple(op for op in self.ops if name in op.inputs)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON value that :meth:`from_json` turns back into an equal Graph."""
+        return {
+            "schema": SCHEMA_VERSION,
+            "ops": [op.to_json() for op in self.ops],
+            "loss": self.loss,
+            "outputs": dict(self.outputs),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Graph:
+        """Load a graph; runs no code, checks everything a built graph is checked for."""
+        if value.get("schema") != SCHEMA_VERSION:
+            raise GraphError(f"graph has schema {value.get('schema')!r}, this version reads {SCHEMA_VERSION}")
+        missing = {"ops", "loss"} - set(value)
+        if missing:
+            raise GraphError(f"graph JSON lacks {sorted(missing)}")
+        return cls.from_ops(_ops_from_json(value["ops"]), value["loss"], value.get("outputs", {}))
+
+    def save(self, path: str | Path) -> None:
+        """Write the graph as a JSON file."""
+        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Graph:
+        """Read a graph from a JSON file."""
+        try:
+            return cls.from_json(json.loads(Path(path).read_text()))
+        except json.JSONDecodeError as error:
+            raise GraphError(f"{path} is not JSON: {error}") from None
+
+
+def _collect(roots: list[Tensor]) -> tuple[tuple[Op, ...], dict[Tensor, str]]:
+    """Number the expressions reachable from the roots, parents first, without recursion."""
+    order: list[Tensor] = []
+    done: set[Tensor] = set()
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        tensor, expanded = stack.pop()
+        if tensor in done:
+            continue
+        if expanded:
+            done.add(tensor)
+            order.append(tensor)
+            continue
+        stack.append((tensor, True))
+        stack.extend((parent, False) for parent in reversed(tensor.inputs) if parent not in done)
+    names = _names(order)
+    ops = tuple(Op(names[t], t.kind.name, tuple(names[x] for x in t.inputs), t.attrs, t.type, t.place) for t in order)
+    return ops, names
+
+
+def _names(order: list[Tensor]) -> dict[Tensor, str]:
+    """Given names stay; the others are called after their table or kind and numbered where that is taken."""
+    taken = {t.name for t in order if t.name}
+    names: dict[Tensor, str] = {}
+    for t in order:
+        base, i = t.attrs.get("table", t.kind.name), 1
+        name = t.name or base
+        while not t.name and name in taken:
+            name, i = f"{base}_{i}", i + 1
+        taken.add(name)
+        names[t] = name
+    return names
+
+
+def _ops_from_json(rows: list[Mapping[str, Any]]) -> tuple[Op, ...]:
+    legality.check_rows(rows)
+    by_name = {row["name"]: row for row in rows}
+    ops: dict[str, Op] = {}
+    for name in legality.topological(rows):
+        ops[name] = _op_from_json(by_name[name], ops)
+    return tuple(ops.values())
+
+
+def _op_from_json(row: Mapping[str, Any], ops: Mapping[str, Op]) -> Op:
+    known = kind(row["kind"])
+    try:
+        attrs = known.complete({key: freeze(value) for key, value in row.get("attrs", {}).items()})
+        result = known.result(attrs, tuple(ops[name].type for name in row["inputs"]))
+    except GraphError as error:
+        raise GraphError(f"{row['kind']} {row['name']!r}: {error}") from None
+    return Op(row["name"], row["kind"], tuple(row["inputs"]), attrs, result, row.get("place"))

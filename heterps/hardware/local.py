@@ -1,0 +1,101 @@
+"""Measure the machine the program runs on."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from heterps.hardware.catalogue import catalogue
+from heterps.hardware.values import Device, Hardware, Host, Pool
+
+__all__ = ["local_gpus", "measure_local", "memory_limit_bytes"]
+
+_GEMM_SIDE = 512
+_COPY_FLOATS = 8 << 20  # 32 MB: beyond the caches of most machines
+_SECONDS = 0.05
+
+
+@functools.cache
+def measure_local() -> Hardware:
+    """One unit is one core of this machine; all units share its memory bandwidth."""
+    cores, memory = len(os.sched_getaffinity(0)), memory_limit_bytes()
+    with threadpool_limits(1):
+        flops, copy = _gemm_flops(), _copy_bytes_per_s(1)
+        together = _copy_bytes_per_s(cores) if cores > 1 else copy
+    host = Host("local", cores, memory, max(together, copy))
+    device = Device(
+        "local-core", "cpu", {"float32": flops}, memory / cores, copy, copy / 2, launch_s=5e-6, source="measured here"
+    )
+    return Hardware((Pool("cpu", device, cap=cores, host="local"), *_gpu_pools()), (host,))
+
+
+def memory_limit_bytes() -> float:
+    """Memory that this process may use: the machine's, or its control group's where that is less."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = pathlib.Path(path).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            return float(min(physical, int(text)))
+    return float(physical)
+
+
+def local_gpus(folder: str = "/proc/driver/nvidia/gpus") -> tuple[str, ...]:
+    """Model names of the GPUs that the NVIDIA driver lists; no CUDA library is loaded for it."""
+    found = sorted(pathlib.Path(folder).glob("*/information"))
+    lines = (line for path in found for line in path.read_text().splitlines())
+    return tuple(line.split(":", 1)[1].strip() for line in lines if line.startswith("Model:"))
+
+
+def _gpu_pools() -> tuple[Pool, ...]:
+    models = local_gpus()
+    devices = [_known_gpu(model) for model in sorted(set(models))]
+    return tuple(
+        Pool("gpu" if i == 0 else f"gpu{i}", device, cap=models.count(device.name), serves=False)
+        for i, device in enumerate(devices)
+    )
+
+
+def _known_gpu(model: str) -> Device:
+    """Data-sheet figures of the catalogue's device whose name is part of the driver's, else those of the slowest."""
+    gpus = [device for device in catalogue().values() if device.kind == "gpu"]
+    words = set(re.split(r"[^a-z0-9]+", model.lower()))
+    match = next((device for device in gpus if words.issuperset(device.name.split("-"))), None)
+    known = match or min(gpus, key=lambda d: d.flops["float32"])
+    note = known.source if match else f"unknown model, taken as {known.name}: {known.source}"
+    return replace(known, name=model, price_per_hour=0.0, sold_in=1, source=note)
+
+
+def _gemm_flops() -> float:
+    a = np.ones((_GEMM_SIDE, _GEMM_SIDE), np.float32)
+    out = np.empty_like(a)
+    return 2.0 * _GEMM_SIDE**3 / _seconds_per_call(lambda: np.matmul(a, a, out=out))
+
+
+def _copy_bytes_per_s(threads: int) -> float:
+    """Bytes read plus bytes written per second, by all threads together."""
+    arrays = [np.zeros((2, _COPY_FLOATS // threads), np.float32) for _ in range(threads)]
+    moved = 2.0 * 4 * (_COPY_FLOATS // threads) * threads
+    with ThreadPoolExecutor(threads) as executor:
+        return moved / _seconds_per_call(lambda: list(executor.map(lambda a: np.copyto(a[0], a[1]), arrays)))
+
+
+def _seconds_per_call(call: Callable[[], object]) -> float:
+    """Best of the calls that fit into a short time: disturbances only ever add."""
+    call()
+    best, until = float("inf"), time.perf_counter() + _SECONDS
+    while (start := time.perf_counter()) < until:
+        call()
+        best = min(best, time.perf_counter() - start)
+    return best

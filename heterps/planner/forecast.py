@@ -1,0 +1,131 @@
+"""What a plan is expected to do: time by part, busy fractions, bytes, memory, money, and how that is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+__all__ = ["Certificate", "Cost", "Forecast", "Rival", "StageForecast", "TableForecast"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Work of one batch on one unit, by part. Seconds of different parts overlap where the model says so.
+
+    ``read_s`` files to batches; ``dedupe_s`` unique ids and routing; ``pull_s`` and ``push_s`` table rows, on the
+    worker's side; ``kernel_s`` forward and backward; ``bus_s`` between host and device memory; ``network_s`` rows and
+    activations over the network; ``call_s`` fixed time of calls; ``network_bytes`` and ``memory_bytes`` (moved in
+    memory) likewise per batch.
+    """
+
+    read_s: float = 0.0
+    dedupe_s: float = 0.0
+    pull_s: float = 0.0
+    push_s: float = 0.0
+    kernel_s: float = 0.0
+    bus_s: float = 0.0
+    network_s: float = 0.0
+    call_s: float = 0.0
+    network_bytes: float = 0.0
+    memory_bytes: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
+
+    @property
+    def compute_s(self) -> float:
+        """Seconds for which the unit itself is busy."""
+        return self.read_s + self.dedupe_s + self.pull_s + self.push_s + self.kernel_s + self.call_s
+
+    @property
+    def data_s(self) -> float:
+        """Seconds for which data is on its way while the unit can work on another batch."""
+        return self.network_s + self.bus_s
+
+    def parts(self) -> dict[str, float]:
+        """Seconds by part, those that are not zero, largest first."""
+        seconds = {name: value for name, value in asdict(self).items() if name.endswith("_s") and value > 0}
+        return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+
+@dataclass(frozen=True)
+class StageForecast:
+    """One stage: its work per batch on one unit, and the fraction of its capacity that the plan uses."""
+
+    stage: str
+    cost: Cost
+    busy: float
+    rows_per_second: float  # what the stage alone could do with its units
+    memory_bytes: float  # of one worker
+    limit: str = ""  # the part that bounds it, as text
+
+
+@dataclass(frozen=True)
+class TableForecast:
+    """Rows of one row group at the end of the job, and where they are kept."""
+
+    group: str
+    rows: float
+    bytes: float
+    tier: str = "memory"  # memory | ssd | gpu
+    basis: str = ""  # how the number of rows was found
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A plan that lost, and why."""
+
+    name: str
+    price_per_million_rows: float | None
+    rows_per_second: float | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the model says about a plan."""
+
+    rows_per_second: float
+    stages: tuple[StageForecast, ...] = ()
+    bottleneck: str = ""
+    price_per_hour: float = 0.0
+    price_parts: Mapping[str, float] = field(default_factory=dict)  # per hour, by pool and "shard hosts"
+    link_bytes_per_s: Mapping[str, float] = field(default_factory=dict)  # by "pool - pool"
+    shard_busy: float = 0.0
+    tables: tuple[TableForecast, ...] = ()
+
+    @property
+    def price_per_million_rows(self) -> float:
+        """Money for a million rows at the forecast throughput."""
+        return self.price_per_hour / 3600 * 1e6 / self.rows_per_second if self.rows_per_second else 0.0
+
+    @property
+    def busy(self) -> dict[str, float]:
+        """Busy fraction by stage."""
+        return {stage.stage: stage.busy for stage in self.stages}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Forecast:
+        """Inverse of ``dataclasses.asdict``."""
+        stages = tuple(StageForecast(**{**stage, "cost": Cost(**stage["cost"])}) for stage in data["stages"])
+        tables = tuple(TableForecast(**table) for table in data["tables"])
+        return cls(**{**data, "stages": stages, "tables": tables})
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How good the plan is known to be, inside the model.
+
+    ``value`` is what was minimised (or maximised), ``bound`` what no plan can beat, ``gap`` their relative distance:
+    0 means proved. ``proof`` says in words what the bound rests on.
+    """
+
+    solver: str
+    objective: str
+    value: float
+    bound: float
+    gap: float
+    proof: str = ""
+    solves: int = 0
+    seconds: float = 0.0

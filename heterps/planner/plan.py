@@ -1,0 +1,215 @@
+"""The Plan: a frozen value that says what runs where, and what that is expected to do."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from heterps.errors import PlanError
+from heterps.graph import Graph
+from heterps.hardware import Device, Pool
+from heterps.hardware.values import pool_from_json, pool_to_json
+from heterps.planner.forecast import Certificate, Forecast, Rival
+from heterps.protocol.modes import Async, Mode, mode_from_json
+from heterps.stages import layers_of, lower
+
+__all__ = ["Plan", "Share", "Stage"]
+
+_FORMAT = "heterps-plan/1"
+
+
+@dataclass(frozen=True)
+class Share:
+    """A further pool that helps with a stage: ``share`` of the stage's batches go to its units."""
+
+    pool: str
+    units: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Layers placed together.
+
+    ``ops`` are those of the lowered graph, in topological order. ``units`` workers of ``pool`` run the stage; where
+    pools of unequal speed run one stage, the others stand in ``also`` and work is given by speed.
+    """
+
+    name: str
+    layers: tuple[str, ...]
+    ops: tuple[str, ...]
+    pool: str
+    units: int
+    also: tuple[Share, ...] = ()
+
+    @property
+    def workers(self) -> dict[str, int]:
+        """Number of workers by pool."""
+        return {self.pool: self.units} | {share.pool: share.units for share in self.also}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What runs where.
+
+    Parameters
+    ----------
+    graph
+        The model.
+    stages
+        In the order in which a batch passes them.
+    pools
+        The pools that the plan uses, with their devices.
+    shard_hosts, shard_pool
+        Number of shard hosts and the pool whose workers carry them.
+    lanes, batch_size, depth
+        Lanes of the Sync mode; rows per batch; batches in flight per lane.
+    mode
+        The consistency mode.
+    memory_bytes
+        Expected memory of one worker, by pool (tables included where shard hosts sit).
+    forecast, certificate, rivals, assumptions
+        What the model expects, how well that is proved, what lost and why, what it rests on.
+    """
+
+    graph: Graph
+    stages: tuple[Stage, ...]
+    pools: tuple[Pool, ...]
+    batch_size: int
+    shard_hosts: int = 1
+    shard_pool: str = "cpu"
+    lanes: int = 1
+    depth: int = 2
+    mode: Mode = field(default_factory=Async)
+    memory_bytes: Mapping[str, float] = field(default_factory=dict)
+    forecast: Forecast | None = None
+    certificate: Certificate | None = None
+    rivals: tuple[Rival, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        pools = {pool.name for pool in self.pools}
+        for name in (pool for stage in self.stages for pool in stage.workers):
+            if name not in pools:
+                raise PlanError(
+                    f"a stage runs on pool {name!r}, which the plan does not describe; it has {sorted(pools)}"
+                )
+        if self.shard_pool not in pools:
+            raise PlanError(f"shard hosts sit on pool {self.shard_pool!r}, which the plan does not describe")
+        for name in ("batch_size", "shard_hosts", "lanes", "depth"):
+            if getattr(self, name) < 1:
+                raise PlanError(f"{name} is {getattr(self, name)}, must be at least 1")
+
+    def pool(self, name: str) -> Pool:
+        """Return a pool of the plan by name."""
+        for pool in self.pools:
+            if pool.name == name:
+                return pool
+        raise PlanError(f"the plan uses no pool {name!r}; it uses {', '.join(pool.name for pool in self.pools)}")
+
+    def stage_of(self, op: str) -> Stage:
+        """Return the stage that runs an op of the lowered graph."""
+        for stage in self.stages:
+            if op in stage.ops:
+                return stage
+        raise PlanError(f"no stage runs op {op!r}")
+
+    @property
+    def units(self) -> dict[str, int]:
+        """Stage workers by pool (shard hosts not counted)."""
+        total: dict[str, int] = {}
+        for stage in self.stages:
+            for pool, units in stage.workers.items():
+                total[pool] = total.get(pool, 0) + units
+        return total
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether one stage holds everything, so that nothing crosses between workers but rows."""
+        return len(self.stages) == 1
+
+    @classmethod
+    def fused(cls, graph: Graph, *, batch_size: int, workers: int = 1, pool: Pool | None = None, **rest: Any) -> Plan:
+        """Everything in one stage on one cpu pool: the plan made by hand, nothing measured, nothing forecast."""
+        layers = layers_of(graph, batch_size=batch_size).layers
+        ops = tuple(op.name for op in lower(graph).graph)
+        pool = pool or Pool("cpu", _UNMEASURED)
+        stage = Stage("all", tuple(layer.name for layer in layers), ops, pool.name, workers)
+        rest = {
+            "lanes": workers,
+            "shard_pool": pool.name,
+            "assumptions": ("made by hand: nothing was forecast",),
+            **rest,
+        }
+        return cls(graph, (stage,), (pool,), batch_size, **rest)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; :meth:`from_json` gives an equal plan."""
+        plain = {name: getattr(self, name) for name in ("batch_size", "shard_hosts", "shard_pool", "lanes", "depth")}
+        return {
+            "format": _FORMAT,
+            **plain,
+            "mode": self.mode.to_json(),
+            "stages": [asdict(stage) for stage in self.stages],
+            "pools": [pool_to_json(pool) for pool in self.pools],
+            "memory_bytes": dict(self.memory_bytes),
+            "forecast": asdict(self.forecast) if self.forecast else None,
+            "certificate": asdict(self.certificate) if self.certificate else None,
+            "rivals": [asdict(rival) for rival in self.rivals],
+            "assumptions": list(self.assumptions),
+            "graph": self.graph.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Plan:
+        """Inverse of :meth:`to_json`."""
+        if data.get("format") != _FORMAT:
+            raise PlanError(f"not a plan: format is {data.get('format')!r}, expected {_FORMAT!r}")
+        rest = {
+            name: data[name] for name in ("batch_size", "shard_hosts", "shard_pool", "lanes", "depth", "memory_bytes")
+        }
+        return cls(
+            graph=Graph.from_json(data["graph"]),
+            stages=tuple(_stage(stage) for stage in data["stages"]),
+            pools=tuple(pool_from_json(pool) for pool in data["pools"]),
+            mode=mode_from_json(data["mode"]),
+            forecast=Forecast.from_json(data["forecast"]) if data["forecast"] else None,
+            certificate=Certificate(**data["certificate"]) if data["certificate"] else None,
+            rivals=tuple(Rival(**rival) for rival in data["rivals"]),
+            assumptions=tuple(data["assumptions"]),
+            **rest,
+        )
+
+    def report(self) -> str:
+        """Return the plan and what is expected of it as text."""
+        from heterps.planner.report import report_text
+
+        return report_text(self)
+
+    def save(self, path: str | pathlib.Path) -> None:
+        """Write the plan as JSON."""
+        pathlib.Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: str | pathlib.Path) -> Plan:
+        """Read a plan that :meth:`save` wrote."""
+        try:
+            data = json.loads(pathlib.Path(path).read_text())
+        except OSError as error:
+            raise PlanError(f"{path}: cannot be read ({error.strerror})") from error
+        except json.JSONDecodeError as error:
+            raise PlanError(f"{path}: not JSON ({error})") from error
+        return cls.from_json(data)
+
+
+_UNMEASURED = Device(
+    "unmeasured-core", "cpu", {"float32": 1e11}, 8e9, 1e10, 1e9, source="nominal: nothing was measured for this plan"
+)
+
+
+def _stage(data: Mapping[str, Any]) -> Stage:
+    also = tuple(Share(**share) for share in data["also"])
+    return Stage(**{**data, "layers": tuple(data["layers"]), "ops": tuple(data["ops"]), "also": also})

@@ -1,0 +1,272 @@
+"""Which Splits are to be run, are done, or must be looked at before a cut: one book for Async and Geo, one for Sync.
+
+A Split (Sync: lane) is *dirty* when an attempt at it was lost: some hosts may have a batch that others miss. Before
+a cut every dirty one is run far enough that all hosts agree.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+__all__ = ["Book", "LaneBook", "SplitBook", "Work"]
+
+
+class Work(NamedTuple):
+    """A Split to be run from batch ``start``. ``lane`` and ``step`` matter in Sync only; ``split`` None ends the
+    lane.
+    """
+
+    split: int | None
+    start: int
+    lane: int = 0
+    step: int = 0
+
+
+class Book:
+    """What RunState asks of a book; it covers one pass."""
+
+    def __init__(self) -> None:
+        self.pass_ = 0
+        self.count = 0
+        self.complete = False
+
+    def supply(self, count: int, complete: bool) -> None:
+        """More Splits are known."""
+        self.count = max(self.count, count)
+        self.complete = self.complete or complete
+
+    @property
+    def over(self) -> bool:
+        """Every Split of the pass is done."""
+        raise NotImplementedError
+
+    @property
+    def floor(self) -> int:
+        """Every Split of the pass below it is done."""
+        raise NotImplementedError
+
+    def take(self, target: int | None) -> Work | None:
+        """Return the next work, or with a drain's target what must run before the cut, up to it."""
+        raise NotImplementedError
+
+    def progress(self, work: Work, upto: int) -> bool:
+        """Batches below ``upto`` are applied everywhere; False if that is no news."""
+        raise NotImplementedError
+
+    def give_back(self, work: Work, *, clean: bool) -> None:
+        """The work is not being run any more; not clean if it may have left a batch on some hosts only."""
+        raise NotImplementedError
+
+    def finish(self, work: Work, batches: int) -> None:
+        """The Split is done."""
+        raise NotImplementedError
+
+    def target(self) -> int:
+        """Return how far everything under way must go before a cut."""
+        raise NotImplementedError
+
+    def behind(self, work: Work, target: int) -> bool:
+        """Say whether a paused work must go on to reach the target."""
+        raise NotImplementedError
+
+    @property
+    def dirty(self) -> bool:
+        """Something waits that must be run before a cut."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the progress as a cut keeps it."""
+        raise NotImplementedError
+
+    def load(self, pass_: int, progress: Mapping[str, Any]) -> None:
+        """Go to the beginning of a pass, or to a cut's progress in it. The number of Splits is to be supplied again."""
+        raise NotImplementedError
+
+
+class SplitBook(Book):
+    """Splits in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.load(0, {})
+
+    def load(self, pass_: int, progress: Mapping[str, Any]) -> None:
+        """Go to a cut's progress."""
+        self.pass_, self.count, self.complete = pass_, 0, False
+        self._low = progress.get("low", 0)
+        self._done = set(progress.get("done", ()))
+        self.starts: dict[int, int] = dict(progress.get("starts", ()))
+        self._waiting = sorted(self.starts)
+        self._fresh = progress.get("fresh", 0)
+        self._dirty: set[int] = set()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the progress."""
+        starts = [list(item) for item in sorted(self.starts.items())]
+        return {"low": self._low, "done": sorted(self._done), "starts": starts, "fresh": self._fresh}
+
+    @property
+    def over(self) -> bool:
+        """Every Split of the pass is done."""
+        return self.complete and self._low >= self.count
+
+    @property
+    def floor(self) -> int:
+        """Every Split below it is done."""
+        return int(self._low)
+
+    @property
+    def dirty(self) -> bool:
+        """Some Split's last attempt was lost."""
+        return bool(self._dirty)
+
+    def take(self, target: int | None) -> Work | None:
+        """Return a Split that was begun before, else a fresh one."""
+        if target is not None:
+            return self._take_waiting(min(self._dirty)) if self._dirty else None
+        if self._waiting:
+            return self._take_waiting(self._waiting[0])
+        if self._fresh >= self.count:
+            return None
+        split = self._fresh
+        self._fresh += 1
+        self.starts[split] = 0
+        return Work(split, 0)
+
+    def _take_waiting(self, split: int) -> Work:
+        self._waiting.remove(split)
+        heapq.heapify(self._waiting)
+        self._dirty.discard(split)
+        return Work(split, self.starts[split])
+
+    def progress(self, work: Work, upto: int) -> bool:
+        """Remember how far a Split is."""
+        assert work.split is not None
+        news = upto > self.starts[work.split]
+        self.starts[work.split] = max(upto, self.starts[work.split])
+        return news
+
+    def give_back(self, work: Work, *, clean: bool) -> None:
+        """Put a Split back to be taken."""
+        assert work.split is not None
+        heapq.heappush(self._waiting, work.split)
+        if not clean:
+            self._dirty.add(work.split)
+
+    def finish(self, work: Work, batches: int) -> None:
+        """Note a Split as done."""
+        assert work.split is not None
+        del self.starts[work.split]
+        self._done.add(work.split)
+        while self._low in self._done:
+            self._done.discard(self._low)
+            self._low += 1
+
+    def target(self) -> int:
+        """Splits stop where they are."""
+        return 0
+
+    def behind(self, work: Work, target: int) -> bool:
+        """A paused Split may stand anywhere."""
+        return False
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Where a lane stands: its present Split, the step of that Split's batch 0, the first batch not done."""
+
+    split: int
+    step: int = 0
+    start: int = 0
+    taken: bool = False
+    dirty: bool = False
+    ended: bool = False
+
+    @property
+    def position(self) -> int:
+        return self.step + self.start
+
+
+class LaneBook(Book):
+    """Lane m runs Splits m, m + M, … one after the other; all lanes run at once."""
+
+    def __init__(self, lanes: int) -> None:
+        super().__init__()
+        self.lanes = lanes
+        self.load(0, {})
+
+    def load(self, pass_: int, progress: Mapping[str, Any]) -> None:
+        """Go to a cut's progress."""
+        self.pass_, self.count, self.complete = pass_, 0, False
+        rows = progress.get("lanes") or [[lane, 0, 0, False] for lane in range(self.lanes)]
+        self._lanes = [_Lane(split, step, start, ended=ended) for split, step, start, ended in rows]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the progress."""
+        return {"lanes": [[lane.split, lane.step, lane.start, lane.ended] for lane in self._lanes]}
+
+    @property
+    def over(self) -> bool:
+        """Every lane has ended."""
+        return all(lane.ended for lane in self._lanes)
+
+    @property
+    def floor(self) -> int:
+        """Every Split below it is done."""
+        return self.count if self.over else min(lane.split for lane in self._lanes if not lane.ended)
+
+    @property
+    def dirty(self) -> bool:
+        """Some lane's last attempt was lost."""
+        return any(lane.dirty for lane in self._lanes)
+
+    def take(self, target: int | None) -> Work | None:
+        """Return a lane's next Split. A lane without one waits for more, or ends if there are none."""
+        for index, lane in enumerate(self._lanes):
+            if lane.taken or lane.ended or (target is not None and not lane.dirty and lane.position >= target):
+                continue
+            if lane.split < self.count or self.complete:
+                lane.taken, lane.dirty = True, False
+                return Work(lane.split if lane.split < self.count else None, lane.start, index, lane.step)
+        return None
+
+    def progress(self, work: Work, upto: int) -> bool:
+        """Remember how far a lane is in its Split."""
+        lane = self._lanes[work.lane]
+        news = upto > lane.start
+        lane.start = max(upto, lane.start)
+        return news
+
+    def give_back(self, work: Work, *, clean: bool) -> None:
+        """The lane is not being run."""
+        lane = self._lanes[work.lane]
+        lane.taken, lane.dirty = False, not clean
+
+    def finish(self, work: Work, batches: int) -> None:
+        """Go on to the lane's next Split."""
+        lane = self._lanes[work.lane]
+        lane.taken = False
+        if work.split is None:
+            lane.ended = True
+        else:
+            lane.split, lane.step, lane.start = lane.split + self.lanes, lane.step + batches, 0
+
+    def target(self) -> int:
+        """Return the step of the foremost lane, which may be one that has ended.
+
+        All others must come there or end: only then hosts have committed every gradient that is not going to be sent
+        again.
+        """
+        return max(lane.position for lane in self._lanes)
+
+    def behind(self, work: Work, target: int) -> bool:
+        """A lane before the target must go on."""
+        lane = self._lanes[work.lane]
+        return not lane.ended and lane.position < target
+
+    def lagging(self, target: int) -> bool:
+        """Say whether some lane that nobody runs is before the target."""
+        return any(not lane.ended and lane.position < target for lane in self._lanes)

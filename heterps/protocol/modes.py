@@ -1,0 +1,120 @@
+"""How lanes and hosts keep in step: Sync, Async and Geo as frozen values.
+
+Each mode answers the three questions that the rest of the protocol asks: how many batches make one push (``unit``), how
+many units a Split may have in flight (``depth``), and whether steps are ordered over lanes (``ordered``). Unit
+boundaries go by batch number, never by time, so that every attempt at a Split makes the same units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from heterps.errors import PlanError, UnknownKindError
+
+__all__ = ["Async", "Geo", "Mode", "Sync", "mode_from_json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """What the modes have in common."""
+
+    name: ClassVar[str]
+    ordered: ClassVar[bool] = False
+    """Steps are ordered over lanes: hosts stage gradients and commit step by step."""
+    refreshes: ClassVar[bool] = False
+    """Trainers keep rows of their own: one pull refreshes them before each unit, none is made per batch."""
+
+    @property
+    def unit(self) -> int:
+        """Batches per push."""
+        return 1
+
+    @property
+    def in_flight(self) -> int:
+        """Units a Split may have between its first pull and its last acknowledgement."""
+        return 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the mode as a JSON object that :func:`mode_from_json` reads."""
+        return {"mode": self.name, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Sync(Mode):
+    """A step is one batch of every lane; its gradient is their sum in lane order. Bitwise repeatable."""
+
+    name: ClassVar[str] = "sync"
+    ordered: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Async(Mode):
+    """No barrier: each push is applied as it arrives.
+
+    Parameters
+    ----------
+    depth
+        Units in flight per Split; bounds staleness.
+    merge
+        Batches whose gradients are summed before one push.
+    """
+
+    depth: int = 2
+    merge: int = 1
+    name: ClassVar[str] = "async"
+
+    def __post_init__(self) -> None:
+        _positive(self, "depth", self.depth)
+        _positive(self, "merge", self.merge)
+
+    @property
+    def unit(self) -> int:
+        """Batches per push."""
+        return self.merge
+
+    @property
+    def in_flight(self) -> int:
+        """Units in flight."""
+        return self.depth
+
+
+@dataclass(frozen=True, slots=True)
+class Geo(Mode):
+    """Train on rows of one's own; every k batches send the change divided by the Plan's lanes and refresh.
+
+    Parameters
+    ----------
+    k
+        Batches per delta. The range of batch numbers is its key.
+    """
+
+    k: int = 100
+    name: ClassVar[str] = "geo"
+    refreshes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _positive(self, "k", self.k)
+
+    @property
+    def unit(self) -> int:
+        """Batches per delta."""
+        return self.k
+
+
+def _positive(mode: Mode, name: str, value: int) -> None:
+    if value < 1:
+        raise PlanError(f"{mode.name} mode: {name}={value}, but it counts batches or units: use 1 or more")
+
+
+_MODES: dict[str, type[Mode]] = {kind.name: kind for kind in (Sync, Async, Geo)}
+
+
+def mode_from_json(value: Mapping[str, Any]) -> Mode:
+    """Inverse of :meth:`Mode.to_json`."""
+    fields = dict(value)
+    name = fields.pop("mode", None)
+    if name not in _MODES:
+        raise UnknownKindError(f"mode {name!r} is not known: use one of {', '.join(sorted(_MODES))}")
+    return _MODES[name](**fields)

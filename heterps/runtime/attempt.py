@@ -1,0 +1,200 @@
+"""One attempt at one Split: carries out what the protocol's ClientState wants done.
+
+Everything that happens to the attempt comes through its inbox, so the state machine has one caller. Rows and gradients
+stay in the works on the bench; only headers pass through the state machine.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import Any
+
+from heterps.data import Batch
+from heterps.protocol.client import (
+    Action,
+    BatchRead,
+    ClientState,
+    Compute,
+    Computed,
+    Forget,
+    Free,
+    Read,
+    Send,
+    SplitEnded,
+    StepFailed,
+    Tell,
+)
+from heterps.protocol.events import Event, SplitDone
+from heterps.protocol.instructions import RunSplit
+from heterps.protocol.keys import BatchKey
+from heterps.protocol.messages import Pull, Push, Reply, Request
+from heterps.protocol.modes import Mode
+from heterps.runtime.links import Link, StageLink
+from heterps.runtime.payload import Gradients, Pulled, Wanted
+from heterps.runtime.stage import Outcome
+from heterps.runtime.work import Work, Workbench
+
+__all__ = ["Attempt"]
+
+
+class Attempt:
+    """Runs the batches of one Split.
+
+    Parameters
+    ----------
+    run
+        What to run.
+    mode
+        Of the run.
+    batches
+        ``batches(start)`` yields the Split's batches from that number on.
+    bench
+        Buffers and program; used by this attempt alone until it ends.
+    link
+        ``link(copy)`` is the way to a copy of a shard host.
+    tell
+        Takes events for the run.
+    stage
+        ``stage(worker)`` is the way to a stage worker; None where compute is fused.
+    """
+
+    def __init__(
+        self,
+        run: RunSplit,
+        mode: Mode,
+        batches: Callable[[int], Iterator[Batch]],
+        bench: Workbench,
+        link: Callable[[int], Link],
+        tell: Callable[[Event], None],
+        stage: Callable[[str], StageLink] | None = None,
+    ) -> None:
+        self.run, self.bench = run, bench
+        self.client = ClientState(run, mode)
+        self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()
+        self.ended = False
+        self.batches = 0
+        self._batches, self._link, self._tell, self._stage = batches, link, tell, stage
+        self._reader: Iterator[Batch] | None = None
+        self._position = 0
+        self._works: dict[int, Work] = {}
+        self._stepping: set[int] = set()
+        self._todo: deque[Action] = deque()
+
+    # --- driving
+
+    def start(self) -> None:
+        """Begin."""
+        self._carry_out(self.client.start())
+
+    def pump(self, limit: int = 64) -> bool:
+        """Do what can be done without waiting, up to so many events; False if there was nothing."""
+        moved = False
+        while limit and not self.ended and not self.inbox.empty():
+            self._carry_out(self.inbox.get()())
+            moved, limit = True, limit - 1
+        return moved
+
+    def wait(self) -> None:
+        """Wait for one thing to happen, and do what follows from it."""
+        with self.bench.phases("waiting"):
+            event = self.inbox.get()
+        self._carry_out(event())
+
+    def handle(self, message: Any) -> None:
+        """Take an instruction of the run, from any thread."""
+        self.inbox.put(lambda: self.client.handle(message))
+
+    def close(self) -> None:
+        """End the reader. Buffers of batches in flight are not used again: a late answer may still write to them."""
+        self.ended = True
+        self._works.clear()
+        if self._reader is not None and hasattr(self._reader, "close"):
+            self._reader.close()
+
+    # --- actions
+
+    def _carry_out(self, actions: list[Action]) -> None:
+        self._todo.extend(actions)
+        while self._todo and not self.ended:
+            action = self._todo.popleft()
+            match action:
+                case Send(host, request):
+                    self._send(host, request)
+                case Read(n):
+                    self._read(n)
+                case Compute(key, ""):
+                    self.bench.compute(self._works[key.n])
+                    self._todo.extend(self.client.handle(Computed(key, "")))
+                case Compute(key, stage):
+                    self._step(key, stage)
+                case Free(key, count):
+                    for n in range(key.n, key.n + count):
+                        self.bench.free(self._works.pop(n))
+                case Forget(key):
+                    self._works[key.n].renew()
+                case Tell(event):
+                    self._told(event)
+        if self.client.stopped:
+            self.close()
+
+    def _told(self, event: Event) -> None:
+        self._tell(event)
+        if isinstance(event, SplitDone):
+            self.close()
+
+    def _read(self, n: int) -> None:
+        if self._reader is None or self._position != n:
+            self._reader, self._position = self._batches(n), n
+        with self.bench.phases("read"):
+            batch = next(self._reader, None)
+        if batch is None:
+            self._todo.extend(self.client.handle(SplitEnded(n)))
+            return
+        self._position = n + 1
+        self.batches += 1
+        self._works[n] = self.bench.begin(batch)
+        self._todo.extend(self.client.handle(BatchRead(n)))
+
+    def _step(self, key: BatchKey, stage: str) -> None:
+        """Hand a batch to a stage worker; its answer comes through the inbox."""
+        seed, feeds = self.bench.lead(self._works[key.n])
+        self._stepping.add(key.n)
+
+        def done(outcome: Outcome | None) -> None:
+            self.inbox.put(lambda: self._stepped(key, stage, outcome))
+
+        assert self._stage is not None
+        self._stage(stage).step(seed, feeds, done)
+
+    def _stepped(self, key: BatchKey, stage: str, outcome: Outcome | None) -> list[Action]:
+        if outcome is None:
+            return self.client.handle(StepFailed(key, stage))
+        if key.n not in self._stepping:  # another stage worker has done it meanwhile
+            return []
+        self._stepping.discard(key.n)
+        self.bench.follow(self._works[key.n], outcome)
+        return self.client.handle(Computed(key, stage))
+
+    def _send(self, host: int, request: Request) -> None:
+        payload: Wanted | Gradients | None = None
+        phase = "waiting"
+        if isinstance(request, Pull):
+            payload, phase = self.bench.wanted(self._works[request.key.n], host), "pull"
+        elif isinstance(request, Push):
+            works = [self._works[request.key.n + i] for i in range(request.batches)]
+            payload, phase = self.bench.gradients(works, host), "push"
+
+        def done(reply: Reply | None, pulled: Pulled | None) -> None:
+            self.inbox.put(lambda: self._answered(host, request, reply, pulled))
+
+        with self.bench.phases(phase):
+            self._link(self.client.layout.copies[host]).send(request, payload, done)
+
+    def _answered(self, host: int, request: Request, reply: Reply | None, pulled: Pulled | None) -> list[Action]:
+        if reply is None:
+            return self.client.timed_out(host, request)
+        if pulled is not None and request.key.n in self._works:
+            self._works[request.key.n].pulled[host] = pulled
+        return self.client.reply(host, request, reply)

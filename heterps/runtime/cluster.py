@@ -1,0 +1,168 @@
+"""Training and inference on a Dask cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from distributed import Client, Future
+
+from heterps.data import Dataset
+from heterps.errors import ClusterError
+from heterps.metrics import Metric
+from heterps.protocol.cut import Cut
+from heterps.runtime.config import settings
+from heterps.runtime.crew import ClusterCrew
+from heterps.runtime.desk import LocalRun, local_run
+from heterps.runtime.driver import Driver
+from heterps.runtime.host_station import HostStation
+from heterps.runtime.infer import Inferred
+from heterps.runtime.infer_task import infer_task
+from heterps.runtime.job import Job
+from heterps.runtime.pools import pools_of
+from heterps.runtime.progress import Progress
+from heterps.runtime.report import Reporter
+from heterps.runtime.roles import Roles
+from heterps.runtime.service import Address
+
+__all__ = ["ClusterEngine"]
+
+_WATCH_S = 0.5  # between looks at which workers are there
+_TICK_S = 0.05
+
+
+class ClusterEngine:
+    """Runs a job on the pools of a cluster.
+
+    Parameters
+    ----------
+    job
+        What to run.
+    client
+        The cluster; its pools were checked.
+    roles
+        Which pool does what.
+    every_s
+        Seconds between reports.
+    closing
+        What ends with the engine, such as a cluster made for it.
+    slowdown
+        Seconds that the steps of a compute worker take longer, by its name; for tests of balancing.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        client: Client,
+        roles: Roles | None = None,
+        every_s: float = 1.0,
+        slowdown: Mapping[str, float] | None = None,
+        closing: contextlib.ExitStack | None = None,
+    ) -> None:
+        self._closing = closing or contextlib.ExitStack()
+        self.job, self.client, self.every_s = job, client, every_s
+        self.roles = roles or Roles(stages=("io", "compute")[: max(1, len(job.stages))])
+        self._slowdown = dict(slowdown or {})
+        self._name = uuid.uuid4().hex[:8]
+        self._runs = self._passes = 0
+        self._hosts: dict[tuple[int, str], Any] = {}
+        self._held: list[Future] = []
+
+    def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
+        """Train, yielding Progress now and then; the last one is ``done``."""
+        self._runs += 1
+        first, job = self._passes, self.job
+        run = f"{self._name}-{self._runs}"
+        crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, self._held, self._slowdown)
+        base = Cut(pass_=first, mode=job.mode.to_json())
+        seed = job.model.seed
+        spec = job.spec(first + epochs, retries=settings().retries + 1)
+        driver = crew.driver = Driver(spec, crew, lambda pass_: dataset.splits(pass_, seed), cut=base)
+        reporter = Reporter(epochs, job.metrics, crew.counts())
+        try:
+            with crew:
+                yield from self._loop(driver, crew, reporter, first)
+        finally:
+            self._passes += epochs  # also when stopped early: a key that was applied must not come again
+
+    def _loop(self, driver: Driver, crew: ClusterCrew, reporter: Reporter, first: int) -> Iterator[Progress]:
+        epoch, watched = 0, -_WATCH_S
+        while not driver.finished:
+            if monotonic() - watched >= _WATCH_S:
+                watched = monotonic()
+                crew.watch()
+            driver.step(_TICK_S)
+            crew.raise_failure()
+            if driver.state.book.pass_ - first != epoch:
+                epoch = driver.state.book.pass_ - first
+                crew.collect(reporter)
+                reporter.next_epoch()
+            elif reporter.due(self.every_s):
+                crew.collect(reporter)
+                yield reporter.progress(crew.counts(), epoch + 1, crew.busy)
+        crew.collect(reporter)
+        yield reporter.progress(crew.counts(), reporter.epochs, crew.busy, done=True)
+
+    # --- reading
+
+    def infer(
+        self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
+    ) -> Iterator[Inferred]:
+        """Run forward on every Split, as tasks of the io pool; results come in order."""
+        hosts = self.host_addresses()
+        workers = [w.address for pool in pools_of(self.client) if pool.name == self.roles.io for w in pool.workers]
+        run = f"{self._name}-{uuid.uuid4().hex[:6]}"
+        local_run(run, LocalRun(dataset, lambda event: None))
+        there = None if workers[0].startswith("inproc://") else dataset
+        try:
+            futures = [
+                self.client.submit(
+                    infer_task,
+                    run,
+                    self.job,
+                    there,
+                    split,
+                    hosts,
+                    tuple(metrics),
+                    dict(fetch or {}),
+                    workers=workers,
+                    key=f"heterps-infer-{run}-{split.index}",
+                    pure=False,
+                )
+                for split in dataset.splits()
+            ]
+            for future in futures:
+                yield future.result()
+        finally:
+            local_run(run, None)
+
+    def host_addresses(self) -> list[Address]:
+        """Return where the shard hosts are; makes them if nothing was trained yet."""
+        stations = dict(sorted((host, station) for (host, _), station in self._hosts.items()))
+        for host in range(self.job.hosts):
+            if host not in stations:
+                stations[host] = self._new_host(host)
+        return [stations[host].address().result(timeout=settings().call_s) for host in range(self.job.hosts)]
+
+    def _new_host(self, host: int) -> Any:
+        servers = [w.address for pool in pools_of(self.client) if pool.name == self.roles.server for w in pool.workers]
+        if not servers:
+            raise ClusterError(f"no worker of pool {self.roles.server!r} is there to hold the tables")
+        worker = servers[host % len(servers)]
+        future = self.client.submit(HostStation, self.job, host, actor=True, workers=[worker], pure=False)
+        self._held.append(future)
+        station = self._hosts[host, worker] = future.result(timeout=settings().call_s)
+        return station
+
+    def close(self) -> None:
+        """End the shard hosts; what was not saved is gone."""
+        for station in self._hosts.values():
+            with suppress(Exception):
+                station.close().result(timeout=settings().connect_s)
+        self._hosts.clear()
+        self._held.clear()
+        self._closing.close()

@@ -1,0 +1,116 @@
+"""The dask config namespace ``heterps``: defaults in ``config.yaml``, read into a frozen value."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import dask
+import yaml
+from dask.utils import parse_timedelta
+
+from heterps.errors import ClusterError
+
+__all__ = ["Settings", "defaults", "settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``heterps:`` in Dask's config says; ``config.yaml`` beside this file documents every key.
+
+    Durations are in seconds.
+    """
+
+    depth: int
+    prefetch: int
+    credits: int
+    retries: int
+    connect_s: float
+    workers_s: float
+    call_s: float
+    blas_threads: int | None
+    switch_interval_s: float
+    max_restarts: int
+    start_s: float
+    grace_s: float
+    trusted_network: bool
+
+
+@functools.cache
+def defaults() -> Mapping[str, Any]:
+    """Return the shipped ``config.yaml``."""
+    data = yaml.safe_load(resources.files("heterps.runtime").joinpath("config.yaml").read_text())
+    assert isinstance(data, dict)
+    return data
+
+
+def settings() -> Settings:
+    """Read the settings as they are now.
+
+    Raises
+    ------
+    ClusterError
+        When a key is unknown or a value cannot be used; the message names it.
+    """
+    _refuse_unknown(dask.config.get("heterps", {}), defaults()["heterps"], "heterps")
+    blas = _get("worker.blas-threads")
+    return Settings(
+        depth=_count("depth", least=1),
+        prefetch=_count("prefetch", least=0),
+        credits=_count("credits", least=1),
+        retries=_count("retries", least=0),
+        connect_s=_seconds("timeouts.connect"),
+        workers_s=_seconds("timeouts.workers"),
+        call_s=_seconds("timeouts.call"),
+        blas_threads=None if blas is None else _count("worker.blas-threads", least=1),
+        switch_interval_s=_seconds("worker.switch-interval"),
+        max_restarts=_count("launcher.max-restarts", least=0),
+        start_s=_seconds("launcher.start"),
+        grace_s=_seconds("launcher.grace"),
+        trusted_network=_get("network.trusted") is True,
+    )
+
+
+def _get(key: str) -> Any:
+    return dask.config.get(f"heterps.{key}")
+
+
+def _count(key: str, least: int) -> int:
+    value = _get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ClusterError(f"dask config heterps.{key} is {value!r}, must be a whole number of at least {least}")
+    return value
+
+
+def _seconds(key: str) -> float:
+    value = _get(key)
+    try:
+        seconds = float(parse_timedelta(value, default="seconds"))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ClusterError(f"dask config heterps.{key} is {value!r}, must be a duration such as 30s or 0.5ms")
+    return seconds
+
+
+def _refuse_unknown(found: Any, known: Mapping[str, Any], where: str) -> None:
+    """A misspelt key would otherwise be ignored in silence."""
+    if not isinstance(found, Mapping):
+        raise ClusterError(f"dask config {where} is {found!r}, must have keys: {', '.join(known)}")
+    names = {_plain(key): key for key in known}
+    for key, value in found.items():
+        if _plain(key) not in names:
+            raise ClusterError(f"dask config {where}.{key} is not known; known: {', '.join(known)}")
+        inner = known[names[_plain(key)]]
+        if isinstance(inner, Mapping):
+            _refuse_unknown(value, inner, f"{where}.{key}")
+
+
+def _plain(key: object) -> str:
+    return str(key).replace("_", "-")  # Dask takes both spellings
+
+
+dask.config.update_defaults(defaults())

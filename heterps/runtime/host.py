@@ -1,0 +1,269 @@
+"""A shard host: carries out on its tables what the protocol's HostState decides.
+
+Many threads call it. The state machine is behind a lock; rows have their own locks, so that pulls and pushes of several
+workers run at once. In Sync a step's commit and the pulls that wait for it happen under the lock, in order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from heterps.protocol.decisions import Answer, Apply, Commit, Decision, Keep, Load, Loaded, Mark, Report, Serve
+from heterps.protocol.events import CutFailed, CutWritten, Event
+from heterps.protocol.host import HostState
+from heterps.protocol.keys import BatchKey
+from heterps.protocol.messages import Granted, Push, Reply, Request
+from heterps.protocol.modes import Mode
+from heterps.runtime.model import Model
+from heterps.runtime.payload import Gradients, Pulled, Wanted, pack_reply, unpack_request
+from heterps.runtime.service import Method
+from heterps.runtime.wire import Message
+from heterps.tables import RowGradients, Shard, sum_lanes
+
+__all__ = ["Counts", "Done", "ShardHost"]
+
+Done = Callable[[Reply, Pulled | None], None]
+_PATIENCE_S = 5.0  # a pull that waits longer is answered "wait"; the caller asks again, and so knows that we live
+
+
+@dataclass
+class Counts:
+    """What a host has applied; exactly once, as the gradients themselves."""
+
+    batches: int = 0
+    samples: int = 0
+    loss: float = 0.0
+    skipped: int = 0
+    staleness: int = 0
+    stalest: int = 0
+
+    def since(self, before: Counts) -> Counts:
+        """Return what was added after ``before``."""
+        return Counts(
+            self.batches - before.batches,
+            self.samples - before.samples,
+            self.loss - before.loss,
+            self.skipped - before.skipped,
+            self.staleness - before.staleness,
+            self.stalest,
+        )
+
+    def add(self, gradients: Gradients, skipped: int, staleness: int | None) -> None:
+        """Count one applied push."""
+        self.batches += 1
+        self.samples += gradients.samples
+        self.loss += gradients.loss
+        self.skipped += skipped
+        self.staleness += staleness or 0
+        self.stalest = max(self.stalest, staleness or 0)
+
+
+class ShardHost:
+    """One copy of a shard host.
+
+    Parameters
+    ----------
+    model
+        What the tables are.
+    host, hosts
+        Which of how many; decides the dense parameters that live here.
+    copy, mode, lanes
+        See :class:`~heterps.protocol.host.HostState`.
+    report
+        Takes events for the run.
+    store
+        Where cuts are written and read; None for a run without cuts.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        host: int,
+        hosts: int,
+        copy: int,
+        mode: Mode,
+        lanes: int,
+        report: Callable[[Event], None],
+        store: Any = None,
+    ) -> None:
+        first, last = model.dense_ranges(hosts)[host]
+        self.model, self.host, self.store = model, host, store
+        self.dense = model.parameters[first:last]
+        self.state = HostState(copy, mode, lanes)
+        self.counts = Counts()
+        self.shard: Shard | None = None
+        self._report = report
+        self._lock = threading.RLock()
+        self._ordered = mode.ordered
+        self._kept: dict[Push, Gradients] = {}
+
+    # --- entry points
+
+    def fresh(self, owned: Sequence[int]) -> None:
+        """Begin with tables as the seed gives them."""
+        self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned)
+
+    def deliver(self, message: Any) -> None:
+        """Take an instruction of the run."""
+        with self._lock:
+            for decision in self.state.handle(message):
+                self._carry_out(decision, None)
+
+    def request(self, request: Request, payload: Wanted | Gradients | None, done: Done) -> None:
+        """Take a client's request; ``done`` is called with the answer, now or later, from this or another thread."""
+        tag = (payload, done)
+        if self._ordered:
+            with self._lock:
+                for decision in self.state.handle(request, tag):
+                    self._carry_out(decision, payload)
+            return
+        with self._lock:
+            decisions = self.state.handle(request, tag)
+        for decision in decisions:
+            self._carry_out(decision, payload)
+
+    def read(self, wanted: Wanted) -> Pulled:
+        """Read without training: evaluation, prediction."""
+        return self._pull(wanted)
+
+    @property
+    def methods(self) -> Mapping[str, Method]:
+        """What other processes may call."""
+        return {"request": self._on_request, "read": self._on_read, "dense": self._on_dense}
+
+    def _on_request(self, message: Message) -> Message:
+        request, payload = unpack_request(message)
+        answered = threading.Event()
+        answer: list[Message] = []
+
+        def done(reply: Reply, pulled: Pulled | None) -> None:
+            answer.append(pack_reply(reply, pulled))
+            answered.set()
+
+        self.request(request, payload, done)
+        if not answered.wait(_PATIENCE_S):
+            return Message({"wait": True})
+        return answer[0]
+
+    def _on_read(self, message: Message) -> Message:
+        ids = dict(zip(message.head["groups"], message.arrays, strict=True))
+        dense = np.empty(0, np.float32) if message.head["dense"] else None
+        return pack_reply(Granted(self.state.term), self.read(Wanted(ids, dense=dense, train=False)))
+
+    def _on_dense(self, message: Message) -> Message:
+        shard = self._tables()
+        if message.head.get("version") == shard.version:
+            return Message({"version": shard.version})
+        return Message({"version": shard.version}, [shard.pull_dense()])
+
+    # --- decisions
+
+    def _carry_out(self, decision: Decision, payload: Any) -> None:
+        match decision:
+            case Apply(push):
+                self._apply(push.key, payload)
+            case Answer((_, done), reply):
+                done(reply, None)
+            case Serve((wanted, done), _, reply):
+                done(reply, self._pull(wanted))
+            case Keep(push):
+                self._kept[push] = _copy(payload)
+            case Commit(_, pushes):
+                self._commit([(push, self._kept.pop(push)) for push in pushes])
+            case Load(term, cut, owned):
+                self._load(term, cut, owned)
+            case Mark(cut, state):
+                self._mark(cut, state)
+            case Report(event):
+                self._report(event)
+            case _:
+                raise TypeError(f"this engine does not carry out {decision!r}")
+
+    def _tables(self) -> Shard:
+        assert self.shard is not None, "a host serves only after its Load"
+        return self.shard
+
+    def _pull(self, wanted: Wanted) -> Pulled:
+        shard = self._tables()
+        values, rows, version = {}, {}, shard.version
+        for name, ids in wanted.ids.items():
+            pulled = shard.pull(name, ids, train=wanted.train, out=wanted.out.get(name))
+            values[name], rows[name] = pulled.values, pulled.rows
+        dense = None
+        if wanted.dense is not None:
+            dense = shard.pull_dense(wanted.dense if wanted.dense.size else None)
+        return Pulled(values, rows, version, dense)
+
+    def _apply(self, key: BatchKey, gradients: Gradients) -> None:
+        applied = self._tables().push(key, gradients.rows, gradients.dense)
+        with self._lock:
+            self.counts.add(gradients, applied.skipped, applied.staleness)
+
+    def _commit(self, lanes: list[tuple[Push, Gradients]]) -> None:
+        """Sum in lane order, then one update: the same bits whoever computed the lanes."""
+        if not lanes:
+            return
+        total = Gradients(
+            {name: sum_lanes([g.rows[name] for _, g in lanes]) for name in lanes[0][1].rows},
+            _sum_dense([g.dense for _, g in lanes]),
+            sum(g.samples for _, g in lanes),
+            sum(g.loss for _, g in lanes),
+        )
+        self._apply(lanes[0][0].key, total)
+
+    def _load(self, term: int, cut: int, owned: tuple[int, ...]) -> None:
+        """Load a cut; cut 0 is what the session began with: fresh tables, or those of its run before."""
+        self._kept.clear()
+        state = None
+        if cut:
+            self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned)
+            state, counts = self.store.load(self.shard, cut)
+            self.counts = Counts(**counts)
+        elif self.shard is None:
+            self.fresh(owned)
+        self.deliver(Loaded(term, state))
+
+    def _mark(self, cut: int, state: dict[str, Any]) -> None:
+        """From here on the first change of a row saves its old value; writing goes on beside training."""
+        write = self.store.begin(self, cut, state, vars(self.counts).copy())
+        copy = self.state.copy
+
+        def work() -> None:
+            try:
+                write()
+            except Exception as error:
+                self._report(CutFailed(copy, cut, f"{type(error).__name__}: {error}"))
+            else:
+                self._report(CutWritten(copy, cut))
+
+        threading.Thread(target=work, name=f"heterps-cut-{cut}").start()
+
+
+def _copy(gradients: Gradients) -> Gradients:
+    """Keep gradients beyond the reply: the sender uses its buffers again."""
+    rows = {
+        name: RowGradients(
+            g.ids.copy(),
+            g.values.copy(),
+            None if g.rows is None else g.rows.copy(),
+            None if g.show is None else g.show.copy(),
+            None if g.click is None else g.click.copy(),
+            g.version,
+        )
+        for name, g in gradients.rows.items()
+    }
+    dense = None if gradients.dense is None else gradients.dense.copy()
+    return Gradients(rows, dense, gradients.samples, gradients.loss)
+
+
+def _sum_dense(parts: list[Any]) -> Any:
+    total = parts[0]
+    for part in parts[1:]:
+        total = None if total is None else total + part
+    return total

@@ -1,0 +1,200 @@
+"""Training in this thread, without Dask: the reference that every other engine is compared with.
+
+The same protocol, hosts and attempts as on a cluster, run one after another. Same seed, same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import threadpoolctl
+
+from heterps.data import BadRows, Dataset, Split
+from heterps.errors import RunError
+from heterps.metrics import Metric
+from heterps.protocol import instructions as do
+from heterps.protocol.cut import Cut
+from heterps.protocol.events import WorkerJoined
+from heterps.runtime.attempt import Attempt
+from heterps.runtime.driver import Driver
+from heterps.runtime.host import Counts, ShardHost
+from heterps.runtime.infer import PREDICTION, Inference, Inferred
+from heterps.runtime.job import Job
+from heterps.runtime.links import DirectLink, Link
+from heterps.runtime.payload import Pulled, Wanted
+from heterps.runtime.progress import Progress
+from heterps.runtime.report import Reporter
+from heterps.runtime.work import Workbench
+
+__all__ = ["InlineEngine"]
+
+
+class InlineEngine:
+    """Everything in the calling thread.
+
+    Parameters
+    ----------
+    job
+        What to run.
+    every_s
+        Seconds between reports.
+    threads
+        Threads of a BLAS call while the engine lives. More than one helps little at the sizes of these models, and on
+        a machine with other work it costs a lot: BLAS threads spin while they wait for each other.
+    """
+
+    def __init__(self, job: Job, every_s: float = 1.0, threads: int = 1) -> None:
+        self.job, self.every_s = replace(job, stages=()), every_s  # one thread: everything is one stage
+        self._blas = threadpoolctl.threadpool_limits(threads)
+        self.hosts: dict[int, ShardHost] = {}
+        self._copies: dict[int, ShardHost] = {}
+        self._attempts: dict[int, Attempt] = {}
+        self._passes = 0
+        depth = job.in_flight * max(job.lanes, 1) + 1
+        self._bench = Workbench(self.job, depth=depth)
+
+    # --- training
+
+    def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
+        """Train, yielding Progress now and then; the last one is ``done``."""
+        self._dataset, self._bad = dataset, BadRows(dataset.bad_input)
+        seed, first = self.job.model.seed, self._passes
+        spec = self.job.spec(first + epochs)
+        base = Cut(pass_=first, mode=self.job.mode.to_json())
+        self._driver = Driver(spec, self, lambda pass_: dataset.splits(pass_, seed), cut=base)
+        reporter = Reporter(epochs, self.job.metrics, self._counts())
+        self._driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
+        self._driver.handle(WorkerJoined("inline", "io"))
+        try:
+            for progress in self._loop(reporter, first):
+                yield replace(progress, fetched=self._peek(fetch or {}))
+        finally:
+            self._end()
+            self._passes += epochs  # also when stopped early: a key that was applied must not come again
+
+    def _loop(self, reporter: Reporter, first: int) -> Iterator[Progress]:
+        driver, epoch = self._driver, 0
+        while not driver.finished:
+            moved = driver.step()
+            for attempt in list(self._attempts.values()):
+                moved |= attempt.pump()
+                if attempt.ended:
+                    del self._attempts[attempt.run.attempt]
+            if not moved and not driver.finished:
+                raise RunError(f"the run stands still; it waits for {', '.join(driver.state.waiting_for())}")
+            if driver.state.book.pass_ - first != epoch:
+                epoch = driver.state.book.pass_ - first
+                self._collect(reporter)
+                reporter.next_epoch()
+            elif reporter.due(self.every_s):
+                self._collect(reporter)
+                yield reporter.progress(self._counts(), epoch + 1)
+        self._collect(reporter)
+        yield reporter.progress(self._counts(), reporter.epochs, done=True)
+
+    def _collect(self, reporter: Reporter) -> None:
+        reporter.add(self._bench.take_metrics(), self._bench.phases.take())
+        reporter.bad_rows = self._bad.count
+
+    def _counts(self) -> Counts:
+        """What host 0 counted; every batch is pushed to every host."""
+        host = self.hosts.get(0)
+        return Counts(**vars(host.counts)) if host else Counts()
+
+    def _end(self) -> None:
+        for attempt in self._attempts.values():
+            attempt.close()
+        self._attempts.clear()
+
+    # --- the crew of the driver
+
+    def run_split(self, run: do.RunSplit, split: Split | None) -> None:
+        """Start an attempt; it moves when it is pumped."""
+        read: Any = iter
+        if split is not None:
+            read = partial(self.job.read, self._dataset, split, bad=self._bad)
+        attempt = Attempt(run, self.job.mode, read, self._bench, self._link, self._driver.tell)
+        self._attempts[run.attempt] = attempt
+        attempt.start()
+
+    def _link(self, copy: int) -> Link:
+        return DirectLink(self._copies[copy])
+
+    def to_attempt(self, attempt: int, instruction: do.Instruction) -> None:
+        """Hand an instruction to an attempt."""
+        if attempt in self._attempts:
+            self._attempts[attempt].handle(instruction)
+
+    def create_host(self, create: do.CreateHost) -> None:
+        """Make a shard host, around the tables of the run before if there was one."""
+        job = self.job
+        host = ShardHost(
+            job.model,
+            host=create.host,
+            hosts=job.hosts,
+            copy=create.copy,
+            mode=job.mode,
+            lanes=job.lanes,
+            report=self._driver.tell,
+        )
+        before = self.hosts.get(create.host)
+        if before is not None:
+            host.shard, host.counts = before.shard, before.counts
+        self.hosts[create.host] = self._copies[create.copy] = host
+        host.deliver(create)
+
+    def to_host(self, copy: int, instruction: Any) -> None:
+        """Hand an instruction to a host."""
+        self._copies[copy].deliver(instruction)
+
+    def create_stage(self, worker: str) -> None:
+        """Nothing to do: compute is fused here."""
+
+    def publish_cut(self, cut: Cut) -> None:
+        """Nothing to do: the caller's thread cannot be lost without the caller."""
+
+    def drop_cut(self, cut: int) -> None:
+        """Nothing to do."""
+
+    # --- reading
+
+    def infer(
+        self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
+    ) -> Iterator[Inferred]:
+        """Run forward on every Split, in order."""
+        inference = Inference(self.job, metrics, fetch)
+        for split in dataset.splits():
+            yield inference.run(self.read, dataset, split)
+
+    def read(self, host: int, wanted: Wanted) -> Pulled:
+        """Read rows and parameters without training."""
+        if host not in self.hosts:
+            self.hosts[host] = self._fresh(host)
+        return self.hosts[host].read(wanted)
+
+    def _fresh(self, host: int) -> ShardHost:
+        """A host before any run: tables as the seed gives them."""
+        job = self.job
+        made = ShardHost(
+            job.model, host=host, hosts=job.hosts, copy=-1, mode=job.mode, lanes=job.lanes, report=lambda event: None
+        )
+        made.fresh([shard for shard, owner in enumerate(job.owners) if owner == host])
+        return made
+
+    def _peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
+        """Copy tensors of the batch computed last."""
+        if not fetch or not self._bench.program.has_run:
+            return {}
+        program, calls = self._bench.program, self._bench.program.calls()
+        return {
+            name: np.array(program.prediction if source == PREDICTION else calls[source].y)
+            for name, source in fetch.items()
+        }
+
+    def close(self) -> None:
+        """Put BLAS threads back."""
+        self._blas.restore_original_limits()

@@ -1,0 +1,34 @@
+"""What ``dask worker --preload heterps.runtime.preload`` does in a worker before it takes work."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from heterps.runtime.config import settings
+from heterps.runtime.threads import limit_blas
+
+__all__ = ["dask_setup", "prepare_process"]
+
+
+def dask_setup(worker: Any) -> None:
+    """Prepare the process of a worker; Dask calls this by name."""
+    prepare_process()
+
+
+def prepare_process() -> None:
+    """Set BLAS threads and the switch interval from ``heterps.worker`` in Dask's config.
+
+    A nanny sets OMP_NUM_THREADS=1 for its workers, and a worker without one may find nothing set and take all cores;
+    so a number is always set, from the config, else the environment, else 1.
+    """
+    found = settings()
+    limit_blas(found.blas_threads or _from_environment())
+    # Calls are answered by the event loop, which otherwise waits 5 ms for each thread of pure Python.
+    sys.setswitchinterval(found.switch_interval_s or sys.getswitchinterval())
+
+
+def _from_environment() -> int:
+    value = os.environ.get("OMP_NUM_THREADS", "")
+    return int(value) if value.isdigit() and int(value) > 0 else 1

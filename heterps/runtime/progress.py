@@ -1,0 +1,80 @@
+"""What a run tells its user while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Progress"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    Parameters
+    ----------
+    epoch, epochs
+        The pass under way, from 1, and how many there will be.
+    batches, samples
+        Applied so far, each exactly once.
+    seconds
+        Since training began.
+    samples_per_s
+        Since the last report.
+    loss
+        Mean per sample since the last report.
+    metrics
+        Over the current pass so far, on predictions made before each batch was trained on.
+    staleness
+        Mean number of pushes applied between a batch's pull and its push.
+    skipped
+        Rows left as they were because their gradient was not finite.
+    bad_rows
+        Lines of input that were skipped.
+    busy
+        Share of time not spent waiting, by pool.
+    phases
+        Seconds by phase, over all workers.
+    done
+        Whether this is the last report.
+    valid
+        Metrics on the validation data, in the last report of each pass.
+    fetched
+        Chosen tensors of a recent batch.
+    """
+
+    epoch: int
+    epochs: int
+    batches: int
+    samples: int
+    seconds: float
+    samples_per_s: float
+    loss: float
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    staleness: float = 0.0
+    skipped: int = 0
+    bad_rows: int = 0
+    busy: Mapping[str, float] = field(default_factory=dict)
+    phases: Mapping[str, float] = field(default_factory=dict)
+    done: bool = False
+    valid: Mapping[str, Any] = field(default_factory=dict)
+    fetched: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        parts = [
+            f"epoch {self.epoch}/{self.epochs}",
+            f"{self.samples:,} samples",
+            f"{self.samples_per_s:,.0f}/s",
+            f"loss {self.loss:.4f}",
+            *(f"{name} {value:.4f}" for name, value in self.metrics.items() if isinstance(value, float)),
+        ]
+        parts += [f"valid {name} {value:.4f}" for name, value in self.valid.items() if isinstance(value, float)]
+        if self.staleness:
+            parts.append(f"staleness {self.staleness:.1f}")
+        if self.skipped:
+            parts.append(f"{self.skipped} rows skipped")
+        if self.bad_rows:
+            parts.append(f"{self.bad_rows} bad lines")
+        return " | ".join(parts)
