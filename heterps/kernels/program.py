@@ -21,8 +21,8 @@ from heterps.graph.types import Form
 from heterps.kernels.bound import Bound
 from heterps.kernels.buffers import Buffers
 from heterps.kernels.fusion import fuse
-from heterps.kernels.kernel import Call
 from heterps.kernels.jit import unlocked
+from heterps.kernels.kernel import Call
 from heterps.kernels.layout import ParamLayout
 from heterps.kernels.rows import Lists, Rows
 from heterps.kernels.steps import Scope, scope_of

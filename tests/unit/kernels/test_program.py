@@ -166,7 +166,7 @@ def test_mistakes_are_named() -> None:
         program.backward()
     with pytest.raises(DataError, match="forward lacks the feed 'x'"):
         program.forward({k: v for k, v in feeds.items() if k != "x"}, flat)
-    with pytest.raises(DataError, match="no feed was given; the program needs .*x, y"):
+    with pytest.raises(DataError, match="no feed was given; the program needs pull"):
         program.forward({}, flat)
     with pytest.raises(DataError, match="has 5 rows, the program was made for 4"):
         program.forward(batch(graph, 5), flat)
@@ -260,7 +260,7 @@ def test_steps_can_be_timed() -> None:
 
 
 def test_lists_without_pooling_reach_kinds_from_outside_and_their_gradient_comes_back() -> None:
-    graph, program = _ragged_model()
+    program = _ragged_model()
     rows = Rows(np.arange(6.0).reshape(3, 2), (np.array([0, 1, 1, 2], np.int32),), (np.array([0, 3, 3, 4]),))
     program.forward({"pull t": rows, "y": np.zeros(3)}, np.empty(0))
     assert program.loss == pytest.approx(np.mean([(0 + 1 + 2 + 3 + 2 + 3) ** 2, 0, (4 + 5) ** 2]))
@@ -268,7 +268,7 @@ def test_lists_without_pooling_reach_kinds_from_outside_and_their_gradient_comes
     np.testing.assert_allclose(gradient, np.array([11, 11 + 11, 9])[:, None] * np.ones(2) * 2 / 3)
 
 
-def _ragged_model() -> tuple[hps.Graph, Program]:
+def _ragged_model() -> Program:
     """A kind that sums a ragged tensor per sample: what sequence kinds outside the package would do."""
 
     def infer(attrs: Any, inputs: Any) -> TensorType:
@@ -288,7 +288,7 @@ def _ragged_model() -> tuple[hps.Graph, Program]:
     ids, y = ops.input("ids", (), "uint64", ragged=True), ops.input("y")
     rows = ops.lookup(ids, table="t", dim=2)
     graph = lower(hps.Graph(loss=ops.mse(ops.build("tests.list_sum", rows), y))).graph
-    return graph, Program(graph, batch_size=3, dtype="float64")
+    return Program(graph, batch_size=3, dtype="float64")
 
 
 def test_blas_threads_are_ours_to_set() -> None:
@@ -313,5 +313,5 @@ def test_a_vector_changed_in_place_is_seen(device: str) -> None:
         losses.append(program.loss)
     assert losses[1] != losses[0]
     assert losses[1] == losses[2]
-    assert losses[3] == losses[4]
+    assert losses[4] == losses[0]
     assert losses[5] != losses[4]
