@@ -93,6 +93,12 @@ class Program:
             self._check()
         return got
 
+    def drain(self) -> None:
+        """Read what is left and check how the program ended."""
+        room = bytearray(1 << 16)
+        while not self.finished and self.readinto(room):
+            pass
+
     def _check(self) -> None:
         try:
             code = self.process.wait(self.timeout)
