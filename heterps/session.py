@@ -54,9 +54,10 @@ def launch(
     plan
         What runs where: made by the planner, or by hand with ``Plan.fused(graph, batch_size=...)``.
     client
-        A Dask client.
+        A Dask client; by default the process's default client, else the cluster that Dask's config names, else an
+        in-process cluster with the workers that the plan asks for.
     engine
-        ``"auto"``; ``"inline"`` runs everything in the calling thread, without Dask.
+        ``"auto"`` or ``"dask"``; ``"inline"`` runs everything in the calling thread, without Dask.
     mode
         ``"sync"``, ``"async"``, or a mode value such as ``Async(depth=4)``; by default the plan's.
     sparse, dense
@@ -67,7 +68,7 @@ def launch(
     metrics
         Measured while training, on predictions made before each batch was trained on. By default AUC for a logloss.
     **options
-        For the engine. Inline: ``threads`` of a BLAS call (1), ``every_s`` seconds between reports (1.0).
+        For the engine: ``every_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
     Examples
     --------
@@ -87,7 +88,7 @@ def launch(
         metrics=_metrics(plan, metrics, _TRAINING_METRICS),
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
     )
-    return Session(plan, make_engine(name, job, client, **options))
+    return Session(plan, make_engine(name, job, plan, client, **options))
 
 
 def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None = None, **options: Any) -> Session:

@@ -20,7 +20,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
 @click.option("--servers", "server", default=1, show_default=True, help="Workers that hold shards of the tables.")
 @click.option("--io", default=1, show_default=True, help="Workers that read and look up.")
 @click.option("--compute", default=0, show_default=True, help="Workers for dense layers, on CPUs.")

@@ -34,9 +34,7 @@ def units_needed(x, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
     most = 0.0
     for r in range(2):
         left = 1.0 - (serial[r, j, t] - serial[r, i, t]) * x
-        work = parallel[r, j, t] - parallel[r, i, t]
-        if r == 1:
-            work += cut_s[i, t] + cut_s[j, t]
+        work = parallel[r, j, t] - parallel[r, i, t] + cut_s[r, i, t] + cut_s[r, j, t]
         if left <= 1e-12:
             return np.inf
         most = max(most, work * x / left)

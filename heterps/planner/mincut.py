@@ -30,7 +30,7 @@ def min_cut(problem: Problem, weight: float = 0.5) -> tuple[list[int], float]:
         graph.add_edge("source", v, capacity=float(own[v, 1]) if problem.allowed[v, 1] else np.inf)
         graph.add_edge(v, "sink", capacity=float(own[v, 0]) if problem.allowed[v, 0] else np.inf)
     for flow in problem.flows:
-        cost = (1 - weight) * flow.bytes * float(problem.byte_s @ problem.price)
+        cost = flow.bytes * float((weight * problem.byte_s[0] + (1 - weight) * problem.byte_s[1]) @ problem.price)
         ahead, behind = ("ahead", flow.tensor), ("behind", flow.tensor)
         graph.add_edge(flow.source, ahead, capacity=cost)
         graph.add_edge(ahead, flow.target, capacity=np.inf)

@@ -98,13 +98,15 @@ class Problem:
         bool[L, T]: where each Layer may run.
     layer_memory, memory_cap
         float[L, T], float[T]: bytes a worker needs for a Layer, and has.
-    flows, byte_s
-        Tensors between Layers; float[T]: data seconds of one unit per byte that enters or leaves a stage.
+    flows, byte_s, turn_s
+        Tensors between Layers; float[2, T]: seconds of one unit per byte that enters or leaves a stage, and per row for
+        each cut beside it, however few bytes cross.
     price, cap, sold_in
         float[T] per unit and hour; float[T] (inf: none); int[T].
-    layer_usage, byte_usage, fixed_usage, capacity
-        float[H, L, T], float[H, T], float[H], float[H]: what rows take from things that types share (cores and
-        memory bandwidth of a Host) per row, per byte over a cut and in any case, and what there is per second.
+    layer_usage, byte_usage, turn_usage, fixed_usage, capacity
+        float[H, L, T], float[H, T], float[H, T], float[H], float[H]: what rows take from things that types share (cores
+        and memory bandwidth of a Host): per row, per byte over a cut, per cut, in any case; and what there is per
+        second.
     link
         float[T, T]: bytes per second that can pass between two types (inf: no limit).
     mixes
@@ -123,11 +125,13 @@ class Problem:
     memory_cap: Floats
     flows: tuple[Flow, ...]
     byte_s: Floats
+    turn_s: Floats
     price: Floats
     cap: Floats
     sold_in: npt.NDArray[np.int64]
     layer_usage: Floats
     byte_usage: Floats
+    turn_usage: Floats
     fixed_usage: Floats
     capacity: Floats
     link: Floats
@@ -181,8 +185,15 @@ class Problem:
 
     @cached_property
     def cut_s(self) -> Floats:
-        """float[n, T]: data seconds per row of one unit beside the cut at each state."""
-        return np.ascontiguousarray(self.cut_bytes[:, None] * self.byte_s)
+        """float[2, n, T]: seconds per row of one unit beside the cut at each state."""
+        return np.ascontiguousarray(self.cut_bytes[:, None] * self.byte_s[:, None] + self._inner * self.turn_s[:, None])
+
+    @property
+    def _inner(self) -> Floats:
+        """float[n, 1]: 1 where something is cut."""
+        inner = np.ones((self.states, 1))
+        inner[[0, -1]] = 0
+        return inner
 
     @cached_property
     def usage(self) -> Floats:
@@ -192,7 +203,8 @@ class Problem:
     @cached_property
     def cut_usage(self) -> Floats:
         """float[H, n, T]: shared capacity that one side of the cut at each state takes per row."""
-        return np.ascontiguousarray(self.cut_bytes[:, None] * self.byte_usage[:, None, :])
+        usage = self.cut_bytes[:, None] * self.byte_usage[:, None] + self._inner * self.turn_usage[:, None]
+        return np.ascontiguousarray(usage)
 
     @cached_property
     def words(self) -> npt.NDArray[np.uint64]:
@@ -218,8 +230,7 @@ class Problem:
         """Serial and parallel seconds per row, [compute, data], of the stage from state i to j on type t."""
         serial = self.serial[:, j, t] - self.serial[:, i, t]
         parallel = self.parallel[:, j, t] - self.parallel[:, i, t]
-        parallel[1] += self.cut_s[i, t] + self.cut_s[j, t]
-        return serial, parallel
+        return serial, parallel + self.cut_s[:, i, t] + self.cut_s[:, j, t]
 
     def speed(self, segment: Segment) -> float:
         """Rows per second that a stage sustains with its units.
@@ -315,10 +326,12 @@ def make_problem(
     allowed: npt.ArrayLike = True,
     flows: Sequence[Flow] = (),
     byte_s: npt.ArrayLike = 0.0,
+    turn_s: npt.ArrayLike = 0.0,
     memory: npt.ArrayLike = 0.0,
     memory_cap: npt.ArrayLike = np.inf,
     usage: npt.ArrayLike | None = None,
     byte_usage: npt.ArrayLike = 0.0,
+    turn_usage: npt.ArrayLike = 0.0,
     fixed_usage: npt.ArrayLike = 0.0,
     capacity: Sequence[float] = (),
     link: npt.ArrayLike = np.inf,
@@ -328,7 +341,8 @@ def make_problem(
 ) -> Problem:
     """Make a Problem from per-layer figures; see there. Scalars are broadcast.
 
-    ``seconds`` is [2, L, T] (or [L, T]: no data time), ``fraction`` the parallel part, broadcast to it.
+    ``seconds`` is [2, L, T] (or [L, T]: no data time), ``fraction`` the parallel part, broadcast to it; ``byte_s`` and
+    ``turn_s`` are [2, T] (or [T]: data time only).
     """
     times = np.asarray(seconds, float)
     times = np.stack([times, np.zeros_like(times)]) if times.ndim == 2 else times
@@ -345,12 +359,14 @@ def make_problem(
         layer_memory=_spread(memory, (layers, types)),
         memory_cap=_spread(memory_cap, (types,)),
         flows=tuple(flows),
-        byte_s=_spread(byte_s, (types,)),
+        byte_s=_by_resource(byte_s, types),
+        turn_s=_by_resource(turn_s, types),
         price=_spread(price, (types,)),
         cap=_spread(cap, (types,)),
         sold_in=_spread(sold_in, (types,), np.int64),
         layer_usage=_spread(0.0 if usage is None else usage, (hosts, layers, types)),
         byte_usage=_spread(byte_usage, (hosts, types)),
+        turn_usage=_spread(turn_usage, (hosts, types)),
         fixed_usage=_spread(fixed_usage, (hosts,)),
         capacity=np.asarray(capacity, float),
         link=_spread(link, (types, types)),
@@ -358,6 +374,13 @@ def make_problem(
         shards=shards or Shards(),
         kinds=tuple(kinds) or ("cpu",) * types,
     )
+
+
+def _by_resource(value: npt.ArrayLike, types: int) -> Floats:
+    given = np.asarray(value, float)
+    if given.ndim == 2:
+        return _spread(given, (2, types))
+    return np.stack([np.zeros(types), _spread(given, (types,))])
 
 
 def _spread(value: npt.ArrayLike, shape: tuple[int, ...], dtype: Any = float) -> npt.NDArray[Any]:

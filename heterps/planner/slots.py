@@ -79,11 +79,11 @@ def _add_units(program: Program, columns: _Columns, problem: Problem, x: float) 
     for (s, t), units in columns.units.items():
         mine = [(v, c) for (v, at, on), c in columns.put.items() if (at, on) == (s, t)]
         program.row([(units, 1.0), (columns.on[s, t], -1.0)], 0, np.inf)
-        program.row([(units, 1.0), *((c, -float(work[0, v, t])) for v, c in mine)], 0, np.inf)
-        byte_s = float(problem.byte_s[t]) * x
-        relief = 2 * crossing * byte_s  # what crosses beside a slot counts only if the slot is on this type
-        data = [(c, -float(work[1, v, t])) for v, c in mine] + columns.crossing(s, -byte_s)
-        program.row([(units, 1.0), (columns.on[s, t], -relief), *data], -relief, np.inf)
+        for r in range(2):
+            byte_s = float(problem.byte_s[r, t]) * x
+            relief = 2 * crossing * byte_s  # what crosses beside a slot counts only if the slot is on this type
+            taken = [(c, -float(work[r, v, t])) for v, c in mine] + columns.crossing(s, -byte_s)
+            program.row([(units, 1.0), (columns.on[s, t], -relief), *taken], -relief, np.inf)
     for t in range(problem.types):
         program.row([(c, 1.0) for (_, on), c in columns.units.items() if on == t], 0, float(problem.cap[t]))
 

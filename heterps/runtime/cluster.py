@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -47,6 +48,8 @@ class ClusterEngine:
         Which pool does what.
     every_s
         Seconds between reports.
+    closing
+        What ends with the engine, such as a cluster made for it.
     slowdown
         Seconds that the steps of a compute worker take longer, by its name; for tests of balancing.
     """
@@ -58,7 +61,9 @@ class ClusterEngine:
         roles: Roles | None = None,
         every_s: float = 1.0,
         slowdown: Mapping[str, float] | None = None,
+        closing: contextlib.ExitStack | None = None,
     ) -> None:
+        self._closing = closing or contextlib.ExitStack()
         self.job, self.client, self.every_s = job, client, every_s
         self.roles = roles or Roles(stages=("io", "compute")[: max(1, len(job.stages))])
         self._slowdown = dict(slowdown or {})
@@ -160,3 +165,4 @@ class ClusterEngine:
                 station.close().result(timeout=settings().connect_s)
         self._hosts.clear()
         self._held.clear()
+        self._closing.close()

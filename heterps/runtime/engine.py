@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from heterps.data import Dataset
 from heterps.errors import UnknownKindError
 from heterps.metrics import Metric
+from heterps.planner.plan import Plan
 from heterps.runtime.infer import Inferred
 from heterps.runtime.job import Job
 from heterps.runtime.progress import Progress
@@ -58,27 +59,33 @@ class Engine(Protocol):
         """Give everything back; may be called twice."""
 
 
-Factory = Callable[[Job, Any, Mapping[str, Any]], Engine]
+Factory = Callable[[Job, Plan, Any, Mapping[str, Any]], Engine]
 
 
-def _inline(job: Job, client: Any, options: Mapping[str, Any]) -> Engine:
+def _inline(job: Job, plan: Plan, client: Any, options: Mapping[str, Any]) -> Engine:
     from heterps.runtime.inline import InlineEngine
 
     return InlineEngine(job, **options)
 
 
-ENGINES: dict[str, Factory] = {"inline": _inline}
+def _dask(job: Job, plan: Plan, client: Any, options: Mapping[str, Any]) -> Engine:
+    from heterps.runtime.open import open_cluster
+
+    return open_cluster(job, plan, client, **options)
+
+
+ENGINES: dict[str, Factory] = {"dask": _dask, "inline": _inline}
 
 
 def choose_engine(name: str, client: Any = None) -> str:
-    """Return the engine that ``name`` means; ``auto`` takes this process."""
+    """Return the engine that ``name`` means: ``auto`` is Dask, in this process where no cluster is at hand."""
     if name == "auto":
-        name = "inline" if client is None else "dask"
+        name = "dask"
     if name not in ENGINES:
         raise UnknownKindError(f"there is no engine {name!r}; there are auto, {', '.join(sorted(ENGINES))}")
     return name
 
 
-def make_engine(name: str, job: Job, client: Any = None, **options: Any) -> Engine:
+def make_engine(name: str, job: Job, plan: Plan, client: Any = None, **options: Any) -> Engine:
     """Make an engine by the name that :func:`choose_engine` gave."""
-    return ENGINES[name](job, client, options)
+    return ENGINES[name](job, plan, client, options)

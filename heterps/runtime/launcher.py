@@ -83,6 +83,8 @@ def launch_cluster(launch: Launch, tell: Callable[[str], None] = print) -> int:
         When the address is open to others without TLS, or a process keeps dying; nothing is left running.
     """
     check_address(launch.host, tls=launch.tls)
+    if not any(launch.pools.values()):
+        raise ClusterError("a cluster without workers: ask for at least one")
     found = settings()
     if launch.max_restarts is not None:
         found = replace(found, max_restarts=launch.max_restarts)

@@ -147,10 +147,9 @@ def wait_for_pools(client: Client, wanted: Sequence[Need], timeout_s: float | No
 
 def _too_few(pool: FoundPool, want: Need, pools: Sequence[FoundPool]) -> str:
     there = ", ".join(f"{p.name} ({len(p.workers)})" for p in pools) or "none"
-    return (
-        f"pool {want.pool!r} has {len(pool.workers)} of {want.workers} workers; pools found: {there}. "
-        f"Start more with: dask worker SCHEDULER --resources {pool.resource}=1"
-    )
+    more = f"Start more with: dask worker SCHEDULER --resources {pool.resource}=1"
+    other = "" if pool.workers else "; or plan for the pools that are there: heterps.discover(client)"
+    return f"pool {want.pool!r} has {len(pool.workers)} of {want.workers} workers; pools found: {there}. {more}{other}"
 
 
 def _too_small(worker: FoundWorker, want: Need) -> str:

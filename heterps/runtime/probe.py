@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from distributed import Client
 
+from heterps.device import gpu_available
 from heterps.errors import ClusterError
 from heterps.hardware import Hardware
 from heterps.hardware.local import local_gpus
@@ -73,7 +74,9 @@ def worker_facts() -> WorkerFacts:
 
 def _visible_gpus() -> tuple[str, ...]:
     models, chosen = local_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None or not models:
+    if not models or not gpu_available():  # a driver without CuPy computes nothing
+        return ()
+    if chosen is None:
         return models
     numbers = [int(word) for word in chosen.split(",") if word.strip().isdigit()]
     return tuple(models[n] for n in numbers if n < len(models))

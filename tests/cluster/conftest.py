@@ -35,23 +35,23 @@ class Launched:
     def start_words(self, *words: str) -> subprocess.Popen[str]:
         path = os.pathsep.join(filter(None, [str(_REPOSITORY), os.environ.get("PYTHONPATH")]))
         programs = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
-        environment = {**os.environ, "HETERPS_TEST_MARK": self.mark, "PYTHONPATH": path, "PATH": programs}
+        own = {"HETERPS_TEST_MARK": self.mark, "PYTHONPATH": path, "PATH": programs, "TMPDIR": str(self.folder)}
         if self.terminal is not None:  # makes it the controlling terminal of the new session
             words = ("setsid", "--ctty", "--wait", *words)
         self.process = subprocess.Popen(
-            words, cwd=self.folder, env=environment | self.environment, text=True, start_new_session=True,
+            words, cwd=self.folder, env={**os.environ, **own, **self.environment}, text=True, start_new_session=True,
             stdin=self.terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         return self.process
 
     def run(self, script: str, *options: str) -> tuple[int, str, str]:
         process = self.start(script, *options)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=100)
         return process.returncode, out, err
 
     def wait_for(self, path: str) -> str:
         """Wait for a file the script writes; return its text."""
-        file, until = self.folder / path, time.monotonic() + 40
+        file, until = self.folder / path, time.monotonic() + 90
         while not file.exists() or not file.read_text():
             assert time.monotonic() < until, f"the script never wrote {path}"
             assert self.process is None or self.process.poll() is None, self.process.communicate()
@@ -67,7 +67,7 @@ class Launched:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             return False
 
-    def wait_until_gone(self, seconds: float = 10.0) -> None:
+    def wait_until_gone(self, seconds: float = 30.0) -> None:
         until = time.monotonic() + seconds
         while left := self.processes():
             assert time.monotonic() < until, f"still running: {[process.cmdline() for process in left]}"
@@ -82,5 +82,5 @@ def launched(tmp_path: pathlib.Path) -> Iterator[Launched]:
     for process in left:
         process.kill()
     if launch.process is not None:
-        launch.process.communicate(timeout=10)
+        launch.process.communicate(timeout=30)
     assert not left, f"left running: {left}"

@@ -9,7 +9,7 @@ import pytest
 
 from heterps.hardware import Hardware
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 _CONNECT = """
 import json, os, pathlib, signal, subprocess, sys, time
@@ -28,43 +28,60 @@ def pids():
 
 def test_the_script_finds_its_pools_and_gives_the_exit_code(launched) -> None:
     script = f"""{_CONNECT}
-beside = pathlib.Path("beside.py")
-beside.write_text("def answer(): return 42")
+from distributed import Security
+from heterps.runtime.probe import discover
+
+pathlib.Path("beside.py").write_text("def answer(): return 42")
 import beside
-task = client.submit(beside.answer, resources={{"HPS_IO": 1}})
-blas = list(client.run(os.getenv, "OMP_NUM_THREADS").values())
-subprocess.run([sys.executable, "-m", "heterps", "discover", "--out", "cluster.toml"], check=True)
-print(json.dumps({{"workers": workers(), "answer": task.result(), "blas": blas}}))
-pathlib.Path("ready").write_text("yes")
+
+def refuses(address):
+    nothing = dict.fromkeys(["tls_ca_file", "tls_client_cert", "tls_client_key"])
+    try:
+        Client(address, security=Security(require_encryption=False, **nothing), timeout=1)
+    except (OSError, TypeError, RuntimeError):
+        return True
+    return False
+
+address = client.scheduler.address
+found = {{
+    "answer": client.submit(beside.answer, resources={{"HPS_IO": 1}}).result(),
+    "workers": workers(),
+    "blas": list(client.run(os.getenv, "OMP_NUM_THREADS").values()),
+    "hardware": discover(client).to_json(),
+    "encrypted": address.startswith("tls://"),
+    "strangers refused": refuses(address) and refuses(address.replace("tls", "tcp")),
+}}
+pathlib.Path("found.json").write_text(json.dumps(found))
 while not pathlib.Path("go").exists():
     time.sleep(0.05)
 sys.exit(7)
 """
-    process = launched.start(script, "--servers", "1", "--io", "2", "--compute", "1")
-    launched.wait_for("ready")
+    process = launched.start(script, "--servers", "1", "--io", "2", "--compute", "1", "--tls")
+    found = json.loads(launched.wait_for("found.json"))
     started = launched.processes()
     listening = {c.laddr.ip for p in started for c in p.net_connections() if c.status == psutil.CONN_LISTEN}
     (launched.folder / "go").touch()
-    out, _ = process.communicate(timeout=30)
-    found = json.loads(out)
+    assert process.wait(60) == 7
+    assert not launched.processes()
+    assert listening == {"127.0.0.1"}
+    check_found(found)
+    assert {path.stem for path in launched.logs.iterdir()} == {"scheduler", *found["workers"]}
+
+
+def check_found(found: dict) -> None:
     cores = len(os.sched_getaffinity(0))
-    assert process.returncode == 7
     assert found["answer"] == 42
-    hardware = Hardware.from_toml(str(launched.folder / "cluster.toml"))
-    assert {pool.name: pool.cap for pool in hardware.pools} == {"server": 1, "io": 2, "compute": 1}
-    pairs = {(link.source, link.target) for link in hardware.links}
-    assert pairs == {("compute", "io"), ("compute", "server"), ("io", "server")}
+    assert found["encrypted"]
+    assert found["strangers refused"]
     assert {name: resources for name, (resources, _) in found["workers"].items()} == {
         "server-0": {"HPS_SERVER": 1}, "io-0": {"HPS_IO": 1}, "io-1": {"HPS_IO": 1}, "compute-0": {"HPS_COMPUTE": 1},
     }  # fmt: skip
-    threads = sum(nthreads for _, nthreads in found["workers"].values())
-    assert threads <= max(cores, 4)
+    assert sum(nthreads for _, nthreads in found["workers"].values()) <= max(cores, 4)
     assert all(0 < int(n) <= max(1, cores - 3) for n in found["blas"])
-    assert listening == {"127.0.0.1"}
-    assert {path.name for path in launched.logs.iterdir()} == {
-        "scheduler.log", "server-0.log", "io-0.log", "io-1.log", "compute-0.log",
-    }  # fmt: skip
-    assert not launched.processes()
+    hardware = Hardware.from_json(found["hardware"])
+    assert {pool.name: pool.cap for pool in hardware.pools} == {"server": 1, "io": 2, "compute": 1}
+    pairs = {(link.source, link.target) for link in hardware.links}
+    assert pairs == {("compute", "io"), ("compute", "server"), ("io", "server")}
 
 
 def test_what_freezes_is_named_and_what_dies_comes_back(launched) -> None:
@@ -73,7 +90,7 @@ from heterps.errors import ClusterError
 from heterps.runtime.pools import Need, wait_for_pools
 
 def wait_until(there):
-    until = time.monotonic() + 40
+    until = time.monotonic() + 90
     while not there():
         assert time.monotonic() < until, workers()
         time.sleep(0.1)
@@ -143,7 +160,7 @@ except KeyboardInterrupt:
         process.send_signal(signal.SIGINT)
     else:
         os.write(keyboard, b"\x03")
-    assert process.wait(20) == 128 + signal.SIGINT
+    assert process.wait(60) == 128 + signal.SIGINT
     assert (launched.folder / "interrupted").exists()
     assert not launched.processes()
 
@@ -154,7 +171,7 @@ def test_terminating_the_launcher_during_the_start_leaves_nothing(launched) -> N
     while not until_started.exists():
         assert process.poll() is None
     process.terminate()
-    assert process.wait(20) == 128 + signal.SIGTERM
+    assert process.wait(60) == 128 + signal.SIGTERM
     assert not launched.processes()
 
 
@@ -168,23 +185,6 @@ time.sleep(60)
     assert len(launched.processes()) >= 5
     process.kill()
     launched.wait_until_gone()
-
-
-def test_with_tls_nobody_without_a_certificate_comes_in(launched) -> None:
-    script = f"""{_CONNECT}
-from distributed import Security
-address = client.scheduler.address
-refused = []
-for other in (address, address.replace("tls", "tcp")):
-    try:
-        nothing = dict.fromkeys(["tls_ca_file", "tls_client_cert", "tls_client_key"])
-        Client(other, security=Security(require_encryption=False, **nothing), timeout=1)
-    except (OSError, TypeError, RuntimeError) as error:
-        refused.append(type(error).__name__)
-print(address.split(":")[0], client.submit(sum, [1, 2]).result(), len(refused))
-"""
-    code, out, err = launched.run(script, "--servers", "0", "--io", "1", "--tls")
-    assert (code, out.split()) == (0, ["tls", "3", "2"]), err
 
 
 def test_an_open_address_without_tls_is_refused(launched) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from heterps.runtime.hosts import many_hosts
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 
 def free_port() -> int:

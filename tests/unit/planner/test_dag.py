@@ -87,7 +87,7 @@ def test_minimum_cut_equals_enumeration(seed, layers, weight):
     problem = random_dag(seed, layers)
     types, value = min_cut(problem, weight)
     own = (weight * problem.layer_parallel[0] + (1 - weight) * problem.layer_parallel[1]) * problem.price
-    byte = (1 - weight) * float(problem.byte_s @ problem.price)
+    byte = float((weight * problem.byte_s[0] + (1 - weight) * problem.byte_s[1]) @ problem.price)
 
     def cost(side):
         tensors = {f.tensor: f.bytes for f in problem.flows if side[f.source] != side[f.target]}

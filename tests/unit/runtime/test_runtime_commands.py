@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from heterps.cli import main
 from heterps.errors import ClusterError
+from heterps.runtime import launcher
 from heterps.runtime.certificates import Certificates
 from heterps.runtime.commands import scheduler_command, worker_command
 from heterps.runtime.hosts import Machine, parse_hosts, spread
@@ -112,6 +113,21 @@ def test_the_command_refuses_open_machines_without_tls() -> None:
     result = CliRunner().invoke(main, ["launch", "--hosts", "10.0.0.5", "train.py"])
     assert result.exit_code == 1
     assert "10.0.0.5: without TLS" in result.output
+
+
+def test_mistyped_options_are_named_and_the_scripts_own_are_not_touched(monkeypatch) -> None:
+    mistyped = CliRunner().invoke(main, ["launch", "--iO", "2", "train.py"])
+    assert (mistyped.exit_code, "--iO" in mistyped.output) == (2, True)
+    seen = []
+    monkeypatch.setattr(launcher, "launch_cluster", lambda launch, tell: seen.append(launch) or 3)
+    assert CliRunner().invoke(main, ["launch", "--io", "2", "-m", "pkg.train", "--io", "7"]).exit_code == 3
+    assert seen[0].script == ("-m", "pkg.train", "--io", "7")
+    assert seen[0].pools == {"server": 1, "io": 2, "compute": 0, "gpu": 0}
+
+
+def test_a_launch_needs_workers() -> None:
+    result = CliRunner().invoke(main, ["launch", "--servers", "0", "--io", "0", "train.py"])
+    assert (result.exit_code, "ask for at least one" in result.output) == (1, True)
 
 
 def test_the_help_has_examples() -> None:

@@ -1,6 +1,10 @@
+import pathlib
+
 import pytest
+from click.testing import CliRunner
 from distributed import Client
 
+from heterps.cli import main
 from heterps.errors import ClusterError
 from heterps.hardware import Device, Hardware, Host, Pool
 from heterps.runtime import probe
@@ -68,6 +72,9 @@ def test_a_gpu_is_taken_by_its_model_and_none_is_emulated() -> None:
 def test_only_visible_gpus_count(monkeypatch) -> None:
     monkeypatch.setattr(probe, "local_gpus", lambda: ("one", "two"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(probe, "gpu_available", lambda: False)
+    assert probe.worker_facts().gpus == ()
+    monkeypatch.setattr(probe, "gpu_available", lambda: True)
     assert probe.worker_facts().gpus == ("one", "two")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert probe.worker_facts().gpus == ("two",)
@@ -81,6 +88,13 @@ def test_an_in_process_cluster_is_discovered(local: Client) -> None:
     assert len(hardware.hosts) == 1
     assert hardware.links == ()  # arrays pass by reference
     assert Hardware.from_json(hardware.to_json()) == hardware
+
+
+def test_the_command_writes_a_hardware_file(local: Client, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "cluster.toml"
+    result = CliRunner().invoke(main, ["discover", local.scheduler.address, "--no-links", "--out", str(file)])
+    assert result.exit_code == 0, result.output
+    assert {pool.name for pool in Hardware.from_toml(str(file)).pools} == {"compute", "io", "server"}
 
 
 def test_without_pools_there_is_nothing_to_discover() -> None:
