@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from heterps.data import Dataset, Schema
-from heterps.errors import DataError, GraphError, RunError
+from heterps.errors import DataError, GraphError, PlanError, RunError
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
 from heterps.protocol.modes import Async, Mode, mode_from_json
@@ -22,9 +22,11 @@ from heterps.runtime.meter import metered
 from heterps.runtime.model import Model
 from heterps.runtime.output import write_parquet
 from heterps.runtime.progress import Progress
-from heterps.tables import Adam, ElementAdaGrad, Rule
+from heterps.runtime.saved import SavedModel
+from heterps.runtime.saving import load_one_table, load_tables, save_tables, shrink_tables
+from heterps.tables import Adam, ElementAdaGrad, Kind, Rule
 
-__all__ = ["Session", "launch"]
+__all__ = ["Session", "launch", "load"]
 
 Metrics = Sequence[str | Metric]
 Fetch = str | Sequence[str] | Mapping[str, str]
@@ -89,6 +91,33 @@ def launch(
     return Session(plan, make_engine(name, job, plan, client, **options))
 
 
+def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None = None, **options: Any) -> Session:
+    """Launch a model that :meth:`Session.save` wrote, with its tables as they were.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    client
+        A Dask client.
+    plan
+        Another plan for the same graph; by default everything runs in one stage.
+    **options
+        As for :func:`launch`: ``engine``, ``mode``, ``metrics``, ...
+    """
+    saved = SavedModel.read(Path(path))
+    if plan is None:
+        plan = Plan.fused(saved.graph, batch_size=saved.batch_size, mode=saved.mode)
+    options = {"sparse": saved.sparse, "dense": saved.dense, "seed": saved.seed, **options}
+    session = launch(plan, client, **options)
+    try:
+        session.load(path)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
 def _named(fetch: Fetch) -> dict[str, str]:
     if isinstance(fetch, str):
         return {fetch: fetch}
@@ -97,11 +126,12 @@ def _named(fetch: Fetch) -> dict[str, str]:
 
 def _mode(mode: Any, depth: int) -> Mode:
     """Turn what a plan or a user says into a mode; a plain ``"async"`` takes the depth that suits the engine."""
-    if isinstance(mode, Mode):
-        return mode
     if mode == Async.name:
         return Async(depth=depth)
-    return mode_from_json(mode if isinstance(mode, Mapping) else {"mode": mode})
+    found = mode if isinstance(mode, Mode) else mode_from_json(mode if isinstance(mode, Mapping) else {"mode": mode})
+    if found.refreshes:
+        raise PlanError(f"no engine runs {found.name} mode yet: use sync or async")
+    return found
 
 
 def _metrics(plan: Plan, given: Metrics | None, by_loss: Mapping[str, tuple[str, ...]]) -> tuple[Metric, ...]:
@@ -232,6 +262,46 @@ class Session:
             return write_parquet(out, parts)
         arrays = joined(parts, sources)
         return arrays[fetch] if isinstance(fetch, str) else arrays
+
+    # --- tables
+
+    def save(self, path: str | os.PathLike[str], kind: Kind = "checkpoint") -> Path:
+        """Save the model to a folder; return the folder of this snapshot.
+
+        Parameters
+        ----------
+        path
+            Made if it is missing. Saving there again keeps the snapshot before.
+        kind
+            ``"checkpoint"`` holds everything and goes on exactly; ``"delta"`` and ``"base"`` hold the values and
+            counters of the rows that the tables' accessors select.
+        """
+        self._check_open()
+        SavedModel.of(self.job).write(Path(path))
+        return save_tables(self.engine, Path(path), kind)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Take over all tables of a checkpoint of this model, saved from any number of shard hosts."""
+        self._check_open()
+        load_tables(self.engine, Path(path))
+
+    def load_table(self, path: str | os.PathLike[str], table: str, into: str | None = None) -> int:
+        """Set the rows of one table from a snapshot of this or another model; return how many.
+
+        Parameters
+        ----------
+        path
+            A saved model, or the folder of a snapshot.
+        table, into
+            Name there, and here if it is another.
+        """
+        self._check_open()
+        return load_one_table(self.engine, Path(path), table, into)
+
+    def shrink(self) -> int:
+        """Age the counters of tables with an accessor and delete rows not worth keeping; return how many went."""
+        self._check_open()
+        return shrink_tables(self.engine)
 
     # --- life
 

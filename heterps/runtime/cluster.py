@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
+from typing import Any, TypeVar
 
 from distributed import Client
 
@@ -29,6 +30,8 @@ from heterps.runtime.roles import Roles
 from heterps.runtime.service import Address
 
 __all__ = ["ClusterEngine"]
+
+_T = TypeVar("_T")
 
 _WATCH_S = 0.5  # between looks at which workers are there
 _TICK_S = 0.05
@@ -67,13 +70,13 @@ class ClusterEngine:
         self.roles = roles or Roles(stages=("io", "compute")[: max(1, len(job.stages))])
         self._slowdown = dict(slowdown or {})
         self._name = uuid.uuid4().hex[:8]
-        self._runs = self._passes = 0
+        self._runs = self.passes = 0
         self._hosts: dict[tuple[int, str], Remote] = {}
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         self._runs += 1
-        first, job = self._passes, self.job
+        first, job = self.passes, self.job
         run = f"{self._name}-{self._runs}"
         crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, self._slowdown)
         base = Cut(pass_=first, mode=job.mode.to_json())
@@ -85,7 +88,7 @@ class ClusterEngine:
             with crew:
                 yield from self._loop(driver, crew, reporter, first)
         finally:
-            self._passes += epochs  # also when stopped early: a key that was applied must not come again
+            self.passes += epochs  # also when stopped early: a key that was applied must not come again
 
     def _loop(self, driver: Driver, crew: ClusterCrew, reporter: Reporter, first: int) -> Iterator[Progress]:
         epoch, watched = 0, -_WATCH_S
@@ -140,11 +143,20 @@ class ClusterEngine:
 
     def host_addresses(self) -> list[Address]:
         """Return where the shard hosts are; makes them if nothing was trained yet."""
-        stations = dict(sorted((host, station) for (host, _), station in self._hosts.items()))
-        for host in range(self.job.hosts):
-            if host not in stations:
-                stations[host] = self._new_host(host)
-        return [stations[host].call("address") for host in range(self.job.hosts)]
+        return [station.call("address") for station in self._stations()]
+
+    def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
+        """Call a function with every shard where it lies, all hosts at once; a save may take as long as it takes."""
+        stations = self._stations()
+        pending = [station.start("on_shard", function, args) for station in stations]
+        return [
+            station.finish(answer, "on_shard", patient=True) for station, answer in zip(stations, pending, strict=True)
+        ]
+
+    def _stations(self) -> list[Remote]:
+        """Shard hosts in order, the newest where one was made again; those that are not there yet are made."""
+        stations = {host: station for (host, _), station in self._hosts.items()}
+        return [stations[host] if host in stations else self._new_host(host) for host in range(self.job.hosts)]
 
     def _new_host(self, host: int) -> Remote:
         servers = [w.address for pool in pools_of(self.client) if pool.name == self.roles.server for w in pool.workers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from distributed import get_worker
@@ -60,6 +61,12 @@ class HostStation:
             host.fresh([shard for shard, owner in enumerate(self.job.owners) if owner == self.host])
             self._shard_host, self._listener = host, Listener(host, listen_on(self._worker))
         return self._listener.address
+
+    def on_shard(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Call ``function(shard, host, *args)`` between runs: saving, loading, shrinking."""
+        self.address()
+        assert self._shard_host is not None
+        return function(self._shard_host.shard, self.host, *args)
 
     def deliver(self, instruction: Any) -> None:
         """Take an instruction of the run."""

@@ -5,10 +5,10 @@ The same protocol, hosts and attempts as on a cluster, run one after another. Sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import threadpoolctl
@@ -32,6 +32,8 @@ from heterps.runtime.work import Workbench
 
 __all__ = ["InlineEngine"]
 
+_T = TypeVar("_T")
+
 
 class InlineEngine:
     """Everything in the calling thread.
@@ -53,7 +55,7 @@ class InlineEngine:
         self.hosts: dict[int, ShardHost] = {}
         self._copies: dict[int, ShardHost] = {}
         self._attempts: dict[int, Attempt] = {}
-        self._passes = 0
+        self.passes = 0
         depth = job.in_flight * max(job.lanes, 1) + 1
         self._bench = Workbench(self.job, depth=depth)
 
@@ -62,7 +64,7 @@ class InlineEngine:
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         self._dataset, self._bad = dataset, BadRows(dataset.bad_input)
-        seed, first = self.job.model.seed, self._passes
+        seed, first = self.job.model.seed, self.passes
         spec = self.job.spec(first + epochs)
         base = Cut(pass_=first, mode=self.job.mode.to_json())
         self._driver = Driver(spec, self, lambda pass_: dataset.splits(pass_, seed), cut=base)
@@ -74,7 +76,7 @@ class InlineEngine:
                 yield replace(progress, fetched=self._peek(fetch or {}))
         finally:
             self._end()
-            self._passes += epochs  # also when stopped early: a key that was applied must not come again
+            self.passes += epochs  # also when stopped early: a key that was applied must not come again
 
     def _loop(self, reporter: Reporter, first: int) -> Iterator[Progress]:
         driver, epoch = self._driver, 0
@@ -172,9 +174,17 @@ class InlineEngine:
 
     def read(self, host: int, wanted: Wanted) -> Pulled:
         """Read rows and parameters without training."""
+        return self._host(host).read(wanted)
+
+    def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
+        """Call a function with every shard."""
+        shards = [self._host(host).shard for host in range(self.job.hosts)]
+        return [function(shard, host, *args) for host, shard in enumerate(shards)]
+
+    def _host(self, host: int) -> ShardHost:
         if host not in self.hosts:
             self.hosts[host] = self._fresh(host)
-        return self.hosts[host].read(wanted)
+        return self.hosts[host]
 
     def _fresh(self, host: int) -> ShardHost:
         """A host before any run: tables as the seed gives them."""

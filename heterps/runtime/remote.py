@@ -50,11 +50,11 @@ class Remote:
         with self._client.as_current():  # an actor takes the client that is current when it is called
             return getattr(self._actor, method)(*args)
 
-    def finish(self, pending: Any, method: str = "call") -> Any:
-        """Wait for the answer of a call that was started."""
+    def finish(self, pending: Any, method: str = "call", *, patient: bool = False) -> Any:
+        """Wait for the answer of a call that was started; a patient caller has no time limit."""
         try:
             with self._client.as_current():
-                return pending.result(timeout=settings().call_s)
+                return pending.result(timeout=None if patient else settings().call_s)
         except (TimeoutError, CommClosedError, OSError, RuntimeError) as error:
             raise self._lost(method, error) from error
 
