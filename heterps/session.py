@@ -91,11 +91,13 @@ def launch(
     ...     print(session.evaluate(Criteo("valid.tsv")))
     """
     name = choose_engine(engine, client)
-    model = Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed)
+    chosen = _mode(plan.mode if mode is None else mode, depth=1 if name == "inline" else plan.depth)
+    summed = plan.lanes if chosen.ordered else chosen.unit
+    model = Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed)
     job = Job(
         model,
         plan.batch_size,
-        _mode(plan.mode if mode is None else mode, depth=1 if name == "inline" else plan.depth),
+        chosen,
         hosts=plan.shard_hosts,
         lanes=plan.lanes,
         metrics=_metrics(plan, metrics, _TRAINING_METRICS),

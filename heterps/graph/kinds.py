@@ -25,11 +25,16 @@ REQUIRED = _Required()  # marks an attribute without default
 
 @dataclass(frozen=True)
 class Param:
-    """A dense parameter of an op: its name within the op, shape, and initialiser as a JSON value."""
+    """A dense parameter of an op: its name within the op, shape, initialiser and rule as JSON values.
+
+    Without a rule the run's rule for dense parameters holds. One with a rule of its own is a running statistic: what
+    backward writes for it is a step to take, not the slope of the loss.
+    """
 
     name: str
     shape: tuple[int, ...]
     init: Mapping[str, Any] = field(default_factory=lambda: {"kind": "Zeros"})
+    rule: Mapping[str, Any] | None = None
 
 
 def _no_params(attrs: Attrs, inputs: tuple[TensorType, ...]) -> tuple[Param, ...]:

@@ -11,29 +11,53 @@ from typing import Any
 import heterps.graph.builtin  # noqa: F401  (registers the kinds)
 from heterps.errors import GraphError
 from heterps.graph.builtin import axes_of
+from heterps.graph.ops_pointwise import cosine, dice, gelu, l2_normalize, prelu, top_k, top_k_indices
+from heterps.graph.ops_sampling import in_batch_softmax, multi_logloss, nce, negative_sampling, sampled_softmax
+from heterps.graph.ops_sequence import attention, sequence_last, sequence_mean, sequence_sum
+from heterps.graph.ops_vision import avg_pool, batch_norm, conv2d, global_avg_pool, global_max_pool, max_pool
 from heterps.graph.tensor import Tensor, build, place
 
 __all__ = [
     "Tensor",
     "add",
+    "attention",
+    "avg_pool",
+    "batch_norm",
     "build",
     "concat",
+    "conv2d",
+    "cosine",
     "cross",
     "dense",
+    "dice",
     "dot_interaction",
     "dropout",
     "fm",
+    "gelu",
+    "global_avg_pool",
+    "global_max_pool",
+    "in_batch_softmax",
     "input",
+    "l2_normalize",
     "layer_norm",
     "logloss",
     "lookup",
     "matmul",
+    "max_pool",
     "mean",
     "mse",
     "mul",
+    "multi_logloss",
+    "nce",
+    "negative_sampling",
     "place",
+    "prelu",
     "relu",
     "reshape",
+    "sampled_softmax",
+    "sequence_last",
+    "sequence_mean",
+    "sequence_sum",
     "sigmoid",
     "softmax",
     "softmax_cross_entropy",
@@ -41,6 +65,8 @@ __all__ = [
     "sub",
     "sum",
     "tanh",
+    "top_k",
+    "top_k_indices",
 ]
 
 Axis = int | Sequence[int] | None

@@ -1,6 +1,22 @@
 """Forward, backward and cost of every op kind."""
 
-from heterps.kernels import interactions, linear, losses, normalise, pointwise, rows, shape  # noqa: F401  (register)
+from heterps.kernels import (  # noqa: F401  (register)
+    activations,
+    batch_statistics,
+    convolution,
+    interactions,
+    linear,
+    losses,
+    many,
+    normalise,
+    pointwise,
+    pooling,
+    rows,
+    sampling,
+    sequence,
+    shape,
+    similarity,
+)
 from heterps.kernels.cost import OpCost, Work
 from heterps.kernels.kernel import Call, Kernel, kernel, kernels, op_cost, register_kernel
 from heterps.kernels.layout import ParamLayout, ParamPiece

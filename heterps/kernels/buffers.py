@@ -89,7 +89,8 @@ class Buffers:
         if type_.form is Form.SCALAR:
             return self.xp.zeros((), self.dtype)
         if type_.form is Form.DENSE:
-            return self.xp.empty((self.batch_size, *type_.shape), self.dtype)
+            dtype = self.dtype if type_.dtype.startswith("float") else type_.dtype
+            return self.xp.empty((self.batch_size, *type_.shape), dtype)
         return None  # ragged: made by the kernel, since only the batch knows the size
 
     # gradients

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from heterps.device.arrays import Array, Namespace
 from heterps.errors import GraphError, UnknownKindError
@@ -144,6 +145,9 @@ class Kernel:
         Positions of inputs that are named for the sake of types only and never read (they need not be fed).
     random
         Whether the kernel draws numbers and wants ``call.seed`` set for every batch.
+    draw
+        Kinds without ``forward`` that make ids: ``draw(attrs, rows, seed)`` returns them. It runs where data is read,
+        since rows can be pulled only when the ids are known; programs are fed the result like a column.
     """
 
     cost: Callable[[Work], OpCost]
@@ -155,6 +159,7 @@ class Kernel:
     unread: tuple[int, ...] = ()
     random: bool = False
     partial: bool = False
+    draw: Callable[[Mapping[str, Any], int, int], npt.NDArray[Any]] | None = None
 
 
 _KERNELS: dict[str, Kernel] = {}

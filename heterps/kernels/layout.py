@@ -16,13 +16,14 @@ __all__ = ["ParamLayout", "ParamPiece"]
 
 @dataclass(frozen=True)
 class ParamPiece:
-    """Where one parameter lies in the flat vector, and how it starts."""
+    """Where one parameter lies in the flat vector, how it starts, and its rule if it has one of its own."""
 
     op: str
     param: str
     offset: int
     shape: tuple[int, ...]
     init: Mapping[str, Any]
+    rule: Mapping[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -56,7 +57,7 @@ class ParamLayout:
         pieces, at = [], 0
         for op in graph.ops:
             for param in graph.params(op) if wanted is None or op.name in wanted else ():
-                pieces.append(ParamPiece(op.name, param.name, at, tuple(param.shape), param.init))
+                pieces.append(ParamPiece(op.name, param.name, at, tuple(param.shape), param.init, param.rule))
                 at += pieces[-1].size
         self.pieces: tuple[ParamPiece, ...] = tuple(pieces)
         self.size = at

@@ -97,7 +97,7 @@ def _trained(graph: Graph) -> set[str]:
     trainable: set[str] = set()
     for op in graph.ops:
         own = op.type.form is Form.ROWS or bool(graph.params(op))
-        if own or any(source in trainable for source in op.inputs):
+        if op.type.dtype.startswith("float") and (own or any(source in trainable for source in op.inputs)):
             trainable.add(op.name)
     upstream: set[str] = nx.ancestors(graph.nx, graph.loss)
     return trainable & (upstream | {graph.loss})

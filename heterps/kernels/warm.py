@@ -41,7 +41,7 @@ def _account(name: str, loop: Any) -> Warmed:
 
 
 def _graphs() -> list[Graph]:
-    return [_layers(), _layers(weighted=True), _classes(), _pooled()]
+    return [_layers(), _layers(weighted=True), _classes(), _pooled(), _images(), _histories()]
 
 
 def _inputs() -> tuple[Tensor, Tensor]:
@@ -78,6 +78,21 @@ def _pooled() -> Graph:
     ]
     y = ops.input("y", shape=(2,))
     return Graph(loss=ops.mse(ops.dense(ops.concat(*parts), 2), y))
+
+
+def _images() -> Graph:
+    """Windows over images, and statistics of batches."""
+    x, y = ops.input("image", shape=(3, 3, 2)), ops.input("y")
+    h = ops.conv2d(ops.conv2d(x, 2, 3, padding=1), 2, 3, padding=1)
+    return Graph(loss=ops.mse(ops.dense(ops.global_avg_pool(ops.batch_norm(h)), 1), y))
+
+
+def _histories() -> Graph:
+    """Sums over lists, on a graph that is lowered already."""
+    lists = ops.input("lists", (), "uint64", ragged=True)
+    rows = ops.build("pull", ops.input("fixed", (2,), "uint64"), lists, name="pull", group="g", width=4, tables=("g",))
+    history = ops.build("gather_pool", rows, lists, columns=(0, 3), source=1, pooling="none")
+    return Graph(loss=ops.mse(ops.sequence_mean(history), ops.input("y", shape=(3,))))
 
 
 def _run(graph: Graph) -> None:

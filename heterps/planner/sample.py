@@ -16,6 +16,7 @@ import numpy.typing as npt
 from heterps.errors import DataError
 from heterps.graph import Graph
 from heterps.ragged import Ragged
+from heterps.stages.drawn import drawing_ops, with_drawn
 from heterps.stages.lowering import groups_of
 
 __all__ = ["Growth", "Sample", "fit_growth", "sample_batches"]
@@ -75,8 +76,10 @@ def sample_batches(
     seen: dict[str, npt.NDArray[np.uint64]] = {group.name: np.empty(0, np.uint64) for group in groups}
     counts: dict[str, list[tuple[float, float]]] = {group.name: [] for group in groups}
     rows, sizes, unique, looked_up = 0, [0], 0, 0
-    for batch in batches:
-        size = _rows(graph, batch)
+    drawing = drawing_ops(graph)
+    for number, read in enumerate(batches):
+        size = _rows(graph, read)
+        batch = with_drawn(drawing, read, size, number)
         for group in groups:
             ids = np.concatenate([_flat(batch, name) for name in group.ids])
             found = np.unique(ids)

@@ -7,7 +7,7 @@ New ids read as zeros and get no rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import networkx as nx
@@ -19,12 +19,14 @@ from heterps.errors import DataError, GraphError
 from heterps.graph import Graph
 from heterps.graph.types import Form
 from heterps.kernels.program import Program
+from heterps.kernels.random import batch_seed
 from heterps.metrics import Metric, State
 from heterps.ragged import Ragged
 from heterps.runtime.columns import check_columns
 from heterps.runtime.feeds import column_of, ids_of, rows_of
 from heterps.runtime.job import Job
 from heterps.runtime.payload import Pulled, Wanted
+from heterps.stages.drawn import drawing_ops, with_drawn
 from heterps.stages.lowering import Group, pull_name
 from heterps.tables import Router
 
@@ -101,6 +103,7 @@ class Inference:
             for name, view in views.items()
         }
         self._rows: dict[str, F32] = {}
+        self._drawing = drawing_ops(lowered.graph)
 
     def _program(self, graph: Graph) -> Program:
         """Only what leads to something wanted: item vectors need no columns of the user's side."""
@@ -113,7 +116,7 @@ class Inference:
         """Raise a DataError if the data lacks a column; the label is needed for metrics only."""
         graph, label = self.program.graph, self.job.model.label
         needed = {name for name in self.program.feeds if graph[name].kind == "input"}
-        needed |= {name for group in self.groups for name in group.ids}
+        needed |= {name for group in self.groups for name in group.ids if graph[name].kind == "input"}
         if not self.metrics:
             needed -= set(graph[graph.loss].inputs[1:])
         elif label is None:
@@ -127,13 +130,19 @@ class Inference:
         states = {metric.name: metric.init() for metric in self.metrics}
         pieces: dict[str, list[Values]] = {name: [] for name in self.fetch}
         bad, samples = BadRows(dataset.bad_input), 0
-        for batch in dataset.read(split, batch_size=self.job.batch_size, bad=bad):
+        for batch in map(self._with_drawn, dataset.read(split, batch_size=self.job.batch_size, bad=bad)):
             results = self._forward(read, batch)
             self._measure(states, batch)
             for name, source in self.fetch.items():
                 pieces[name].append(_copy(self._value(batch, source, results)))
             samples += batch.size
         return Inferred(split.index, samples, states, {name: _joined(p) for name, p in pieces.items() if p}, bad.count)
+
+    def _with_drawn(self, batch: Batch) -> Batch:
+        if not self._drawing:
+            return batch
+        seed = batch_seed(self.job.model.seed, *batch.key)
+        return replace(batch, columns=with_drawn(self._drawing, batch.columns, batch.size, seed))
 
     def refresh(self, read: Read) -> None:
         """Pull the dense parameters."""

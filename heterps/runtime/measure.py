@@ -32,6 +32,7 @@ from heterps.runtime.service import Listener, Method
 from heterps.runtime.threads import available_cores
 from heterps.runtime.wire import Message
 from heterps.stages import Layer, layers_of
+from heterps.stages.drawn import drawing_ops, with_drawn
 from heterps.stages.lowering import Group, pull_name
 from heterps.tables import Router, RowGradients, Shard
 
@@ -57,7 +58,7 @@ def measure_profile(
         A small and a large one: times are taken as lines through both.
     """
     sample = None if dataset is None else sample_batches(graph, _batches(dataset, batch_sizes[-1]), most_rows=50_000)
-    data = {n: synthetic_batch(graph, n) if dataset is None else next(_batches(dataset, n)) for n in batch_sizes}
+    data = {n: synthetic_batch(graph, n) if dataset is None else _drawn(graph, dataset, n) for n in batch_sizes}
     with threadpool_limits(1):
         rates = _tables(graph, data, Rates.of(pool.device))
         rates = _with_calls(replace(rates, layers=_layers(graph, data), source="measured"))
@@ -68,10 +69,16 @@ def measure_profile(
     return Profile({pool.name: rates}, batch_sizes, _unique(graph, data, sample), notes)
 
 
+def _drawn(graph: Graph, dataset: Dataset, n: int) -> Columns:
+    columns = next(_batches(dataset, n))
+    return with_drawn(drawing_ops(graph), columns, n, seed=0)
+
+
 def synthetic_batch(graph: Graph, n: int, seed: int = 0) -> dict[str, Any]:
     """Columns as a graph declares them: normal numbers, 0/1 labels, ids by a Zipf law."""
     rng = np.random.default_rng(seed)
-    return {op.name: _column(op.type, n, rng) for op in graph.inputs}
+    columns = {op.name: _column(op.type, n, rng) for op in graph.inputs}
+    return dict(with_drawn(drawing_ops(graph), columns, n, seed))
 
 
 def _column(type_: Any, n: int, rng: np.random.Generator) -> Any:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from heterps.errors import GraphError, HeterpsError
 from heterps.graph import Graph
-from heterps.kernels.layout import ParamLayout
+from heterps.kernels.layout import ParamLayout, ParamPiece
 from heterps.stages.lowering import Group, Lowered, lower
 from heterps.tables import (
     ACCESSORS,
     ENTRIES,
     INITIALISERS,
     RULES,
+    SGD,
     AdaGrad,
     Adam,
     DenseSpec,
@@ -41,12 +42,16 @@ class Model:
         Rules of tables and of dense parameters where the graph names none.
     seed
         First values of rows and parameters, dropout and shuffling all follow from it.
+    summed
+        Batches whose gradients are added up before a rule sees them (lanes of the Sync mode): steps of running
+        statistics must be averaged instead.
     """
 
     graph: Graph
     sparse: Rule = field(default_factory=AdaGrad)
     dense: Rule = field(default_factory=Adam)
     seed: int = 0
+    summed: int = 1
 
     @cached_property
     def lowered(self) -> Lowered:
@@ -94,9 +99,18 @@ class Model:
     def parameters(self) -> tuple[DenseSpec, ...]:
         """Dense parameters in the order of the flat vector."""
         return tuple(
-            DenseSpec(piece.name, piece.shape or (1,), self.dense, INITIALISERS.from_json(piece.init))
+            DenseSpec(piece.name, piece.shape or (1,), self._rule(piece), INITIALISERS.from_json(piece.init))
             for piece in self.layout
         )
+
+    def _rule(self, piece: ParamPiece) -> Rule:
+        """The run's rule; a running statistic has its own, whose step is shared by the batches that are summed."""
+        if piece.rule is None:
+            return self.dense
+        rule = RULES.from_json(piece.rule)
+        if self.summed > 1 and isinstance(rule, SGD) and isinstance(rule.lr, float):
+            return replace(rule, lr=rule.lr / self.summed)
+        return rule
 
     def dense_ranges(self, hosts: int) -> tuple[tuple[int, int], ...]:
         """Cut the list of parameters into one range per host, of about equal size; the first host may have all."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from heterps.runtime.job import Job
 from heterps.runtime.payload import Gradients, Pulled, Wanted
 from heterps.runtime.phases import Phases
 from heterps.runtime.stage import Outcome, needs_behind
+from heterps.stages.drawn import drawing_ops, with_drawn
 from heterps.stages.lowering import Group, pull_name
 from heterps.tables import Routed, Router, RowGradients, sum_lanes
 
@@ -92,6 +93,7 @@ class Workbench:
         self._free: list[Work] = []
         self._programs = [self._program()]
         self._label = job.model.label
+        self._drawing = drawing_ops(job.model.graph)
         self._counted = {spec.name for spec in job.model.groups if spec.entry is not None or spec.accessor is not None}
         self._behind = () if job.fused else needs_behind(job, 0)
 
@@ -108,8 +110,11 @@ class Workbench:
     # --- the life of a batch
 
     def begin(self, batch: Batch) -> Work:
-        """Route the ids of a batch."""
+        """Route the ids of a batch, drawn ones included."""
         work = self._free.pop() if self._free else self._new()
+        if self._drawing:
+            seed = batch_seed(self.model.seed, *batch.key)
+            batch = replace(batch, columns=with_drawn(self._drawing, batch.columns, batch.size, seed))
         work.batch, work.pulled = batch, {}
         with self.phases("deduplicate"):
             for group in self.model.lowered.groups:

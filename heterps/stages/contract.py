@@ -1,6 +1,6 @@
 """Graph to Layers: ops that are never worth separating are placed together.
 
-1. All columns of the data come from one reader: one Layer.
+1. All columns of the data come from one reader, which draws ids too: one Layer.
 2. Every pull is a Layer; so is every gather (it may stand on either side of the cut).
 3. An op below the ridge joins its producers if all of them lie in one Layer, else its consumers if all of those do.
    Either merge keeps the contracted graph free of cycles.
@@ -56,7 +56,7 @@ def layers_of(
 
 def _merge(graph: Graph, labels: Mapping[str, Label]) -> dict[str, str]:
     """Return the Layer that each op belongs to, as the name of its first op."""
-    owner = {op.name: READ if op.kind == "input" else op.name for op in graph}
+    owner = {op.name: READ if graph.kind(op).access == "file" else op.name for op in graph}
     stable = {op.name for op in graph if labels[op.name].forced or op.kind == "gather_pool"}
     changed = True
     while changed:
@@ -143,7 +143,7 @@ def crossing_bytes(graph: Graph, tensor: Op, reader: Op, batch_size: int, unique
     if reader.kind == "gather_pool":  # the index that travels with the rows stands for the ids
         return 0.0, 0.0
     size = tensor.type.bytes * batch_size
-    return size, size if tensor.kind != "input" else 0.0
+    return size, size if graph.kind(tensor).access != "file" else 0.0
 
 
 def _edges(

@@ -3,6 +3,7 @@ import importlib
 import pytest
 
 import heterps as hps
+from heterps.stages import layers_of
 from heterps.stages.lowering import lower
 
 MODELS = ["wide_deep", "deepfm", "dlrm", "dcn_v2", "ctrdnn"]
@@ -16,6 +17,30 @@ def test_models_build_lower_and_round_trip(name: str) -> None:
     kinds = [op.kind for op in lowered.graph]
     assert "lookup" not in kinds
     assert kinds.count("pull") == 1  # tables over the same ids share one row group
+
+
+ZOO = ["word2vec", "mnist_mlp", "resnet", "two_emb", "matchnet", "nce", "din", "mmoe"]
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_models_of_the_zoo_build_lower_and_round_trip(name: str) -> None:
+    graph = getattr(importlib.import_module(f"graphs.{name}"), name)()
+    assert hps.Graph.from_json(graph.to_json()) == graph
+    assert "lookup" not in {op.kind for op in lower(graph).graph}
+    layers = layers_of(graph, batch_size=64)
+    assert sum(layer.cost.flops for layer in layers.layers) > 0
+
+
+def test_resnets_have_the_depth_and_size_that_the_paper_says() -> None:
+    from graphs.resnet import resnet
+    from heterps.kernels import ParamLayout
+
+    for layers, millions in ((18, 11.69), (50, 25.56)):
+        graph = resnet(layers, shape=(224, 224, 3), classes=1000, stem="large")
+        weighted = [op for op in graph if op.kind in ("conv2d", "dense") and "shortcut" not in op.name]
+        assert len(weighted) == layers
+        trained = sum(piece.size for piece in ParamLayout(graph) if piece.rule is None)
+        assert trained / 1e6 == pytest.approx(millions, abs=0.01)
 
 
 def test_tables_over_other_ids_get_their_own_group() -> None:

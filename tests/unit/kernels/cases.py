@@ -40,7 +40,7 @@ class Case:
         call.y = _empty(self.result, self.n, xp, dtype)
         chosen = kernel(self.kind)
         chosen.forward(call)
-        y = to_host(call.y.values if isinstance(call.y, Lists) else call.y).copy()
+        y = to_host(_values(call.y)).copy()
         prediction = chosen.prediction and to_host(chosen.prediction(call)).copy()
         if cotangent is None and self.result.form is not Form.SCALAR:
             return Result(y, {}, {}, prediction)
@@ -48,7 +48,7 @@ class Case:
         call.dxs = [self._gradient_room(i, call, xp, dtype) for i in range(len(self.xs))]
         call.dparams = {k: xp.full(v.shape, np.nan, dtype) for k, v in self.params.items()}
         chosen.backward(call)
-        dxs = {i: to_host(call.dxs[i]).copy() for i in self.differentiable}
+        dxs = {i: to_host(_values(call.dxs[i])).copy() for i in self.differentiable}
         return Result(y, dxs, {k: to_host(v).copy() for k, v in call.dparams.items()}, prediction)
 
     def _gradient_room(self, i: int, call: Call, xp: Namespace, dtype: str) -> Any:
@@ -56,18 +56,25 @@ class Case:
             return None
         if isinstance(call.xs[i], Rows):
             return xp.zeros(call.xs[i].values.shape, dtype)
+        if isinstance(call.xs[i], Lists):
+            return Lists(xp.zeros(call.xs[i].values.shape, dtype), call.xs[i].offsets)
         return xp.full(call.xs[i].shape, np.nan, dtype)  # NaN left behind means something was not written
 
     def with_x(self, i: int, value: np.ndarray) -> Case:
         x = self.xs[i]
-        new = Rows(value, x.inverse, x.offsets, x.ids) if isinstance(x, Rows) else value
+        new: Any = Lists(value, x.offsets) if isinstance(x, Lists) else value
+        new = Rows(value, x.inverse, x.offsets, x.ids) if isinstance(x, Rows) else new
         return _replace(self, xs=(*self.xs[:i], new, *self.xs[i + 1 :]))
 
     def with_param(self, name: str, value: np.ndarray) -> Case:
         return _replace(self, params={**self.params, name: value})
 
     def x(self, i: int) -> np.ndarray:
-        return self.xs[i].values if isinstance(self.xs[i], Rows) else self.xs[i]
+        return _values(self.xs[i])
+
+    def is_statistic(self, param: str) -> bool:
+        """Whether a parameter is a running statistic, whose gradient is a step and not a slope."""
+        return next(p.rule for p in kind(self.kind).params(self.attrs, self.types) if p.name == param) is not None
 
 
 @dataclass
@@ -76,6 +83,10 @@ class Result:
     dxs: dict[int, np.ndarray]
     dparams: dict[str, np.ndarray]
     prediction: Any
+
+
+def _values(x: Any) -> Any:
+    return x.values if isinstance(x, (Rows, Lists)) else x
 
 
 def _replace(case: Case, **changes: Any) -> Case:
@@ -87,6 +98,8 @@ def _moved(x: Any, xp: Namespace, dtype: str) -> Any:
         inverse = tuple(to_device(i, xp) for i in x.inverse)
         offsets = tuple(None if o is None else to_device(o, xp) for o in x.offsets)
         return Rows(to_device(x.values, xp, dtype), inverse, offsets, x.ids)
+    if isinstance(x, Lists):
+        return Lists(to_device(x.values, xp, dtype), to_device(x.offsets, xp))
     if x is None:
         return None
     return to_device(x, xp, dtype if x.dtype.kind == "f" else None)
@@ -95,7 +108,11 @@ def _moved(x: Any, xp: Namespace, dtype: str) -> Any:
 def _empty(result: TensorType, n: int, xp: Namespace, dtype: str) -> Any:
     if result.form is Form.SCALAR:
         return xp.zeros((), dtype)
-    return None if result.form is Form.RAGGED else xp.full((n, *result.shape), np.nan, dtype)
+    if result.form is Form.RAGGED:
+        return None
+    if not result.dtype.startswith("float"):
+        return xp.full((n, *result.shape), -1, result.dtype)
+    return xp.full((n, *result.shape), np.nan, dtype)
 
 
 def _dy(call: Call, cotangent: Any, xp: Namespace, dtype: str) -> Any:
@@ -117,7 +134,15 @@ def numbers(draw: Draw, shape: tuple[int, ...]) -> np.ndarray:
     return np.asarray(values)
 
 
-def make(draw: Draw, kind_name: str, xs: list[np.ndarray], *, train: bool = True, **attrs: Any) -> Case:
+def make(
+    draw: Draw,
+    kind_name: str,
+    xs: list[np.ndarray],
+    *,
+    train: bool = True,
+    differentiable: tuple[int, ...] | None = None,
+    **attrs: Any,
+) -> Case:
     """A case whose inputs are plain arrays."""
     known = kind(kind_name)
     types = tuple(TensorType(x.shape[1:], "float32" if x.dtype.kind == "f" else str(x.dtype)) for x in xs)
@@ -126,6 +151,7 @@ def make(draw: Draw, kind_name: str, xs: list[np.ndarray], *, train: bool = True
     floats = tuple(i for i, x in enumerate(xs) if x.dtype.kind == "f")
     if known.loss:
         floats = (0, 1) if kind_name == "mse" else (0,)
+    floats = floats if differentiable is None else differentiable
     return Case(kind_name, full, types, tuple(xs), params, len(xs[0]), known.result(full, types), floats, train)
 
 
@@ -133,7 +159,7 @@ def _shape(draw: Draw, low: int = 0, high: int = 3) -> tuple[int, ...]:
     return tuple(draw(st.lists(SMALL, min_size=low, max_size=high)))
 
 
-def _unary(kind_name: str, low: int = 0, **attrs: Any) -> st.SearchStrategy[Case]:
+def unary(kind_name: str, low: int = 0, **attrs: Any) -> st.SearchStrategy[Case]:
     @st.composite
     def case(draw: Draw) -> Case:
         return make(draw, kind_name, [numbers(draw, (draw(SMALL), *_shape(draw, low)))], **attrs)
@@ -296,19 +322,19 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     "dropout": _dropout(),
     "fm": _fm(),
     "gather_pool": _gather_pool(),
-    "layer_norm": _unary("layer_norm", 1, eps=1e-3),
+    "layer_norm": unary("layer_norm", 1, eps=1e-3),
     "logloss": _logloss(),
     "matmul": _matmul(),
     "mean": _reduce("mean"),
     "mse": _mse(),
     "mul": _broadcast("mul", 2),
-    "relu": _unary("relu"),
+    "relu": unary("relu"),
     "reshape": _reshape(),
-    "sigmoid": _unary("sigmoid"),
+    "sigmoid": unary("sigmoid"),
     "softmax": _softmax(),
     "softmax_cross_entropy": _softmax_cross_entropy(),
     "split": _split(),
     "sub": _broadcast("sub", 2),
     "sum": _reduce("sum"),
-    "tanh": _unary("tanh"),
+    "tanh": unary("tanh"),
 }

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from heterps.cli import main
 from heterps.kernels.jit import LOOPS
 from heterps.kernels.warm import warm
-from tests.unit.kernels.cases import CASES
+from tests.unit.kernels.cases_zoo import CASES
 from tests.unit.kernels.test_gradients import cotangent
 
 COUNT = """

@@ -1,0 +1,48 @@
+"""ResNet-18 on a part of CIFAR-10 with Momentum and L2: which of ten things does a picture show.
+
+    python examples/resnet_cifar.py FOLDER
+
+FOLDER holds train/CLASS/*.jpg and test/CLASS/*.jpg (or .png), 32x32 pixels: CIFAR-10 is at
+https://www.cs.toronto.edu/~kriz/cifar.html. Guessing is right once in ten times (top-1), or in two (top-5). Channels are an
+eighth of the paper's and few pictures are seen, so that a laptop needs about a minute.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for graphs/, beside this folder
+
+import heterps as hps
+from graphs.resnet import resnet
+from heterps.data import image_folder
+
+LAYERS = 18
+WIDTH = 8
+BATCH_SIZE = 64
+EPOCHS = 2
+DENSE = hps.Momentum(lr=0.05, momentum=0.9, l2=5e-4)
+SEED = 0
+ENGINE = "auto"
+
+
+def run(folder: Path) -> dict[str, float]:
+    for part in ("train", "test"):
+        if not (folder / part).is_dir():
+            sys.exit(f"{folder} has no folder {part}\n{__doc__}")
+    train, test = image_folder(folder / "train"), image_folder(folder / "test")
+    graph = resnet(LAYERS, shape=(*train.size, 3), classes=len(train.classes), width=WIDTH)
+    plan = hps.Plan.fused(graph, batch_size=BATCH_SIZE)
+    with hps.launch(plan, dense=DENSE, seed=SEED, engine=ENGINE) as session:
+        session.fit(train.shuffle("global"), epochs=EPOCHS)
+        return session.evaluate(test, ["acc1", "acc5"])
+
+
+def main() -> None:
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    result = run(Path(sys.argv[1]))
+    print(f"\ntest pictures: top-1 {result['acc1']:.4f}, top-5 {result['acc5']:.4f}")
+
+
+if __name__ == "__main__":
+    main()
