@@ -2,9 +2,9 @@
 
     python examples/matchnet.py FOLDER [vectors.parquet]
 
-FOLDER holds u.item, u.user, ua.base and ua.test of https://files.grouplens.org/datasets/movielens/ml-100k.zip. ua.base is
-trained on; ua.test has ten more films of each person. Recall@20 is the share of those among the twenty films that the
-model ranks highest of all the person has not seen yet; recommending everybody the most popular films is the baseline.
+FOLDER holds u.item, u.user, ua.base and ua.test of https://files.grouplens.org/datasets/movielens/ml-100k.zip.
+ua.base is trained on; ua.test has ten more films of each person. Recall@20 is the share of those among the twenty films
+that the model ranks highest of all the person has not seen yet; recommending the most popular films is the baseline.
 The item vectors are written to a Parquet file, as a retrieval index would load them.
 """
 
@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for graphs/ and examples/,
 import numpy as np
 
 import heterps as hps
-from examples.movielens import MovieLens, read
+from examples.movielens import MovieLens, histories, popularity, read, recall
 from graphs.matchnet import matchnet
 
 DIM = 32
@@ -36,41 +36,21 @@ ENGINE = "auto"
 
 def training_rows(data: MovieLens) -> hps.Dataset:
     """One row per film seen: the person, what they had seen before it, the film."""
-    order = np.lexsort((data.train[:, 3], data.train[:, 0]))
-    user, item = data.train[order, 0], data.train[order, 1]
-    start = np.searchsorted(user, user)
-    before = np.arange(len(user)) - start
-    history = [item[i - min(n, HISTORY) : i] for i, n in zip(range(len(user)), before, strict=True)]
+    user, item, before = histories(data, HISTORY)
     return hps.arrays(
         {
             "user": data.users[user],
             "item": data.items[item],
             "item_id": item.astype(np.uint64),
-            "log_share": np.log(np.bincount(item) / len(item) + 1e-9)[item],
-            "history": ragged(history),
+            "log_share": np.log(popularity(data) / len(item) + 1e-9)[item],
+            "history": before,
         }
     )
 
 
-def ragged(lists: list[np.ndarray]) -> hps.Ragged:
-    offsets = np.concatenate([[0], np.cumsum([len(one) for one in lists])])
-    return hps.Ragged(np.concatenate(lists).astype(np.uint64), offsets)
-
-
 def people(data: MovieLens) -> hps.Dataset:
     """Each person with the last films seen."""
-    order = np.lexsort((data.train[:, 3], data.train[:, 0]))
-    user, item = data.train[order, 0], data.train[order, 1]
-    history = [item[user == one][-HISTORY:] for one in range(len(data.users))]
-    return hps.arrays({"user": data.users, "history": ragged(history)})
-
-
-def recall(scores: np.ndarray, data: MovieLens) -> float:
-    """Share of the held-out films among each person's highest-ranked unseen ones."""
-    scores = scores.copy()
-    scores[data.train[:, 0], data.train[:, 1]] = -np.inf
-    top = np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
-    return float(np.mean([item in top[user] for user, item in data.test[:, :2]]))
+    return hps.arrays({"user": data.users, "history": histories(data, HISTORY, last=True)[2]})
 
 
 def run(folder: Path, out: Path) -> tuple[float, float]:
@@ -82,8 +62,7 @@ def run(folder: Path, out: Path) -> tuple[float, float]:
         session.fit(training_rows(data).shuffle("local"), epochs=EPOCHS)
         user, item = session.predict(people(data), fetch="user_vector"), session.predict(films, fetch="item_vector")
         session.predict(films, out=out, fetch=["item_id", "item_vector"])
-    views = np.bincount(data.train[:, 1], minlength=len(data.items)).astype(float)
-    return recall(user @ item.T, data), recall(np.tile(views, (len(user), 1)), data)
+    return recall(user @ item.T, data, TOP), recall(np.tile(popularity(data), (len(user), 1)), data, TOP)
 
 
 def main() -> None:

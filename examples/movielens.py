@@ -1,4 +1,4 @@
-"""Reads MovieLens 100k for the examples that use it."""
+"""Reads MovieLens 100k for the examples that use it, and judges rankings of its films."""
 
 import sys
 from dataclasses import dataclass
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["MovieLens", "read"]
+import heterps as hps
+
+__all__ = ["MovieLens", "histories", "popularity", "ragged", "read", "recall"]
 
 FILES = ("ua.base", "ua.test", "u.item", "u.user")
 WHERE = "https://files.grouplens.org/datasets/movielens/ml-100k.zip"
@@ -52,3 +54,32 @@ def _ids(rows: list[tuple[object, ...]]) -> np.ndarray:
         columns.append(codes + first)
         first += len(kinds)
     return np.stack(columns, axis=1).astype(np.uint64)
+
+
+def ragged(lists: list[np.ndarray]) -> hps.Ragged:
+    """Lists of ids as one column."""
+    offsets = np.concatenate([[0], np.cumsum([len(one) for one in lists])])
+    return hps.Ragged(np.concatenate(lists).astype(np.uint64), offsets)
+
+
+def histories(data: MovieLens, most: int, *, last: bool = False) -> tuple[np.ndarray, np.ndarray, hps.Ragged]:
+    """For each film seen in training: who saw it, which, and the films just before; or what each person saw last."""
+    order = np.lexsort((data.train[:, 3], data.train[:, 0]))
+    user, item = data.train[order, 0], data.train[order, 1]
+    if last:
+        return user, item, ragged([item[user == one][-most:] for one in range(len(data.users))])
+    first = np.searchsorted(user, user)
+    return user, item, ragged([item[max(first[i], i - most) : i] for i in range(len(user))])
+
+
+def popularity(data: MovieLens) -> np.ndarray:
+    """How many have seen each film."""
+    return np.bincount(data.train[:, 1], minlength=len(data.items)).astype(float)
+
+
+def recall(scores: np.ndarray, data: MovieLens, top: int) -> float:
+    """Share of the held-out films among each person's highest-ranked unseen ones; scores are [users, items]."""
+    scores = scores.copy()
+    scores[data.train[:, 0], data.train[:, 1]] = -np.inf
+    ranked = np.argsort(-scores, axis=1, kind="stable")[:, :top]
+    return float(np.mean([item in ranked[user] for user, item in data.test[:, :2]]))

@@ -19,7 +19,7 @@ def matchnet(
     temperature: float = 0.1,
     mean_history: float = 20.0,
 ) -> hps.Graph:
-    """Columns: ``user`` and ``item`` features, ``history`` (ragged item ids), ``item_id`` and ``log_share`` of the loss."""
+    """Columns: ``user`` and ``item`` features, ``history`` (ragged ids), ``item_id`` and ``log_share`` for the loss."""
     user, item = ops.input("user", (user_slots,), "uint64"), ops.input("item", (item_slots,), "uint64")
     history = ops.input("history", dtype="uint64", ragged=True, mean_length=mean_history)
     seen = ops.sequence_mean(ops.lookup(history, table="history", dim=dim, name="seen"), name="interest")
