@@ -114,7 +114,7 @@ def test_word2vec(tmp_path: Path) -> None:
 
 
 def test_mnist_mlp(tmp_path: Path) -> None:
-    assert script("mnist_mlp", HIDDEN=(32,)).run(digits(tmp_path))["acc1"] > 0.9
+    assert script("mnist_mlp", HIDDEN=(32,)).run(digits(tmp_path))["acc1"] > 0.8
 
 
 def test_matchnet_and_its_item_vectors(tmp_path: Path) -> None:
