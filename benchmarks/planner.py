@@ -1,6 +1,6 @@
 """Forecast against measured throughput of plans on this machine.
 
-Run ``python -m benchmarks.planner`` (about three minutes). The Profile comes from micro-measurements only
+Run ``python -m benchmarks.planner`` (about two minutes). The Profile comes from micro-measurements only
 (:mod:`heterps.runtime.measure`): none of the runs below is used in it. Plans, each of Wide & Deep:
 
 - ``fused``: everything in one stage, one worker per core
@@ -37,6 +37,9 @@ from heterps.data import Dataset, arrays
 from heterps.hardware import Device, Hardware, Pool
 from heterps.planner import Plan, Profile
 from heterps.planner.evaluate import by_hand, forecast
+from heterps.planner.problem import make_problem
+from heterps.planner.search import best_price_per_row
+from heterps.planner.solvers import solver
 from heterps.runtime.measure import measure_profile, synthetic_batch
 
 ROWS = 200_000
@@ -136,11 +139,35 @@ def script_main(name: str, seconds: float, out: str) -> None:
     Path(out).write_text(json.dumps(train(case.plan(one_machine()), seconds)))
 
 
+def time_solver(chains: int = 20) -> None:
+    """Exact least price per row of random chains: processor milliseconds, solves and gap."""
+    print(f"{'layers x types':>14} {'caps':>6} {'median ms':>10} {'most ms':>8} {'solves':>7} {'most gap':>9}")
+    for layers, types in ((16, 2), (64, 8)):
+        for cap in (np.inf, 40.0):
+            found = [_solved(np.random.default_rng(max(seed, 0)), layers, types, cap) for seed in range(-1, chains)]
+            times, solves, gaps = zip(*found[1:], strict=True)  # the first loads the compiled loops
+            row = f"{layers:>10} x {types} {cap:>6} {1e3 * np.median(times):>10.1f} {1e3 * max(times):>8.1f}"
+            print(f"{row} {max(solves):>7} {max(gaps):>9.2%}")
+
+
+def _solved(rng: np.random.Generator, layers: int, types: int, cap: float) -> tuple[float, int, float]:
+    seconds = rng.uniform(0.001, 0.01, (2, layers, types)) / layers
+    problem = make_problem(seconds, rng.uniform(0.9, 1, seconds.shape), rng.uniform(1, 10, types), cap=cap)
+    start = time.process_time()
+    found = best_price_per_row(problem, 1000.0, solver("exact").solve)
+    spent = time.process_time() - start
+    return spent, found.solves if found else 0, found.gap if found else 0.0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", action="store_true", help="workers in processes of their own")
+    parser.add_argument("--solver", action="store_true", help="only the time that the exact solver takes")
     parser.add_argument("--seconds", type=float, default=8.0)
     chosen = parser.parse_args()
+    if chosen.solver:
+        time_solver()
+        return
     hardware, graph = one_machine(), wide_deep()
     measured = measure_profile(graph, hardware.pool("io"), data(), sockets=chosen.processes)
     profile = Profile(dict.fromkeys(POOLS, measured.pools["io"]), measured.batch_sizes, measured.unique_fraction)
