@@ -8,7 +8,7 @@ from heterps.protocol.keys import BatchKey
 from heterps.protocol.modes import Async, Geo, Sync
 from heterps.ragged import Ragged
 from heterps.runtime.progress import Progress
-from heterps.session import Session, launch
+from heterps.session import Session, launch, load
 from heterps.tables import (
     FTRL,
     SGD,
@@ -52,6 +52,7 @@ __all__ = [
     "arrays",
     "csv",
     "launch",
+    "load",
     "ops",
     "tsv",
 ]

@@ -118,7 +118,7 @@ def dot_interaction_backward(c: Call) -> None:
     c.xp.matmul(_symmetric(c, z), z, out=dz)
     for (a, b), dx in zip(ranges, c.dxs, strict=True):
         if dx is not None:
-            dx[...] = dz[:, a:b].reshape(dx.shape)
+            dx.reshape(c.n, b - a, dx.shape[-1])[...] = dz[:, a:b]
 
 
 def _symmetric(c: Call, z: Array) -> Array:

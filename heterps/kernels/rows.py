@@ -39,11 +39,12 @@ class Rows:
         ``[unique, width]``.
     inverse
         Per id column of the pull (in the order of ``op.inputs``) the row of each position, int32, ``[n]``,
-        ``[n, slots]`` or, for ragged ids, ``[elements]``.
+        ``[n, slots]`` or, for ragged ids, ``[elements]``. A negative row is padding.
     offsets
         Per id column the ``n + 1`` offsets of ragged ids, None for fixed slots. May be left out if nothing is ragged.
     ids
-        The unique ids in the order of ``values``, uint64. Needed only by lookups with a padding id.
+        The unique ids in the order of ``values``, uint64. Needed only by lookups with a padding id that the inverse
+        does not mark.
     """
 
     values: Array
@@ -72,7 +73,7 @@ def gather(values, low, dim, inverse, pad, y, stride, n):  # type: ignore[no-unt
         for _ in range(slots):
             row = inverse[p]
             source = np.uint64(row * width + low)
-            if row == pad:
+            if row < 0 or row == pad:
                 for d in range(dim):
                     y[at + np.uint64(d)] = 0
             else:
@@ -91,7 +92,7 @@ def scatter(gradient, low, dim, inverse, pad, dy, stride, n):  # type: ignore[no
         at = np.uint64(i * stride)
         for _ in range(slots):
             row = inverse[p]
-            if row != pad:
+            if row >= 0 and row != pad:
                 target = np.uint64(row * width + low)
                 for d in range(dim):
                     flat[target + np.uint64(d)] += dy[at + np.uint64(d)]
@@ -110,7 +111,7 @@ def pool(values, low, dim, inverse, offsets, pad, mean, y, stride):  # type: ign
         count = 0
         for p in range(offsets[i], offsets[i + 1]):
             row = inverse[np.uint64(p)]
-            if row != pad:
+            if row >= 0 and row != pad:
                 count += 1
                 source = np.uint64(row * width + low)
                 for d in range(dim):
@@ -129,11 +130,11 @@ def unpool(gradient, low, dim, inverse, offsets, pad, mean, dy, stride):  # type
         count = 0
         if mean:
             for p in range(offsets[i], offsets[i + 1]):
-                count += inverse[p] != pad
+                count += inverse[p] >= 0 and inverse[p] != pad
         divisor = dy.dtype.type(max(count, 1))
         for p in range(offsets[i], offsets[i + 1]):
             row = inverse[np.uint64(p)]
-            if row != pad:
+            if row >= 0 and row != pad:
                 target = np.uint64(row * width + low)
                 for d in range(dim):
                     flat[target + np.uint64(d)] += dy[at + np.uint64(d)] / divisor
@@ -149,7 +150,7 @@ def pool_max(values, low, dim, inverse, offsets, pad, winner, y, stride):  # typ
             winner[i, d] = -1
         for p in range(offsets[i], offsets[i + 1]):
             row = inverse[p]
-            if row != pad:
+            if row >= 0 and row != pad:
                 for d in range(dim):
                     value = values[row, low + d]
                     if winner[i, d] < 0 or value > y[at + d]:
@@ -258,12 +259,12 @@ def _target(c: Call, g: Gathering) -> Array:
 def _gather_arrays(c: Call, g: Gathering, y: Array) -> None:
     """Gather with whole-array functions, for devices and for comparison."""
     xp = c.xp
-    taken = xp.take(g.values[:, g.low : g.low + g.dim], g.inverse, axis=0)
-    keep = (g.inverse != g.pad)[:, None]
+    taken = xp.take(g.values[:, g.low : g.low + g.dim], xp.maximum(g.inverse, 0), axis=0)
+    keep = _kept(g)
     if g.pooling == "none":
         y[...] = xp.where(keep, taken, 0).reshape(y.shape)
         return
-    sample = _sample_of(c, g)
+    sample, y = _sample_of(c, g), y.reshape(c.n, g.dim)  # a fused sum may have left out the last axis
     if g.pooling == "max":
         y[...] = _max_arrays(c, g, taken, keep, sample)
         return
@@ -271,6 +272,11 @@ def _gather_arrays(c: Call, g: Gathering, y: Array) -> None:
     xp.add.at(y, sample, xp.where(keep, taken, 0))
     if g.pooling == "mean":
         y /= _counts(c, keep, sample)
+
+
+def _kept(g: Gathering) -> Array:
+    """Which positions are not padding, as a column."""
+    return ((g.inverse >= 0) & (g.inverse != g.pad))[:, None]
 
 
 def _sample_of(c: Call, g: Gathering) -> Array:
@@ -290,10 +296,10 @@ def _max_arrays(c: Call, g: Gathering, taken: Array, keep: Array, sample: Array)
     xp = c.xp
     top = xp.full((c.n, g.dim), -xp.inf, taken.dtype)
     xp.maximum.at(top, sample, xp.where(keep, taken, -xp.inf))
-    positions = xp.arange(taken.shape[0])[:, None]
+    positions = xp.arange(taken.shape[0], dtype=xp.int32)[:, None]  # devices have no 64-bit signed atomics
     none = taken.shape[0]
-    candidates = xp.where(keep & (taken == xp.take(top, sample, axis=0)), positions, none)
-    first = xp.full((c.n, g.dim), none, positions.dtype)
+    candidates = xp.where(keep & (taken == xp.take(top, sample, axis=0)), positions, xp.int32(none))
+    first = xp.full((c.n, g.dim), none, xp.int32)
     xp.minimum.at(first, sample, candidates)
     winner = c.scratch("winner", (c.n, g.dim), xp.int32)
     safe = xp.minimum(first, max(none - 1, 0))
@@ -311,14 +317,14 @@ def _scatter_arrays(c: Call, g: Gathering, gradient: Array, dy: Array) -> None:
         which = xp.broadcast_to(xp.arange(g.dim), winner.shape)
         xp.add.at(columns, (row, which), xp.where(winner >= 0, dy, 0))
         return
-    keep = (g.inverse != g.pad)[:, None]
+    keep = _kept(g)
     if g.pooling == "none":
         parts = dy.reshape(-1, g.dim)
     else:
-        sample = _sample_of(c, g)
-        whole = dy / _counts(c, keep, sample) if g.pooling == "mean" else dy
+        sample, whole = _sample_of(c, g), dy.reshape(c.n, g.dim)
+        whole = whole / _counts(c, keep, sample) if g.pooling == "mean" else whole
         parts = xp.take(whole, sample, axis=0)
-    xp.add.at(columns, g.inverse, xp.where(keep, parts, 0))
+    xp.add.at(columns, xp.maximum(g.inverse, 0), xp.where(keep, parts, 0))
 
 
 def gather_cost(work: Work) -> OpCost:

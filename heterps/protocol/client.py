@@ -230,7 +230,9 @@ class ClientState:
         return self._send_all(Pull, n)
 
     def _back_out(self) -> list[Action]:
-        """Sync: a lane that waits for others must not wait for one that has stopped. It stands before this batch again."""
+        """Sync: a lane that waits for others must not wait for one that has stopped. It stands before this batch
+        again.
+        """
         n = self.next - 1
         if self.until is None or n < self.until or (Pull, n) not in self._missing:
             return []

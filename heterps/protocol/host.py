@@ -245,7 +245,7 @@ class HostState:
         return self._ordered(rows, tag)
 
     def _insert(self, rows: TakeIn, tag: Any) -> list[Decision]:
-        return [Insert(rows.shards), Answer(tag, Acked(self.term))]
+        return [Insert(rows), Answer(tag, Acked(self.term))]
 
     def _mark(self, mark: MarkCut, tag: Any) -> list[Decision]:
         if mark.term != self.term or not self.serving:

@@ -47,14 +47,12 @@ def teller(run: str, worker: Any) -> Callable[[ev.Event], None]:
     """Return the way to the driver: its queue in the same process, else Dask's event stream."""
     if run in _RUNS:
         return _RUNS[run].tell
-    return lambda event: worker.log_event(topic(run), {"kind": type(event).__name__, **asdict(event)})
+    return lambda event: worker.log_event(topic(run), {"kind": type(event).__name__, "fields": asdict(event)})
 
 
 def decode_event(message: Mapping[str, Any]) -> ev.Event:
     """Rebuild an event from what a topic carried."""
-    fields = dict(message)
-    kind = getattr(ev, fields.pop("kind"))
-    event = kind(**fields)
+    event = getattr(ev, message["kind"])(**message["fields"])
     assert isinstance(event, ev.Event)
     return event
 

@@ -13,9 +13,10 @@ from numba import njit
 from heterps.errors import TableError
 from heterps.tables.foreign import rebuilt_around
 from heterps.tables.initialisers import first_values
-from heterps.tables.rows import BLOCK, all_finite
+from heterps.tables.rows import all_finite
 from heterps.tables.rules import NUMBERS, Rule
 from heterps.tables.spec import DenseSpec
+from heterps.tables.store import BLOCK
 from heterps.tables.update import update_rows
 
 __all__ = ["DenseBlock"]
@@ -92,11 +93,18 @@ class DenseBlock:
         shape = next(spec.shape for spec in self.specs if spec.name == name)
         return self.values[self.where[name]].reshape(shape)
 
-    def slots_of(self, name: str) -> F32:
-        """Return a live view of a parameter's optimiser slots, ``[rows, slots]``."""
-        k = list(self.where).index(name)
-        rows, start, per_row = (int(x) for x in (self._plan[k, 2], self._plan[k, 4], self._plan[k, 5]))
-        return self.slots[start : start + rows * per_row].reshape(rows, per_row)
+    @property
+    def slots_where(self) -> dict[str, slice]:
+        """Where the optimiser slots of each parameter stand."""
+        bounds = [*self._plan[:, 4].tolist(), len(self.slots)]
+        return {spec.name: slice(*bounds[k : k + 2]) for k, spec in enumerate(self.specs)}
+
+    def set(self, name: str, values: npt.ArrayLike, slots: npt.ArrayLike | None = None) -> None:
+        """Replace the values of a parameter, and its slots if given."""
+        with self.lock:
+            self[name][...] = np.asarray(values, np.float32).reshape(self[name].shape)
+            if slots is not None:
+                self.slots[self.slots_where[name]] = slots
 
     def pull(self, out: F32 | None = None) -> F32:
         """Return a copy of all values, flat, in the order of the specs."""

@@ -52,13 +52,12 @@ def values(data: Dataset, name: str = "y", batch_size: int = 7, **options: int) 
 SCHEMA = Schema.of(label("y"), sparse("ids", shape=(2,)), dense("x", shape=(2, 2)), ragged("tags"), weight("w"))
 
 
-def make_rows(shard: int):  # type: ignore[no-untyped-def]
-    print("printing does no harm")
-    for i in range(1500):
-        yield {"y": shard, "ids": [i, 2**63 + i], "x": [[i, 0], [0, i]], "tags": range(i % 3), "w": 0.5}
-
-
 def test_a_generator_runs_in_a_process_of_its_own() -> None:
+    def make_rows(shard: int):  # type: ignore[no-untyped-def]
+        print("printing does no harm")
+        for i in range(1500):
+            yield {"y": shard, "ids": [i, 2**63 + i], "x": [[i, 0], [0, i]], "tags": range(i % 3), "w": 0.5}
+
     data = generator(make_rows, SCHEMA, shards=2)
     assert len(data.splits()) == 2
     for split in data.splits():

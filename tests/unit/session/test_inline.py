@@ -1,13 +1,14 @@
 """The inline engine: the contract, and what is its own."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import threadpoolctl
 
 import heterps as hps
-from heterps.errors import UnknownKindError
-from tests.unit.session.contract import EngineContract, plan
+from heterps.errors import CheckpointError, PlanError, UnknownKindError
+from tests.unit.session.contract import EngineContract, plan, same, tables, trained
 from tests.unit.session.models import data
 
 
@@ -66,3 +67,24 @@ def test_fit_shows_each_pass(capsys: pytest.CaptureFixture[str]) -> None:
     assert "epoch 1/2" in text
     assert "valid auc" in text
     assert last.done
+
+
+def test_load_needs_only_the_folder(tmp_path: Path) -> None:
+    rule = hps.RowWiseAdaGrad(lr=0.05)
+    with hps.launch(plan(), mode="sync", sparse=rule, seed=5) as session:
+        wanted = trained(session)
+        session.save(tmp_path / "m")
+    with hps.load(tmp_path / "m") as session:
+        assert same(wanted, tables(session))
+        assert (session.job.mode, session.job.batch_size) == (hps.Sync(), 64)
+        assert (session.job.model.sparse, session.job.model.seed) == (rule, 5)
+    with pytest.raises(CheckpointError, match=r"is not a saved model: it does not exist; .* has m$"):
+        hps.load(tmp_path / "n")
+    (tmp_path / "m" / "model.json").write_text("{")
+    with pytest.raises(CheckpointError, match="damaged"):
+        hps.load(tmp_path / "m")
+
+
+def test_geo_is_refused() -> None:
+    with pytest.raises(PlanError, match="geo"):
+        hps.launch(plan(), mode="geo")
