@@ -1,4 +1,4 @@
-"""A few gathers that take every branch of ``rows.cu``: ties, padding, empty lists, repeated rows, rows that lie apart."""
+"""A few gathers that take every branch of ``rows.cu``: ties, padding, empty lists, repeated rows."""
 
 from __future__ import annotations
 
