@@ -1,11 +1,12 @@
 """Batches on their way to a device: pinned memory, a stream of their own, device buffers that are reused.
 
-The copy of the next batch runs beside the computation of this one. On a CPU, and on the strict stand-in, there is nothing
-to overlap and arrays are handed over as they are. Not run on a GPU yet.
+The copy of the next batch runs beside the computation of this one. On a CPU, and on the strict stand-in, there is
+nothing to overlap and arrays are handed over as they are. Not run on a GPU yet.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ class Transfer:
     def send(self, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Array]:
         """Start copying one batch; what comes back may be computed with at once, on the current stream.
 
-        The current stream waits for the copies, the host does not. The buffers are overwritten ``depth`` calls later, and
-        not before the computation that was queued meanwhile is done.
+        The current stream waits for the copies, the host does not. The buffers are overwritten ``depth`` calls later,
+        and not before the computation that was queued meanwhile is done.
         """
         if not self._cuda:
             return {name: to_device(array, self._xp) for name, array in arrays.items()}
@@ -72,8 +73,7 @@ class Transfer:
 
     def _room(self, name: str, turn: int, array: npt.NDArray[Any]) -> tuple[Array, Any]:
         """Device buffer and pinned twin of the array's shape; made anew when the shape grows."""
-        import cupyx
-
+        cupyx = importlib.import_module("cupyx")
         known = self._rings.get((name, turn))
         if known is None or known[0].dtype != array.dtype or known[0].size < array.size:
             flat = (self._xp.empty(array.size, array.dtype), cupyx.empty_pinned(array.size, array.dtype))
