@@ -11,6 +11,7 @@ arrays of 64 Ki float32; another, the caller, asks for them from a coroutine on 
 - ``object``: the method itself, where both are in one process
 - ``socket``: blocking sockets in threads of their own with buffers made once: what the kernel and Python allow
 - ``socket, loop``: the same, the thread serving a coroutine that waits for it
+- ``service``, ``service, tcp``: the package's own calls (``heterps.runtime.service``) over either kind of socket
 - ``unix socket``: the same as ``socket`` by a name in the file system, for two processes on one machine
 
 ``load`` is what another thread of the host's process does meanwhile: nothing, GEMMs (which release the GIL) or pure
@@ -29,6 +30,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,10 +40,18 @@ from distributed.core import send_recv
 from distributed.protocol import to_serialize
 from threadpoolctl import threadpool_limits
 
+from heterps.runtime.peer import SocketPeer
+from heterps.runtime.service import Address, Listener, Method
+from heterps.runtime.wire import Message
+
 IDS = np.arange(16 * 1024, dtype=np.uint64)
 ARRAYS, LENGTH = 4, 64 * 1024
 NBYTES = ARRAYS * LENGTH * 4
 LOADS = ("none", "gemm", "python", "python 0.5ms")
+WAYS = (
+    "actor sync", "actor async", "handler", "handler packed", "held comm", "socket", "socket, loop", "unix socket",
+    "service", "service, tcp",
+)  # fmt: skip
 Call = Callable[[], Awaitable[Any]]
 
 
@@ -59,6 +69,11 @@ class Answer:
     async def pull(self, ids: np.ndarray) -> list[np.ndarray]:
         """Give the rows from the worker's loop."""
         return self.rows
+
+    @property
+    def methods(self) -> dict[str, Method]:
+        """Give the rows from a thread of the service."""
+        return {"pull": lambda message: Message({}, self.rows)}
 
 
 class Operations(WorkerPlugin):
@@ -82,6 +97,8 @@ class Operations(WorkerPlugin):
         unix.listen()
         self.sockets = [socket.create_server(("127.0.0.1", 0)), unix]
         worker.bench_ports = [s.getsockname() for s in self.sockets]
+        self.listener = Listener(answer)
+        worker.bench_ports.append(self.listener.address)
         for listening in self.sockets:
             threading.Thread(target=self._serve, args=[listening], daemon=True).start()
 
@@ -99,6 +116,7 @@ class Operations(WorkerPlugin):
 
     def teardown(self, worker: Any) -> None:
         """Stop answering."""
+        self.listener.close()
         for listening in self.sockets:
             listening.shutdown(socket.SHUT_RDWR)
             listening.close()
@@ -111,7 +129,6 @@ def _no_delay(connection: socket.socket) -> None:
 
 def _read_into(connection: socket.socket, view: memoryview) -> bool:
     while view:
-        # One call for all bytes: each return to Python waits for the GIL, up to a switch interval.
         n = connection.recv_into(view, flags=socket.MSG_WAITALL)
         if n == 0:
             return False
@@ -220,12 +237,26 @@ def _exchange(connection: socket.socket, reply: memoryview) -> None:
 
 def ask_socket(address: Any, count: int) -> list[float]:
     """Runs in a thread of the caller: the same figures for a blocking socket, one call at a time."""
-    reply, times = memoryview(bytearray(NBYTES)), []
+    reply = memoryview(bytearray(NBYTES))
     with _connect(address) as connection:
-        for _ in range(count + 5):
-            start = time.perf_counter()
-            _exchange(connection, reply)
-            times.append((time.perf_counter() - start) * 1e3)
+        return time_blocking(lambda: _exchange(connection, reply), count)
+
+
+def ask_service(address: Address, count: int) -> list[float]:
+    """Runs in a thread of the caller: the same for the package's own calls."""
+    peer = SocketPeer(address)
+    try:
+        return time_blocking(lambda: peer.call("pull", [IDS]), count)
+    finally:
+        peer.close()
+
+
+def time_blocking(call: Callable[[], object], count: int) -> list[float]:
+    times = []
+    for _ in range(count + 5):
+        start = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - start) * 1e3)
     times = times[5:]
     return [statistics.median(times), sorted(times)[int(0.95 * len(times))], statistics.mean(times)]
 
@@ -247,6 +278,10 @@ def measure(client: Client, ways: tuple[str, ...], where: str, loads: tuple[str,
                 function, *arguments = (ask, way, host, count, depth)
                 if way in ("socket", "unix socket"):
                     function, *arguments = (ask_socket, host["ports"][way == "unix socket"], count)
+                elif way.startswith("service"):
+                    nearest = host["ports"][2]
+                    elsewhere = replace(nearest, machine="another") if way == "service, tcp" else nearest
+                    function, *arguments = (ask_service, elsewhere, count)
                 figures = client.submit(function, *arguments, workers=[caller], pure=False).result(timeout=120)
                 print(f"  {load:13} {where:7} {way:15} {depth:5}", *(f"{ms:9.2f}" for ms in figures), flush=True)
         client.run(stop_load, workers=busy)
@@ -255,17 +290,9 @@ def measure(client: Client, ways: tuple[str, ...], where: str, loads: tuple[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200, help="calls per line")
-    count = parser.parse_args().count
-    ways = (
-        "actor sync",
-        "actor async",
-        "handler",
-        "handler packed",
-        "held comm",
-        "socket",
-        "socket, loop",
-        "unix socket",
-    )
+    parser.add_argument("--only", default="", help="only the ways whose name contains this")
+    count, only = vars(parser.parse_args()).values()
+    ways = tuple(way for way in WAYS if only in way)
     for protocol in ("inproc", "tcp"):
         print(f"{protocol}\n  load          where   way             depth  median ms   95% ms  ms/call")
         processes = protocol == "tcp"

@@ -1,11 +1,58 @@
 """Train click-through-rate models with huge sparse tables on a Dask cluster of mixed machines."""
 
-from heterps.data.batch import Batch
+from heterps.data import Batch, Criteo, Dataset, Schema, adult, arrays, csv, tsv
 from heterps.errors import HeterpsError
 from heterps.graph import Graph, ops
+from heterps.planner.plan import Plan
 from heterps.protocol.keys import BatchKey
+from heterps.protocol.modes import Async, Geo, Sync
 from heterps.ragged import Ragged
+from heterps.runtime.progress import Progress
+from heterps.session import Session, launch, load
+from heterps.tables import (
+    FTRL,
+    SGD,
+    AdaGrad,
+    Adam,
+    ElementAdaGrad,
+    Momentum,
+    RowWiseAdaGrad,
+    SharedAdam,
+    StdAdaGrad,
+    Sum,
+)
+from heterps.version import __version__ as __version__
 
-__version__ = "0.1.0"
-
-__all__ = ["Batch", "BatchKey", "Graph", "HeterpsError", "Ragged", "ops"]
+__all__ = [
+    "FTRL",
+    "SGD",
+    "AdaGrad",
+    "Adam",
+    "Async",
+    "Batch",
+    "BatchKey",
+    "Criteo",
+    "Dataset",
+    "ElementAdaGrad",
+    "Geo",
+    "Graph",
+    "HeterpsError",
+    "Momentum",
+    "Plan",
+    "Progress",
+    "Ragged",
+    "RowWiseAdaGrad",
+    "Schema",
+    "Session",
+    "SharedAdam",
+    "StdAdaGrad",
+    "Sum",
+    "Sync",
+    "adult",
+    "arrays",
+    "csv",
+    "launch",
+    "load",
+    "ops",
+    "tsv",
+]

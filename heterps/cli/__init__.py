@@ -24,13 +24,19 @@ class _Commands(click.Group):
             return None
         command = importlib.import_module(f"{__name__}.{name}").command
         assert isinstance(command, click.Command)
-        return command
+        return _unwrapped(command)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except HeterpsError as error:  # a user's mistake: the message, not a traceback
             raise click.ClickException(str(error)) from error
+
+
+def _unwrapped(command: click.Command) -> click.Command:
+    """Turn the backslash-b of raw docstrings into the character by which click keeps lines apart."""
+    command.help = command.help and command.help.replace("\\b\n", "\b\n")
+    return command
 
 
 @click.group("heterps", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -45,6 +51,8 @@ def main() -> None:
       heterps train graphs/wide_deep.py --data train.tsv --out model/
     """
 
+
+_unwrapped(main)
 
 if __name__ == "__main__":
     sys.exit(main())

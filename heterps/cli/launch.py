@@ -14,13 +14,13 @@ Examples:
   heterps launch --servers 1 --io 2 --compute 1 train.py --epochs 3
   heterps launch --io 4 --gpus 2 --logs run7 --max-restarts 0 train.py
   heterps launch --io 2 --compute 1                     keep a cluster up until Ctrl-C
-  heterps launch --tls --host 10.0.0.5 --port 8786      let other machines join
+  heterps launch --tls --certs certs --host 10.0.0.5    let other machines join
   heterps launch --tls --servers 2 --io 4 --gpus 1 \\
       --hosts 10.0.0.5,10.0.0.6,10.0.0.7=gpu train.py   print the commands for three machines
 """
 
 
-@click.command(epilog=_EPILOG, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
 @click.option("--servers", "server", default=1, show_default=True, help="Workers that hold shards of the tables.")
 @click.option("--io", default=1, show_default=True, help="Workers that read and look up.")
 @click.option("--compute", default=0, show_default=True, help="Workers for dense layers, on CPUs.")
@@ -32,7 +32,8 @@ Examples:
 @click.option("--dashboard", type=click.IntRange(0, 65535), help="Show Dask's dashboard on this port of 127.0.0.1.")
 @click.option("--tls", is_flag=True, help="Make certificates and use them.")
 @click.option("--hosts", help="Print the commands for these machines, a,b=pool+pool,...; the first runs the scheduler.")
-@click.option("--certs", default="certs", show_default=True, help="With --hosts --tls: folder for the certificates.")
+@click.option("--certs", help="With --tls: folder of the certificates, to be used by other machines too.")
+@click.option("--threads", default=1, show_default=True, help="With --hosts: cores of each worker.")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module.")
 @click.argument("script", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -47,7 +48,8 @@ def command(
     dashboard: int | None,
     tls: bool,
     hosts: str | None,
-    certs: str,
+    certs: str | None,
+    threads: int,
     module: bool,
     script: tuple[str, ...],
 ) -> None:
@@ -63,9 +65,12 @@ def command(
     pools = {"server": server, "io": io, "compute": compute, "gpu": gpu}
     words = ("-m", *script) if module else script
     if hosts is not None:
-        click.echo(
-            many_hosts(hosts, pools, words, port=port or 8786, certs=certs if tls else None, dashboard=dashboard)
-        )
+        folder = (certs or "certs") if tls else None
+        text = many_hosts(hosts, pools, words, port=port or 8786, certs=folder, dashboard=dashboard, threads=threads)
+        click.echo(text)
         return
-    launch = Launch(pools, words, pathlib.Path(logs), host, port or 0, tls, dashboard, max_restarts)
+    launch = Launch(
+        pools, words, pathlib.Path(logs), host, port or 0, tls, pathlib.Path(certs) if certs else None, dashboard,
+        max_restarts,
+    )  # fmt: skip
     sys.exit(launch_cluster(launch, tell=lambda line: click.echo(f"heterps launch: {line}", err=True)))

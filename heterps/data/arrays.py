@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from heterps.data.bad import BadRows
 from heterps.data.batch import Column
+from heterps.data.chunks import ChunkSource, Columns
 from heterps.data.dataset import Dataset, Source
 from heterps.data.hashing import RESERVED_ID
-from heterps.data.rows import Rows
 from heterps.data.schema import Field, Kind, Schema
 from heterps.data.split import Piece
 from heterps.errors import DataError
@@ -45,37 +45,12 @@ class Arrays(Dataset):
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start copying ranges."""
-        return _ArraySource(self, pieces)
+        return ChunkSource(_ranges(self.columns, pieces))
 
 
-class _ArraySource(Source):
-    def __init__(self, data: Arrays, pieces: tuple[Piece, ...]) -> None:
-        self.data = data
-        self.ranges = [(piece.begin, piece.end) for piece in reversed(pieces)]
-
-    def fill(self, rows: Rows, begin: int, end: int) -> int:
-        row = begin
-        while row < end and self.ranges:
-            a, b = self._next(end - row)
-            for name, column in self.data.columns.items():
-                if isinstance(column, Ragged):
-                    rows.put_lists(name, row, column[a:b])
-                else:
-                    rows[name][row : row + b - a] = column[a:b]
-            row += b - a
-        return row - begin
-
-    def skip(self, count: int, scratch: Rows) -> None:
-        while count > 0 and self.ranges:
-            a, b = self._next(count)
-            count -= b - a
-
-    def _next(self, most: int) -> tuple[int, int]:
-        a, b = self.ranges.pop()
-        if b - a > most:
-            self.ranges.append((a + most, b))
-            b = a + most
-        return a, b
+def _ranges(columns: Columns, pieces: tuple[Piece, ...]) -> Iterator[Columns]:
+    for piece in pieces:
+        yield {name: column[piece.begin : piece.end] for name, column in columns.items()}
 
 
 def arrays(columns: Mapping[str, Any], kinds: Mapping[str, Kind] | None = None, **options: Any) -> Arrays:
@@ -125,6 +100,8 @@ def _kind(name: str, values: np.ndarray[Any, Any]) -> Kind:
 
 def as_ids(name: str, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Check and cast ids: negative, fractional and reserved values are refused by name, before any cast."""
+    if values.dtype == object:
+        return _object_ids(name, values)
     if values.dtype.kind not in "iu":
         raise DataError(f"column {name!r} has type {values.dtype}: ids must be integers")
     if values.dtype.kind == "i" and values.size and int(values.min()) < 0:
@@ -132,3 +109,11 @@ def as_ids(name: str, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if values.dtype == np.uint64 and values.size and int(values.max()) == RESERVED_ID:
         raise DataError(f"column {name!r} holds the id 2**64 - 1, which is reserved")
     return np.ascontiguousarray(values, np.uint64)
+
+
+def _object_ids(name: str, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Check Python integers, which may mix both halves of the uint64 range (NumPy would make floats of them)."""
+    for value in values.flat:
+        if not isinstance(value, (int, np.integer)) or not 0 <= value < RESERVED_ID:
+            raise DataError(f"column {name!r} holds {value!r}: ids are integers 0 .. 2**64 - 2")
+    return values.astype(np.uint64)

@@ -62,6 +62,13 @@ class BadRows:
         if self.policy.action == "error" or self.count > self.policy.limit:
             raise DataError(self.message())
 
+    def absorb(self, other: BadRows) -> None:
+        """Count what another read found; raise DataError when the policy says so."""
+        both = self.merge(other)
+        self.count, self.reasons, self.first = both.count, both.reasons, both.first
+        if self.count and (self.policy.action == "error" or self.count > self.policy.limit):
+            raise DataError(self.message())
+
     def merge(self, other: BadRows) -> BadRows:
         """Return the account of both."""
         reasons = dict(self.reasons)

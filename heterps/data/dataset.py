@@ -6,16 +6,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from heterps.data.bad import BadInput, BadRows
 from heterps.data.batch import Batch
 from heterps.data.permutation import permutation, seed_key
+from heterps.data.preload import ahead
 from heterps.data.rows import Rows
 from heterps.data.schema import Schema
 from heterps.data.split import Piece, Split, deal, pack
 from heterps.errors import DataError
 from heterps.protocol.keys import BatchKey
+
+if TYPE_CHECKING:
+    from heterps.data.persist import Persisted
 
 __all__ = ["Dataset", "Shuffle", "Source"]
 
@@ -143,8 +147,36 @@ class Dataset(ABC):
             else:
                 yield from _mixed(source, split, buffers, start, seed, self.shuffling.window)
 
-    def __iter__(self) -> Iterator[Split]:
-        return iter(self.splits())
+    def preload(
+        self,
+        split: Split,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        start: int = 0,
+        bad: BadRows | None = None,
+        depth: int = 2,
+    ) -> Iterator[Batch]:
+        """Yield what :meth:`read` yields, read up to ``depth`` batches ahead by a background thread.
+
+        A batch stays valid until the next one is asked for.
+        """
+
+        def read(ring: int) -> Iterator[Batch]:
+            return self.read(split, batch_size=batch_size, seed=seed, start=start, bad=bad, ring=ring)
+
+        return ahead(read, depth)
+
+    def persist(self, memory_bytes: int = 4 << 30) -> Persisted:
+        """Return this dataset parsed once per process and then read from memory; at most ``memory_bytes`` are kept."""
+        from heterps.data.persist import Persisted
+
+        same = {"shuffling": self.shuffling, "bad_input": self.bad_input, "split_cost": self.split_cost}
+        return Persisted(of=self, memory_bytes=memory_bytes, **same)  # type: ignore[arg-type]
+
+    def where(self, split: Split) -> tuple[str, ...]:
+        """Return the addresses of workers that hold the rows of a Split already; empty where any worker will do."""
+        return ()
 
 
 def _in_order(source: Source, split: Split, buffers: list[Rows], start: int) -> Iterator[Batch]:

@@ -10,10 +10,10 @@ from numba import njit
 
 from heterps.data.hashing import finish, fold, hash_span
 from heterps.data.numeric import BAD_ID, BAD_NUMBER, OK, RESERVED, bucket_id, parse_id, parse_number, scale
-from heterps.data.steps import BUCKET, CATEGORIES, CATEGORY, CROSS, ID, MATCH, NUMBER
+from heterps.data.steps import BUCKET, CATEGORIES, CATEGORY, CROSS, ID, IDS, MATCH, NUMBER
 from heterps.data.words import WIDTH, count_bits, equal64, high64, lowest_bit
 
-__all__ = ["BAD", "DRAINED", "FULL", "REASONS", "ROOM", "byte_classes", "byte_marks", "parse_rows"]
+__all__ = ["BAD", "DRAINED", "FULL", "REASONS", "ROOM", "byte_classes", "byte_marks", "parse_rows", "run_steps"]
 
 # How parse_rows came back: block used up, rows filled, a bad line, no room for lists.
 DRAINED, FULL, BAD, ROOM = 0, 1, 2, 3
@@ -182,18 +182,23 @@ def _trim(buffer: Any, starts: Any, stops: Any, n: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _put_lists(buffer: Any, start: Any, stop: Any, separator: Any, salt: Any, values: Any, at: Any) -> Any:
-    """Hash the parts of a cell into ``values[at:]``; return the new end, or -1 if there is no room."""
+def _put_lists(buffer: Any, start: Any, stop: Any, separator: Any, hashed: Any, salt: Any, values: Any, at: Any) -> Any:
+    """Put the ids of a cell's parts into ``values[at:]``; return (status, new end)."""
     begin = start
     for i in range(start, stop + 1):
         if i == stop or buffer[i] == separator:
             if i > begin:
                 if at >= len(values):
-                    return -1
-                values[at] = hash_span(buffer, begin, i, salt)
+                    return NO_ROOM, at
+                if hashed:
+                    values[at] = hash_span(buffer, begin, i, salt)
+                else:
+                    status, values[at] = parse_id(buffer, begin, i)
+                    if status != OK:
+                        return status, at
                 at += 1
             begin = i + 1
-    return at
+    return OK, at
 
 
 @njit(nogil=True, cache=True)
@@ -238,7 +243,7 @@ def parse_rows(
                 continue
         where[3] = found if error == BAD_COLUMNS else -1
         if error == OK:
-            error = _run_steps(
+            error = run_steps(
                 buffer,
                 row,
                 table,
@@ -291,7 +296,7 @@ def _fields(buffer: Any, line: Any, classes: Any, marks: Any, trim: Any, starts:
 
 
 @njit(nogil=True, cache=True)
-def _run_steps(
+def run_steps(
     buffer: Any,
     row: Any,
     table: Any,
@@ -307,6 +312,7 @@ def _run_steps(
     made: Any,
     where: Any,
 ) -> Any:
+    """Make the elements of one row from its tokens; return the status, with the source column in ``where[3]``."""
     for s in range(len(table)):
         code = table[s, 0]
         column = table[s, 1]
@@ -331,10 +337,13 @@ def _run_steps(
             floats[base + row * table[s, 3]] = np.float32(1.0 if same else 0.0)
             continue
         elif code == ID:
-            status, made[s] = parse_id(buffer, start, stop)
-            if status != OK:
-                where[3] = column
-                return status
+            if start == stop and table[s, 5] == 1:
+                made[s] = salts[s]
+            else:
+                status, made[s] = parse_id(buffer, start, stop)
+                if status != OK:
+                    where[3] = column
+                    return status
         elif code == BUCKET:
             if start == stop:
                 made[s] = finish(fold(salts[s], np.uint64(table[s, 5] + 1)))
@@ -350,11 +359,13 @@ def _run_steps(
             for k in range(a, a + b):
                 h = fold(h, made[links[k]])
             made[s] = finish(h ^ (_U8 * np.uint64(b)))
-        elif code == CATEGORIES:
+        elif code in (CATEGORIES, IDS):
             at = list_offsets[base, row] if table[s, 3] == 1 else list_offsets[base, row + 1]
-            at = _put_lists(buffer, start, stop, table[s, 4], salts[s], list_values[base], at)
-            if at < 0:
-                return NO_ROOM
+            hashed = code == CATEGORIES
+            status, at = _put_lists(buffer, start, stop, table[s, 4], hashed, salts[s], list_values[base], at)
+            if status != OK:
+                where[3] = column
+                return status
             list_offsets[base, row + 1] = at
             continue
         if base >= 0:

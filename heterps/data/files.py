@@ -5,24 +5,15 @@ from __future__ import annotations
 import glob
 import gzip
 import os
-import zlib
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from heterps.data.split import Piece
 from heterps.errors import DataError
 
-__all__ = ["Lines", "cut", "expand", "is_compressed", "open_bytes", "size_of"]
-
-BLOCK_BYTES = 1 << 20
-# Compiled loops look at up to 64 bytes at a time, from any byte.
-PAD = 80
-_NEWLINE = 10
+__all__ = ["cut", "expand", "is_compressed", "open_bytes", "open_raw", "size_of", "whole"]
 
 
 def is_url(path: str) -> bool:
@@ -108,15 +99,24 @@ def cut(paths: Iterable[str], grain: int) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
+def whole(paths: Iterable[str]) -> tuple[Piece, ...]:
+    """Return one piece a file, to be read from its beginning to its end."""
+    return tuple(Piece(path, 0, -1, max(1, size_of(path))) for path in paths)
+
+
 def open_bytes(path: str) -> Any:
     """Open a local file or URL for reading, decompressed."""
+    return _decompressed(path, open_raw(path))
+
+
+def open_raw(path: str) -> Any:
+    """Open a local file or URL for reading, as stored."""
     try:
-        raw: Any = _open_url(path) if is_url(path) else open(path, "rb", buffering=0)  # noqa: SIM115
+        return _open_url(path) if is_url(path) else open(path, "rb", buffering=0)
     except FileNotFoundError:
         raise DataError(f"no such file: {path} ({_what_is_there(path)})") from None
     except OSError as error:
         raise DataError(f"cannot open {path}: {error.strerror or error}") from error
-    return _decompressed(path, raw)
 
 
 def _open_url(path: str) -> Any:
@@ -144,93 +144,3 @@ class _Gzip(gzip.GzipFile):
     def close(self) -> None:
         super().close()
         self._below.close()
-
-
-class Lines:
-    """Blocks of whole lines of one piece, in one reused buffer.
-
-    A line belongs to the piece that holds its first byte, so pieces of a file cover each line once whatever the cut.
-    After :meth:`refill` the bytes ``buffer[pos:end]`` are whole lines and ``buffer[end - 1]`` is a newline (one is
-    added to a last line without). ``buffer`` has spare bytes after ``end``: compiled loops may load whole words.
-    """
-
-    def __init__(self, piece: Piece, block: int = BLOCK_BYTES) -> None:
-        self.piece, self.block = piece, block
-        self._bytes = bytearray(block + PAD)
-        self.buffer: npt.NDArray[np.uint8] = np.frombuffer(self._bytes, np.uint8)
-        self.file = open_bytes(piece.source)
-        self.pos = self.end = self.filled = 0
-        self.at_eof = False
-        self.too_long = -1
-        self.limit = piece.end if piece.end >= 0 else 1 << 62
-        self.origin = piece.begin
-        if piece.begin > 0:
-            self.origin = piece.begin - 1
-            self.file.seek(self.origin)
-            self._fill()
-            self._drop_line()
-
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
-
-    @property
-    def offset(self) -> int:
-        """Position in the (decompressed) file of ``buffer[pos]``."""
-        return self.origin + self.pos
-
-    def refill(self) -> bool:
-        """Bring the next lines in; False at the end of the piece."""
-        self.pos = max(self.pos, self.end)
-        if self.offset >= self.limit:
-            return False
-        self.end = self._last_line()
-        while self.end == self.pos and not self.at_eof:
-            if self.pos == 0 and self.filled == self.block:
-                # One line fills the whole buffer: leave it to the caller to count, go on behind it.
-                self.too_long = self.origin
-                self._drop_line()
-                return True
-            self._fill()
-            self.end = self._last_line()
-        return self.end > self.pos
-
-    def _fill(self) -> None:
-        keep = self.filled - self.pos
-        self.buffer[:keep] = self.buffer[self.pos : self.filled].copy()
-        self.origin += self.pos
-        self.pos, self.end, self.filled = 0, 0, keep
-        got = self._read_into(memoryview(self._bytes)[keep : self.block])
-        self.filled += got
-        if got == 0:
-            self.at_eof = True
-            if self.filled > 0 and self.buffer[self.filled - 1] != _NEWLINE:
-                self.buffer[self.filled] = _NEWLINE
-                self.filled += 1
-
-    def _read_into(self, room: memoryview) -> int:
-        try:
-            return self.file.readinto(room) or 0 if len(room) else 0
-        except (OSError, EOFError, ValueError, zlib.error) as error:
-            raise DataError(f"cannot read {self.piece.source} at byte {self.origin}: {error}") from error
-
-    def _last_line(self) -> int:
-        """Return the end of the last whole line in the buffer that this piece owns."""
-        newest = self.limit - self.origin
-        if newest < self.filled:
-            # The last owned line starts before ``newest``: it ends at the first newline from newest - 1 on.
-            found = self._bytes.find(b"\n", max(newest - 1, self.pos), self.filled)
-            return found + 1 if found >= 0 else self.pos
-        return max(self._bytes.rfind(b"\n", self.pos, self.filled) + 1, self.pos)
-
-    def _drop_line(self) -> None:
-        """Move behind the next newline."""
-        while True:
-            found = self._bytes.find(b"\n", self.pos, self.filled)
-            if found >= 0:
-                self.pos = self.end = found + 1
-                return
-            self.pos = self.end = self.filled
-            if self.at_eof:
-                return
-            self._fill()

@@ -9,13 +9,18 @@ import numpy as np
 from numba import njit
 
 from heterps.data.hashing import finish, fold
+from heterps.data.words import bits_float, float_bits
 
-__all__ = ["BAD_ID", "BAD_NUMBER", "OK", "RESERVED", "bucket_id", "parse_id", "parse_number", "scale"]
+__all__ = ["BAD_ID", "BAD_NUMBER", "OK", "RESERVED", "bucket_id", "log1p", "parse_id", "parse_number", "scale"]
 
 OK, BAD_NUMBER, BAD_ID, RESERVED = 0, 1, 2, 3
 
 _POWERS = np.array([10.0**k for k in range(309)])
-_LOGS = np.log1p(np.arange(4096, dtype=np.float64))
+_EDGES = 1.0 + np.arange(128) / 128
+_LOG_EDGES, _INVERSE_EDGES = np.log(_EDGES), 1.0 / _EDGES
+_LN2 = math.log(2.0)
+_MANTISSA, _ONE_BITS = np.uint64(2**52 - 1), np.uint64(1023 << 52)
+_U45, _U52, _U127 = np.uint64(45), np.uint64(52), np.uint64(127)
 _U_TEN = np.uint64(10)
 # Nineteen digits fit a uint64; more only move the exponent.
 _ROOM = np.uint64(1844674407370955160)
@@ -123,12 +128,24 @@ def parse_id(buffer: Any, start: Any, stop: Any) -> Any:
 
 
 @njit(nogil=True, cache=True, inline="always")
+def log1p(size: Any) -> Any:
+    """Return log(1 + size) for size >= 0, to within 1e-13: several times the speed of libm, the same bits everywhere.
+
+    1 + size = 2**e * m; m is just above one of 128 tabled edges c, and log(m / c) is a short series. 0 gives 0.
+    """
+    bits = float_bits(1.0 + size)
+    exponent = np.int64(bits >> _U52) - 1023
+    edge = np.int64((bits >> _U45) & _U127)
+    r = bits_float((bits & _MANTISSA) | _ONE_BITS) * _INVERSE_EDGES[edge] - 1.0
+    series = r * (1.0 - r * (0.5 - r * (1.0 / 3.0 - r * (0.25 - r * 0.2))))
+    return exponent * _LN2 + _LOG_EDGES[edge] + series
+
+
+@njit(nogil=True, cache=True, inline="always")
 def scale(value: Any, mean: Any, inverse_std: Any, log: Any) -> Any:
     """Log transform (odd, so that negative values keep their order) and standardise."""
     if log != 0.0:
-        size = abs(value)
-        # Most logged columns are small counts: a table is several times faster than log1p.
-        logged = _LOGS[int(size)] if size < 4096.0 and size == int(size) else math.log1p(size)
+        logged = log1p(abs(value))
         value = -logged if value < 0.0 else logged
     return (value - mean) * inverse_std
 

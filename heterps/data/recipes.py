@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from heterps.data.hashing import salt_of
+from heterps.data.hashing import bucket_hash, cross_ids, hash_bytes, salt_of
 from heterps.errors import DataError, UnknownKindError
 
-__all__ = ["Bucket", "Categories", "Category", "Cross", "Id", "Match", "Number", "Recipe", "recipe_from_json"]
+__all__ = ["Bucket", "Categories", "Category", "Cross", "Id", "Ids", "Match", "Number", "Recipe", "recipe_from_json"]
 
 _KINDS: dict[str, type[Recipe]] = {}
 
@@ -43,6 +43,11 @@ class Recipe:
     def label(self) -> str:
         """A short name for messages and importance tables; also what salts the ids."""
         return self.sources[0]
+
+    @property
+    def absent(self) -> int:
+        """The id made where the source is missing."""
+        return hash_bytes(b"", self.salt) if self.makes_id else 0
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able description."""
@@ -125,11 +130,31 @@ class Categories(Recipe):
 
 @dataclass(frozen=True)
 class Id(Recipe):
-    """An integer 0 <= id < 2**64 - 1 as it stands; missing is a bad line."""
+    """An integer 0 <= id < 2**64 - 1 as it stands; where it is missing ``missing``, and without that a bad line."""
 
     source: str
+    missing: int | None = None
 
     kind: ClassVar[str] = "id"
+
+    @property
+    def absent(self) -> int:
+        """The id given for missing values."""
+        return self.missing or 0
+
+
+@dataclass(frozen=True)
+class Ids(Recipe):
+    """Integers as they stand, separated in a cell (``"3|14|15"``) or a list column: for ragged columns."""
+
+    source: str
+    separator: str = "|"
+
+    kind: ClassVar[str] = "ids"
+
+    def __post_init__(self) -> None:
+        if len(self.separator.encode()) != 1:
+            raise DataError(f"Ids({self.source!r}): the separator must be one byte, got {self.separator!r}")
 
 
 @dataclass(frozen=True)
@@ -151,6 +176,11 @@ class Bucket(Recipe):
         """Buckets of a column have ids of their own, apart from its plain categories."""
         return f"{self.source}/{len(self.bounds)}"
 
+    @property
+    def absent(self) -> int:
+        """The bucket behind the last."""
+        return bucket_hash(len(self.bounds) + 1, self.salt)
+
 
 @dataclass(frozen=True)
 class Cross(Recipe):
@@ -163,7 +193,7 @@ class Cross(Recipe):
 
     def __post_init__(self) -> None:
         for part in self.parts:
-            if not part.makes_id or isinstance(part, Categories):
+            if not part.makes_id or isinstance(part, (Categories, Ids)):
                 raise DataError(f"Cross can only combine recipes that make one id, not {part}")
 
     @property
@@ -175,3 +205,8 @@ class Cross(Recipe):
     def label(self) -> str:
         """The labels of the parts, joined."""
         return " x ".join(part.label for part in self.parts)
+
+    @property
+    def absent(self) -> int:
+        """The combination of all parts missing."""
+        return cross_ids(*(part.absent for part in self.parts), salt=self.salt)

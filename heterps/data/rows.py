@@ -87,6 +87,15 @@ class Rows:
         self.list_values[i, at:end] = lists.values
         self.list_offsets[i, begin : begin + len(lists) + 1] = lists.offsets + at
 
+    def put_columns(self, row: int, columns: Mapping[str, Column], lo: int, hi: int) -> None:
+        """Copy rows ``lo .. hi`` of ready-made columns as rows ``row ..``."""
+        for column in self.schema:
+            values = columns[column.name]
+            if isinstance(values, Ragged):
+                self.put_lists(column.name, row, values[lo:hi])
+            else:
+                self._views[column.name][row : row + hi - lo] = values[lo:hi]
+
     def columns(self, size: int) -> Mapping[str, Column]:
         """Return the first ``size`` rows as batch columns (views)."""
         return {column.name: self._column(column.name, size) for column in self.schema}

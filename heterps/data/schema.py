@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
-from heterps.data.recipes import Categories, Recipe, recipe_from_json
+from heterps.data.recipes import Categories, Ids, Recipe, recipe_from_json
 from heterps.errors import DataError
 
 __all__ = ["Field", "Kind", "Schema", "dense", "label", "ragged", "sparse", "weight"]
@@ -53,7 +54,19 @@ class Field:
     @property
     def width(self) -> int:
         """Elements a row (1 for scalars)."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """The id each element of a sparse column has where its source is missing (0 where recipes do not say)."""
+        return tuple(recipe.absent for recipe in self.of) or (0,) * self.width
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A short name for each element."""
+        if self.of:
+            return tuple(recipe.label for recipe in self.of)
+        return (self.name,) if self.width == 1 else tuple(f"{self.name}[{i}]" for i in range(self.width))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -73,7 +86,7 @@ class Field:
 
 
 def _makes(recipe: Recipe) -> str:
-    if isinstance(recipe, Categories):
+    if isinstance(recipe, (Categories, Ids)):
         return "id lists"
     return "ids" if recipe.makes_id else "numbers"
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from heterps.data.hashing import hash_bytes
-from heterps.data.recipes import Bucket, Categories, Category, Cross, Id, Match, Number, Recipe
+from heterps.data.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe
 from heterps.data.rows import Rows
 from heterps.data.schema import Schema
 from heterps.errors import DataError
 
-__all__ = ["BUCKET", "CATEGORIES", "CATEGORY", "CROSS", "ID", "MATCH", "NUMBER", "Steps", "compile_steps"]
+__all__ = ["BUCKET", "CATEGORIES", "CATEGORY", "CROSS", "ID", "IDS", "MATCH", "NUMBER", "Steps", "compile_steps"]
 
-NUMBER, MATCH, CATEGORY, ID, BUCKET, CROSS, CATEGORIES = range(7)
+NUMBER, MATCH, CATEGORY, ID, BUCKET, CROSS, CATEGORIES, IDS = range(8)
 
 
 @dataclass
@@ -28,36 +28,38 @@ class Steps:
     ----------
     table
         int64 ``[steps, 6]``: code, source column, base and stride of the output element (base -1: for crosses only),
-        and the step's part ``a .. a + b`` of ``params`` or ``links``. For a CATEGORIES step the base is the number of
-        the ragged column, the stride 1 if it starts a row's list (0 continues it), and ``a`` the separator byte.
+        and the step's part ``a .. a + b`` of ``params`` or ``links``. For a CATEGORIES or IDS step the base is the
+        number of the ragged column, the stride 1 if it starts a row's list (0 continues it), ``a`` the separator byte.
     salts
         uint64 a step; for MATCH the hash of the wanted text.
     params
         float64: ``missing, mean, 1/std, log`` of a NUMBER, the bounds of a BUCKET.
     links
         int64: the steps a CROSS combines.
+    schema, outputs
+        What was compiled, and the step of each of its elements in order.
     """
 
     table: npt.NDArray[np.int64]
     salts: npt.NDArray[np.uint64]
     params: npt.NDArray[np.float64]
     links: npt.NDArray[np.int64]
+    schema: Schema
+    outputs: tuple[int, ...]
 
     def bind(self, rows: Rows) -> npt.NDArray[np.int64]:
         """Return the table with output positions for the capacity of ``rows``."""
         bound = self.table.copy()
         row = 0
-        for column in rows.schema:
+        for column in self.schema:
             for j in range(len(column.of)):
-                step = int(self._outputs[row])
+                step = self.outputs[row]
                 if column.kind == "ragged":
                     bound[step, 2], bound[step, 3] = rows.lists[column.name], int(j == 0)
                 else:
                     bound[step, 2], bound[step, 3] = rows.bases[column.name] + j, column.width
                 row += 1
         return bound
-
-    _outputs: list[int] = field(default_factory=list)
 
 
 class _Compiler:
@@ -93,8 +95,12 @@ class _Compiler:
     def categories(self, recipe: Categories) -> tuple[int, int, int, int, int]:
         return CATEGORIES, self.column(recipe.source), recipe.separator.encode()[0], 0, recipe.salt
 
+    def ids(self, recipe: Ids) -> tuple[int, int, int, int, int]:
+        return IDS, self.column(recipe.source), recipe.separator.encode()[0], 0, 0
+
     def id(self, recipe: Id) -> tuple[int, int, int, int, int]:
-        return ID, self.column(recipe.source), 0, 0, 0
+        has_default = int(recipe.missing is not None)
+        return ID, self.column(recipe.source), 0, has_default, recipe.missing or 0
 
     def bucket(self, recipe: Bucket) -> tuple[int, int, int, int, int]:
         a = len(self.params)
@@ -114,6 +120,7 @@ _LOWER: dict[type[Recipe], Callable[[_Compiler, Any], tuple[int, int, int, int, 
     Category: _Compiler.category,
     Categories: _Compiler.categories,
     Id: _Compiler.id,
+    Ids: _Compiler.ids,
     Bucket: _Compiler.bucket,
     Cross: _Compiler.cross,
 }
@@ -127,4 +134,4 @@ def compile_steps(schema: Schema, columns: tuple[str, ...]) -> Steps:
     salts = np.array(compiler.salts, np.uint64)
     params = np.array(compiler.params or [0.0], np.float64)
     links = np.array(compiler.links or [0], np.int64)
-    return Steps(table, salts, params, links, outputs)
+    return Steps(table, salts, params, links, schema, tuple(outputs))

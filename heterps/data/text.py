@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from heterps.data.bad import BadRow, BadRows
+from heterps.data.bad import BadRows
 from heterps.data.dataset import Dataset, Source
-from heterps.data.delimited import BAD, BAD_COLUMNS, DRAINED, REASONS, ROOM, byte_classes, byte_marks, parse_rows
-from heterps.data.files import BLOCK_BYTES, Lines, cut, expand, open_bytes
+from heterps.data.delimited import BAD, BAD_COLUMNS, REASONS, ROOM, byte_classes, byte_marks, parse_rows
+from heterps.data.files import cut, expand, open_bytes, whole
+from heterps.data.lines import BLOCK_BYTES, Lines, LineSource
+from heterps.data.pipe import opener_of
 from heterps.data.rows import Rows
 from heterps.data.schema import Schema
 from heterps.data.split import Piece
@@ -42,6 +44,10 @@ class Text(Dataset):
         Whether each file starts with a line of column names (checked against ``columns``).
     trim
         Whether spaces around fields are dropped.
+    block_bytes
+        Lines longer than this are bad.
+    pipe_command, pipe_timeout
+        A shell command that gets each file on stdin and whose output is read instead; see :mod:`heterps.data.pipe`.
     """
 
     paths: tuple[str, ...] = ()
@@ -52,6 +58,8 @@ class Text(Dataset):
     header: bool = False
     trim: bool = False
     block_bytes: int = BLOCK_BYTES
+    pipe_command: str = ""
+    pipe_timeout: float = 600.0
 
     def __post_init__(self) -> None:
         for what, mark in (("delimiter", self.delimiter), ("quote", self.quote or ";")):
@@ -65,8 +73,8 @@ class Text(Dataset):
         return self.fields
 
     def pieces(self, grain: int) -> tuple[Piece, ...]:
-        """Cut the files into byte ranges."""
-        return cut(self.paths, grain)
+        """Cut the files into byte ranges; what a program reads is not cut."""
+        return whole(self.paths) if self.pipe_command else cut(self.paths, grain)
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start parsing pieces."""
@@ -77,11 +85,10 @@ class Text(Dataset):
         return replace(self, fields=self.fields.select(*names))
 
 
-class _TextSource(Source):
+class _TextSource(LineSource):
     def __init__(self, text: Text, pieces: tuple[Piece, ...], bad: BadRows) -> None:
-        self.text, self.bad = text, bad
-        self.todo = list(reversed(pieces))
-        self.lines: Lines | None = None
+        super().__init__(pieces, bad, text.block_bytes, opener_of(text.pipe_command, text.pipe_timeout))
+        self.text = text
         self.steps: Steps = compile_steps(text.fields, text.columns)
         self.classes = byte_classes(text.delimiter, text.quote)
         self.marks = byte_marks(text.delimiter, text.quote)
@@ -90,39 +97,13 @@ class _TextSource(Source):
         self.where = np.zeros(5, np.int64)
         self.bound: tuple[Rows, Any] | None = None
 
-    def fill(self, rows: Rows, begin: int, end: int) -> int:
-        row = begin
-        while row < end:
-            if (self.lines is None or self.lines.pos >= self.lines.end) and not self._refill():
-                break
-            row = self._parse(rows, row, end)
-        return row - begin
-
-    def _refill(self) -> bool:
-        while True:
-            if self.lines is None:
-                if not self.todo:
-                    return False
-                self._start(self.todo.pop())
-            assert self.lines is not None
-            if self.lines.pos < self.lines.end:
-                return True
-            if self.lines.refill():
-                self._count_long_line()
-            else:
-                self.close()
-
-    def _start(self, piece: Piece) -> None:
-        self.lines = Lines(piece, self.text.block_bytes)
-        if self.text.header and piece.begin == 0 and self.lines.refill():
-            lines = self.lines
+    def begin(self, lines: Lines) -> None:
+        if self.text.header and lines.refill():
             line = bytes(lines.buffer[lines.pos : lines.end]).split(b"\n", 1)[0]
-            _check_header(piece.source, line, self.text)
+            _check_header(lines.piece.source, line, self.text)
             lines.pos += len(line) + 1
 
-    def _parse(self, rows: Rows, row: int, end: int) -> int:
-        lines = self.lines
-        assert lines is not None
+    def parse(self, lines: Lines, rows: Rows, row: int, end: int) -> int:
         steps = self.steps
         how, lines.pos, row = parse_rows(
             lines.buffer, lines.pos, lines.end, row, end, self.classes, self.marks, self.text.trim,
@@ -134,7 +115,6 @@ class _TextSource(Source):
             rows.grow_lists()
         elif how == BAD:
             self._count_bad_line()
-        assert how != DRAINED or lines.pos >= lines.end
         return int(row)
 
     def _bind(self, rows: Rows) -> Any:
@@ -143,48 +123,13 @@ class _TextSource(Source):
         return self.bound[1]
 
     def _count_bad_line(self) -> None:
-        assert self.lines is not None
         code, begin, end, column = (int(v) for v in self.where[:4])
-        text = bytes(self.lines.buffer[begin : min(end - 1, begin + 80)])
         reason = REASONS[code]
         if code == BAD_COLUMNS:
             detail = f"{reason} ({column} instead of {len(self.text.columns)})"
         else:
             detail = f"{reason} in column {self.text.columns[column]!r}" if column >= 0 else reason
-        self._count(self.lines.origin + begin, detail, text, reason)
-
-    def _count_long_line(self) -> None:
-        assert self.lines is not None
-        if self.lines.too_long >= 0:
-            offset, self.lines.too_long = self.lines.too_long, -1
-            reason = f"line longer than {self.text.block_bytes} bytes"
-            self._count(offset, reason, b"", reason)
-
-    def _count(self, offset: int, detail: str, text: bytes, reason: str) -> None:
-        assert self.lines is not None
-        source = self.lines.piece.source
-        line = line_number(source, offset) if len(self.bad.first) < 10 else 0
-        self.bad.add(BadRow(source, line, offset, detail, text.decode("utf-8", "backslashreplace")), reason)
-
-    def close(self) -> None:
-        if self.lines is not None:
-            self.lines.close()
-            self.lines = None
-
-
-def line_number(path: str, offset: int, furthest: int = 1 << 30) -> int:
-    """Return the number of the line at a byte offset by counting newlines before it; 0 if that would take too long."""
-    if offset > furthest:
-        return 0
-    with open_bytes(path) as file:
-        count, left = 1, offset
-        while left > 0:
-            block = file.read(min(left, 1 << 20))
-            if not block:
-                break
-            count += block.count(b"\n")
-            left -= len(block)
-    return count
+        self.count_bad(begin, end, detail, reason)
 
 
 def _header_names(line: bytes, delimiter: str, quote: str) -> list[str]:
@@ -218,6 +163,7 @@ def csv(
     quote: str = '"',
     trim: bool = False,
     label: str = "",
+    **options: Any,
 ) -> Text:
     """Read CSV files.
 
@@ -233,6 +179,8 @@ def csv(
         See :class:`Text`.
     label
         The label's source column, for inference.
+    **options
+        Further fields of :class:`Text`, such as ``pipe_command``.
     """
     files = expand(paths)
     header = columns is None
@@ -241,9 +189,8 @@ def csv(
         from heterps.data.infer import infer_schema
 
         fields = infer_schema(files[0], names, delimiter, quote, header, label)
-    return Text(
-        paths=files, columns=names, fields=fields, delimiter=delimiter, quote=quote, header=header, trim=trim
-    )  # fmt: skip
+    settings: dict[str, Any] = {"delimiter": delimiter, "quote": quote, "header": header, "trim": trim} | options
+    return Text(paths=files, columns=names, fields=fields, **settings)
 
 
 def tsv(paths: Paths, fields: Schema | None = None, **options: Any) -> Text:

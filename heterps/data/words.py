@@ -11,7 +11,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["WIDTH", "count_bits", "equal64", "high64", "load64", "lowest_bit"]
+__all__ = ["WIDTH", "bits_float", "count_bits", "equal64", "float_bits", "high64", "load64", "lowest_bit"]
 
 # Bytes looked at by equal64 and high64; buffers are padded accordingly.
 WIDTH = 64
@@ -68,6 +68,26 @@ def lowest_bit(typingctx: Any, mask: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def float_bits(typingctx: Any, value: Any) -> Any:
+    """Return the bits of a float64."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.IntType(64))
+
+    return types.uint64(types.float64), codegen
+
+
+@intrinsic
+def bits_float(typingctx: Any, bits: Any) -> Any:
+    """Return the float64 with these bits."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.uint64), codegen
 
 
 @intrinsic

@@ -188,6 +188,11 @@ class Program:
         """What the loss's inputs predict for the last batch: probabilities, or values."""
         return self._ran().prediction()
 
+    @property
+    def has_run(self) -> bool:
+        """Whether there was a batch."""
+        return self._last is not None
+
     def _ran(self) -> Bound:
         if self._last is None:
             raise GraphError("the program has not run forward yet")

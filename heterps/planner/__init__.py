@@ -1,6 +1,41 @@
 """Decisions: which Layers form a Stage, on which pool, with how many workers, and the proof."""
 
-from heterps.planner.forecast import Certificate, Cost, Forecast, StageForecast, TableForecast
+from heterps.planner.diff import diff
+from heterps.planner.forecast import Certificate, Cost, Forecast, Rival, StageForecast, TableForecast
+from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
 from heterps.planner.plan import Plan, Share, Stage
+from heterps.planner.planner import Request, compare, frontier, plan
+from heterps.planner.profile import Profile, Rates
+from heterps.planner.sample import Sample, sample_batches
+from heterps.planner.solvers import Solver, register_solver, solver, solvers
+from heterps.planner.validate import validate
 
-__all__ = ["Certificate", "Cost", "Forecast", "Plan", "Share", "Stage", "StageForecast", "TableForecast"]
+__all__ = [
+    "Certificate",
+    "Cost",
+    "FixedRate",
+    "Forecast",
+    "Goal",
+    "MaxThroughput",
+    "MinCost",
+    "Plan",
+    "Profile",
+    "Rates",
+    "Request",
+    "Rival",
+    "Sample",
+    "Share",
+    "Solver",
+    "Stage",
+    "StageForecast",
+    "TableForecast",
+    "compare",
+    "diff",
+    "frontier",
+    "plan",
+    "register_solver",
+    "sample_batches",
+    "solver",
+    "solvers",
+    "validate",
+]

@@ -36,7 +36,12 @@ class Cost:
     @property
     def compute_s(self) -> float:
         """Seconds for which the unit itself is busy."""
-        return self.read_s + self.dedupe_s + self.pull_s + self.push_s + self.kernel_s + self.bus_s + self.call_s
+        return self.read_s + self.dedupe_s + self.pull_s + self.push_s + self.kernel_s + self.call_s
+
+    @property
+    def data_s(self) -> float:
+        """Seconds for which data is on its way while the unit can work on another batch."""
+        return self.network_s + self.bus_s
 
     def parts(self) -> dict[str, float]:
         """Seconds by part, those that are not zero, largest first."""

@@ -13,7 +13,8 @@ from heterps.graph import Graph
 from heterps.hardware import Device, Pool
 from heterps.hardware.values import pool_from_json, pool_to_json
 from heterps.planner.forecast import Certificate, Forecast, Rival
-from heterps.stages.lowering import lower
+from heterps.protocol.modes import Async, Mode, mode_from_json
+from heterps.stages import layers_of, lower
 
 __all__ = ["Plan", "Share", "Stage"]
 
@@ -67,7 +68,7 @@ class Plan:
     lanes, batch_size, depth
         Lanes of the Sync mode; rows per batch; batches in flight per lane.
     mode
-        The consistency mode as plain JSON values.
+        The consistency mode.
     memory_bytes
         Expected memory of one worker, by pool (tables included where shard hosts sit).
     forecast, certificate, rivals, assumptions
@@ -82,7 +83,7 @@ class Plan:
     shard_pool: str = "cpu"
     lanes: int = 1
     depth: int = 2
-    mode: Any = "async"
+    mode: Mode = field(default_factory=Async)
     memory_bytes: Mapping[str, float] = field(default_factory=dict)
     forecast: Forecast | None = None
     certificate: Certificate | None = None
@@ -133,9 +134,10 @@ class Plan:
     @classmethod
     def fused(cls, graph: Graph, *, batch_size: int, workers: int = 1, pool: Pool | None = None, **rest: Any) -> Plan:
         """Everything in one stage on one cpu pool: the plan made by hand, nothing measured, nothing forecast."""
+        layers = layers_of(graph, batch_size=batch_size).layers
         ops = tuple(op.name for op in lower(graph).graph)
         pool = pool or Pool("cpu", _UNMEASURED)
-        stage = Stage("all", ops, ops, pool.name, workers)
+        stage = Stage("all", tuple(layer.name for layer in layers), ops, pool.name, workers)
         rest = {
             "lanes": workers,
             "shard_pool": pool.name,
@@ -150,7 +152,7 @@ class Plan:
         return {
             "format": _FORMAT,
             **plain,
-            "mode": self.mode,
+            "mode": self.mode.to_json(),
             "stages": [asdict(stage) for stage in self.stages],
             "pools": [pool_to_json(pool) for pool in self.pools],
             "memory_bytes": dict(self.memory_bytes),
@@ -173,13 +175,19 @@ class Plan:
             graph=Graph.from_json(data["graph"]),
             stages=tuple(_stage(stage) for stage in data["stages"]),
             pools=tuple(pool_from_json(pool) for pool in data["pools"]),
-            mode=data["mode"],
+            mode=mode_from_json(data["mode"]),
             forecast=Forecast.from_json(data["forecast"]) if data["forecast"] else None,
             certificate=Certificate(**data["certificate"]) if data["certificate"] else None,
             rivals=tuple(Rival(**rival) for rival in data["rivals"]),
             assumptions=tuple(data["assumptions"]),
             **rest,
         )
+
+    def report(self) -> str:
+        """Return the plan and what is expected of it as text."""
+        from heterps.planner.report import report_text
+
+        return report_text(self)
 
     def save(self, path: str | pathlib.Path) -> None:
         """Write the plan as JSON."""

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from heterps.errors import ProtocolError
@@ -29,6 +28,7 @@ __all__ = [
     "ClientState",
     "Compute",
     "Computed",
+    "Forget",
     "Free",
     "Read",
     "Send",
@@ -61,6 +61,12 @@ class Compute(NamedTuple):
     stage: str
 
 
+class Forget(NamedTuple):
+    """Keep the batch, but drop the rows pulled for it: it will be pulled again."""
+
+    key: BatchKey
+
+
 class Free(NamedTuple):
     """The unit is done: its buffers can be used again."""
 
@@ -74,7 +80,7 @@ class Tell(NamedTuple):
     event: Event
 
 
-Action = Send | Read | Compute | Free | Tell
+Action = Send | Read | Compute | Forget | Free | Tell
 
 
 # --- what the engine hands in besides replies and instructions
@@ -129,6 +135,7 @@ class ClientState:
         self._computing: dict[int, str | None] = {}
         self._computed: set[int] = set()
         self._reading = False
+        self._ready: int | None = None
         self._end: int | None = None
         self._units: list[int] = []
         self._low = run.start
@@ -150,10 +157,11 @@ class ClientState:
         """Take an instruction of the run, or what the engine did."""
         if self.stopped:
             return []
-        handler = _HANDLERS.get(type(message))
-        if handler is None:
+        name = _HANDLERS.get(type(message))
+        if name is None:
             raise ProtocolError(f"attempt {self.run.attempt}: a client cannot handle {message!r}")
-        return handler(self, message)
+        actions: list[Action] = getattr(self, name)(message)
+        return actions
 
     def reply(self, host: int, request: Request, reply: Reply) -> list[Action]:
         """Take a host's answer to a request."""
@@ -161,17 +169,22 @@ class ClientState:
             return []
         if type(reply) is Refused:
             return self._refused(host, reply)
-        if reply.term != self.layout.terms[host]:
+        if not self.accepts(host, request, reply):
             return []
         kind, n = type(request), request.key.n
-        if self._open.get((host, kind, n)) is None:
-            return []
         del self._open[host, kind, n]
         if type(reply) is Seen:
             self._seen[host] = reply
         missing = self._missing[kind, n]
         missing.discard(host)
         return [] if missing else self._answered(kind, n)
+
+    def accepts(self, host: int, request: Request, reply: Reply) -> bool:
+        """Say whether the answer counts: it was waited for, and given under the host's present term.
+
+        The engine asks before it takes the rows that came with a Granted.
+        """
+        return reply.term == self.layout.terms[host] and (host, type(request), request.key.n) in self._open
 
     def timed_out(self, host: int, request: Request) -> list[Action]:
         """No answer came in time: send it again, under the present term."""
@@ -203,21 +216,36 @@ class ClientState:
 
     def _read(self, read: BatchRead) -> list[Action]:
         self._reading = False
-        n, unit = read.n, self._unit_of(read.n)
-        self.next = n + 1
+        self._ready = read.n
+        return self._settle()
+
+    def _begin(self, n: int) -> list[Action]:
+        """Begin a batch that was read: pull its rows; in Geo once for the whole unit."""
+        self._ready, self.next = None, n + 1
+        unit = self._unit_of(n)
         if unit not in self._units:
             self._units.append(unit)
         if self.mode.refreshes and n != unit:
-            return [*self._granted(n), *self._settle()] if self._pulled(unit) else self._settle()
-        return [*self._send_all(Pull, n), *self._settle()]
+            return self._granted(n) if (Pull, unit) not in self._missing else []
+        return self._send_all(Pull, n)
+
+    def _back_out(self) -> list[Action]:
+        """Sync: a lane that waits for others must not wait for one that has stopped. It stands before this batch
+        again.
+        """
+        n = self.next - 1
+        if self.until is None or n < self.until or (Pull, n) not in self._missing:
+            return []
+        for host in self._missing.pop((Pull, n)):
+            del self._open[host, Pull, n]
+        self._units.remove(n)
+        self.next = self._ready = n
+        return [Forget(BatchKey(*self._stream, n))]
 
     def _granted(self, n: int) -> list[Action]:
         """The rows are there. In Geo a pull is for the whole unit: all its batches read so far can be computed."""
         last = self.next if self.mode.refreshes else n + 1
         return self._compute(*(m for m in range(n, last) if m not in self._computing and m not in self._computed))
-
-    def _pulled(self, unit: int) -> bool:
-        return (Pull, unit) not in self._missing
 
     def _compute(self, *numbers: int) -> list[Action]:
         """Send batches to stage actors; where none is left they wait for the next layout."""
@@ -277,15 +305,17 @@ class ClientState:
     # --- going on and stopping
 
     def _settle(self) -> list[Action]:
-        """Read on if there is credit, else report if everything in flight is done."""
-        if self._may_read():
+        """Go on if there is credit, else report if everything in flight is done."""
+        if self._may_begin():
+            if self._ready is not None:
+                return [*self._begin(self._ready), *self._settle()]
             self._reading = True
             return [Read(self.next)]
         if self._units or self._reading or self._missing or not (self._asked or self._end is not None):
             return []
         return self._report()
 
-    def _may_read(self) -> bool:
+    def _may_begin(self) -> bool:
         if self._reading or self._end is not None or not self._asked:
             return False
         unit = self._unit_of(self.next)
@@ -314,7 +344,7 @@ class ClientState:
         self.serial, self.until = pause.serial, pause.until
         if self._asked:
             self.until = max(self.until, self._top())
-        return self._settle()
+        return [*(self._back_out() if self.mode.ordered else []), *self._settle()]
 
     def _top(self) -> int:
         return max(seen.top for seen in self._seen.values()) - self._base
@@ -345,7 +375,7 @@ class ClientState:
         run = self.run
         key, step = BatchKey(*self._stream, n), run.step + n
         if kind is Ask:
-            return Ask(term, run.attempt, key, run.lane, run.floor)
+            return Ask(term, run.attempt, key, run.lane, run.oldest, run.floor)
         if kind is Pull:
             return Pull(term, run.attempt, key, run.lane, step)
         if kind is Push:
@@ -379,13 +409,13 @@ class ClientState:
         return [Tell(LayoutWanted(self.run.attempt))] if newer else []
 
 
-_HANDLERS: dict[type, Callable[[ClientState, Any], list[Action]]] = {
-    BatchRead: ClientState._read,
-    SplitEnded: ClientState._ended,
-    Computed: ClientState._has_computed,
-    StepFailed: ClientState._step_failed,
-    Pause: ClientState._pause,
-    Resume: ClientState._resume,
-    Cancel: ClientState._cancel,
-    Announce: ClientState._announce,
+_HANDLERS: dict[type, str] = {
+    BatchRead: "_read",
+    SplitEnded: "_ended",
+    Computed: "_has_computed",
+    StepFailed: "_step_failed",
+    Pause: "_pause",
+    Resume: "_resume",
+    Cancel: "_cancel",
+    Announce: "_announce",
 }

@@ -93,9 +93,9 @@ class Mark(NamedTuple):
 
 
 class Insert(NamedTuple):
-    """Take in the rows of the shards that came with this message."""
+    """Take in the rows of shards that came with this message."""
 
-    shards: tuple[int, ...]
+    message: TakeIn
 
 
 class Retain(NamedTuple):

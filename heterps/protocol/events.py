@@ -50,7 +50,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class WorkerJoined(Event):
-    """A Dask worker is there. A restarted process joins under a new name, as its address is new."""
+    """A Dask worker is there. One that was lost never comes back: a restarted or returning process has a new name."""
 
     worker: str
     role: Role

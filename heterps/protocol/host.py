@@ -2,8 +2,8 @@
 
 1. A request whose term is not the host's own is refused, and every reply carries the host's term.
 2. A push whose key is in the window is acknowledged and dropped.
-3. Asking where a Split stands fences all earlier attempts at it: nothing of theirs is applied any more (not in Sync,
-   where a late push of the same step has the same bits).
+3. Asking where a Split (Sync: a lane) stands fences earlier attempts at it: nothing of theirs counts any more. A cut
+   is a moment only because of this: what was given up may still be running.
 4. The primary orders, forwards, and answers only after the backup confirmed everything up to the answer, answers to
    duplicates included. The backup does the same things in the same order, and refuses a primary with an old term.
 5. Window, staged pushes and rows go into a cut, a backup and a move together, never one without the others.
@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from heterps.errors import ProtocolError
@@ -48,7 +47,7 @@ from heterps.protocol.instructions import (
 )
 from heterps.protocol.keys import BatchKey
 from heterps.protocol.lanes import Lanes
-from heterps.protocol.messages import Acked, Advance, Ask, Granted, Pull, Push, Refused, Seen
+from heterps.protocol.messages import FAR, Acked, Advance, Ask, Granted, Pull, Push, Refused, Seen
 from heterps.protocol.modes import Mode
 from heterps.protocol.replica import Replica
 from heterps.protocol.window import Window
@@ -74,15 +73,13 @@ class HostState:
             ...
     """
 
-    window_type = Window
-
     def __init__(self, copy: int, mode: Mode, lanes: int = 1) -> None:
         self.copy = copy
         self.mode = mode
         self.term = 0
         self.serving = False
         self.owned: tuple[int, ...] = ()
-        self.window = self.window_type()
+        self.window = Window()
         self.lanes = Lanes(lanes)
         self.fences: dict[tuple[int, int], int] = {}
         self.replica = Replica(copy)
@@ -96,10 +93,11 @@ class HostState:
 
         ``tag`` comes back in the Answer or Serve to this request, perhaps from a later call.
         """
-        handler = _HANDLERS.get(type(message))
-        if handler is None:
+        name = _HANDLERS.get(type(message))
+        if name is None:
             raise ProtocolError(f"copy {self.copy}: a host cannot handle {message!r}")
-        return handler(self, message, tag)
+        decisions: list[Decision] = getattr(self, name)(message, tag)
+        return decisions
 
     def to_json(self) -> dict[str, Any]:
         """Return what belongs beside the rows in a cut."""
@@ -114,13 +112,15 @@ class HostState:
     def _request(self, request: Any, tag: Any) -> list[Decision]:
         if request.term != self.term or not self.serving:
             return [Answer(tag, Refused(self.term))]
-        if not self.mode.ordered:
-            stream = request.key[:2]
-            if request.attempt < self.fences.get(stream, 0):
-                return [Answer(tag, Refused(self.term, fenced=True))]
-            if type(request) is Pull:  # reads only: nothing that the backup would have to know
-                return [Serve(tag, request, Granted(self.term), self._refresh(request))]
+        if request.attempt < self.fences.get(self._stream(request), 0):
+            return [Answer(tag, Refused(self.term, fenced=True))]
+        if type(request) is Pull and not self.mode.ordered:  # reads only: nothing that the backup would have to know
+            return [Serve(tag, request, Granted(self.term), self._refresh(request))]
         return self._ordered(request, tag)
+
+    def _stream(self, request: Any) -> tuple[int, int]:
+        """Return what attempts are made at: the Split, in Sync the lane."""
+        return (FAR, request.lane) if self.mode.ordered else request.key[:2]
 
     def _ordered(self, request: Any, tag: Any) -> list[Decision]:
         """Do it here, pass it to the backup, and hold back the answers until the backup has it."""
@@ -128,15 +128,17 @@ class HostState:
 
     def _execute(self, request: Any, tag: Any) -> list[Decision]:
         """Change the state as primary and backup both do, in the same order."""
-        return _EXECUTE[type(request)](self, request, tag)
+        decisions: list[Decision] = getattr(self, _EXECUTE[type(request)])(request, tag)
+        return decisions
 
     def _ask(self, ask: Ask, tag: Any) -> list[Decision]:
         self._raise_floor(ask.floor)
         pass_, split, _ = ask.key
+        stream = self._stream(ask)
+        self.fences[stream] = max(ask.oldest, self.fences.get(stream, 0))
         if self.mode.ordered:
             seen = Seen(self.term, self.lanes.due(ask.lane, pass_), self.lanes.reached(ask.lane, pass_))
         else:
-            self.fences[pass_, split] = max(ask.attempt, self.fences.get((pass_, split), 0))
             seen = Seen(self.term, self.window.low(pass_, split), self.window.top(pass_, split))
         return [Answer(tag, seen)]
 
@@ -191,6 +193,8 @@ class HostState:
 
     def _create(self, create: CreateHost, tag: Any) -> list[Decision]:
         if create.cut is None:
+            if create.term <= self.term:
+                return []
             self.term, self.owned = create.term, create.owned
             return []
         return self._rewind(Rewind(self.copy, create.term, create.cut, create.owned), tag)
@@ -207,7 +211,7 @@ class HostState:
         if loaded.term != self.term or self.serving:
             return []
         state = loaded.state or {}
-        self.window = self.window_type.from_json(state.get("window", []))
+        self.window = Window.from_json(state.get("window", []))
         self.lanes = Lanes.from_json(state["frontier"]) if "frontier" in state else Lanes(self._n_lanes)
         self.fences, self._trainers = {}, {}
         self.serving = True
@@ -241,7 +245,7 @@ class HostState:
         return self._ordered(rows, tag)
 
     def _insert(self, rows: TakeIn, tag: Any) -> list[Decision]:
-        return [Insert(rows.shards), Answer(tag, Acked(self.term))]
+        return [Insert(rows), Answer(tag, Acked(self.term))]
 
     def _mark(self, mark: MarkCut, tag: Any) -> list[Decision]:
         if mark.term != self.term or not self.serving:
@@ -308,32 +312,32 @@ class HostState:
 
 _OUTGOING = (Answer, Serve, Report)
 
-_EXECUTE: dict[type, Callable[[HostState, Any, Any], list[Decision]]] = {
-    Ask: HostState._ask,
-    Pull: HostState._pull,
-    Push: HostState._push,
-    Advance: HostState._advance,
-    TakeIn: HostState._insert,
-    Own: HostState._retain,
+_EXECUTE: dict[type, str] = {
+    Ask: "_ask",
+    Pull: "_pull",
+    Push: "_push",
+    Advance: "_advance",
+    TakeIn: "_insert",
+    Own: "_retain",
 }
 
-_HANDLERS: dict[type, Callable[[HostState, Any, Any], list[Decision]]] = {
-    Ask: HostState._request,
-    Pull: HostState._request,
-    Push: HostState._request,
-    Advance: HostState._request,
-    CreateHost: HostState._create,
-    Rewind: HostState._rewind,
-    Loaded: HostState._loaded,
-    Promote: HostState._promote,
-    Own: HostState._own,
-    TakeIn: HostState._take_in,
-    MarkCut: HostState._mark,
-    Attach: HostState._attach,
-    Detach: HostState._detach,
-    Discard: HostState._discard,
-    ForgetTrainer: HostState._forget,
-    Fill: HostState._fill,
-    Forward: HostState._forward,
-    Confirm: HostState._confirm,
+_HANDLERS: dict[type, str] = {
+    Ask: "_request",
+    Pull: "_request",
+    Push: "_request",
+    Advance: "_request",
+    CreateHost: "_create",
+    Rewind: "_rewind",
+    Loaded: "_loaded",
+    Promote: "_promote",
+    Own: "_own",
+    TakeIn: "_take_in",
+    MarkCut: "_mark",
+    Attach: "_attach",
+    Detach: "_detach",
+    Discard: "_discard",
+    ForgetTrainer: "_forget",
+    Fill: "_fill",
+    Forward: "_forward",
+    Confirm: "_confirm",
 }

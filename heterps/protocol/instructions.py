@@ -56,6 +56,9 @@ class RunSplit(Instruction):
         Never used before: part of the Dask key, and what fences earlier attempts at the same Split.
     split
         None: no data, the lane only tells the hosts that it has ended (Sync).
+    oldest
+        Earlier attempts than this at the Split (Sync: the lane) are fenced; it is the attempt itself unless a slow
+        one may go on beside it.
     start
         Batches below it are known to be applied everywhere.
     lane
@@ -67,6 +70,7 @@ class RunSplit(Instruction):
     """
 
     attempt: int
+    oldest: int
     worker: str
     pass_: int
     split: int | None

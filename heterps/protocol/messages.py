@@ -6,7 +6,7 @@ the term under which it was given: a reply of another term than the client's say
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from heterps.protocol.keys import BatchKey
 
@@ -16,17 +16,20 @@ FAR = 1 << 62
 """A batch or step number beyond every real one."""
 
 
-class Ask(NamedTuple):
-    """Where does this Split (Sync: this lane) stand? Also fences all earlier attempts at the Split (not in Sync)."""
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Where does this Split (Sync: this lane) stand? Also fences attempts at it before ``oldest``."""
 
     term: int
     attempt: int
     key: BatchKey
     lane: int
+    oldest: int
     floor: tuple[int, int] = (0, 0)
 
 
-class Pull(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Pull:
     """Read rows for a batch. In Sync it also says: all pushes of earlier steps of this lane are acknowledged."""
 
     term: int
@@ -36,7 +39,8 @@ class Pull(NamedTuple):
     step: int
 
 
-class Push(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Push:
     """Gradients of ``batches`` batches from ``key`` on."""
 
     term: int
@@ -47,7 +51,8 @@ class Push(NamedTuple):
     batches: int
 
 
-class Advance(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Advance:
     """Sync: the lane's next step is this one (of this pass); all its pushes of earlier steps are acknowledged."""
 
     term: int
@@ -60,7 +65,8 @@ class Advance(NamedTuple):
 Request = Ask | Pull | Push | Advance
 
 
-class Seen(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Seen:
     """Answer to Ask: every batch (Sync: step) below ``low`` has arrived, none from ``top`` on has."""
 
     term: int
@@ -68,19 +74,22 @@ class Seen(NamedTuple):
     top: int
 
 
-class Granted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Granted:
     """Answer to Pull: the rows come with it."""
 
     term: int
 
 
-class Acked(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Acked:
     """Answer to Push and Advance: done, now or earlier, on every replica."""
 
     term: int
 
 
-class Refused(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Refused:
     """The term does not fit (``fenced`` False) or a later attempt at the Split is under way (``fenced`` True)."""
 
     term: int

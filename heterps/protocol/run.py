@@ -17,9 +17,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from heterps.errors import PlanError, ProtocolError
 from heterps.protocol import events as ev
@@ -67,8 +65,8 @@ class RunState:
     cut
         What to go on from; the default is the beginning.
     life
-        How often this run was started, counted by whoever keeps the cuts: terms, copies and attempts of a later life
-        are greater than all of earlier ones, so that what was left behind by a dead driver is fenced.
+        How often this run was started, counted by whoever keeps the cuts: terms, copies, cuts and attempts of a
+        later life are greater than all of earlier ones, so that what was left behind by a dead driver is fenced.
 
     Examples
     --------
@@ -95,17 +93,18 @@ class RunState:
         self.story = Story()
         self.reason = ""
         self._stages: dict[str, bool] = {}
+        self._gone: set[str] = set()
         self._version = life << 32
         self._serial = 0
         self._supplies: dict[int, tuple[int, bool]] = {}
         self._asked_pass = -1
         self._failures: dict[int, int] = {}
         self._cut_wanted = False
-        self._cut_number = cut.number
+        self._cut_number = max(cut.number, life << 32)
         self._at_end = False
         self._cutting: _CutProgress | None = None
         self._moves: list[_Move] = []
-        self._move_number = 0
+        self._move_number = life << 32
         self._target = 0
         self._out: list[do.Instruction] = []
 
@@ -126,10 +125,10 @@ class RunState:
         return out
 
     def _dispatch(self, event: ev.Event) -> None:
-        handler = _HANDLERS.get(type(event))
-        if handler is None:
+        name = _HANDLERS.get(type(event))
+        if name is None:
             raise self._error(f"{event!r} is no event of a run")
-        handler(self, event)
+        getattr(self, name)(event)
 
     def _error(self, message: str) -> ProtocolError:
         return ProtocolError(f"{message} (phase {self.phase})\nWhat happened before:\n{self.story}")
@@ -153,13 +152,15 @@ class RunState:
         """Do what the present phase allows until nothing more follows."""
         while True:
             phase = self.phase
-            _SETTLE[phase](self)
+            getattr(self, _SETTLE[phase])()
             if self.phase is phase:
                 return
 
     # --- workers
 
     def _joined(self, event: ev.WorkerJoined) -> None:
+        if event.worker in self._gone:  # a word from before it was lost; a new process has a new name
+            return
         if event.role == "io":
             if event.worker not in self.roster.workers:
                 self.roster.join(event.worker, event.slots)
@@ -173,10 +174,11 @@ class RunState:
         worker = self.roster.workers.get(event.worker)
         if worker is not None:
             worker.leaving = True
-            for attempt in worker.attempts.values():
+            for attempt in list(worker.attempts.values()):
                 self._move_away(attempt)
 
     def _lost(self, event: ev.WorkerLost) -> None:
+        self._gone.add(event.worker)
         worker = self.roster.workers.pop(event.worker, None)
         if worker is not None:
             self._lose_io(worker)
@@ -236,11 +238,14 @@ class RunState:
         if attempt is None or attempt.serial != event.serial or not attempt.stopping:
             return
         self._progress(attempt, event.upto)
-        self._drop_twins(attempt)
         attempt.paused = True
-        if attempt.moving:
+        twins = self.roster.twins(attempt)
+        if (
+            attempt.moving or twins
+        ):  # a twin is not fenced and may be ahead: only a fresh attempt knows where the lane is
+            self._drop_twins(attempt)
             self._cancel(attempt)
-            self.book.give_back(attempt.work, clean=True)
+            self.book.give_back(attempt.work, clean=not twins)
 
     def _split_done(self, event: ev.SplitDone) -> None:
         attempt = self._attempt(event.attempt)
@@ -269,7 +274,7 @@ class RunState:
             self._cancel(attempt)
             self.book.give_back(attempt.work, clean=False)
         elif not self.roster.twins(attempt) and (worker := self.roster.free(avoid=attempt.worker)) is not None:
-            self._begin(attempt.work, worker, None)
+            self._begin(attempt.work, worker, None, oldest=attempt.number)
 
     def _layout_wanted(self, event: ev.LayoutWanted) -> None:
         attempt = self._attempt(event.attempt)
@@ -313,7 +318,7 @@ class RunState:
         attempt.serial, attempt.stopping, attempt.paused = self._serial, True, False
         self._out.append(do.Pause(attempt.number, max(0, target - attempt.work.step), self._serial))
 
-    def _begin(self, work: Work, worker: IoWorker, target: int | None) -> None:
+    def _begin(self, work: Work, worker: IoWorker, target: int | None, oldest: int | None = None) -> None:
         attempt = self.roster.begin(self.book.pass_, work, worker)
         until = None
         if target is not None:
@@ -323,6 +328,7 @@ class RunState:
         self._out.append(
             do.RunSplit(
                 attempt.number,
+                attempt.number if oldest is None else oldest,
                 worker.name,
                 self.book.pass_,
                 work.split,
@@ -607,38 +613,38 @@ class RunState:
         return
 
 
-_HANDLERS: dict[type, Callable[[RunState, Any], None]] = {
-    ev.WorkerJoined: RunState._joined,
-    ev.WorkerLeaving: RunState._leaving,
-    ev.WorkerLost: RunState._lost,
-    ev.StageReady: RunState._stage_ready,
-    ev.StageLost: RunState._stage_lost,
-    ev.SplitsReady: RunState._splits_ready,
-    ev.BatchesDone: RunState._batches_done,
-    ev.SplitPaused: RunState._split_paused,
-    ev.SplitDone: RunState._split_done,
-    ev.SplitFailed: RunState._split_failed,
-    ev.SplitSlow: RunState._split_slow,
-    ev.LayoutWanted: RunState._layout_wanted,
-    ev.HostReady: RunState._host_ready,
-    ev.BackupReady: RunState._backup_ready,
-    ev.CopyLost: RunState._copy_lost,
-    ev.CutAsked: RunState._cut_asked,
-    ev.CutMarked: RunState._cut_marked,
-    ev.CutWritten: RunState._cut_written,
-    ev.CutFailed: RunState._cut_failed,
-    ev.CutPublished: RunState._cut_published,
-    ev.MoveAsked: RunState._move_asked,
-    ev.ShardsCopied: RunState._shards_copied,
-    ev.AbortAsked: RunState._abort_asked,
+_HANDLERS: dict[type, str] = {
+    ev.WorkerJoined: "_joined",
+    ev.WorkerLeaving: "_leaving",
+    ev.WorkerLost: "_lost",
+    ev.StageReady: "_stage_ready",
+    ev.StageLost: "_stage_lost",
+    ev.SplitsReady: "_splits_ready",
+    ev.BatchesDone: "_batches_done",
+    ev.SplitPaused: "_split_paused",
+    ev.SplitDone: "_split_done",
+    ev.SplitFailed: "_split_failed",
+    ev.SplitSlow: "_split_slow",
+    ev.LayoutWanted: "_layout_wanted",
+    ev.HostReady: "_host_ready",
+    ev.BackupReady: "_backup_ready",
+    ev.CopyLost: "_copy_lost",
+    ev.CutAsked: "_cut_asked",
+    ev.CutMarked: "_cut_marked",
+    ev.CutWritten: "_cut_written",
+    ev.CutFailed: "_cut_failed",
+    ev.CutPublished: "_cut_published",
+    ev.MoveAsked: "_move_asked",
+    ev.ShardsCopied: "_shards_copied",
+    ev.AbortAsked: "_abort_asked",
 }
 
-_SETTLE: dict[Phase, Callable[[RunState], None]] = {
-    Phase.RESTORING: RunState._settle_restoring,
-    Phase.RUNNING: RunState._settle_running,
-    Phase.DRAINING: RunState._settle_draining,
-    Phase.MARKING: RunState._settle_marking,
-    Phase.MOVING: RunState._settle_moving,
-    Phase.FINISHED: RunState._settle_over,
-    Phase.ABORTED: RunState._settle_over,
+_SETTLE: dict[Phase, str] = {
+    Phase.RESTORING: "_settle_restoring",
+    Phase.RUNNING: "_settle_running",
+    Phase.DRAINING: "_settle_draining",
+    Phase.MARKING: "_settle_marking",
+    Phase.MOVING: "_settle_moving",
+    Phase.FINISHED: "_settle_over",
+    Phase.ABORTED: "_settle_over",
 }

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["Story"]
+__all__ = ["Story", "brief"]
 
 
 class Story:
@@ -31,5 +31,6 @@ class Story:
 
 def brief(value: Any) -> str:
     """Return a value's text without the long parts (layouts, nested stories)."""
-    names = [name for name in value.__dataclass_fields__ if name not in ("layout", "story", "owned")]
+    fields = getattr(value, "_fields", None) or value.__dataclass_fields__
+    names = [name for name in fields if name not in ("layout", "story", "owned", "snapshot", "floor")]
     return f"{type(value).__name__}({', '.join(f'{name}={getattr(value, name)!r}' for name in names)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from distributed import Client
 
@@ -13,12 +13,10 @@ from heterps.runtime.config import settings
 
 __all__ = ["ask_workers"]
 
-_T = TypeVar("_T")
-
 
 def ask_workers(
-    client: Client, function: Callable[..., _T], workers: Mapping[str, str], *args: Any, timeout_s: float | None = None
-) -> dict[str, _T]:
+    client: Client, function: Callable[..., Any], workers: Mapping[str, str], *args: Any, timeout_s: float | None = None
+) -> dict[str, Any]:
     """Call ``function(*args)`` on each worker outside of its task queue, and return the results by address.
 
     Parameters

@@ -7,9 +7,9 @@ stay in the works on the bench; only headers pass through the state machine.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from heterps.data import Batch
 from heterps.protocol.client import (
@@ -18,28 +18,25 @@ from heterps.protocol.client import (
     ClientState,
     Compute,
     Computed,
+    Forget,
     Free,
     Read,
     Send,
     SplitEnded,
+    StepFailed,
     Tell,
 )
 from heterps.protocol.events import Event, SplitDone
 from heterps.protocol.instructions import RunSplit
+from heterps.protocol.keys import BatchKey
 from heterps.protocol.messages import Pull, Push, Reply, Request
 from heterps.protocol.modes import Mode
-from heterps.runtime.host import Done
+from heterps.runtime.links import Link, StageLink
 from heterps.runtime.payload import Gradients, Pulled, Wanted
+from heterps.runtime.stage import Outcome
 from heterps.runtime.work import Work, Workbench
 
-__all__ = ["Attempt", "Link"]
-
-
-class Link(Protocol):
-    """The way to one shard host."""
-
-    def send(self, request: Request, payload: Wanted | Gradients | None, done: Done) -> None:
-        """Deliver a request; ``done`` takes the answer, ``done(None, None)`` says that there was none in time."""
+__all__ = ["Attempt"]
 
 
 class Attempt:
@@ -55,10 +52,12 @@ class Attempt:
         ``batches(start)`` yields the Split's batches from that number on.
     bench
         Buffers and program; used by this attempt alone until it ends.
-    links
-        One per host, in the order of the layout.
+    link
+        ``link(copy)`` is the way to a copy of a shard host.
     tell
         Takes events for the run.
+    stage
+        ``stage(worker)`` is the way to a stage worker; None where compute is fused.
     """
 
     def __init__(
@@ -67,17 +66,20 @@ class Attempt:
         mode: Mode,
         batches: Callable[[int], Iterator[Batch]],
         bench: Workbench,
-        links: Sequence[Link],
+        link: Callable[[int], Link],
         tell: Callable[[Event], None],
+        stage: Callable[[str], StageLink] | None = None,
     ) -> None:
         self.run, self.bench = run, bench
         self.client = ClientState(run, mode)
         self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()
         self.ended = False
-        self._batches, self._links, self._tell = batches, links, tell
+        self.batches = 0
+        self._batches, self._link, self._tell, self._stage = batches, link, tell, stage
         self._reader: Iterator[Batch] | None = None
         self._position = 0
         self._works: dict[int, Work] = {}
+        self._stepping: set[int] = set()
         self._todo: deque[Action] = deque()
 
     # --- driving
@@ -105,10 +107,8 @@ class Attempt:
         self.inbox.put(lambda: self.client.handle(message))
 
     def close(self) -> None:
-        """Give the buffers back and end the reader."""
+        """End the reader. Buffers of batches in flight are not used again: a late answer may still write to them."""
         self.ended = True
-        for work in self._works.values():
-            self.bench.free(work)
         self._works.clear()
         if self._reader is not None and hasattr(self._reader, "close"):
             self._reader.close()
@@ -124,12 +124,16 @@ class Attempt:
                     self._send(host, request)
                 case Read(n):
                     self._read(n)
-                case Compute(key, _):
+                case Compute(key, ""):
                     self.bench.compute(self._works[key.n])
                     self._todo.extend(self.client.handle(Computed(key, "")))
+                case Compute(key, stage):
+                    self._step(key, stage)
                 case Free(key, count):
                     for n in range(key.n, key.n + count):
                         self.bench.free(self._works.pop(n))
+                case Forget(key):
+                    self._works[key.n].renew()
                 case Tell(event):
                     self._told(event)
         if self.client.stopped:
@@ -149,8 +153,29 @@ class Attempt:
             self._todo.extend(self.client.handle(SplitEnded(n)))
             return
         self._position = n + 1
+        self.batches += 1
         self._works[n] = self.bench.begin(batch)
         self._todo.extend(self.client.handle(BatchRead(n)))
+
+    def _step(self, key: BatchKey, stage: str) -> None:
+        """Hand a batch to a stage worker; its answer comes through the inbox."""
+        seed, feeds = self.bench.lead(self._works[key.n])
+        self._stepping.add(key.n)
+
+        def done(outcome: Outcome | None) -> None:
+            self.inbox.put(lambda: self._stepped(key, stage, outcome))
+
+        assert self._stage is not None
+        self._stage(stage).step(seed, feeds, done)
+
+    def _stepped(self, key: BatchKey, stage: str, outcome: Outcome | None) -> list[Action]:
+        if outcome is None:
+            return self.client.handle(StepFailed(key, stage))
+        if key.n not in self._stepping:  # another stage worker has done it meanwhile
+            return []
+        self._stepping.discard(key.n)
+        self.bench.follow(self._works[key.n], outcome)
+        return self.client.handle(Computed(key, stage))
 
     def _send(self, host: int, request: Request) -> None:
         payload: Wanted | Gradients | None = None
@@ -158,15 +183,14 @@ class Attempt:
         if isinstance(request, Pull):
             payload, phase = self.bench.wanted(self._works[request.key.n], host), "pull"
         elif isinstance(request, Push):
-            first, count = request.key.n, int(request[-1])  # the tuple's own ``count`` hides the field's type
-            works = [self._works[n] for n in range(first, first + count)]
+            works = [self._works[request.key.n + i] for i in range(request.batches)]
             payload, phase = self.bench.gradients(works, host), "push"
 
         def done(reply: Reply | None, pulled: Pulled | None) -> None:
             self.inbox.put(lambda: self._answered(host, request, reply, pulled))
 
         with self.bench.phases(phase):
-            self._links[host].send(request, payload, done)
+            self._link(self.client.layout.copies[host]).send(request, payload, done)
 
     def _answered(self, host: int, request: Request, reply: Reply | None, pulled: Pulled | None) -> list[Action]:
         if reply is None:

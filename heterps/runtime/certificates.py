@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from heterps.errors import ClusterError
 
-__all__ = ["ROLES", "Certificates", "make_certificates"]
+__all__ = ["ROLES", "Certificates", "make_certificates", "open_certificates"]
 
 ROLES = ("scheduler", "worker", "client")
 
@@ -71,6 +71,19 @@ def make_certificates(folder: str | os.PathLike[str], hosts: Sequence[str], days
         _write(made.certificate(role), certificate, 0o644)
         _write(made.key(role), key, 0o600)
     return made
+
+
+def open_certificates(folder: str | os.PathLike[str], hosts: Sequence[str]) -> Certificates:
+    """Return the certificates of a folder, made now if it has none; so a second start fits the first one's machines."""
+    found = Certificates(pathlib.Path(folder).absolute())
+    missing = found.missing()
+    if not missing:
+        return found
+    if found.ca.exists():
+        raise ClusterError(
+            f"{missing[0]} is missing beside {found.ca}; copy the whole folder or remove it to start anew"
+        )
+    return make_certificates(folder, hosts)
 
 
 def _write(path: pathlib.Path, content: bytes, mode: int) -> None:

@@ -17,8 +17,6 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the line above
         sys.exit(1)
-    # The launcher waits for signals with them blocked, and a blocked signal stays so across exec.
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.execvp(program[0], program)
 
 

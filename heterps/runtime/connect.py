@@ -12,7 +12,7 @@ from heterps.errors import ClusterError
 from heterps.runtime.config import settings
 from heterps.runtime.local import local_cluster
 
-__all__ = ["connected", "existing_client"]
+__all__ = ["client_of", "connected", "existing_client"]
 
 
 @contextlib.contextmanager
@@ -31,7 +31,7 @@ def connected(client: Client | None = None, workers: Mapping[str, int] | None = 
     if found is not None:
         yield _synchronous(found)
     elif address := dask.config.get("scheduler-address", None):
-        with _connect(address) as made:
+        with client_of(address) as made:
             yield made
     else:
         with local_cluster(workers) as made:
@@ -46,14 +46,18 @@ def existing_client() -> Client | None:
         return None
 
 
-def _connect(address: str) -> Client:
+def client_of(address: str | None = None) -> Client:
+    """Connect to a scheduler, by default the one that Dask's config names."""
+    address = address or dask.config.get("scheduler-address", None)
+    if not address:
+        raise ClusterError("which cluster? Give the scheduler's address or set DASK_SCHEDULER_ADDRESS")
     seconds = settings().connect_s
     try:
         return Client(address, timeout=seconds, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise ClusterError(
-            f"no scheduler answered at {address} within {seconds:g} s. The address comes from Dask's config "
-            "(DASK_SCHEDULER_ADDRESS or scheduler-address): start `dask scheduler` there or unset it"
+            f"no scheduler answered at {address} within {seconds:g} s. Start `dask scheduler` there, or correct the "
+            "address (Dask's config has it as scheduler-address, the environment as DASK_SCHEDULER_ADDRESS)"
         ) from error
 
 

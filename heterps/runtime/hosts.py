@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from heterps.errors import ClusterError
-from heterps.runtime.certificates import Certificates, make_certificates
+from heterps.runtime.certificates import Certificates, open_certificates
 from heterps.runtime.commands import Command, scheduler_command, worker_command
 from heterps.runtime.resources import COMPUTE, GPU, IO, SERVER
 from heterps.runtime.security import check_address
@@ -69,7 +69,7 @@ def many_hosts(
     port: int = 8786,
     certs: str | None = None,
     dashboard: int | None = None,
-    threads: int | None = None,
+    threads: int = 1,
 ) -> str:
     """Return the commands for each machine, as a text for a shell.
 
@@ -84,14 +84,14 @@ def many_hosts(
     port, dashboard
         Ports of the scheduler and, on its loopback, of the dashboard.
     certs
-        Folder for certificates; None: no TLS, and only loopback is accepted.
+        Folder of the certificates, made where there are none; None: no TLS, and only loopback is accepted.
     threads
-        Cores of each worker; None: one.
+        Cores of each worker.
     """
     machines = parse_hosts(hosts)
     for machine in machines:
         check_address(machine.address, tls=certs is not None)
-    certificates = make_certificates(certs, [m.address for m in machines]) if certs is not None else None
+    certificates = open_certificates(certs, [m.address for m in machines]) if certs is not None else None
     first = machines[0].address
     scheduler = f"{'tls' if certificates else 'tcp'}://{first}:{port}"
     commands = [(first, scheduler_command(first, port, certificates, dashboard=dashboard))]
@@ -103,7 +103,7 @@ def many_hosts(
             pool,
             name,
             machine.address,
-            _threads(pool, threads or 1),
+            _threads(pool, threads),
             certificates,
             scheduler=scheduler,
             nanny=True,

@@ -5,37 +5,36 @@ The same protocol, hosts and attempts as on a cluster, run one after another. Sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
+import threadpoolctl
 
 from heterps.data import BadRows, Dataset, Split
 from heterps.errors import RunError
+from heterps.metrics import Metric
 from heterps.protocol import instructions as do
 from heterps.protocol.cut import Cut
 from heterps.protocol.events import WorkerJoined
-from heterps.protocol.messages import Request
 from heterps.runtime.attempt import Attempt
 from heterps.runtime.driver import Driver
-from heterps.runtime.host import Counts, Done, ShardHost
+from heterps.runtime.host import Counts, ShardHost
+from heterps.runtime.infer import PREDICTION, Inference, Inferred
 from heterps.runtime.job import Job
-from heterps.runtime.payload import Gradients, Pulled, Wanted
+from heterps.runtime.keeper import Checkpoints, Keeper
+from heterps.runtime.links import DirectLink, Link
+from heterps.runtime.payload import Pulled, Wanted
 from heterps.runtime.progress import Progress
 from heterps.runtime.report import Reporter
 from heterps.runtime.work import Workbench
 
-__all__ = ["DirectLink", "InlineEngine"]
+__all__ = ["InlineEngine"]
 
-
-class DirectLink:
-    """A shard host in this process."""
-
-    def __init__(self, host: ShardHost) -> None:
-        self.host = host
-
-    def send(self, request: Request, payload: Wanted | Gradients | None, done: Done) -> None:
-        """Call it."""
-        self.host.request(request, payload, done)
+_T = TypeVar("_T")
+_PATIENCE_S = 60.0
 
 
 class InlineEngine:
@@ -45,36 +44,49 @@ class InlineEngine:
     ----------
     job
         What to run.
-    every_s
+    report_s
         Seconds between reports.
+    checkpoints
+        When to make cuts and what to go on from.
+    threads
+        Threads of a BLAS call while the engine lives. More than one helps little at the sizes of these models, and on
+        a machine with other work it costs a lot: BLAS threads spin while they wait for each other.
     """
 
-    def __init__(self, job: Job, every_s: float = 1.0) -> None:
-        self.job, self.every_s = job, every_s
+    def __init__(
+        self, job: Job, report_s: float = 1.0, threads: int = 1, checkpoints: Checkpoints | None = None
+    ) -> None:
+        self.job, self.report_s = replace(job, stages=()), report_s  # one thread: everything is one stage
+        self.checkpoints = checkpoints or Checkpoints()
+        self._runs = 0
+        self._blas = threadpoolctl.threadpool_limits(threads)
         self.hosts: dict[int, ShardHost] = {}
         self._copies: dict[int, ShardHost] = {}
         self._attempts: dict[int, Attempt] = {}
-        self._passes = 0
+        self.passes = 0
         depth = job.in_flight * max(job.lanes, 1) + 1
-        self._bench = Workbench(job.model, job.batch_size, job.owners, job.hosts, job.metrics, depth=depth)
+        self._bench = Workbench(self.job, depth=depth)
 
     # --- training
 
-    def train(self, dataset: Dataset, epochs: int) -> Iterator[Progress]:
+    def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         self._dataset, self._bad = dataset, BadRows(dataset.bad_input)
-        seed, first = self.job.model.seed, self._passes
-        spec = self.job.spec(first + epochs)
-        base = Cut(pass_=first, mode=self.job.mode.to_json())
-        self._driver = Driver(spec, self, lambda pass_: dataset.splits(pass_, seed), cut=base)
+        seed = self.job.model.seed
+        keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs)
+        self._runs += 1
+        spec = self.job.spec(keeper.first + epochs, final_cut=keeper.writes)
+        splits = partial(dataset.splits, seed=seed)
+        self._driver = Driver(spec, self, splits, cut=keeper.base, life=keeper.life)
         reporter = Reporter(epochs, self.job.metrics, self._counts())
         self._driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
         self._driver.handle(WorkerJoined("inline", "io"))
         try:
-            yield from self._loop(reporter, first)
+            for progress in self._loop(reporter, keeper.first):
+                yield replace(progress, fetched=self._peek(fetch or {}))
         finally:
             self._end()
-        self._passes += epochs
+            self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
 
     def _loop(self, reporter: Reporter, first: int) -> Iterator[Progress]:
         driver, epoch = self._driver, 0
@@ -84,21 +96,21 @@ class InlineEngine:
                 moved |= attempt.pump()
                 if attempt.ended:
                     del self._attempts[attempt.run.attempt]
-            if not moved and not driver.finished:
+            self._keeper.ask(driver, self._counts().batches)
+            if not moved and not driver.finished and not driver.step(_PATIENCE_S):  # a cut may be on its way to disk
                 raise RunError(f"the run stands still; it waits for {', '.join(driver.state.waiting_for())}")
             if driver.state.book.pass_ - first != epoch:
                 epoch = driver.state.book.pass_ - first
                 self._collect(reporter)
                 reporter.next_epoch()
-            elif reporter.due(self.every_s):
+            elif reporter.due(self.report_s):
                 self._collect(reporter)
                 yield reporter.progress(self._counts(), epoch + 1)
         self._collect(reporter)
         yield reporter.progress(self._counts(), reporter.epochs, done=True)
 
     def _collect(self, reporter: Reporter) -> None:
-        phases, self._bench.phases.seconds = self._bench.phases.seconds, dict.fromkeys(self._bench.phases.seconds, 0.0)
-        reporter.add(self._bench.take_metrics(), phases)
+        reporter.add(self._bench.take_metrics(), self._bench.phases.take())
         reporter.bad_rows = self._bad.count
 
     def _counts(self) -> Counts:
@@ -115,13 +127,15 @@ class InlineEngine:
 
     def run_split(self, run: do.RunSplit, split: Split | None) -> None:
         """Start an attempt; it moves when it is pumped."""
-        links = [DirectLink(self._copies[copy]) for copy in run.layout.copies]
         read: Any = iter
         if split is not None:
             read = partial(self.job.read, self._dataset, split, bad=self._bad)
-        attempt = Attempt(run, self.job.mode, read, self._bench, links, self._driver.tell)
+        attempt = Attempt(run, self.job.mode, read, self._bench, self._link, self._driver.tell)
         self._attempts[run.attempt] = attempt
         attempt.start()
+
+    def _link(self, copy: int) -> Link:
+        return DirectLink(self._copies[copy])
 
     def to_attempt(self, attempt: int, instruction: do.Instruction) -> None:
         """Hand an instruction to an attempt."""
@@ -130,37 +144,71 @@ class InlineEngine:
 
     def create_host(self, create: do.CreateHost) -> None:
         """Make a shard host, around the tables of the run before if there was one."""
-        job = self.job
-        host = ShardHost(
-            job.model,
-            host=create.host,
-            hosts=job.hosts,
-            copy=create.copy,
-            mode=job.mode,
-            lanes=job.lanes,
-            report=self._driver.tell,
-        )
+        host = ShardHost(self.job, create.host, create.copy, self._driver.tell)
         before = self.hosts.get(create.host)
         if before is not None:
-            host.shard, host.counts = before.shard, before.counts
+            host.take_over(before)
         self.hosts[create.host] = self._copies[create.copy] = host
-        host.deliver(create)
+        host.deliver(create, self._keeper.folder(create.cut))
 
     def to_host(self, copy: int, instruction: Any) -> None:
         """Hand an instruction to a host."""
-        self._copies[copy].deliver(instruction)
+        self._copies[copy].deliver(instruction, self._keeper.folder(getattr(instruction, "cut", None)))
 
     def create_stage(self, worker: str) -> None:
         """Nothing to do: compute is fused here."""
 
     def publish_cut(self, cut: Cut) -> None:
-        """Nothing to do: the caller's thread cannot be lost without the caller."""
+        """Write the manifest of a cut."""
+        assert self._keeper.store is not None
+        self._keeper.store.publish(cut, [self.hosts[host].parts[cut.number] for host in range(self.job.hosts)])
 
     def drop_cut(self, cut: int) -> None:
-        """Nothing to do."""
+        """Remove the parts of a cut."""
+        assert self._keeper.store is not None
+        self._keeper.store.drop(cut)
 
     # --- reading
 
+    def infer(
+        self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
+    ) -> Iterator[Inferred]:
+        """Run forward on every Split, in order."""
+        inference = Inference(self.job, metrics, fetch)
+        for split in dataset.splits():
+            yield inference.run(self.read, dataset, split)
+
     def read(self, host: int, wanted: Wanted) -> Pulled:
         """Read rows and parameters without training."""
-        return self.hosts[host].read(wanted)
+        return self._host(host).read(wanted)
+
+    def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
+        """Call a function with every shard."""
+        shards = [self._host(host).shard for host in range(self.job.hosts)]
+        return [function(shard, host, *args) for host, shard in enumerate(shards)]
+
+    def _host(self, host: int) -> ShardHost:
+        if host not in self.hosts:
+            self.hosts[host] = self._fresh(host)
+        return self.hosts[host]
+
+    def _fresh(self, host: int) -> ShardHost:
+        """A host before any run: tables as the seed gives them."""
+        job = self.job
+        made = ShardHost(job, host, -1, lambda event: None)
+        made.fresh([shard for shard, owner in enumerate(job.owners) if owner == host])
+        return made
+
+    def _peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
+        """Copy tensors of the batch computed last."""
+        if not fetch or not self._bench.program.has_run:
+            return {}
+        program, calls = self._bench.program, self._bench.program.calls()
+        return {
+            name: np.array(program.prediction if source == PREDICTION else calls[source].y)
+            for name, source in fetch.items()
+        }
+
+    def close(self) -> None:
+        """Put BLAS threads back."""
+        self._blas.restore_original_limits()

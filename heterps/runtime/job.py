@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heterps.data import BadRows, Batch, Dataset, Split
+from heterps.kernels.steps import Scope, scope_of
 from heterps.metrics import Metric
 from heterps.protocol.modes import Mode
 from heterps.protocol.spec import RunSpec
@@ -48,6 +49,10 @@ class Job:
     def fused(self) -> bool:
         """Whether no activations cross between workers."""
         return len(self.stages) <= 1
+
+    def scope(self, ops: tuple[str, ...]) -> Scope:
+        """Return what running these ops takes and gives."""
+        return scope_of(self.model.lowered.graph, ops)
 
     @property
     def owners(self) -> tuple[int, ...]:

@@ -7,29 +7,29 @@ import contextlib
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from distributed import Security, rpc
+from distributed.system import MEMORY_LIMIT
 
 from heterps.errors import ClusterError
-from heterps.runtime.certificates import Certificates, make_certificates
+from heterps.runtime.certificates import Certificates, open_certificates
 from heterps.runtime.children import Child, Children, adopting
 from heterps.runtime.commands import Command, scheduler_command, worker_command
 from heterps.runtime.config import Settings, settings
 from heterps.runtime.resources import GPU
 from heterps.runtime.security import check_address, split_address
+from heterps.runtime.signals import Signals, terminal_told_us
 from heterps.runtime.threads import Threads, allot, available_cores
 
 __all__ = ["Launch", "launch_cluster"]
 
 _TICK_S = 0.1
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ class Launch:
     host, port
         Where scheduler and workers listen; port 0 takes a free one.
     tls
-        Whether to make certificates and use them.
+        Whether to speak TLS.
+    certs
+        Folder of the certificates, made where there are none; None: made for this launch and thrown away.
     dashboard
         Port of Dask's dashboard on loopback; None: no dashboard.
     max_restarts
@@ -60,6 +62,7 @@ class Launch:
     host: str = "127.0.0.1"
     port: int = 0
     tls: bool = False
+    certs: pathlib.Path | None = None
     dashboard: int | None = None
     max_restarts: int | None = None
 
@@ -67,8 +70,8 @@ class Launch:
 class _Stopped(BaseException):
     """Someone asked the launcher to end; not an error, so nothing below may catch it."""
 
-    def __init__(self, number: int, from_terminal: bool) -> None:
-        self.number, self.from_terminal = number, from_terminal
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
 def launch_cluster(launch: Launch, tell: Callable[[str], None] = print) -> int:
@@ -80,17 +83,19 @@ def launch_cluster(launch: Launch, tell: Callable[[str], None] = print) -> int:
         When the address is open to others without TLS, or a process keeps dying; nothing is left running.
     """
     check_address(launch.host, tls=launch.tls)
+    if not any(launch.pools.values()):
+        raise ClusterError("a cluster without workers: ask for at least one")
     found = settings()
     if launch.max_restarts is not None:
         found = replace(found, max_restarts=launch.max_restarts)
     launch.logs.mkdir(parents=True, exist_ok=True)
-    with _signals_held(), tempfile.TemporaryDirectory(prefix="heterps-") as folder, adopting():
-        return _run(launch, found, pathlib.Path(folder), tell)
+    with Signals() as signals, tempfile.TemporaryDirectory(prefix="heterps-") as folder, adopting():
+        return _run(launch, found, signals, pathlib.Path(folder), tell)
 
 
-def _run(launch: Launch, found: Settings, folder: pathlib.Path, tell: Callable[[str], None]) -> int:
+def _run(launch: Launch, found: Settings, signals: Signals, folder: pathlib.Path, tell: Callable[[str], None]) -> int:
     with Children(found.max_restarts, found.grace_s) as children:
-        cluster = _Cluster(launch, found, children, folder, tell)
+        cluster = _Cluster(launch, found, signals, children, folder, tell)
         try:
             return cluster.run()
         except _Stopped as stopped:
@@ -100,25 +105,13 @@ def _run(launch: Launch, found: Settings, folder: pathlib.Path, tell: Callable[[
             cluster.stop()
 
 
-@contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    """Signals wait until the launcher asks for them, so none can interrupt the start or the end of a process."""
-    # SIGPIPE and the rest keep their ways; children get an empty mask back.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [*_STOPPING, signal.SIGCHLD])
-    try:
-        yield
-    finally:
-        while signal.sigtimedwait([*_STOPPING, signal.SIGCHLD], 0) is not None:
-            pass  # a second Ctrl-C while everything was being ended
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 @dataclass
 class _Cluster:
     """The processes of one launch."""
 
     launch: Launch
     settings: Settings
+    signals: Signals
     children: Children
     folder: pathlib.Path
     tell: Callable[[str], None]
@@ -129,7 +122,7 @@ class _Cluster:
 
     def run(self) -> int:
         if self.launch.tls:
-            self.certificates = make_certificates(self.folder / "tls", [self.launch.host, "localhost"], days=30)
+            self.certificates = open_certificates(self.launch.certs or self.folder / "tls", [self.launch.host])
         self.start()
         self.wait_until_ready()
         self.tell(f"cluster of {len(self.started) - 1} workers at {self.address}, logs in {self.launch.logs}")
@@ -161,7 +154,7 @@ class _Cluster:
         )
 
     def worker_maker(self, pool: str, i: int, threads: Threads, workers: int) -> Callable[[int], Command]:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // workers
+        memory = MEMORY_LIMIT // workers
 
         def make(incarnation: int) -> Command:
             # The scheduler refuses a name it still knows, and a dead worker may not be forgotten yet.
@@ -218,9 +211,8 @@ class _Cluster:
 
     def tick(self) -> None:
         """Wait for a signal or a moment; restart what has died."""
-        received = signal.sigtimedwait([*_STOPPING, signal.SIGCHLD], _TICK_S)
-        if received is not None and received.si_signo in _STOPPING:
-            raise _Stopped(received.si_signo, from_terminal=received.si_code > 0)
+        if (number := self.signals.wait(_TICK_S)) is not None:
+            raise _Stopped(number)
         for child in self.children.revive(self.started):
             self.tell(
                 f"{child.log} ended: started again as {child.name}, {child.restarts} of {self.settings.max_restarts}"
@@ -230,7 +222,7 @@ class _Cluster:
         """Let the script end in its own way first; the terminal has told it already if it told us."""
         if self.script is None:
             return
-        if not stopped.from_terminal:
+        if not terminal_told_us(stopped.number):
             self.script.signal(stopped.number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.script.process.wait(self.settings.grace_s)

@@ -11,6 +11,7 @@ from typing import Any
 import dask
 import threadpoolctl
 from distributed import Client, Scheduler, SpecCluster, Worker
+from distributed.system import MEMORY_LIMIT
 
 from heterps.errors import ClusterError
 from heterps.runtime.config import settings
@@ -47,8 +48,9 @@ def local_cluster(
     """
     pools = _names(DEFAULT_WORKERS if workers is None else workers)
     shares = [threads] * len(pools) if threads else allot(list(pools.values()), available_cores())
+    memory = MEMORY_LIMIT // len(pools) if memory_bytes is None else memory_bytes
     specs = {
-        name: _worker(name, pool, share.tasks, memory_bytes)
+        name: _worker(name, pool, share.tasks, memory)
         for (name, pool), share in zip(pools.items(), shares, strict=True)
     }
     blas = settings().blas_threads or max(share.blas for share in shares)
@@ -63,12 +65,12 @@ def _names(workers: Mapping[str, int]) -> dict[str, str]:
     return names
 
 
-def _worker(name: str, pool: str, nthreads: int, memory_bytes: int | None) -> dict[str, Any]:
+def _worker(name: str, pool: str, nthreads: int, memory_bytes: int) -> dict[str, Any]:
     options = {
         "name": name,
         "nthreads": nthreads,
         "resources": {resource_of(pool): 1},
-        "memory_limit": "auto" if memory_bytes is None else memory_bytes,
+        "memory_limit": memory_bytes,
         "dashboard": False,
         "dashboard_address": _LOOPBACK,
         "silence_logs": False,

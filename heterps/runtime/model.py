@@ -54,6 +54,12 @@ class Model:
         return lower(self.graph)
 
     @cached_property
+    def label(self) -> str | None:
+        """The column that the loss compares with; None where the label is computed."""
+        label = self.graph[self.graph[self.graph.loss].inputs[1]]
+        return label.name if label.kind == "input" else None
+
+    @cached_property
     def layout(self) -> ParamLayout:
         """Where each dense parameter lies in the flat vector."""
         return ParamLayout(self.lowered.graph)

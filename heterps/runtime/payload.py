@@ -7,7 +7,7 @@ A buffer given to a call belongs to the receiver until the reply.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -64,9 +64,13 @@ _REPLIES = {kind.__name__: kind for kind in (messages.Seen, messages.Granted, me
 _HINTS = ("rows", "show", "click")
 
 
+def _fields(message: messages.Request | messages.Reply) -> dict[str, Any]:
+    return {field.name: getattr(message, field.name) for field in fields(message)}
+
+
 def pack_request(request: messages.Request, payload: Wanted | Gradients | None) -> Message:
     """Lay a request and its payload out for the wire."""
-    head: dict[str, Any] = {"kind": type(request).__name__, "request": list(request)}
+    head: dict[str, Any] = {"kind": type(request).__name__, "request": _fields(request)}
     arrays: list[npt.NDArray[Any]] = []
     if isinstance(payload, Wanted):
         head |= {"groups": list(payload.ids), "dense": payload.dense is not None, "train": payload.train}
@@ -88,11 +92,10 @@ def _pack_rows(rows: RowGradients, arrays: list[npt.NDArray[Any]]) -> list[Any]:
 def unpack_request(message: Message) -> tuple[messages.Request, Wanted | Gradients | None]:
     """Inverse of :func:`pack_request`."""
     head, arrays = message.head, list(message.arrays)
-    fields = list(head["request"])
-    fields[2] = BatchKey(*fields[2])
-    if head["kind"] == "Ask":
-        fields[4] = tuple(fields[4])
-    request = _REQUESTS[head["kind"]](*fields)
+    told = dict(head["request"], key=BatchKey(*head["request"]["key"]))
+    if "floor" in told:
+        told["floor"] = tuple(told["floor"])
+    request = _REQUESTS[head["kind"]](**told)
     if head["kind"] == "Pull":
         dense = np.empty(0, np.float32) if head["dense"] else None
         ids = dict(zip(head["groups"], arrays, strict=True))
@@ -111,7 +114,7 @@ def _unpack_rows(told: Sequence[Any], arrays: list[npt.NDArray[Any]]) -> RowGrad
 
 def pack_reply(reply: messages.Reply, payload: Pulled | None) -> Message:
     """Lay a reply and its payload out for the wire."""
-    head: dict[str, Any] = {"kind": type(reply).__name__, "reply": list(reply)}
+    head: dict[str, Any] = {"kind": type(reply).__name__, "reply": _fields(reply)}
     if payload is None:
         return Message(head)
     head |= {"groups": list(payload.values), "version": payload.version, "dense": payload.dense is not None}
@@ -122,7 +125,7 @@ def pack_reply(reply: messages.Reply, payload: Pulled | None) -> Message:
 def unpack_reply(message: Message, wanted: Wanted | None = None) -> tuple[messages.Reply, Pulled | None]:
     """Inverse of :func:`pack_reply`; rows are copied to the buffers that were given with the request."""
     head, arrays = message.head, list(message.arrays)
-    reply = _REPLIES[head["kind"]](*head["reply"])
+    reply = _REPLIES[head["kind"]](**head["reply"])
     if "version" not in head:
         return reply, None
     values, rows = {}, {}

@@ -33,6 +33,11 @@ class Phases:
         for phase, seconds in other.items():
             self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
+    def take(self) -> dict[str, float]:
+        """Return the times since the last call."""
+        seconds, self.seconds = self.seconds, dict.fromkeys(self.seconds, 0.0)
+        return seconds
+
     @property
     def busy(self) -> float:
         """Share of the time not spent waiting."""

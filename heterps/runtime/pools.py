@@ -6,6 +6,7 @@ Dask lets a task whose resource nobody has wait for ever; so everything is check
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,13 @@ from typing import Any
 from distributed import Client
 
 from heterps.errors import ClusterError
+from heterps.planner.plan import Plan
 from heterps.runtime.ask import ask_workers
 from heterps.runtime.config import settings
 from heterps.runtime.resources import declared_pools, resource_of
 from heterps.runtime.versions import check_versions, report_versions
 
-__all__ = ["FoundPool", "FoundWorker", "Wanted", "check", "pools_of", "shortages", "wait_for_pools"]
+__all__ = ["FoundPool", "FoundWorker", "Need", "check", "needs_of", "pools_of", "shortages", "wait_for_pools"]
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,19 @@ class FoundPool:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Need:
     """What is asked of one pool: a number of workers, and the memory that each must have."""
 
     pool: str
     workers: int = 1
     memory_bytes: float = 0.0
+
+
+def needs_of(plan: Plan) -> tuple[Need, ...]:
+    """Return what a Plan asks of each pool; a worker can carry a shard host beside its stage."""
+    workers = Counter(plan.units)
+    workers[plan.shard_pool] = max(workers[plan.shard_pool], plan.shard_hosts)
+    return tuple(Need(pool, count, plan.memory_bytes.get(pool, 0.0)) for pool, count in sorted(workers.items()))
 
 
 def pools_of(client: Client) -> tuple[FoundPool, ...]:
@@ -87,7 +96,7 @@ def group_by_pool(workers: Iterable[FoundWorker]) -> tuple[FoundPool, ...]:
     return tuple(FoundPool(name, tuple(w for w in ordered if name in w.pools)) for name in names)
 
 
-def shortages(pools: Sequence[FoundPool], wanted: Sequence[Wanted]) -> tuple[str, ...]:
+def shortages(pools: Sequence[FoundPool], wanted: Sequence[Need]) -> tuple[str, ...]:
     """Return what is missing, one sentence each."""
     found = {pool.name: pool for pool in pools}
     sentences = []
@@ -101,13 +110,13 @@ def shortages(pools: Sequence[FoundPool], wanted: Sequence[Wanted]) -> tuple[str
     return tuple(sentences)
 
 
-def check(pools: Sequence[FoundPool], wanted: Sequence[Wanted]) -> None:
+def check(pools: Sequence[FoundPool], wanted: Sequence[Need]) -> None:
     """Raise a ClusterError that names every missing pool, worker and byte."""
     if missing := shortages(pools, wanted):
         raise ClusterError("the cluster is not what the plan asks for:\n" + "\n".join(f"- {m}" for m in missing))
 
 
-def wait_for_pools(client: Client, wanted: Sequence[Wanted], timeout_s: float | None = None) -> tuple[FoundPool, ...]:
+def wait_for_pools(client: Client, wanted: Sequence[Need], timeout_s: float | None = None) -> tuple[FoundPool, ...]:
     """Wait a limited time for the wanted pools, check the versions of their workers, and return them.
 
     Parameters
@@ -136,15 +145,14 @@ def wait_for_pools(client: Client, wanted: Sequence[Wanted], timeout_s: float | 
     return chosen
 
 
-def _too_few(pool: FoundPool, want: Wanted, pools: Sequence[FoundPool]) -> str:
+def _too_few(pool: FoundPool, want: Need, pools: Sequence[FoundPool]) -> str:
     there = ", ".join(f"{p.name} ({len(p.workers)})" for p in pools) or "none"
-    return (
-        f"pool {want.pool!r} has {len(pool.workers)} of {want.workers} workers; pools found: {there}. "
-        f"Start more with: dask worker SCHEDULER --resources {pool.resource}=1"
-    )
+    more = f"Start more with: dask worker SCHEDULER --resources {pool.resource}=1"
+    other = "" if pool.workers else "; or plan for the pools that are there: heterps.discover(client)"
+    return f"pool {want.pool!r} has {len(pool.workers)} of {want.workers} workers; pools found: {there}. {more}{other}"
 
 
-def _too_small(worker: FoundWorker, want: Wanted) -> str:
+def _too_small(worker: FoundWorker, want: Need) -> str:
     has, wants = worker.memory_bytes / 2**30, want.memory_bytes / 2**30
     return (
         f"worker {worker.name} of pool {want.pool!r} may use {has:.2f} GiB, {wants:.2f} GiB are needed. "

@@ -39,6 +39,10 @@ class Progress:
         Seconds by phase, over all workers.
     done
         Whether this is the last report.
+    valid
+        Metrics on the validation data, in the last report of each pass.
+    fetched
+        Chosen tensors of a recent batch.
     """
 
     epoch: int
@@ -55,6 +59,8 @@ class Progress:
     busy: Mapping[str, float] = field(default_factory=dict)
     phases: Mapping[str, float] = field(default_factory=dict)
     done: bool = False
+    valid: Mapping[str, Any] = field(default_factory=dict)
+    fetched: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         parts = [
@@ -64,6 +70,7 @@ class Progress:
             f"loss {self.loss:.4f}",
             *(f"{name} {value:.4f}" for name, value in self.metrics.items() if isinstance(value, float)),
         ]
+        parts += [f"valid {name} {value:.4f}" for name, value in self.valid.items() if isinstance(value, float)]
         if self.staleness:
             parts.append(f"staleness {self.staleness:.1f}")
         if self.skipped:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import ssl
+
+from distributed import Security
 
 from heterps.errors import ClusterError
 from heterps.runtime.config import settings
 
-__all__ = ["check_address", "is_loopback", "split_address"]
+__all__ = ["check_address", "is_loopback", "split_address", "tls_contexts"]
 
 
 def split_address(address: str) -> tuple[str, str, int | None]:
@@ -68,5 +71,20 @@ def check_address(address: str, *, tls: bool = False) -> None:
         return
     raise ClusterError(
         f"{address}: without TLS anyone who can reach {host or 'this machine'} could run code here. Use 127.0.0.1, "
-        "turn on TLS (heterps launch --tls), or on a closed network set heterps.network.trusted: true in Dask's config"
+        "turn on TLS (heterps launch --tls) or, on a closed network, set heterps.network.trusted in Dask's config"
     )
+
+
+def tls_contexts(security: Security | None = None) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
+    """Return the contexts for listening and for connecting with a worker's certificate; None, None without TLS.
+
+    Parameters
+    ----------
+    security
+        A worker's ``security``; None: what Dask's config says.
+    """
+    chosen = security or Security()
+    if not chosen.tls_ca_file or not chosen.tls_worker_cert:
+        return None, None
+    listen, connect = chosen.get_listen_args("worker"), chosen.get_connection_args("worker")
+    return listen["ssl_context"], connect["ssl_context"]

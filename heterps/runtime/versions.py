@@ -6,8 +6,8 @@ import platform
 from collections.abc import Mapping
 from importlib import metadata
 
-import heterps
 from heterps.errors import ClusterError
+from heterps.version import __version__
 
 __all__ = ["check_versions", "report_versions"]
 
@@ -15,7 +15,7 @@ __all__ = ["check_versions", "report_versions"]
 def report_versions() -> dict[str, str]:
     """Return the versions of this process that decide whether it computes the same and can talk to the others."""
     return {
-        "heterps": heterps.__version__,
+        "heterps": __version__,
         "python": ".".join(platform.python_version_tuple()[:2]),
         **{package: metadata.version(package) for package in ("numpy", "distributed")},
     }

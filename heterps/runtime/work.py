@@ -5,7 +5,8 @@ A :class:`Workbench` belongs to one thread and is used for one Split after anoth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,17 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.data import Batch
-from heterps.errors import DataError
 from heterps.graph import Op
+from heterps.kernels.layout import ParamLayout
 from heterps.kernels.program import Program
 from heterps.kernels.random import batch_seed
 from heterps.kernels.rows import Rows
 from heterps.metrics import Metric, State
 from heterps.protocol.keys import BatchKey
 from heterps.ragged import Ragged
-from heterps.runtime.model import Model
+from heterps.runtime.crossing import add_gradients
+from heterps.runtime.feeds import column_of, ids_of, rows_of
+from heterps.runtime.job import Job
 from heterps.runtime.payload import Gradients, Pulled, Wanted
 from heterps.runtime.phases import Phases
+from heterps.runtime.stage import Outcome, needs_behind
 from heterps.stages.lowering import Group, pull_name
 from heterps.tables import Routed, Router, RowGradients, sum_lanes
 
@@ -44,12 +48,18 @@ class Work:
     pulled: dict[int, Pulled] = field(default_factory=dict)
     row_gradients: dict[str, F32] = field(default_factory=dict)
     loss: float = 0.0
+    program: Program | None = None
 
     @property
     def key(self) -> BatchKey:
         """The key of the batch."""
         assert self.batch is not None
         return self.batch.key
+
+    def renew(self) -> None:
+        """Take new buffers: an answer that is not waited for any more may still be written to the old ones."""
+        self.values, self.pulled = {}, {}
+        self.dense = np.empty_like(self.dense)
 
     def rows(self, group: str, width: int) -> F32:
         """Return the buffer for the unique rows of a group, enlarged where needed."""
@@ -65,41 +75,35 @@ class Workbench:
 
     Parameters
     ----------
-    model
-        What is trained.
-    batch_size
-        Largest number of rows.
-    owners
-        Host of each logical shard.
-    hosts
-        Number of shard hosts.
-    metrics
-        Kept up to date from the predictions of training batches.
-    ops
-        Ops that run here; None for all.
+    job
+        What is trained, and how it is cut into stages: the first runs here.
     depth
         Batches that may be in flight at once.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        batch_size: int,
-        owners: Sequence[int],
-        hosts: int,
-        metrics: Sequence[Metric] = (),
-        ops: Sequence[str] | None = None,
-        depth: int = 8,
-    ) -> None:
-        self.model, self.hosts = model, hosts
-        self.program = Program(model.lowered.graph, ops, batch_size=batch_size)
+    def __init__(self, job: Job, depth: int = 8) -> None:
+        self.job, self.model = job, job.model
         self.phases = Phases()
-        self.metrics = {metric.name: (metric, metric.init()) for metric in metrics}
-        self._routers = {group.name: Router(owners, depth=depth) for group in model.lowered.groups}
-        self._spans = [model.span(*r) for r in model.dense_ranges(hosts)]
+        self.metrics = {metric.name: (metric, metric.init()) for metric in job.metrics}
+        self._metrics_lock = threading.Lock()
+        groups, hosts = job.model.lowered.groups, job.hosts
+        self._routers = {group.name: Router(job.owners, depth=depth) for group in groups}
+        self._spans = [job.model.span(*r) for r in job.model.dense_ranges(hosts)]
         self._free: list[Work] = []
-        self._label = _label_column(model)
-        self._counted = {spec.name for spec in model.groups if spec.entry is not None or spec.accessor is not None}
+        self._programs = [self._program()]
+        self._label = job.model.label
+        self._counted = {spec.name for spec in job.model.groups if spec.entry is not None or spec.accessor is not None}
+        self._behind = () if job.fused else needs_behind(job, 0)
+
+    def _program(self) -> Program:
+        job = self.job
+        ops = None if job.fused else job.stages[0]
+        return Program(job.model.lowered.graph, ops, batch_size=job.batch_size)
+
+    @property
+    def program(self) -> Program:
+        """The program that computes here."""
+        return self._programs[0]
 
     # --- the life of a batch
 
@@ -109,7 +113,7 @@ class Workbench:
         work.batch, work.pulled = batch, {}
         with self.phases("deduplicate"):
             for group in self.model.lowered.groups:
-                work.routed[group.name] = self._routers[group.name].route(_ids(batch, group))
+                work.routed[group.name] = self._routers[group.name].route(ids_of(batch, group))
         return work
 
     def _new(self) -> Work:
@@ -124,12 +128,13 @@ class Workbench:
             low, high = routed.bounds[host], routed.bounds[host + 1]
             ids[group.name] = routed.ids[low:high]
             out[group.name] = work.rows(group.name, group.width)[low:high]
-        return Wanted(ids, out, work.dense[self._spans[host]])
+        dense = work.dense[self._spans[host]] if self.program.layout.size else None
+        return Wanted(ids, out, dense)
 
     def compute(self, work: Work) -> None:
         """Forward, loss and backward of a batch whose rows are all there."""
         assert work.batch is not None
-        feeds = self.feeds(work)
+        feeds = self._feeds(work, self.program.feeds)
         with self.phases("forward"):
             self.program.forward(feeds, work.dense, seed=batch_seed(self.model.seed, *work.key))
             work.loss = self.program.loss * work.batch.size
@@ -147,29 +152,60 @@ class Workbench:
         np.copyto(rows, gradient)
         return rows
 
-    def feeds(self, work: Work) -> dict[str, Any]:
-        """Return what the program reads: columns of the batch, pulled rows."""
+    def lead(self, work: Work) -> tuple[int, dict[str, Any]]:
+        """Run the first stage forward; return the batch's seed and what the stages behind it need."""
+        seed = batch_seed(self.model.seed, *work.key)
+        outputs: dict[str, Any] = {}
+        if self.program.scope.steps:
+            # One program per batch in flight: its buffers are needed again for backward.
+            work.program = work.program or (self._programs.pop() if len(self._programs) > 1 else self._program())
+            with self.phases("forward"):
+                params = self._part(work.dense, work.program.layout)
+                outputs = work.program.forward(self._feeds(work, work.program.feeds), params, seed=seed)
+        rest = self._feeds(work, [name for name in self._behind if name not in outputs])
+        return seed, rest | {name: outputs[name] for name in self._behind if name in outputs}
+
+    def follow(self, work: Work, outcome: Outcome) -> None:
+        """Take what the stages behind gave back; run the first stage backward."""
         assert work.batch is not None
-        feeds: dict[str, Any] = {}
+        if work.program is not None:
+            with self.phases("backward"):
+                given = {name: outcome.gradients.pop(name) for name in work.program.given}
+                gradients = work.program.backward(given)
+                add_gradients(outcome.gradients, gradients.inputs)
+                outcome.dense[0] = gradients.dense
+        for group in self.model.lowered.groups:
+            gradient = outcome.gradients[pull_name(group)]
+            work.row_gradients[group.name] = self._keep(work, group, gradient)
+        for stage, flat in outcome.dense.items():
+            part = ParamLayout(self.model.lowered.graph, self.job.stages[stage])
+            for here, there in self.model.layout.spans(part):
+                work.gradient[here] = flat[there]
+        work.loss = outcome.loss * work.batch.size
+        if work.program is not None:
+            self._programs.append(work.program)
+            work.program = None
+        if self.metrics:
+            with self.phases("metrics"):
+                self._measure(outcome.prediction, work.batch)
+
+    def _part(self, dense: F32, part: ParamLayout) -> F32:
+        flat = np.empty(part.size, np.float32)
+        for here, there in self.model.layout.spans(part):
+            flat[there] = dense[here]
+        return flat
+
+    def _feeds(self, work: Work, names: Iterable[str]) -> dict[str, Any]:
+        """Return columns of the batch and pulled rows by name."""
+        assert work.batch is not None
         graph = self.model.lowered.graph
-        for name in self.program.feeds:
-            op = graph[name]
-            feeds[name] = self._rows(work, op) if op.kind == "pull" else column(work.batch, op)
-        return feeds
+        ops = [graph[name] for name in names]
+        return {op.name: self._rows(work, op) if op.kind == "pull" else column_of(work.batch, op) for op in ops}
 
     def _rows(self, work: Work, op: Op) -> Rows:
         assert work.batch is not None
-        group = next(g for g in self.model.lowered.groups if g.name == op.attrs["group"])
-        routed, start = work.routed[group.name], 0
-        inverse, offsets = [], []
-        for name in group.ids:
-            ids = work.batch[name]
-            flat = ids.values if isinstance(ids, Ragged) else ids
-            part = routed.inverse[start : start + flat.size]
-            inverse.append(part if isinstance(ids, Ragged) else part.reshape(ids.shape))
-            offsets.append(ids.offsets if isinstance(ids, Ragged) else None)
-            start += flat.size
-        return Rows(work.rows(group.name, group.width), tuple(inverse), tuple(offsets), routed.ids)
+        group = self._group(op.attrs["group"])
+        return rows_of(work.batch, group, work.routed[group.name], work.rows(group.name, group.width))
 
     def gradients(self, works: Sequence[Work], host: int) -> Gradients:
         """Return what to push to a host for a unit of batches, summed in order."""
@@ -221,31 +257,16 @@ class Workbench:
         label = batch[self._label] if self._label else None
         if label is None or isinstance(label, Ragged):
             return
-        for name, (metric, state) in self.metrics.items():
-            self.metrics[name] = (metric, metric.update(state, prediction, label))
+        with self._metrics_lock:  # the driver collects them from another thread
+            for name, (metric, state) in self.metrics.items():
+                self.metrics[name] = (metric, metric.update(state, prediction, label))
 
     def take_metrics(self) -> dict[str, State]:
         """Return the states since the last call."""
-        states = {name: state for name, (_, state) in self.metrics.items()}
-        self.metrics = {name: (metric, metric.init()) for name, (metric, _) in self.metrics.items()}
+        with self._metrics_lock:
+            states = {name: state for name, (_, state) in self.metrics.items()}
+            self.metrics = {name: (metric, metric.init()) for name, (metric, _) in self.metrics.items()}
         return states
-
-
-def column(batch: Batch, op: Op) -> Any:
-    """Return the column that an input op names; say what is there if it is not."""
-    if op.name not in batch.columns:
-        raise DataError(f"the model reads the column {op.name!r}; the data has {', '.join(batch.columns)}")
-    return batch[op.name]
-
-
-def _ids(batch: Batch, group: Group) -> npt.NDArray[np.uint64]:
-    parts = []
-    for name in group.ids:
-        if name not in batch.columns:
-            raise DataError(f"the model looks ids up in the column {name!r}; the data has {', '.join(batch.columns)}")
-        ids = batch[name]
-        parts.append((ids.values if isinstance(ids, Ragged) else ids).reshape(-1))
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _spread(batch: Batch, group: Group, label: F32) -> F32:
@@ -256,12 +277,6 @@ def _spread(batch: Batch, group: Group, label: F32) -> F32:
         counts = np.diff(ids.offsets) if isinstance(ids, Ragged) else ids.size // max(batch.size, 1)
         parts.append(np.repeat(label, counts))
     return np.concatenate(parts)
-
-
-def _label_column(model: Model) -> str | None:
-    loss = model.graph[model.graph.loss]
-    label = model.graph[loss.inputs[1]]
-    return label.name if label.kind == "input" else None
 
 
 def merge_states(metrics: Mapping[str, Metric], a: dict[str, State], b: Mapping[str, State]) -> dict[str, State]:

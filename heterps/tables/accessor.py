@@ -35,6 +35,7 @@ class Counters(NamedTuple):
 
 #: Words of a row that its counters take, in the order of :class:`Counters`.
 COUNTERS = len(Counters._fields)
+LIVE = Counters._fields.index("live")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +106,11 @@ class CtrAccessor(Accessor):
     Parameters
     ----------
     base_threshold
-        A base save holds rows with at least this score, a delta save too.
-    delta_threshold, delta_keep_days
-        A delta save holds rows with at least this delta score that were unseen for at most so many days.
+        Base and delta saves hold rows with at least this score.
+    delta_keep_days
+        Base and delta saves hold rows that were unseen for at most so many days.
+    delta_threshold
+        A delta save holds rows with at least this delta score.
     decay_rate
         Shrink multiplies shows and clicks by it.
     delete_threshold, delete_after_unseen_days
@@ -131,10 +134,9 @@ class CtrAccessor(Accessor):
         return (self.score(c.show, c.click) < self.delete_threshold) | (c.unseen_days > self.delete_after_unseen_days)
 
     def in_base(self, c: Counters) -> Mask:
-        """Hold rows with a score worth serving."""
-        return self.score(c.show, c.click) >= self.base_threshold
+        """Hold rows with a score worth serving that were seen of late."""
+        return (self.score(c.show, c.click) >= self.base_threshold) & (c.unseen_days <= self.delta_keep_days)
 
     def in_delta(self, c: Counters) -> Mask:
         """Hold rows worth serving that changed enough of late."""
-        fresh = (c.delta_score >= self.delta_threshold) & (c.unseen_days <= self.delta_keep_days)
-        return self.in_base(c) & fresh
+        return self.in_base(c) & (c.delta_score >= self.delta_threshold)

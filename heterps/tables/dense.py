@@ -13,9 +13,10 @@ from numba import njit
 from heterps.errors import TableError
 from heterps.tables.foreign import rebuilt_around
 from heterps.tables.initialisers import first_values
-from heterps.tables.rows import BLOCK, all_finite
+from heterps.tables.rows import all_finite
 from heterps.tables.rules import NUMBERS, Rule
 from heterps.tables.spec import DenseSpec
+from heterps.tables.store import BLOCK
 from heterps.tables.update import update_rows
 
 __all__ = ["DenseBlock"]
@@ -28,7 +29,7 @@ I64 = npt.NDArray[np.int64]
 def _apply(values: F32, slots: F32, grad: F32, plan: I64, numbers: F32) -> Any:
     """Apply each parameter's rule row by row; return how many rows had a NaN or Inf gradient and were skipped."""
     bits = grad.view(np.uint32)
-    starts, slot_starts = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    starts, slot_starts = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
     ones = np.ones(BLOCK, np.float32)
     skipped = 0
     for k in range(plan.shape[0]):
@@ -36,12 +37,12 @@ def _apply(values: F32, slots: F32, grad: F32, plan: I64, numbers: F32) -> Any:
         m = 0
         for r in range(plan[k, 2]):
             starts[m], slot_starts[m] = start + r * n, slot + r * per_row
-            if all_finite(bits, starts[m], n):
+            if all_finite(bits, starts[m], np.uint64(n)):
                 m += 1
             else:
                 skipped += 1
             if m == BLOCK or r + 1 == plan[k, 2]:
-                update_rows(code, numbers, k, values, starts, slots, slot_starts, grad, starts, ones, m, n)
+                update_rows(code, numbers, k, values, starts, slots, slot_starts, grad, starts, ones, m, np.uint64(n))
                 m = 0
     return skipped
 
@@ -92,11 +93,18 @@ class DenseBlock:
         shape = next(spec.shape for spec in self.specs if spec.name == name)
         return self.values[self.where[name]].reshape(shape)
 
-    def slots_of(self, name: str) -> F32:
-        """Return a live view of a parameter's optimiser slots, ``[rows, slots]``."""
-        k = list(self.where).index(name)
-        rows, start, per_row = (int(x) for x in (self._plan[k, 2], self._plan[k, 4], self._plan[k, 5]))
-        return self.slots[start : start + rows * per_row].reshape(rows, per_row)
+    @property
+    def slots_where(self) -> dict[str, slice]:
+        """Where the optimiser slots of each parameter stand."""
+        bounds = [*self._plan[:, 4].tolist(), len(self.slots)]
+        return {spec.name: slice(*bounds[k : k + 2]) for k, spec in enumerate(self.specs)}
+
+    def set(self, name: str, values: npt.ArrayLike, slots: npt.ArrayLike | None = None) -> None:
+        """Replace the values of a parameter, and its slots if given."""
+        with self.lock:
+            self[name][...] = np.asarray(values, np.float32).reshape(self[name].shape)
+            if slots is not None:
+                self.slots[self.slots_where[name]] = slots
 
     def pull(self, out: F32 | None = None) -> F32:
         """Return a copy of all values, flat, in the order of the specs."""

@@ -47,6 +47,11 @@ class RowGradients:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def take(self, at: npt.NDArray[np.int64]) -> RowGradients:
+        """Return the gradients at some positions, without hints."""
+        show, click = (None if x is None else x[at] for x in (self.show, self.click))
+        return RowGradients(self.ids[at], self.values[at], None, show, click, self.version)
+
     def check(self, group: str, width: int) -> None:
         """Raise unless all arrays fit each other and the group."""
         n = len(self.ids)

@@ -27,22 +27,31 @@ U32 = npt.NDArray[np.uint32]
 I64 = npt.NDArray[np.int64]
 
 #: Fields of the state array that every function here takes.
-CAP, OLD, FRONTIER, COUNT, HIGH, FREE, MOVED, PEAK = range(8)
-META = 8
+CAP, OLD, FRONTIER, COUNT, HIGH, FREE, MOVED, PEAK, LOAD, GROW = range(10)
+META = 10
 #: Places of an empty index.
 LEAST = 1024
+#: Entries per thousand places from which an index grows.
+MIN_LOAD, MAX_LOAD = 500, 800
 #: Entries moved at most per inserted id while the index grows.
 STEP = 16
 
 
-def new_meta() -> I64:
-    """Return the state of an empty index: HIGH rows used so far, FREE the first free row or -1."""
+def new_meta(row_bytes: int) -> I64:
+    """Return the state of an empty index: HIGH rows used so far, FREE the first free row or -1.
+
+    A place takes 8 bytes. An emptier index is searched faster and grows less often, so wide rows have an emptier one:
+    right after growing it takes at most 30 % of what the rows take, or where rows are short, its load is 2/3.
+    """
     meta = np.zeros(META, np.int64)
     meta[CAP], meta[FREE] = LEAST, -1
+    emptiest = 8000 * 10 // (3 * row_bytes)
+    meta[LOAD] = min(max(emptiest * 5 // 4, MIN_LOAD), MAX_LOAD)
+    meta[GROW] = min(max(1000 * meta[LOAD] // max(emptiest, 1), 1200), 1500)
     return meta
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def home(meta: I64, h: np.int64) -> Any:
     """Return the first place where a hash may stand."""
     if meta[OLD] == 0 or h >= meta[FRONTIER]:
@@ -50,13 +59,13 @@ def home(meta: I64, h: np.int64) -> Any:
     return (h * meta[OLD]) >> 32
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def id_at(words: U32, at: np.int64) -> Any:
     """Return the id in the first two words of a row that starts at ``at``."""
     return np.uint64(words[at]) | (np.uint64(words[at + 1]) << np.uint64(32))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def find(entries: U64, meta: I64, words: U32, stride: np.int64, id_: np.uint64, h: np.int64) -> Any:
     """Return the row of an id, or -1."""
     place = home(meta, h)
@@ -72,7 +81,7 @@ def find(entries: U64, meta: I64, words: U32, stride: np.int64, id_: np.uint64, 
         place += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def put(entries: U64, entry: np.uint64, place: np.int64) -> None:
     """Insert an entry at or after ``place``, keeping the order; larger neighbours move one place on."""
     h = entry >> np.uint64(32)
@@ -83,7 +92,7 @@ def put(entries: U64, entry: np.uint64, place: np.int64) -> None:
         place += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def advance(entries: U64, meta: I64, budget: np.int64) -> None:
     """Move the frontier of a growing index down by about ``budget`` entries (equal hashes move together)."""
     frontier = meta[FRONTIER]
@@ -111,18 +120,18 @@ def advance(entries: U64, meta: I64, budget: np.int64) -> None:
         meta[OLD] = 0
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def make_room(entries: U64, meta: I64) -> None:
     """Begin or continue to grow before one more id is inserted."""
     if meta[OLD] != 0:
         advance(entries, meta, STEP)
-    elif meta[COUNT] * 5 >= meta[CAP] * 4:
+    elif meta[COUNT] * 1000 >= meta[CAP] * meta[LOAD]:
         meta[OLD] = meta[CAP]
-        meta[CAP] += meta[CAP] * 3 // 20
+        meta[CAP] = meta[CAP] * meta[GROW] // 1000
         meta[FRONTIER] = np.int64(1) << 32
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def insert(entries: U64, meta: I64, words: U32, stride: np.int64, id_: np.uint64, h: np.int64) -> Any:
     """Give an absent id a row and return it; the rest of the row is left to the caller."""
     make_room(entries, meta)

@@ -99,26 +99,27 @@ class Xavier(Initialiser):
         return -limit, limit
 
 
-@njit(nogil=True, cache=True)
-def unit(z: np.uint64) -> Any:
-    """Return a number from the open interval (0, 1) made of 52 bits."""
-    return (np.float64(z >> np.uint64(12)) + 0.5) * (1.0 / 4503599627370496.0)
+@njit(nogil=True, cache=True, forceinline=True)
+def unit(bits: np.uint64) -> Any:
+    """Return a number from the open interval (0, 1) made of the low 32 bits."""
+    return (np.float64(bits & np.uint64(0xFFFFFFFF)) + 0.5) * (1.0 / 4294967296.0)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def draw(code: int, a: float, b: float, key: np.uint64, id_: np.uint64, out: F32, at: int, n: int) -> None:
-    """Write the first ``n`` values of a row to ``out[at:]``."""
+    """Write the first ``n`` values of a row to ``out[at:]``; one hash gives two of them."""
     base = mix(id_ ^ key)
-    for i in range(n):
-        if a == b and code == 0:
-            out[at + i] = np.float32(a)
-            continue
-        u = unit(mix(base + np.uint64(2 * i)))
+    for i in range(0, n, 2):
+        bits = mix(base + np.uint64(i))
+        first, second = unit(bits), unit(bits >> np.uint64(32))
         if code == 0:
-            out[at + i] = np.float32(a + (b - a) * u)
+            first, second = a + (b - a) * first, a + (b - a) * second
         else:
-            angle = 6.283185307179586 * unit(mix(base + np.uint64(2 * i + 1)))
-            out[at + i] = np.float32(a + b * math.sqrt(-2.0 * math.log(u)) * math.cos(angle))
+            radius, angle = b * math.sqrt(-2.0 * math.log(first)), 6.283185307179586 * second
+            first, second = a + radius * math.cos(angle), a + radius * math.sin(angle)
+        out[at + i] = np.float32(first)
+        if i + 1 < n:
+            out[at + i + 1] = np.float32(second)
 
 
 @njit(nogil=True, cache=True)

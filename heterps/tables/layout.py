@@ -53,7 +53,8 @@ class Layout:
         end = self.state + sum(s.rule.slots(s.n) for s in self.segments)
         self.slots = end - self.state
         self.counter = end if group.accessor is not None else -1
-        end += COUNTERS if group.accessor is not None else 0
+        self.n_counters = COUNTERS if group.accessor is not None else 0
+        end += self.n_counters
         self.tick = end if group.when_full == "least_recent" else -1
         self.stride = max(end + (self.tick >= 0), 3)
 
@@ -66,6 +67,15 @@ class Layout:
                 out.append(Segment(table.name, start + offset, n, rule, init, gated, slot))
                 slot += rule.slots(n)
         return tuple(out)
+
+    @cached_property
+    def slot_columns(self) -> dict[str, slice]:
+        """Where the optimiser slots of each table stand, for tables that have any."""
+        out: dict[str, slice] = {}
+        for s in self.segments:
+            start, stop = s.slot, s.slot + s.rule.slots(s.n)
+            out[s.table] = slice(out[s.table].start if s.table in out else start, stop)
+        return {name: where for name, where in out.items() if where.stop > where.start}
 
     @property
     def row_bytes(self) -> int:

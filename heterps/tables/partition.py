@@ -10,9 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.tables import index
+from heterps.tables.accessor import LIVE
 from heterps.tables.layout import Layout
 from heterps.tables.region import Region, physical_bytes
-from heterps.tables.rows import BLOCK, Gradients, Store, delete_rows, find_rows, new_block, pull_rows, push_rows
+from heterps.tables.rows import find_rows, pull_rows, push_rows
+from heterps.tables.store import BLOCK, Gradients, Store, new_block
+from heterps.tables.upkeep import capture_rows, delete_rows, order_by_shard, read_at_cut, write_rows
 
 __all__ = ["Partition"]
 
@@ -22,8 +25,8 @@ U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 F32 = npt.NDArray[np.float32]
 
-#: Share of the machine's memory for which one group reserves address space (pages come with rows only).
-_RESERVE = 2
+#: Address space to reserve for a group, in machine memories (pages come with rows only) or as a file.
+_RESERVE, _RESERVE_FILE = 2, 1 << 43
 _MOST_ROWS = 2**31 - 1
 
 
@@ -32,38 +35,37 @@ class Partition:
 
     def __init__(self, layout: Layout, *, share: int = 1, folder: Path | None = None, push: Any = push_rows) -> None:
         self.layout, self.lock = layout, threading.Lock()
-        self._push = push
-        room = physical_bytes() * _RESERVE // share if folder is None else 1 << 43
+        self._push, self._block = push, new_block()
+        room = physical_bytes() * _RESERVE // share if folder is None else _RESERVE_FILE
         most = max(min(room // layout.row_bytes, _MOST_ROWS), 1 << 12)
         self._rows = Region(np.uint32, most * layout.stride, folder)
         most = min(most, len(self._rows) // layout.stride)
-        # Places for a full index at its lowest load, and for one run of everything behind it (rule 3 of the index).
-        self._entries = Region(np.uint64, most * 5 // 2 + 2 * index.LEAST)
-        self.most = min(most, len(self._entries) * 2 // 5)
-        self.meta = index.new_meta()
-        self._scratch = np.zeros(BLOCK * layout.width if layout.half else 1, np.float32)
-        self._block = new_block()
-        self._stats = np.zeros(5, np.int64)
-        self.store = self._new_store(layout.rule_numbers(0))
+        # Places for an index at its emptiest, and for one run of all entries behind it (rule 3 of the index).
+        self.meta = index.new_meta(layout.row_bytes)
+        places = 1000 * int(self.meta[index.GROW]) // int(self.meta[index.LOAD]) + 1000
+        self._entries = Region(np.uint64, most * places // 1000 + 2 * index.LEAST)
+        self.most = min(most, (len(self._entries) - 2 * index.LEAST) * 1000 // places)
+        self._stats = np.zeros(4, np.int64)
+        self.store = self._new_store()
 
-    def _new_store(self, numbers: F32) -> Store:
+    def _new_store(self) -> Store:
         layout = self.layout
         return Store(
-            self._entries.array,
-            self.meta,
-            self._rows.array,
-            self._rows.array.view(np.float32),
-            layout.numbers,
-            layout.segment_numbers,
-            numbers,
-            layout.init_numbers,
-            layout.init_keys,
-            layout.template,
-            layout.score_numbers,
-            self._scratch,
-            np.empty(0, np.uint8),
-            np.empty(0, np.uint32),
-            np.zeros(1, np.int64),
+            entries=self._entries.array,
+            meta=self.meta,
+            words=self._rows.array,
+            floats=self._rows.array.view(np.float32),
+            layout=layout.numbers,
+            segments=layout.segment_numbers,
+            numbers=layout.rule_numbers(0),
+            init_numbers=layout.init_numbers,
+            init_keys=layout.init_keys,
+            template=layout.template,
+            score=layout.score_numbers,
+            scratch=np.zeros(BLOCK * layout.width if layout.half else 1, np.float32),
+            captured=np.empty(0, np.int32),
+            saved=np.empty(0, np.uint32),
+            n_saved=np.zeros(1, np.int64),
         )
 
     def __len__(self) -> int:
@@ -84,29 +86,25 @@ class Partition:
     @property
     def nbytes(self) -> int:
         """Bytes in use by index and rows."""
-        places = int(self.meta[index.CAP])
-        return 8 * places + self.high * self.layout.row_bytes
+        return 8 * int(self.meta[index.CAP]) + self.high * self.layout.row_bytes
 
     def make_room(self, n: int) -> None:
         """Make sure ``n`` more rows can be written."""
         rows = self.high + n
-        self._rows.commit(min(rows, self.most + 1) * self.layout.stride)
-        self._entries.commit(min(rows, self.most + 1))
+        self._rows.commit(rows * self.layout.stride if rows <= self.most else len(self._rows) + 1)
 
     def set_numbers(self, numbers: F32) -> None:
         """Set what the rules' loops take, for the next push."""
         self.store = self.store._replace(numbers=numbers)
 
-    def pull(self, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool) -> int:
+    def pull(self, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: int) -> int:
         """Copy out values; see :func:`~heterps.tables.rows.pull_rows`."""
         if make:
             self.make_room(hi - lo)
-        return int(pull_rows(self.store, ids, order, lo, hi, rows, out, make))
+        return int(pull_rows(self.store, ids, order, lo, hi, rows, out, make, np.uint32(tick)))
 
-    def push(
-        self, g: Gradients, order: I32, lo: int, hi: int, make: bool, tick: int, missing: I32
-    ) -> npt.NDArray[np.int64]:
-        """Apply gradients; return (applied, skipped, created, missing, ...), valid until the next push."""
+    def push(self, g: Gradients, order: I32, lo: int, hi: int, make: bool, tick: int, missing: I32) -> I64:
+        """Apply gradients; return (applied, skipped, created, missing), valid until the next push."""
         if make:
             self.make_room(hi - lo)
         self._stats[:] = 0
@@ -117,7 +115,12 @@ class Partition:
         """Write the rows of ids, return how many have none."""
         return int(find_rows(self.store, ids, order, lo, hi, rows))
 
-    def delete(self, rows: I64) -> None:
+    def write(self, ids: U64, order: I32, lo: int, hi: int, records: U32) -> None:
+        """Set whole rows from records (see :mod:`~heterps.tables.records`)."""
+        self.make_room(hi - lo)
+        write_rows(self.store, ids, order, lo, hi, records)
+
+    def delete(self, rows: npt.ArrayLike) -> None:
         """Delete rows that exist."""
         delete_rows(self.store, np.ascontiguousarray(rows, np.int64))
 
@@ -126,3 +129,53 @@ class Partition:
         words = self.words
         free = (words[:, 0] == 0xFFFFFFFF) & (words[:, 1] == 0xFFFFFFFF)
         return np.flatnonzero(~free)
+
+    def counters(self, rows: I64) -> F32:
+        """Return the counters of rows, ``[counters, rows]``."""
+        first = self.layout.counter
+        return np.ascontiguousarray(self.words.view(np.float32)[rows, first : first + self.layout.n_counters].T)
+
+    def set_counters(self, rows: I64, counters: npt.ArrayLike) -> None:
+        """Replace the counters of rows."""
+        capture_rows(self.store, np.ascontiguousarray(rows, np.int64))
+        first = self.layout.counter
+        self.words.view(np.float32)[rows, first : first + self.layout.n_counters] = np.asarray(counters).T
+
+    def set_columns(self, rows: I64, columns: slice, values: F32) -> None:
+        """Replace the values of rows in some columns; gated ones count as live from now on."""
+        capture_rows(self.store, rows)
+        layout = self.layout
+        view, first = self.words.view(np.float32), layout.value
+        if layout.half:
+            view, first = self.words.view(np.float16), 2 * layout.value
+        view[rows, first + columns.start : first + columns.stop] = values
+        if layout.counter >= 0:
+            self.words.view(np.float32)[rows, layout.counter + LIVE] = 1
+
+    def set_slots(self, rows: I64, where: slice, slots: F32) -> None:
+        """Replace optimiser slots of rows."""
+        capture_rows(self.store, rows)
+        self.words.view(np.float32)[rows, where] = slots
+
+    def begin_cut(self) -> None:
+        """From now on, save what a row was before its first change."""
+        self.store = self.store._replace(
+            captured=np.zeros(self.high, np.int32),
+            saved=Region(np.uint32, self.high * self.layout.stride).array,
+            n_saved=np.zeros(1, np.int64),
+        )
+
+    def order_at_cut(self, n_shards: int) -> tuple[I64, I64]:
+        """Return the rows of a cut that has just begun by logical shard, and where each shard's begin."""
+        bounds = np.empty(n_shards + 1, np.int64)
+        return order_by_shard(self._rows.array, self.layout.stride, self.live(), n_shards, bounds), bounds
+
+    def read_cut(self, rows: I64) -> U32:
+        """Return rows as they were at the cut, ``[rows, stride]`` words."""
+        out = np.empty((len(rows), self.layout.stride), np.uint32)
+        read_at_cut(self.store, rows, out.reshape(-1))
+        return out
+
+    def end_cut(self) -> None:
+        """Stop saving."""
+        self.store = self.store._replace(captured=np.empty(0, np.int32), saved=np.empty(0, np.uint32))

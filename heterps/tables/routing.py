@@ -180,8 +180,11 @@ def gather_rows(rows: F32, inverse: I32, out: F32) -> None:
     width = rows.shape[1]
     for i in range(inverse.size):
         row = inverse[i]
-        for j in range(width):
-            out[i, j] = rows[row, j] if row >= 0 else np.float32(0)
+        if row >= 0:
+            for j in range(width):
+                out[i, j] = rows[row, j]
+        else:
+            out[i] = np.float32(0)
 
 
 @njit(nogil=True, cache=True)

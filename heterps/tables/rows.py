@@ -6,7 +6,7 @@ first all places in the index are asked for, then all rows, then they are used. 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,111 +14,25 @@ from numba import njit
 
 from heterps.tables.half import decode, encode
 from heterps.tables.hashing import mix, prefetch
-from heterps.tables.index import HIGH, delete, find, home, id_at, insert
-from heterps.tables.initialisers import draw
-from heterps.tables.layout import CODE, COLUMN, COUNTER, GATED, HALF, INIT, SLOT, STATE, STRIDE, TICK, VALUE, WIDTH, N
+from heterps.tables.index import HIGH, find, home, id_at
+from heterps.tables.layout import CODE, COLUMN, COUNTER, GATED, HALF, SLOT, STATE, STRIDE, TICK, VALUE, WIDTH, N
+from heterps.tables.store import BLOCK, Block, Gradients, Store, capture, create, start_segment
 from heterps.tables.update import update_rows
 
-__all__ = ["NO_ROW", "Block", "Gradients", "Store", "delete_rows", "find_rows", "new_block", "pull_rows", "push_rows"]
+__all__ = ["NO_ROW", "find_rows", "pull_rows", "push_rows"]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
-U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
 
 #: In an array of rows: the id has none.
 NO_ROW = 2**32 - 1
-BLOCK = 64
 LINE = 16
 
 #: What a push reports.
 APPLIED, SKIPPED, CREATED, MISSING, HINTED = range(5)
-
-
-class Store(NamedTuple):
-    """Everything a loop needs to know about one partition of a group."""
-
-    entries: U64
-    meta: I64
-    words: U32
-    floats: F32
-    layout: I64
-    segments: I64
-    numbers: F32
-    init_numbers: F64
-    init_keys: U64
-    template: F32
-    score: F32
-    scratch: F32
-    captured: U8
-    saved: U32
-    n_saved: I64
-
-
-class Gradients(NamedTuple):
-    """The gradients of a push: ``values`` is flat, ``shows`` and ``clicks`` may be empty, ``rows`` are hints."""
-
-    ids: U64
-    rows: U32
-    values: F32
-    bits: U32
-    shows: F32
-    clicks: F32
-
-
-class Block(NamedTuple):
-    """Scratch for the rows of a block: what is known of each, and what an update takes."""
-
-    hashes: I64
-    rows: I64
-    at: I64
-    base: I64
-    value: I64
-    ws: I64
-    ss: I64
-    gs: I64
-    shows: F32
-    scales: F32
-    live: F32
-
-
-def new_block() -> Block:
-    """Return scratch for one thread."""
-    integers = [np.zeros(BLOCK, np.int64) for _ in range(8)]
-    return Block._make([*integers, *(np.zeros(BLOCK, np.float32) for _ in range(3))])
-
-
-@njit(nogil=True, cache=True)
-def start_segment(s: Store, k: int, id_: np.uint64, out: F32, at: int) -> None:
-    """Write the first values of a segment to ``out``, whose element ``at`` is the row's first value."""
-    a, b = s.init_numbers[k, 0], s.init_numbers[k, 1]
-    to, n = at + s.segments[k, COLUMN], s.segments[k, N]
-    draw(s.segments[k, INIT], a, b, s.init_keys[k], id_, out, to, n)
-
-
-@njit(nogil=True, cache=True)
-def create(s: Store, id_: np.uint64, h: np.int64) -> Any:
-    """Give an absent id a row at its first values."""
-    stride = s.layout[STRIDE]
-    row = insert(s.entries, s.meta, s.words, stride, id_, h)
-    if row < s.captured.size:
-        s.captured[row] = 1  # free at the cut: not part of it
-    base = row * stride
-    half = s.layout[HALF] != 0
-    out, at = (s.scratch, 0) if half else (s.floats, base + s.layout[VALUE])
-    for i in range(s.layout[WIDTH]):
-        out[at + i] = np.float32(0)
-    for k in range(s.segments.shape[0]):
-        if s.segments[k, GATED] == 0:
-            start_segment(s, k, id_, out, at)
-    if half:
-        encode(s.scratch, 0, s.layout[WIDTH], s.words, base + s.layout[VALUE])
-    for i in range(s.template.size):
-        s.floats[base + s.layout[STATE] + i] = s.template[i]
-    return row
 
 
 @njit(nogil=True, cache=True)
@@ -149,8 +63,17 @@ def look_ahead(s: Store, ids: U64, order: I32, lo: int, hi: int, hashes: I64, ro
                 prefetch(s.words, row * stride + line)
 
 
+@njit(nogil=True, cache=True, forceinline=True)
+def copy(source: F32, at: np.uint64, out: F32, to: np.uint64, n: np.uint64) -> None:
+    """``out[to:to + n] = source[at:at + n]``, with unsigned positions so that it vectorises."""
+    for i in range(n):
+        out[to + i] = source[at + i]
+
+
 @njit(nogil=True, cache=True)
-def pull_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool) -> Any:
+def pull_rows(
+    s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: np.uint32
+) -> Any:
     """Copy the values of rows to ``out`` (flat), creating absent ones if told; return how many were created.
 
     An id without a row reads as zeros.
@@ -176,12 +99,14 @@ def pull_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: 
                     out[to * width + j] = np.float32(0)
                 continue
             rows[to] = np.uint32(row)
+            if make and s.layout[TICK] >= 0:
+                capture(s, row)
+                s.words[row * stride + s.layout[TICK]] = tick
             base = row * stride + value
             if half:
                 decode(s.words, base, width, out, to * width)
             else:
-                for j in range(width):
-                    out[to * width + j] = s.floats[base + j]
+                copy(s.floats, np.uint64(base), out, np.uint64(to * width), np.uint64(width))
     return created
 
 
@@ -198,29 +123,16 @@ def find_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> An
     return missing
 
 
-@njit(nogil=True, cache=True)
-def capture(s: Store, row: np.int64) -> None:
-    """Save a row that a cut in progress still needs, before it changes for the first time."""
-    if row >= s.captured.size or s.captured[row] != 0:
-        return
-    stride = s.layout[STRIDE]
-    to = s.n_saved[0] * stride
-    for i in range(stride):
-        s.saved[to + i] = s.words[row * stride + i]
-    s.n_saved[0] += 1
-    s.captured[row] = 1
-
-
-@njit(nogil=True, cache=True)
-def all_finite(bits: U32, at: np.int64, n: np.int64) -> Any:
+@njit(nogil=True, cache=True, forceinline=True)
+def all_finite(bits: U32, at: np.uint64, n: np.uint64) -> Any:
     """Whether none of the float32 with these bits is NaN or infinite."""
     bad = np.uint32(0)
-    for i in range(at, at + n):
-        bad |= np.uint32((bits[i] & np.uint32(0x7F800000)) == np.uint32(0x7F800000))
+    for i in range(n):
+        bad |= np.uint32((bits[at + i] & np.uint32(0x7F800000)) == np.uint32(0x7F800000))
     return bad == np.uint32(0)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def count_show(s: Store, base: np.int64, show: np.float32, click: np.float32) -> Any:
     """Add a show and click to a row's counters and return its score."""
     at = base + s.layout[COUNTER]
@@ -246,7 +158,7 @@ def choose(s: Store, g: Gradients, b: Block, order: I32, lo: int, hi: int, make:
     m = 0
     for i in range(lo, hi):
         at, row = np.int64(order[i]), b.rows[i - lo]
-        if not all_finite(g.bits, at * width, width):
+        if not all_finite(g.bits, np.uint64(at * width), np.uint64(width)):
             stats[SKIPPED] += 1
             continue
         if row < 0 or id_at(s.words, row * stride) != g.ids[at]:
@@ -299,7 +211,7 @@ def update_segment(s: Store, g: Gradients, b: Block, k: int, out: F32, m: int) -
         b.scales[c] = b.shows[j]
         c += 1
     code, n = s.segments[k, CODE], s.segments[k, N]
-    update_rows(code, s.numbers, k, out, b.ws, s.floats, b.ss, g.values, b.gs, b.scales, c, n)
+    update_rows(code, s.numbers, k, out, b.ws, s.floats, b.ss, g.values, b.gs, b.scales, c, np.uint64(n))
 
 
 @njit(nogil=True, cache=True)
@@ -340,13 +252,3 @@ def push_rows(
             for j in range(m):
                 s.words[b.base[j] + s.layout[TICK]] = tick
         stats[APPLIED] += m
-
-
-@njit(nogil=True, cache=True)
-def delete_rows(s: Store, rows: I64) -> None:
-    """Delete rows that exist."""
-    stride = s.layout[STRIDE]
-    for i in range(rows.size):
-        capture(s, rows[i])
-        h = np.int64(mix(id_at(s.words, rows[i] * stride)) >> np.uint64(32))
-        delete(s.entries, s.meta, s.words, stride, rows[i], h)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +18,12 @@ import numpy.typing as npt
 
 from heterps.errors import TableError
 from heterps.protocol import BatchKey, Window
+from heterps.tables.ageing import Kind, after_save, shrink
+from heterps.tables.cut import Cut
 from heterps.tables.dense import DenseBlock
 from heterps.tables.gradients import RowGradients
 from heterps.tables.group import NOTHING, PushCounts, RowGroup
+from heterps.tables.hashing import key_of
 from heterps.tables.spec import DenseSpec, GroupSpec
 
 __all__ = ["Applied", "Pulled", "Shard"]
@@ -95,6 +100,7 @@ class Shard:
         self._version = 0
         self._gate = threading.Condition()
         self._applying: set[BatchKey] = set()
+        self._closed = self._cutting = False
 
     @property
     def version(self) -> int:
@@ -119,7 +125,7 @@ class Shard:
             Contiguous float32 ``[>= len(ids), width]`` to write to.
         """
         version = self._version
-        values, rows = self.group(group).pull(ids, train=train, out=out)
+        values, rows = self.group(group).pull(ids, train=train, out=out, step=version)
         return Pulled(values, rows, version)
 
     def pull_dense(self, out: F32 | None = None) -> F32:
@@ -142,7 +148,7 @@ class Shard:
         done = False
         try:
             step = self._version
-            counts = self._push_groups(grads, step)
+            counts = self._push_groups(grads, step, key_of(self.seed, "/".join(map(str, key))))
             skipped = 0 if dense is None else self.dense.push(dense, step=step)
             done = True
         finally:
@@ -151,15 +157,60 @@ class Shard:
         stale = step - min(versions) if versions else None
         return Applied(key, False, self._version, counts, skipped, stale)
 
-    def _push_groups(self, grads: Mapping[str, RowGradients], step: int) -> PushCounts:
-        total = NOTHING
-        for name, rows in grads.items():
-            total += self.group(name).push(rows, step=step)
-        return total
+    def shrink(self, group: str | None = None) -> int:
+        """Age counters and delete rows not worth keeping (of all groups with an accessor); return how many went."""
+        chosen = [self.group(group)] if group is not None else [g for g in self.groups.values() if g.spec.accessor]
+        return sum(shrink(each) for each in chosen)
+
+    def after_save(self, kind: Kind) -> None:
+        """Note that a save of this kind has succeeded everywhere; see :func:`~heterps.tables.ageing.after_save`."""
+        for group in self.groups.values():
+            after_save(group, kind)
+
+    def clear(self) -> None:
+        """Forget all rows and batches (before a restore)."""
+        for group in self.groups.values():
+            group.clear()
+        self.adopt(Window(), 0)
+
+    def adopt(self, window: Window, version: int) -> None:
+        """Take over which batches are in the rows that were restored."""
+        self.window, self._version = window.copy(), version
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use by rows, indices and dense parameters."""
+        dense = self.dense.values.nbytes + self.dense.slots.nbytes
+        return dense + sum(group.nbytes for group in self.groups.values())
+
+    def _push_groups(self, grads: Mapping[str, RowGradients], step: int, key: int) -> PushCounts:
+        with ExitStack() as stack:
+            applies = [stack.enter_context(self.group(name).prepared(rows)) for name, rows in grads.items()]
+            return reduce(PushCounts.plus, (apply(step, key) for apply in applies), NOTHING)
+
+    def cut(self) -> Cut:
+        """Mark a cut: wait for pushes in flight, let new ones wait a moment, go on.
+
+        One cut at a time; end it (it is a context manager) when it has been read.
+        """
+        with self._gate:
+            if self._cutting:
+                raise TableError("this shard host is writing a cut already: let that one end first")
+            self._cutting = self._closed = True
+            try:
+                while self._applying:
+                    self._gate.wait()
+                return Cut(tuple(self.groups.values()), self.dense, self.window, self._version, self._cut_done)
+            finally:
+                self._closed = False
+                self._gate.notify_all()
+
+    def _cut_done(self) -> None:
+        self._cutting = False
 
     def _begin(self, key: BatchKey) -> bool:
         with self._gate:
-            while key in self._applying:
+            while key in self._applying or self._closed:
                 self._gate.wait()
             if key in self.window:
                 return False

@@ -1,5 +1,8 @@
 """The loops of the built-in rules: one pass over the values of each row. Formulas are in ``rules.py``.
 
+Two habits make them vectorise: positions are unsigned (a signed index may be negative, which numba has to check), and
+numbers are read before the loop (a store to ``w`` could change ``p`` for all the compiler knows).
+
 Sums over a row go through eight running sums in a fixed order, so that results do not depend on how a compiler
 vectorises and stay the same bits on any number of hosts.
 """
@@ -15,86 +18,92 @@ from numba import njit
 __all__ = ["sum_squares", "update_rows"]
 
 F32 = npt.NDArray[np.float32]
-I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+Pos = np.uint64
 ONE = np.float32(1)
 ZERO = np.float32(0)
 
 
-@njit(nogil=True, cache=True)
-def bound(p: F32, k: int, w: np.float32) -> Any:
-    """Keep a value between the rule's bounds; NaN stays NaN."""
-    if w < p[k, 0]:
-        return p[k, 0]
-    return p[k, 1] if w > p[k, 1] else w
+@njit(nogil=True, cache=True, forceinline=True)
+def bound(lower: np.float32, upper: np.float32, w: np.float32) -> Any:
+    """Keep a value between two bounds; NaN stays NaN."""
+    if w < lower:
+        return lower
+    return upper if w > upper else w
 
 
-@njit(nogil=True, cache=True)
-def sum_squares(g: F32, g0: np.int64, n: np.int64) -> Any:
+@njit(nogil=True, cache=True, forceinline=True)
+def sum_squares(g: F32, g0: Pos, n: Pos) -> Any:
     """Sum of squares in a fixed order."""
     a, b, c, d = ZERO, ZERO, ZERO, ZERO
     e, f, u, v = ZERO, ZERO, ZERO, ZERO
-    whole = n & ~7
-    for i in range(g0, g0 + whole, 8):
+    whole = n & ~np.uint64(7)
+    for j in range(np.uint64(0), whole, np.uint64(8)):
+        i = g0 + j
         a += g[i] * g[i]
-        b += g[i + 1] * g[i + 1]
-        c += g[i + 2] * g[i + 2]
-        d += g[i + 3] * g[i + 3]
-        e += g[i + 4] * g[i + 4]
-        f += g[i + 5] * g[i + 5]
-        u += g[i + 6] * g[i + 6]
-        v += g[i + 7] * g[i + 7]
-    for i in range(g0 + whole, g0 + n):
-        a += g[i] * g[i]
+        b += g[i + np.uint64(1)] * g[i + np.uint64(1)]
+        c += g[i + np.uint64(2)] * g[i + np.uint64(2)]
+        d += g[i + np.uint64(3)] * g[i + np.uint64(3)]
+        e += g[i + np.uint64(4)] * g[i + np.uint64(4)]
+        f += g[i + np.uint64(5)] * g[i + np.uint64(5)]
+        u += g[i + np.uint64(6)] * g[i + np.uint64(6)]
+        v += g[i + np.uint64(7)] * g[i + np.uint64(7)]
+    for j in range(whole, n):
+        a += g[g0 + j] * g[g0 + j]
     return ((a + e) + (b + f)) + ((c + u) + (d + v))
 
 
-@njit(nogil=True, cache=True)
-def step_by(p: F32, k: int, w: F32, w0: np.int64, g: F32, g0: np.int64, n: np.int64, rate: np.float32) -> None:
+@njit(nogil=True, cache=True, forceinline=True)
+def step_by(p: F32, k: int, w: F32, w0: Pos, g: F32, g0: Pos, n: Pos, rate: np.float32) -> None:
     """``w -= rate * g`` within the bounds."""
+    lower, upper = p[k, 0], p[k, 1]
     for i in range(n):
-        w[w0 + i] = bound(p, k, w[w0 + i] - rate * g[g0 + i])
+        w[w0 + i] = bound(lower, upper, w[w0 + i] - rate * g[g0 + i])
 
 
-@njit(nogil=True, cache=True)
-def sgd(p: F32, k: int, w: F32, w0: int, s: F32, s0: int, g: F32, g0: int, n: int, scale: np.float32) -> None:
+@njit(nogil=True, cache=True, forceinline=True)
+def sgd(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.SGD`."""
     step_by(p, k, w, w0, g, g0, n, p[k, 2])
 
 
-@njit(nogil=True, cache=True)
-def adagrad(p: F32, k: int, w: F32, w0: int, s: F32, s0: int, g: F32, g0: int, n: int, scale: np.float32) -> None:
+@njit(nogil=True, cache=True, forceinline=True)
+def adagrad(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.AdaGrad`."""
+    initial = p[k, 3]
     inverse = ONE / scale if p[k, 4] > ZERO and scale > ZERO else ONE
-    rate = p[k, 2] * inverse * np.sqrt(p[k, 3] / (p[k, 3] + s[s0]))
-    step_by(p, k, w, w0, g, g0, n, rate)
+    rate = p[k, 2] * inverse * np.sqrt(initial / (initial + s[s0]))
     s[s0] += sum_squares(g, g0, n) * inverse * inverse / np.float32(n)
+    step_by(p, k, w, w0, g, g0, n, rate)
 
 
-@njit(nogil=True, cache=True)
-def std_adagrad(p: F32, k: int, w: F32, w0: int, s: F32, s0: int, g: F32, g0: int, n: int, scale: np.float32) -> None:
+@njit(nogil=True, cache=True, forceinline=True)
+def std_adagrad(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.StdAdaGrad`."""
+    lower, upper, rate, initial = p[k, 0], p[k, 1], p[k, 2], p[k, 3]
     inverse = ONE / scale if p[k, 4] > ZERO and scale > ZERO else ONE
     for i in range(n):
-        x = g[g0 + i] * inverse
-        w[w0 + i] = bound(p, k, w[w0 + i] - p[k, 2] * x * np.sqrt(p[k, 3] / (p[k, 3] + s[s0 + i])))
-        s[s0 + i] += x * x
+        x, total = g[g0 + i] * inverse, s[s0 + i]
+        s[s0 + i] = total + x * x
+        w[w0 + i] = bound(lower, upper, w[w0 + i] - rate * x * np.sqrt(initial / (initial + total)))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def element_adagrad(
-    p: F32, k: int, w: F32, w0: int, s: F32, s0: int, g: F32, g0: int, n: int, scale: np.float32
+    p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32
 ) -> None:
     """Apply :class:`~heterps.tables.rules.ElementAdaGrad`."""
+    lower, upper, rate, eps = p[k, 0], p[k, 1], p[k, 2], p[k, 3]
     for i in range(n):
         x = g[g0 + i]
         total = s[s0 + i] + x * x
         s[s0 + i] = total
-        w[w0 + i] = bound(p, k, w[w0 + i] - p[k, 2] * x / (np.sqrt(total) + p[k, 3]))
+        w[w0 + i] = bound(lower, upper, w[w0 + i] - rate * x / (np.sqrt(total) + eps))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def row_wise_adagrad(
-    p: F32, k: int, w: F32, w0: int, s: F32, s0: int, g: F32, g0: int, n: int, scale: np.float32
+    p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32
 ) -> None:
     """Apply :class:`~heterps.tables.rules.RowWiseAdaGrad`."""
     total = s[s0] + sum_squares(g, g0, n) / np.float32(n)
@@ -102,75 +111,77 @@ def row_wise_adagrad(
     step_by(p, k, w, w0, g, g0, n, p[k, 2] / (np.sqrt(total) + p[k, 3]))
 
 
-@njit(nogil=True, cache=True)
-def adam(p: F32, k: int, w: F32, w0: int, s: F32, s0: int, g: F32, g0: int, n: int, scale: np.float32) -> None:
+@njit(nogil=True, cache=True, forceinline=True)
+def adam(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.Adam`."""
-    b1, b2, powers = p[k, 3], p[k, 4], s0 + 2 * n
-    rate = p[k, 2] * np.sqrt(ONE - s[powers + 1]) / (ONE - s[powers])
+    lower, upper, b1, b2, eps = p[k, 0], p[k, 1], p[k, 3], p[k, 4], p[k, 5]
+    powers = s0 + n + n
+    rate = p[k, 2] * np.sqrt(ONE - s[powers + np.uint64(1)]) / (ONE - s[powers])
     for i in range(n):
         x = g[g0 + i]
         m = b1 * s[s0 + i] + (ONE - b1) * x
         v = b2 * s[s0 + n + i] + (ONE - b2) * x * x
         s[s0 + i] = m
         s[s0 + n + i] = v
-        w[w0 + i] = bound(p, k, w[w0 + i] - rate * m / (np.sqrt(v) + p[k, 5]))
+        w[w0 + i] = bound(lower, upper, w[w0 + i] - rate * m / (np.sqrt(v) + eps))
     s[powers] *= b1
-    s[powers + 1] *= b2
+    s[powers + np.uint64(1)] *= b2
 
 
-@njit(nogil=True, cache=True)
-def shared_adam(p: F32, k: int, w: F32, w0: int, s: F32, s0: int, g: F32, g0: int, n: int, scale: np.float32) -> None:
+@njit(nogil=True, cache=True, forceinline=True)
+def shared_adam(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.SharedAdam`."""
-    b1, b2 = p[k, 3], p[k, 4]
-    rate = p[k, 2] * np.sqrt(ONE - s[s0 + 3]) / (ONE - s[s0 + 2])
+    lower, upper, b1, b2, eps = p[k, 0], p[k, 1], p[k, 3], p[k, 4], p[k, 5]
+    v0, power = s0 + np.uint64(1), s0 + np.uint64(2)
+    old_m, old_v = s[s0], s[v0]
+    rate = p[k, 2] * np.sqrt(ONE - s[power + np.uint64(1)]) / (ONE - s[power])
     sum_m, sum_v = ZERO, ZERO
     for i in range(n):
         x = g[g0 + i]
-        m = b1 * s[s0] + (ONE - b1) * x
-        v = b2 * s[s0 + 1] + (ONE - b2) * x * x
-        w[w0 + i] = bound(p, k, w[w0 + i] - rate * m / (np.sqrt(v) + p[k, 5]))
+        m = b1 * old_m + (ONE - b1) * x
+        v = b2 * old_v + (ONE - b2) * x * x
+        w[w0 + i] = bound(lower, upper, w[w0 + i] - rate * m / (np.sqrt(v) + eps))
         sum_m += m
         sum_v += v
     s[s0] = sum_m / np.float32(n)
-    s[s0 + 1] = sum_v / np.float32(n)
-    s[s0 + 2] *= b1
-    s[s0 + 3] *= b2
+    s[v0] = sum_v / np.float32(n)
+    s[power] *= b1
+    s[power + np.uint64(1)] *= b2
 
 
-@njit(nogil=True, cache=True)
-def ftrl(p: F32, k: int, w: F32, w0: int, s: F32, s0: int, g: F32, g0: int, n: int, scale: np.float32) -> None:
+@njit(nogil=True, cache=True, forceinline=True)
+def ftrl(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.FTRL`."""
-    alpha, beta, l1, l2 = p[k, 2], p[k, 3], p[k, 4], p[k, 5]
+    lower, upper, alpha, beta, l1, l2 = p[k, 0], p[k, 1], p[k, 2], p[k, 3], p[k, 4], p[k, 5]
     for i in range(n):
         x, total = g[g0 + i], s[s0 + n + i]
         grown = total + x * x
         z = s[s0 + i] + x - (np.sqrt(grown) - np.sqrt(total)) / alpha * w[w0 + i]
         s[s0 + i] = z
         s[s0 + n + i] = grown
-        value = ZERO
-        if abs(z) > l1:
-            value = -(z - np.copysign(l1, z)) / ((beta + np.sqrt(grown)) / alpha + l2)
-        w[w0 + i] = bound(p, k, value)
+        value = -(z - np.copysign(l1, z)) / ((beta + np.sqrt(grown)) / alpha + l2)
+        w[w0 + i] = bound(lower, upper, value if abs(z) > l1 else ZERO)
 
 
-@njit(nogil=True, cache=True)
-def momentum(p: F32, k: int, w: F32, w0: int, s: F32, s0: int, g: F32, g0: int, n: int, scale: np.float32) -> None:
+@njit(nogil=True, cache=True, forceinline=True)
+def momentum(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.Momentum`."""
+    lower, upper, rate, mu, l2 = p[k, 0], p[k, 1], p[k, 2], p[k, 3], p[k, 4]
     for i in range(n):
-        v = p[k, 3] * s[s0 + i] + g[g0 + i] + p[k, 4] * w[w0 + i]
+        v = mu * s[s0 + i] + g[g0 + i] + l2 * w[w0 + i]
         s[s0 + i] = v
-        w[w0 + i] = bound(p, k, w[w0 + i] - p[k, 2] * v)
+        w[w0 + i] = bound(lower, upper, w[w0 + i] - rate * v)
 
 
-@njit(nogil=True, cache=True)
-def add(p: F32, k: int, w: F32, w0: int, s: F32, s0: int, g: F32, g0: int, n: int, scale: np.float32) -> None:
+@njit(nogil=True, cache=True, forceinline=True)
+def add(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.Sum`."""
-    step_by(p, k, w, w0, g, g0, n, np.float32(-1))
+    step_by(p, k, w, w0, g, g0, n, -ONE)
 
 
 @njit(nogil=True, cache=True)
 def update_rows(
-    code: int, p: F32, k: int, w: F32, ws: I64, s: F32, ss: I64, g: F32, gs: I64, scales: F32, m: int, n: int
+    code: int, p: F32, k: int, w: F32, ws: U64, s: F32, ss: U64, g: F32, gs: U64, scales: F32, m: int, n: Pos
 ) -> None:
     """Apply the built-in rule with this code and the numbers ``p[k]`` to ``m`` rows of ``n`` values.
 

@@ -51,11 +51,19 @@ def test_a_ring_keeps_earlier_batches_valid() -> None:
         (np.array([[-1]]), "'ids' holds the negative id -1"),
         (np.array([[2**64 - 1]], np.uint64), "'ids' holds the id 2\\*\\*64 - 1, which is reserved"),
         (np.array([["a"]]), "'ids' has type <U1"),
+        (np.array([[0.5]], object), "'ids' holds 0.5: ids are integers"),
+        (np.array([[2**64 - 1]], object), "'ids' holds 18446744073709551615"),
     ],
 )
 def test_illegal_ids_are_refused_by_name(ids: np.ndarray, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        arrays({"ids": ids})
+        arrays({"ids": ids}, {} if ids.dtype.kind == "U" else {"ids": "sparse"})
+
+
+def test_python_integers_of_both_halves_of_the_range() -> None:
+    data = arrays({"ids": np.array([[1], [2**64 - 2]], object)}, {"ids": "sparse"})
+    (batch,) = data.read(data.splits()[0], batch_size=2)
+    assert batch["ids"].tolist() == [[1], [2**64 - 2]]
 
 
 def test_lengths_must_agree() -> None:

@@ -38,7 +38,8 @@ from heterps.data import (
     sparse,
     tsv,
 )
-from heterps.data.files import Lines, cut
+from heterps.data.files import cut
+from heterps.data.lines import Lines
 from heterps.errors import DataError
 
 

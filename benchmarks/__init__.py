@@ -1,0 +1,1 @@
+"""Benchmarks: ours beside the peers, interleaved in one run, reported as ratios."""

@@ -1,0 +1,76 @@
+"""The workload as files: Criteo-shaped TSV, Parquet, and the slot text that Paddle's dataset reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.workload import DATA_FOLDER, Samples, Workload
+
+
+def tsv(workload: Workload, samples: int, folder: Path = DATA_FOLDER) -> Path:
+    """Label, counts, then tokens as eight hexadecimal digits, tab-separated, no header: the Criteo layout."""
+
+    def write(path: Path) -> None:
+        with path.open("w") as out:
+            for part in workload.chunks(samples):
+                out.writelines(_tsv_lines(workload, part))
+
+    return _once(folder / f"{workload.name}-n{samples}.tsv", write)
+
+
+def _tsv_lines(workload: Workload, part: Samples) -> list[str]:
+    line = "\t".join(["%d"] * (1 + workload.dense) + ["%08x"] * workload.slots) + "\n"
+    columns = (part.label.astype(np.int64)[:, None], part.counts, workload.tokens(part.index))
+    return [line % tuple(row) for row in np.concatenate(columns, axis=1).tolist()]
+
+
+def parquet(workload: Workload, samples: int, folder: Path = DATA_FOLDER) -> Path:
+    """Columns ``label``, ``I1``.., ``C1``.. (tokens as integers), one row group per chunk."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def write(path: Path) -> None:
+        writer = None
+        for part in workload.chunks(samples):
+            table = pa.table(_columns(workload, part))
+            writer = writer or pq.ParquetWriter(path, table.schema)
+            writer.write_table(table)
+        if writer:
+            writer.close()
+
+    return _once(folder / f"{workload.name}-n{samples}.parquet", write)
+
+
+def _columns(workload: Workload, part: Samples) -> dict[str, np.ndarray]:
+    tokens = workload.tokens(part.index).astype(np.int64)
+    columns = {"label": part.label.astype(np.int8)}
+    columns |= {f"I{i + 1}": part.counts[:, i] for i in range(workload.dense)}
+    return columns | {f"C{i + 1}": tokens[:, i] for i in range(workload.slots)}
+
+
+def slot_text(workload: Workload, part: Samples, path: Path) -> Path:
+    """Paddle's MultiSlot lines: per slot its number of values, then the values; ids of all slots in one space."""
+    ids = part.index.astype(np.int64) + np.arange(workload.slots) * workload.ids
+    line = f"1 %d {workload.dense} " + " ".join(["%.5f"] * workload.dense)
+    line += f" {workload.slots} " + " ".join(["%d"] * workload.slots) + "\n"
+
+    def write(partial: Path) -> None:
+        rows = zip(part.label.astype(int).tolist(), part.dense.tolist(), ids.tolist(), strict=True)
+        with partial.open("w") as out:
+            out.writelines(line % (label, *dense, *row) for label, dense, row in rows)
+
+    return _once(path, write)
+
+
+def _once(path: Path, write: Callable[[Path], None]) -> Path:
+    """Write under a temporary name, then rename: a file that is there is whole."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{os.getpid()}")
+        write(partial)
+        partial.rename(path)
+    return path

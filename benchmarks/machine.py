@@ -1,0 +1,28 @@
+"""What a figure was measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+import numpy as np  # noqa: F401  (loads the BLAS that is described)
+from threadpoolctl import threadpool_info
+
+
+def describe() -> dict[str, str]:
+    """Processor, memory, BLAS and load of this machine; nothing that names it."""
+    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    fields = dict(line.split(":", 1) for line in info.split("\n\n")[0].splitlines() if ":" in line)
+    fields = {key.strip(): value.strip() for key, value in fields.items()}
+    flags = fields.get("flags", "").split()
+    vector = next((name for name in ("avx512f", "avx2", "avx") if name in flags), "no AVX")
+    gigabytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    blas = "; ".join(f"{b['internal_api']} {b['version']}" for b in threadpool_info() if b["user_api"] == "blas")
+    return {
+        "processor": f"{fields.get('model name', platform.machine())}, {os.cpu_count()} cores, {vector}",
+        "memory": f"{gigabytes:.0f} GiB",
+        "BLAS": blas,
+        "Python": platform.python_version(),
+        "load at the start": " ".join(f"{x:.1f}" for x in os.getloadavg()),
+    }

@@ -1,0 +1,224 @@
+"""``heterps plan``: what to rent and what to run where; ``heterps plan diff`` compares two plans."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from heterps.cli._models import load_graph, parse_settings
+from heterps.errors import PlanError
+from heterps.hardware import Hardware
+from heterps.planner import FixedRate, Goal, MaxThroughput, MinCost, Plan, Profile, Request, compare, diff, frontier
+from heterps.planner.explain import Explanation, explain
+from heterps.planner.figures import bytes_text, money_text, parse_count, percent_text, seconds_text
+from heterps.planner.html import report_html
+from heterps.planner.planner import BATCH_SIZES, solve
+from heterps.planner.report import render
+
+__all__ = ["command"]
+
+
+class _FileOrSubcommand(click.Group):
+    """``plan FILE`` plans; a first word that is no subcommand is a file."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in self.commands:
+            args = ["make", *args]
+        return super().resolve_command(ctx, args)
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(ctx.command_path, "[OPTIONS] FILE[:FUNCTION] | diff PLAN PLAN")
+
+
+class _Count(click.ParamType[float]):
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return parse_count(value) if isinstance(value, str) else float(value)
+        except PlanError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.group(cls=_FileOrSubcommand, invoke_without_command=False, short_help="Decide what to rent and what runs where.")
+def command() -> None:
+    r"""Decide which layers run on which pool, with how many workers, and prove it.
+
+    \b
+    Examples:
+      heterps plan graphs/wide_deep.py                              this machine
+      heterps plan graphs/wide_deep.py --hardware hw.toml --rows-per-second 500k
+      heterps plan graphs/ctrdnn.py --hardware hw.toml --rows-per-second 2M --html report.html --explain
+      heterps plan graphs/ctrdnn.py --hardware hw.toml --budget 40 --compare
+      heterps plan graphs/dlrm.py --pin top0=gpu --out plan.json
+      heterps plan diff a.json b.json
+      heterps plan make --help                                      all options
+    """
+
+
+@command.command("make", short_help="Plan a model (the word can be left out).")
+@click.argument("target", metavar="FILE[:FUNCTION]")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
+@click.option("--hardware", type=click.Path(dir_okay=False), help="TOML file of pools; default: this machine.")
+@click.option("--rows-per-second", type=_Count(), help="Least price per row with at least this throughput.")
+@click.option("--arrival-rate", type=_Count(), help="Least price per hour for rows that arrive at this rate.")
+@click.option("--budget", type=float, help="Most throughput for this price per hour.")
+@click.option("--batch-size", type=click.IntRange(1), help="Rows per batch; default: chosen.")
+@click.option("--profile", "profile_path", type=click.Path(dir_okay=False), help="Rates from `heterps profile`.")
+@click.option("--data", metavar="GLOB", help="Criteo files to sample: distinct ids and growth of the tables.")
+@click.option("--rows", type=_Count(), help="Rows to train on, for the size of the tables.")
+@click.option("--pin", "pins", multiple=True, metavar="OP=POOL", help="Place an op (a pattern) on a pool, cpu or gpu.")
+@click.option("--solver", "solver_name", default="exact", show_default=True, help="Registered solver.")
+@click.option("--compare", "comparing", is_flag=True, help="One row per solver: cost, gap, time.")
+@click.option("--explain", "explaining", is_flag=True, help="Each layer on each pool, each cut, each move.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@click.option("--html", type=click.Path(dir_okay=False), help="Write the report as one self-contained page.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Save the plan for `heterps train --plan`.")
+def make(
+    target: str, settings: tuple[str, ...], hardware: str | None, rows_per_second: float | None,
+    arrival_rate: float | None, budget: float | None, batch_size: int | None, profile_path: str | None,
+    data: str | None, rows: float | None, pins: tuple[str, ...], solver_name: str, comparing: bool,
+    explaining: bool, as_json: bool, html: str | None, out: str | None,
+) -> None:  # fmt: skip
+    """Plan a model and print the report."""
+    graph = load_graph(target, parse_settings(settings))
+    request = Request(
+        graph,
+        Hardware.from_toml(hardware) if hardware else Hardware.local(),
+        _goal(rows_per_second, arrival_rate, budget),
+        (batch_size,) if batch_size else BATCH_SIZES,
+        Profile.load(profile_path) if profile_path else Profile({}),
+        _pins(pins),
+        _sample(graph, data, batch_size or 4096) if data else None,
+        rows,
+        solver_name,
+    )
+    console = _console()
+    if comparing:
+        _print_comparison(console, request)
+        return
+    made = solve(request)
+    if out:
+        made.save(out)
+    notes = explain(request) if explaining or html else None
+    if html:
+        layers = request.costs(made.batch_size).layers
+        Path(html).write_text(
+            report_html(made, layers, frontier(request, made), notes, f"Plan for {Path(target).stem}")
+        )
+    if as_json:
+        click.echo(json.dumps(made.to_json(), indent=1))
+        return
+    console.print(render(made))
+    if explaining and notes is not None:
+        _print_explanation(console, notes)
+
+
+@command.command("diff", short_help="Show what changed between two saved plans.")
+@click.argument("a", type=click.Path(dir_okay=False))
+@click.argument("b", type=click.Path(dir_okay=False))
+def diff_command(a: str, b: str) -> None:
+    """Show what changed between two saved plans."""
+    changes = diff(Plan.load(a), Plan.load(b))
+    if not changes:
+        click.echo("no difference")
+        return
+    table = Table()
+    for heading in ("what", a, b):
+        table.add_column(heading, overflow="fold")
+    for change in changes:
+        table.add_row(*change)
+    _console().print(table)
+
+
+def _console() -> Console:
+    """A console that does not squeeze tables where nobody looks at it."""
+    return Console(width=None if sys.stdout.isatty() else 130)
+
+
+def _goal(rows_per_second: float | None, arrival_rate: float | None, budget: float | None) -> Goal:
+    given = [value for value in (rows_per_second, arrival_rate, budget) if value is not None]
+    if len(given) > 1:
+        raise PlanError("--rows-per-second, --arrival-rate and --budget are different goals: give one of them")
+    if rows_per_second is not None:
+        return MinCost(rows_per_second)
+    if arrival_rate is not None:
+        return FixedRate(arrival_rate)
+    return MaxThroughput(math.inf if budget is None else budget)
+
+
+def _pins(pairs: tuple[str, ...]) -> dict[str, str]:
+    pins = {}
+    for pair in pairs:
+        name, sign, where = pair.rpartition("=")
+        if not sign or not name or not where:
+            raise PlanError(f"--pin takes OP=POOL, got {pair!r}")
+        pins[name] = where
+    return pins
+
+
+def _sample(graph: Any, pattern: str, batch_size: int) -> Any:
+    from heterps.data import Criteo
+    from heterps.planner.sample import sample_batches
+
+    dataset = Criteo(pattern)
+
+    def batches() -> Iterator[Any]:
+        for split in dataset.splits():
+            for batch in dataset.read(split, batch_size=batch_size):
+                yield batch.columns
+
+    return sample_batches(graph, batches())
+
+
+def _print_comparison(console: Console, request: Request) -> None:
+    table = Table(title=f"Solvers: {request.goal.text}", title_justify="left")
+    headings = ("solver", "stages", "workers", "rows/s", "an hour", "$ / million rows", "gap", "time", "note")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in ("solver", "stages", "workers", "note") else "right")
+    for name, made, reason in compare(request):
+        if made is None or made.forecast is None or made.certificate is None:
+            table.add_row(name, *[""] * 7, reason)
+            continue
+        workers = ", ".join(f"{units} {pool}" for pool, units in made.units.items())
+        proved = name in ("exact", "milp")
+        table.add_row(
+            name,
+            " | ".join(stage.pool for stage in made.stages),
+            workers,
+            f"{made.forecast.rows_per_second:,.0f}",
+            money_text(made.forecast.price_per_hour),
+            f"{made.forecast.price_per_million_rows:.4g}",
+            percent_text(made.certificate.gap) if proved else "no bound",
+            seconds_text(made.certificate.seconds),
+            "",
+        )
+    console.print(table)
+
+
+def _print_explanation(console: Console, notes: Explanation) -> None:
+    table = Table(title="Layers: a batch on one unit of each pool", title_justify="left")
+    for heading in ("layer", "label", "chosen", "time by pool", "$ / million rows by pool"):
+        table.add_column(heading, overflow="fold")
+    for note in notes.layers:
+        times = ", ".join(f"{pool} {seconds_text(s)}" for pool, s in note.seconds.items())
+        prices = ", ".join(f"{pool} {price:.3g}" for pool, price in note.price.items())
+        table.add_row(note.layer, note.reason, note.chosen, times, prices)
+    console.print(table)
+    table = Table(title="Legal cuts", title_justify="left")
+    for heading in ("cut before", "bytes a row", ""):
+        table.add_column(heading, justify="right" if "bytes" in heading else "left")
+    for cut in notes.cuts:
+        table.add_row(cut.before, bytes_text(cut.bytes_per_row), "cut here" if cut.taken else "")
+    console.print(table)
+    for move in notes.moves:
+        worth = "cannot run" if move.ratio is None else f"{move.ratio:.3f} times the price at the same throughput"
+        console.print(f"instead {move.what}: {worth}")

@@ -1,0 +1,70 @@
+"""Arrow tables and pandas data frames in memory as datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from heterps.data.bad import BadRows
+from heterps.data.columnar import CHUNK_ROWS, ColumnarSource, Part
+from heterps.data.dataset import Dataset, Source
+from heterps.data.parquet import schema_of_arrow
+from heterps.data.schema import Schema
+from heterps.data.split import Piece
+from heterps.errors import DataError
+
+__all__ = ["Table", "frame"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(Dataset):
+    """An Arrow table in memory; rows are counted, not bytes, when cutting Splits. Use :func:`frame` to make one."""
+
+    table: Any = field(default=None, repr=False)
+    fields: Schema = field(default_factory=Schema)
+    split_cost: int = 1 << 18
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of a batch."""
+        return self.fields
+
+    def pieces(self, grain: int) -> tuple[Piece, ...]:
+        """Cut the rows into ranges."""
+        rows = self.table.num_rows
+        return tuple(Piece("memory", a, min(a + grain, rows), min(grain, rows - a)) for a in range(0, rows, grain))
+
+    def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
+        """Start evaluating ranges."""
+        return ColumnarSource(self.fields, self._parts(pieces), bad)
+
+    def _parts(self, pieces: tuple[Piece, ...]) -> Iterator[Part]:
+        wanted = self.table.select(list(self.fields.sources))
+        for piece in pieces:
+            row = piece.begin
+            for batch in wanted.slice(row, piece.end - row).to_batches(max_chunksize=CHUNK_ROWS):
+                yield Part("memory", row, batch)
+                row += batch.num_rows
+
+
+def frame(data: Any, fields: Schema | None = None, *, label: str = "", **options: Any) -> Table:
+    """Make a dataset of a pandas data frame or an Arrow table.
+
+    Parameters
+    ----------
+    data
+        ``pandas.DataFrame`` or ``pyarrow.Table``.
+    fields, label
+        As for :func:`~heterps.data.parquet.parquet`.
+    **options
+        Fields of :class:`~heterps.data.dataset.Dataset`.
+    """
+    table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
+    schema = schema_of_arrow(table.schema, label) if fields is None else fields
+    missing = [name for name in schema.sources if name not in table.schema.names]
+    if missing:
+        raise DataError(f"the frame has no column {missing[0]!r}; it has {', '.join(table.schema.names)}")
+    return Table(table=table.combine_chunks(), fields=schema, **options)

@@ -1,0 +1,140 @@
+"""What is wanted of a plan."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from heterps.errors import PlanError
+from heterps.planner.problem import Problem
+from heterps.planner.search import Found, Solve, best_at, best_price_per_row, best_throughput
+
+__all__ = ["FixedRate", "Goal", "MaxThroughput", "MinCost"]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Base of goals: ``search`` finds the best placement, ``text`` says what was asked for."""
+
+    @property
+    def objective(self) -> str:
+        """What the certificate's value is."""
+        raise NotImplementedError
+
+    @property
+    def text(self) -> str:
+        """The goal in words."""
+        raise NotImplementedError
+
+    @property
+    def target(self) -> float | None:
+        """Rows per second that must be reached, if any."""
+        return None
+
+    def search(self, problem: Problem, solve: Solve) -> Found | None:
+        """Find the best placement, None if there is none."""
+        raise NotImplementedError
+
+    def better(self, a: Found, b: Found) -> bool:
+        """Whether a beats b."""
+        return a.value < b.value
+
+
+@dataclass(frozen=True)
+class MinCost(Goal):
+    """Least price per row with at least so many rows per second: what to rent for a job.
+
+    The cheapest plan may be faster than asked for, up to ``up_to`` rows per second (default: twice as fast).
+    """
+
+    rows_per_second: float
+    up_to: float | None = None
+
+    def __post_init__(self) -> None:
+        _positive(self.rows_per_second)
+
+    @property
+    def objective(self) -> str:
+        """What the certificate's value is."""
+        return "price per million rows"
+
+    @property
+    def text(self) -> str:
+        """The goal in words."""
+        return f"least price per row with at least {self.rows_per_second:,.0f} rows/s"
+
+    @property
+    def target(self) -> float | None:
+        """Rows per second that must be reached."""
+        return self.rows_per_second
+
+    def search(self, problem: Problem, solve: Solve) -> Found | None:
+        """Find the best placement, None if there is none."""
+        most = 2 * self.rows_per_second if self.up_to is None else self.up_to
+        return best_price_per_row(problem, self.rows_per_second, solve, at_most=max(most, self.rows_per_second))
+
+
+@dataclass(frozen=True)
+class FixedRate(Goal):
+    """Least price per hour for rows that arrive at a fixed rate: streaming."""
+
+    rows_per_second: float
+
+    def __post_init__(self) -> None:
+        _positive(self.rows_per_second)
+
+    @property
+    def objective(self) -> str:
+        """What the certificate's value is."""
+        return "price per hour"
+
+    @property
+    def text(self) -> str:
+        """The goal in words."""
+        return f"least price per hour for {self.rows_per_second:,.0f} rows/s as they arrive"
+
+    @property
+    def target(self) -> float | None:
+        """Rows per second that must be reached."""
+        return self.rows_per_second
+
+    def search(self, problem: Problem, solve: Solve) -> Found | None:
+        """Find the best placement, None if there is none."""
+        return best_at(problem, self.rows_per_second, solve)
+
+
+@dataclass(frozen=True)
+class MaxThroughput(Goal):
+    """Most rows per second with what is there, or for so much per hour."""
+
+    price_per_hour: float = math.inf
+
+    @property
+    def objective(self) -> str:
+        """What the certificate's value is."""
+        return "rows per second"
+
+    @property
+    def text(self) -> str:
+        """The goal in words."""
+        limit = "" if math.isinf(self.price_per_hour) else f" for at most {self.price_per_hour:,.2f} an hour"
+        return f"most rows/s with the given inventory{limit}"
+
+    def search(self, problem: Problem, solve: Solve) -> Found | None:
+        """Find the best placement, None if there is none."""
+        bounded = math.isfinite(self.price_per_hour) and (problem.price > 0).all()
+        if not bounded and not all(math.isfinite(c) for c in problem.cap):
+            raise PlanError(
+                "the most throughput of pools without a cap is unlimited: give every pool a cap in the hardware, or a "
+                "budget (MaxThroughput(price_per_hour=...), --budget), or ask for the least cost (--rows-per-second)"
+            )
+        return best_throughput(problem, solve, budget=self.price_per_hour)
+
+    def better(self, a: Found, b: Found) -> bool:
+        """Whether a beats b."""
+        return a.value > b.value
+
+
+def _positive(rows_per_second: float) -> None:
+    if not rows_per_second > 0 or math.isinf(rows_per_second):
+        raise PlanError(f"rows_per_second is {rows_per_second}, must be a positive number")

@@ -1,0 +1,192 @@
+"""Pareto labels: exact where stages compete for capped units, units sold in multiples, shared hosts or links.
+
+A label is a way of reaching a state: its price and what it has used of everything scarce. A label that is no better
+in any of these than another at the same state (and, where links count, on the same type) cannot be part of a better
+whole and is dropped.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from heterps.planner.chain import cost_to_go, figures_of, is_inside, units_needed
+from heterps.planner.problem import TOLERANCE, Placement, Problem, Segment
+
+__all__ = ["TooManyLabelsError", "label_placement"]
+
+_MOST_LABELS = 30_000
+_MOST_CHOICES = 4_096
+
+
+class TooManyLabelsError(Exception):
+    """The search has outgrown its memory; another method must take over."""
+
+
+@njit(nogil=True, cache=True)
+def _dominates(a, b, price, use):  # type: ignore[no-untyped-def]
+    if price[a] > price[b] * (1 + 1e-12) + 1e-15:
+        return False
+    for d in range(use.shape[1]):  # noqa: SIM110 (compiled: no generators)
+        if use[a, d] > use[b, d] * (1 + 1e-12) + 1e-15:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _fits(label, use, limit):  # type: ignore[no-untyped-def]
+    for d in range(use.shape[1]):  # noqa: SIM110 (compiled: no generators)
+        if use[label, d] > limit[d] * (1 + TOLERANCE):
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _insert(new, slot, head, following, price, use):  # type: ignore[no-untyped-def]
+    """Add a label to the list at ``slot`` unless it is dominated; unlink those that it dominates."""
+    at, before = head[slot], -1
+    while at >= 0:
+        if _dominates(at, new, price, use):
+            return False
+        at = following[at]
+    at = head[slot]
+    while at >= 0:
+        if not _dominates(new, at, price, use):
+            before = at
+        elif before < 0:
+            head[slot] = following[at]
+        else:
+            following[before] = following[at]
+        at = following[at]
+    following[new] = head[slot]
+    head[slot] = new
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _choices(x, i, j, most, mixes, prices, choice, part, cost, figures):  # type: ignore[no-untyped-def]
+    """List the ways to run the stage from state i to j: (type, units, other type, other units), share, price."""
+    found = 0
+    for t in range(len(prices)):
+        k = units_needed(x, i, j, t, figures, True)
+        if k < 2**31:
+            choice[found, 0], choice[found, 1], choice[found, 2], choice[found, 3] = t, int(k), -1, 0
+            part[found], cost[found] = 1.0, prices[t] * k
+            found += 1
+    for m in range(len(mixes)):
+        t, other = mixes[m, 0], mixes[m, 1]
+        whole, whole_other = units_needed(x, i, j, t, figures, False), units_needed(x, i, j, other, figures, False)
+        if whole + whole_other < 2**31:
+            for k in range(1, int(min(np.ceil(whole), most[t] + 1, len(part) - found))):
+                k2 = max(1.0, np.ceil(whole_other * (1 - k / whole) * (1 - TOLERANCE)))
+                choice[found, 0], choice[found, 1], choice[found, 2], choice[found, 3] = t, k, other, int(k2)
+                part[found], cost[found] = k / whole, prices[t] * k + prices[other] * k2
+                found += 1
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _charge(use, x, i, j, t, units, share, dim, host_use, host_cut):  # type: ignore[no-untyped-def]
+    """Add what ``units`` of a type take for their share of a stage."""
+    if dim[t] >= 0:
+        use[dim[t]] += units
+    hosts = len(host_use)
+    for h in range(hosts):
+        taken = host_use[h, j, t] - host_use[h, i, t] + host_cut[h, i, t] + host_cut[h, j, t]
+        use[len(use) - hosts + h] += share * taken * x
+
+
+@njit(nogil=True, cache=True)
+def _search(x, words, figures, scarce, cut_bytes, prices, most, mixes, to_go, by_type):  # type: ignore[no-untyped-def]
+    """Label states: price, record (parent, state, type, units, other type, units), lists, number (-1: too many)."""
+    dim, limit, used0, link_dim, host_use, host_cut = scarce
+    n, types = len(words), len(prices)
+    price, use = np.empty(_MOST_LABELS), np.empty((_MOST_LABELS, len(limit)))
+    record, following = np.empty((_MOST_LABELS, 6), np.int64), np.empty(_MOST_LABELS, np.int64)
+    head = np.full(n * types, -1, np.int64)
+    choice, part, cost = np.empty((_MOST_CHOICES, 4), np.int64), np.empty(_MOST_CHOICES), np.empty(_MOST_CHOICES)
+    price[0], record[0, 0], record[0, 1], following[0], count = 0.0, -1, 0, -1, 1
+    for d in range(len(limit)):
+        use[0, d] = used0[d]
+    head[0] = 0 if _fits(0, use, limit) else -1
+    for i in range(n - 1):
+        for j in range(i + 1, n):
+            if not np.isfinite(to_go[j]) or not is_inside(words[i], words[j]):
+                continue
+            for c in range(_choices(x, i, j, most, mixes, prices, choice, part, cost, figures)):
+                t, units, other, other_units = choice[c, 0], choice[c, 1], choice[c, 2], choice[c, 3]
+                for origin in range(i * types, i * types + (types if by_type else 1)):
+                    at = head[origin]
+                    while at >= 0:
+                        if count == _MOST_LABELS:
+                            return price, record, head, following, -1
+                        price[count] = price[at] + cost[c]
+                        for d in range(len(limit)):
+                            use[count, d] = use[at, d]
+                        _charge(use[count], x, i, j, t, units, part[c], dim, host_use, host_cut)
+                        if other >= 0:
+                            _charge(use[count], x, i, j, other, other_units, 1 - part[c], dim, host_use, host_cut)
+                        if i > 0 and link_dim[record[at, 2], t] >= 0:
+                            use[count, link_dim[record[at, 2], t]] += cut_bytes[i] * x
+                        record[count, 0], record[count, 1], record[count, 2] = at, j, t
+                        record[count, 3], record[count, 4], record[count, 5] = units, other, other_units
+                        slot = j * types + (t if by_type else 0)
+                        if _fits(count, use, limit) and _insert(count, slot, head, following, price, use):
+                            count += 1
+                        at = following[at]
+    return price, record, head, following, count
+
+
+def label_placement(problem: Problem, x: float) -> Placement | None:
+    """Cheapest placement at x rows a second that fits everything scarce; None if there is none."""
+    hosts = problem.shards.hosts(x)
+    most = np.where(np.isfinite(problem.cap), problem.cap, _MOST_CHOICES)
+    by_type = bool(np.isfinite(problem.link).any())
+    _, record, head, following, count = _search(
+        x, problem.words, figures_of(problem), _scarce(problem, x, hosts), problem.cut_bytes, problem.price, most,
+        problem.mixes, cost_to_go(problem, x), by_type,
+    )  # fmt: skip
+    if count < 0:
+        raise TooManyLabelsError(f"more than {_MOST_LABELS} labels at {x:g} rows a second")
+    paths = [_path(record, label) for label in _listed(head[-problem.types :], following)]
+    priced = [Placement(path, hosts, price := problem.price_of(path, hosts), price) for path in paths]
+    return min(priced, key=lambda placement: placement.price, default=None)
+
+
+def _scarce(problem: Problem, x: float, hosts: int) -> tuple[npt.NDArray[np.float64 | np.int64], ...]:
+    """Number the scarce things (units of types, links, shared capacities): their limits, what is used up front."""
+    scarce = np.isfinite(problem.cap) | (problem.sold_in > 1)
+    dim = np.where(scarce, np.cumsum(scarce) - 1, -1)
+    limit = [
+        c // m * m if np.isfinite(c) else c for c, m in zip(problem.cap[scarce], problem.sold_in[scarce], strict=True)
+    ]
+    used = [0.0] * len(limit)
+    if problem.shards.type >= 0 and dim[problem.shards.type] >= 0:
+        used[dim[problem.shards.type]] += hosts
+    link_dim = np.full(problem.link.shape, -1, np.int64)
+    for a, b in np.argwhere(np.isfinite(np.triu(problem.link))):
+        if a <= b:
+            link_dim[a, b] = link_dim[b, a] = len(limit)
+            limit.append(problem.link[a, b])
+    used = used + [0.0] * (len(limit) - len(used)) + list(problem.fixed_usage * x)
+    limit += list(problem.capacity)
+    return dim.astype(np.int64), np.array(limit), np.array(used), link_dim, problem.usage, problem.cut_usage
+
+
+def _listed(heads: npt.NDArray[np.int64], following: npt.NDArray[np.int64]) -> list[int]:
+    found = []
+    for at in map(int, heads):
+        while at >= 0:
+            found.append(at)
+            at = int(following[at])
+    return found
+
+
+def _path(record: npt.NDArray[np.int64], label: int) -> tuple[Segment, ...]:
+    segments = []
+    while record[label, 0] >= 0:
+        parent, stop, t, units, other, other_units = map(int, record[label])
+        segments.append(Segment(int(record[parent, 1]), stop, t, units, other, other_units))
+        label = parent
+    return tuple(reversed(segments))

@@ -1,0 +1,277 @@
+"""``plan``: the one function that turns a graph and hardware into a Plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from heterps.errors import PlanError
+from heterps.graph import Graph
+from heterps.hardware import Hardware
+from heterps.planner.assemble import Draft, assemble
+from heterps.planner.costs import Costs
+from heterps.planner.dag import over_downsets
+from heterps.planner.forecast import Certificate, Rival
+from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
+from heterps.planner.memory import forecast_tables
+from heterps.planner.model import build_problem, check_pins, server_pools
+from heterps.planner.plan import Plan
+from heterps.planner.problem import Placement, make_problem
+from heterps.planner.profile import Profile
+from heterps.planner.remedies import infeasible
+from heterps.planner.sample import Sample, sample_batches
+from heterps.planner.search import frontier as search_frontier
+from heterps.planner.solvers import solver, solvers
+from heterps.protocol.modes import Mode
+from heterps.stages import layers_of
+from heterps.stages.contract import UNIQUE_FRACTION
+
+__all__ = ["Request", "compare", "frontier", "plan"]
+
+BATCH_SIZES = (1024, 2048, 4096, 8192, 16384, 32768)
+_TINY = make_problem([[1.0]], cap=4)
+_WITHIN = 1.05  # a smaller batch is taken if it costs no more than this beside the best
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything that a plan depends on, as a value."""
+
+    graph: Graph
+    hardware: Hardware
+    goal: Goal
+    batch_sizes: tuple[int, ...]
+    profile: Profile = field(default_factory=lambda: Profile({}))
+    pins: Mapping[str, str] = field(default_factory=dict)
+    sample: Sample | None = None
+    rows: float | None = None
+    solver: str = "exact"
+
+    @property
+    def unique_fraction(self) -> float:
+        """Distinct ids per id of a batch: sampled, measured or assumed."""
+        if self.sample is not None:
+            return self.sample.unique_fraction
+        return self.profile.unique_fraction or UNIQUE_FRACTION
+
+    def costs(self, batch_size: int) -> Costs:
+        """Costs at one batch size."""
+        layers = layers_of(self.graph, batch_size=batch_size, unique_fraction=self.unique_fraction)
+        tables = forecast_tables(self.graph, self.sample, self.rows)
+        return Costs(self.graph, layers, self.hardware, self.profile, tables)
+
+    def drafts(self) -> list[Draft]:
+        """Best placement for every batch size and every pool that may carry the shard hosts."""
+        made = []
+        for batch_size in self.batch_sizes:
+            costs = self.costs(batch_size)
+            check_pins(costs, self.pins)
+            for server in server_pools(costs):
+                problem, _ = over_downsets(build_problem(costs, server, self.pins))
+                found = self.goal.search(problem, solver(self.solver).solve)
+                if found is not None:
+                    made.append(Draft(costs, problem, server, found, self.pins))
+        return made
+
+    def best(self) -> Draft | None:
+        """The best draft; among batch sizes of nearly equal worth the smallest, which learns more per row."""
+        drafts = self.drafts()
+        best: Draft | None = None
+        for draft in drafts:
+            if best is None or self.goal.better(draft.found, best.found):
+                best = draft
+        if best is None:
+            return None
+        return min((d for d in drafts if self._nearly(d, best)), key=lambda d: (d.costs.batch_size, d.found.value))
+
+    def _nearly(self, draft: Draft, best: Draft) -> bool:
+        ratio = draft.found.value / best.found.value if best.found.value else 1.0
+        same = draft.costs.batch_size == best.costs.batch_size
+        return draft is best or (not same and 1 / _WITHIN <= ratio <= _WITHIN)
+
+
+def plan(
+    graph: Graph,
+    hardware: Hardware | None = None,
+    *,
+    batch_size: int | None = None,
+    goal: Goal | None = None,
+    profile: Profile | None = None,
+    pins: Mapping[str, str] | None = None,
+    sample: Sample | Iterable[Mapping[str, Any]] | None = None,
+    rows: float | None = None,
+    mode: Mode | None = None,
+    solver: str = "exact",
+) -> Plan:
+    """Decide what runs where.
+
+    Parameters
+    ----------
+    graph
+        The model.
+    hardware
+        The pools there are, or could be rented; None measures this machine.
+    batch_size
+        Rows per batch; None lets the planner choose.
+    goal
+        :class:`MinCost`, :class:`FixedRate` or :class:`MaxThroughput`; None is the most throughput where every pool has
+        a cap.
+    profile
+        Measured rates (``heterps profile``); what it does not know follows from the devices' figures.
+    pins
+        Places by op or Layer name (patterns allowed): a pool, ``"cpu"`` or ``"gpu"``.
+    sample
+        A look at the data: batches, or what :func:`sample_batches` made of them.
+    rows
+        Rows of data that will be trained on, for the size of the tables.
+    mode
+        Consistency mode; None is Async.
+    solver
+        Name of a registered solver.
+
+    Raises
+    ------
+    PlanError
+        If no plan meets the goal; the message names what stands in the way and what would help.
+
+    Examples
+    --------
+    >>> from graphs.wide_deep import wide_deep
+    >>> made = plan(wide_deep(), Hardware.local(), batch_size=4096)
+    >>> [stage.name for stage in made.stages]
+    ['all']
+    """
+    request = Request(
+        graph,
+        hardware or Hardware.local(),
+        goal or MaxThroughput(),
+        BATCH_SIZES if batch_size is None else (batch_size,),
+        profile or Profile({}),
+        dict(pins or {}),
+        _sampled(graph, sample),
+        rows,
+        solver,
+    )
+    return solve(request, mode)
+
+
+def solve(request: Request, mode: Mode | None = None) -> Plan:
+    """Make the plan of a request, with its certificate, rivals and assumptions."""
+    solver(request.solver).solve(_TINY, 1.0)  # loads the compiled loops: not what a plan takes
+    start = time.perf_counter()
+    draft = request.best()
+    if draft is None:
+        raise PlanError(infeasible(request))
+    seconds = time.perf_counter() - start
+    rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else None
+    made = assemble(draft, rate, mode)
+    return replace(
+        made,
+        certificate=_certificate(request, draft, seconds),
+        rivals=tuple(rivals(request, draft)),
+        assumptions=tuple(assumptions(request, draft)),
+    )
+
+
+def _sampled(graph: Graph, sample: Sample | Iterable[Mapping[str, Any]] | None) -> Sample | None:
+    return sample if sample is None or isinstance(sample, Sample) else sample_batches(graph, sample)
+
+
+def _unit(request: Request) -> tuple[str, float]:
+    """What the certificate's figures are, and the factor from the search's."""
+    priced = any(pool.device.price_per_hour for pool in request.hardware.pools)
+    if isinstance(request.goal, MinCost):
+        return ("price per million rows", 1e6 / 3600) if priced else ("units per million rows/s", 1e6)
+    return (request.goal.objective if priced or not isinstance(request.goal, FixedRate) else "units", 1.0)
+
+
+def _certificate(request: Request, draft: Draft, seconds: float) -> Certificate:
+    found, (objective, factor) = draft.found, _unit(request)
+    proof = found.proof
+    if request.solver != "exact" and request.solver != "milp":
+        proof = "none: the bound is for plans of this solver's kind only"
+    return Certificate(
+        request.solver, objective, found.value * factor, found.bound * factor, found.gap, proof, found.solves, seconds
+    )
+
+
+def rivals(
+    request: Request, draft: Draft, names: Iterable[str] = ("cpu-only", "gpu-only", "greedy")
+) -> Iterable[Rival]:
+    """What other ways of planning come to, and why they lose."""
+    for name in names:
+        other = request.goal.search(draft.problem, solver(name).solve)
+        if other is None:
+            yield Rival(name, None, None, "no feasible plan of this kind")
+        elif not _same(other.placement, draft.found.placement):
+            price = draft.problem.price_of(other.placement.segments, other.placement.hosts)
+            yield Rival(
+                name, price / 3600 * 1e6 / other.rows_per_second, other.rows_per_second, _why(request, draft, other)
+            )
+
+
+def _same(a: Placement, b: Placement) -> bool:
+    return [(s.start, s.stop, s.type) for s in a.segments] == [(s.start, s.stop, s.type) for s in b.segments]
+
+
+def _why(request: Request, draft: Draft, other: Any) -> str:
+    limits = draft.problem.limits(other.placement)
+    slowest = min(limits, key=lambda name: limits[name])
+    where = slowest
+    if slowest.startswith("stage "):
+        segment = other.placement.segments[int(slowest.split()[1])]
+        names = [draft.costs.layers.layers[v].name for v in draft.problem.stage_layers(segment)]
+        where = f"{names[0]} .. {names[-1]} on {segment.units} {draft.pool(segment.type).name}"
+    if isinstance(request.goal, MaxThroughput):
+        return f"{other.value / draft.found.value:.2f} of the throughput; bound by {where}"
+    return f"{other.value / draft.found.value:.2f} times the price; bound by {where}"
+
+
+def assumptions(request: Request, draft: Draft) -> Iterable[str]:
+    """What the forecast rests on, in words."""
+    yield request.goal.text
+    measured = [pool.name for pool in request.hardware.pools if pool.name in request.profile.pools]
+    for pool in request.hardware.pools:
+        if pool.name not in measured:
+            yield f"pool {pool.name}: rates {draft.costs.rates(pool).source}, all work scales with units"
+    if measured:
+        yield f"rates of {', '.join(measured)} were measured"
+    seen = "sampled" if request.sample else "measured" if request.profile.unique_fraction else "assumed"
+    yield f"{request.unique_fraction:.0%} of the ids of a batch are distinct ({seen})"
+    for table in draft.costs.tables:
+        yield f"table rows {table.group}: {table.rows:,.0f} ({table.basis})"
+    for host in request.hardware.hosts:
+        on = [pool.name for pool in request.hardware.pools if pool.host == host.name]
+        yield f"pools {', '.join(on)} and their shard hosts share {host.cores} cores of host {host.name}"
+    if any(pool.emulated for pool in request.hardware.pools):
+        yield "emulated: a pool tagged GPU runs NumPy"
+
+
+def compare(request: Request) -> list[tuple[str, Plan | None, str]]:
+    """One plan per solver that applies, with the reason where there is none."""
+    rows: list[tuple[str, Plan | None, str]] = []
+    for each in solvers():
+        asked = replace(request, solver=each.name, batch_sizes=request.batch_sizes[:1])
+        costs = asked.costs(asked.batch_sizes[0])
+        reason = each.applies(over_downsets(build_problem(costs, server_pools(costs)[0], asked.pins))[0])
+        if reason:
+            rows.append((each.name, None, reason))
+            continue
+        try:
+            rows.append((each.name, solve(asked), ""))
+        except PlanError as error:
+            rows.append((each.name, None, str(error).splitlines()[0]))
+    return rows
+
+
+def frontier(request: Request, made: Plan, points: int = 24) -> list[tuple[float, float]]:
+    """Throughput and price per hour of the cheapest plans from a tenth of a plan's throughput to ten times it."""
+    costs = request.costs(made.batch_size)
+    server = request.hardware.pool(made.shard_pool)
+    problem, _ = over_downsets(build_problem(costs, server, request.pins))
+    assert made.forecast is not None, "the planner forecasts every plan it makes"
+    middle = made.forecast.rows_per_second
+    found = search_frontier(problem, solver(request.solver).solve, middle / 10, middle * 10, points)
+    return [(x, placement.price) for x, placement in found]

@@ -1,0 +1,387 @@
+"""The planning problem as plain arrays, and what a placement costs and sustains.
+
+States are the legal cuts (downsets of the Layers): state 0 is "nothing done", the last one "all done". A stage is a
+pair of states, the earlier contained in the later one, on a type of resource. For a chain the states are its prefixes,
+so chain and DAG are one problem. Per-layer figures are summed over each state once, so that a stage's figure is a
+difference. Resource axis 0 is compute, 1 is data; times are seconds per row on one unit.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.errors import PlanError
+
+__all__ = ["Flow", "Placement", "Problem", "Segment", "Shards", "make_problem", "prefixes"]
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+TOLERANCE = 1e-9  # relative; a unit count is not raised for rounding errors in a product
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A tensor from one Layer to a later one: bytes per row, both directions. One tensor crosses a cut once."""
+
+    source: int
+    target: int
+    tensor: str
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stage: from state ``start`` to state ``stop`` on ``units`` of type ``type`` (and of a second one, if mixed)."""
+
+    start: int
+    stop: int
+    type: int
+    units: int
+    other: int = -1
+    other_units: int = 0
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A solution at one throughput: stages with units, shard hosts, price per hour, and what no solution undercuts."""
+
+    segments: tuple[Segment, ...]
+    hosts: int
+    price: float
+    bound: float
+
+    def used(self, types: int) -> npt.NDArray[np.int64]:
+        """Units by type, shard hosts not counted."""
+        units = np.zeros(types, np.int64)
+        for segment in self.segments:
+            units[segment.type] += segment.units
+            if segment.other >= 0:
+                units[segment.other] += segment.other_units
+        return units
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Shard hosts: seconds of one host per row, the least number that holds the tables, the type that carries them.
+
+    ``type`` is -1 if their units are nobody else's; then ``price`` is per host and hour, else that of the type.
+    """
+
+    seconds: float = 0.0
+    minimum: int = 0
+    price: float = 0.0
+    type: int = -1
+
+    def hosts(self, rows_per_second: float) -> int:
+        """Least number of hosts at a throughput."""
+        return max(self.minimum, int(np.ceil(self.seconds * rows_per_second * (1 - TOLERANCE))))
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """See the module's text; ``L`` Layers, ``T`` types, ``n`` states, ``H`` shared capacities.
+
+    Parameters
+    ----------
+    members
+        bool[n, L]: the Layers of each state, in order of size.
+    layer_serial, layer_parallel
+        float[2, L, T]: the parts of the time that more units do not, and do, divide.
+    allowed
+        bool[L, T]: where each Layer may run.
+    layer_memory, memory_cap
+        float[L, T], float[T]: bytes a worker needs for a Layer, and has.
+    flows, byte_s, turn_s
+        Tensors between Layers; float[2, T]: seconds of one unit per byte that enters or leaves a stage, and per row for
+        each cut beside it, however few bytes cross.
+    price, cap, sold_in
+        float[T] per unit and hour; float[T] (inf: none); int[T].
+    layer_usage, byte_usage, turn_usage, fixed_usage, capacity
+        float[H, L, T], float[H, T], float[H, T], float[H], float[H]: what rows take from things that types share (cores
+        and memory bandwidth of a Host): per row, per byte over a cut, per cut, in any case; and what there is per
+        second.
+    link
+        float[T, T]: bytes per second that can pass between two types (inf: no limit).
+    mixes
+        int[P, 2]: pairs of types that may run one stage together.
+    shards
+        The parameter side.
+    kinds
+        ``"cpu"`` or ``"gpu"`` by type.
+    """
+
+    members: Bools
+    layer_serial: Floats
+    layer_parallel: Floats
+    allowed: Bools
+    layer_memory: Floats
+    memory_cap: Floats
+    flows: tuple[Flow, ...]
+    byte_s: Floats
+    turn_s: Floats
+    price: Floats
+    cap: Floats
+    sold_in: npt.NDArray[np.int64]
+    layer_usage: Floats
+    byte_usage: Floats
+    turn_usage: Floats
+    fixed_usage: Floats
+    capacity: Floats
+    link: Floats
+    mixes: npt.NDArray[np.int64]
+    shards: Shards
+    kinds: tuple[str, ...]
+
+    @property
+    def types(self) -> int:
+        """Number of types."""
+        return len(self.price)
+
+    @property
+    def layers(self) -> int:
+        """Number of Layers."""
+        return int(self.members.shape[1])
+
+    @property
+    def states(self) -> int:
+        """Number of states."""
+        return len(self.members)
+
+    @cached_property
+    def serial(self) -> Floats:
+        """float[2, n, T]: serial seconds of each state."""
+        return np.asarray(self.members.astype(float) @ self.layer_serial)
+
+    @cached_property
+    def parallel(self) -> Floats:
+        """float[2, n, T]: parallel seconds of each state."""
+        return np.asarray(self.members.astype(float) @ self.layer_parallel)
+
+    @cached_property
+    def forbidden(self) -> npt.NDArray[np.int64]:
+        """int[n, T]: how many Layers of a state may not run on a type."""
+        return np.asarray(self.members.astype(np.int64) @ (~self.allowed).astype(np.int64))
+
+    @cached_property
+    def memory(self) -> Floats:
+        """float[n, T]: bytes that a worker needs for a state."""
+        return np.asarray(self.members.astype(float) @ self.layer_memory)
+
+    @cached_property
+    def cut_bytes(self) -> Floats:
+        """float[n]: bytes per row over the cut at each state; a tensor that several Layers read crosses once."""
+        crossing: dict[str, Floats] = {}
+        for flow in self.flows:
+            bytes_ = (self.members[:, flow.source] & ~self.members[:, flow.target]) * flow.bytes
+            crossing[flow.tensor] = np.maximum(crossing.get(flow.tensor, 0.0), bytes_)
+        return sum(crossing.values(), np.zeros(self.states))
+
+    @cached_property
+    def cut_s(self) -> Floats:
+        """float[2, n, T]: seconds per row of one unit beside the cut at each state."""
+        return np.ascontiguousarray(self.cut_bytes[:, None] * self.byte_s[:, None] + self._inner * self.turn_s[:, None])
+
+    @property
+    def _inner(self) -> Floats:
+        """float[n, 1]: 1 where something is cut."""
+        inner = np.ones((self.states, 1))
+        inner[[0, -1]] = 0
+        return inner
+
+    @cached_property
+    def usage(self) -> Floats:
+        """float[H, n, T]: shared capacity that a state takes per row."""
+        return np.ascontiguousarray(self.members.astype(float) @ self.layer_usage)
+
+    @cached_property
+    def cut_usage(self) -> Floats:
+        """float[H, n, T]: shared capacity that one side of the cut at each state takes per row."""
+        usage = self.cut_bytes[:, None] * self.byte_usage[:, None] + self._inner * self.turn_usage[:, None]
+        return np.ascontiguousarray(usage)
+
+    @cached_property
+    def words(self) -> npt.NDArray[np.uint64]:
+        """Each state as a bit set, 64 Layers a word."""
+        padded = np.zeros((self.states, max(1, -(-self.layers // 64)) * 64), np.uint8)
+        padded[:, : self.layers] = self.members
+        return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little")).view(np.uint64)
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """States along one way from nothing to all, by the smallest steps there are."""
+        order, sizes = [0], self.members.sum(axis=1)
+        while order[-1] != self.states - 1:
+            after = ~(self.members[order[-1]] & ~self.members).any(axis=1) & (sizes > sizes[order[-1]])
+            order.append(int(np.flatnonzero(after)[0]))
+        return tuple(order)
+
+    def stage_layers(self, segment: Segment) -> list[int]:
+        """Numbers of the Layers of a stage."""
+        return [int(v) for v in np.flatnonzero(self.members[segment.stop] & ~self.members[segment.start])]
+
+    def times(self, i: int, j: int, t: int) -> tuple[Floats, Floats]:
+        """Serial and parallel seconds per row, [compute, data], of the stage from state i to j on type t."""
+        serial = self.serial[:, j, t] - self.serial[:, i, t]
+        parallel = self.parallel[:, j, t] - self.parallel[:, i, t]
+        return serial, parallel + self.cut_s[:, i, t] + self.cut_s[:, j, t]
+
+    def speed(self, segment: Segment) -> float:
+        """Rows per second that a stage sustains with its units.
+
+        A type with k units carries ``k * (1 - s*X) / q`` of the stage's X rows a second, by its slower resource; the
+        shares of the types add up to X.
+        """
+        carriers = [(segment.type, segment.units), (segment.other, segment.other_units)]
+        rates = []
+        for t, k in carriers if segment.other >= 0 else carriers[:1]:
+            serial, parallel = self.times(segment.start, segment.stop, t)
+            rates.append([(k / q, k * s / q) if q > 0 else (np.inf, s) for s, q in zip(serial, parallel, strict=True)])
+        return float(min(_crossing(chosen) for chosen in itertools.product(*rates)))
+
+    def share(self, segment: Segment) -> float:
+        """The part of a stage's rows that its first type carries."""
+        if segment.other < 0:
+            return 1.0
+        x = self.speed(segment)
+        serial, parallel = self.times(segment.start, segment.stop, segment.type)
+        return float(segment.units / (parallel * x / (1 - serial * x)).max())
+
+    def price_of(self, segments: tuple[Segment, ...], hosts: int) -> float:
+        """Price per hour of stages and shard hosts, in the numbers in which units are sold."""
+        return float(self.bought(segments, hosts) @ self.price) + (
+            self.shards.price * hosts if self.shards.type < 0 else 0.0
+        )
+
+    def bought(self, segments: tuple[Segment, ...], hosts: int) -> npt.NDArray[np.int64]:
+        """Units by type, shard hosts counted where they sit, in the numbers in which they are sold."""
+        used = Placement(segments, hosts, 0.0, 0.0).used(self.types)
+        if self.shards.type >= 0:
+            used[self.shards.type] += hosts
+        return np.asarray(-(-used // self.sold_in) * self.sold_in)
+
+    @property
+    def host_price(self) -> float:
+        """Price of one shard host."""
+        return float(self.price[self.shards.type]) if self.shards.type >= 0 else self.shards.price
+
+    def limits(self, placement: Placement) -> dict[str, float]:
+        """Rows per second that each part of a placement sustains: stages, shard hosts, shared capacities, links."""
+        limits = {f"stage {i}": self.speed(segment) for i, segment in enumerate(placement.segments)}
+        if self.shards.seconds > 0:
+            limits["shard hosts"] = placement.hosts / self.shards.seconds
+        taken = self.fixed_usage + sum((self.taken(s) for s in placement.segments), np.zeros(len(self.capacity)))
+        limits |= {f"shared {h}": float(self.capacity[h] / u) for h, u in enumerate(taken) if u > 0}
+        return limits | self._link_limits(placement.segments)
+
+    def sustained(self, placement: Placement) -> float:
+        """Rows per second that a placement sustains."""
+        return min(self.limits(placement).values())
+
+    def taken(self, segment: Segment) -> Floats:
+        """Shared capacity per row that a stage takes, by what each of its types carries."""
+        i, j = segment.start, segment.stop
+
+        def of(t: int) -> Floats:
+            return self.usage[:, j, t] - self.usage[:, i, t] + self.cut_usage[:, i, t] + self.cut_usage[:, j, t]
+
+        share = self.share(segment)
+        return share * of(segment.type) + (1 - share) * of(segment.other) if segment.other >= 0 else of(segment.type)
+
+    def _link_limits(self, segments: tuple[Segment, ...]) -> dict[str, float]:
+        load: dict[tuple[int, int], float] = {}
+        for before, after in itertools.pairwise(segments):
+            ends = (min(before.type, after.type), max(before.type, after.type))
+            load[ends] = load.get(ends, 0.0) + float(self.cut_bytes[after.start])
+        return {f"link {a} {b}": float(self.link[a, b]) / bytes_ for (a, b), bytes_ in load.items() if bytes_ > 0}
+
+
+def _crossing(chosen: tuple[tuple[float, float], ...]) -> float:
+    """Root of ``sum(rate - slope*x) = x``; infinite rates stand for work that takes no parallel time."""
+    if any(np.isinf(rate) for rate, _ in chosen):
+        serial = max(s for rate, s in chosen if np.isinf(rate))
+        return 1 / serial if serial > 0 else np.inf
+    return sum(rate for rate, _ in chosen) / (1 + sum(slope for _, slope in chosen))
+
+
+def prefixes(layers: int) -> Bools:
+    """States of a chain."""
+    return np.tri(layers + 1, layers, -1, dtype=np.bool_)
+
+
+def make_problem(
+    seconds: npt.ArrayLike,
+    fraction: npt.ArrayLike = 1.0,
+    price: npt.ArrayLike = 1.0,
+    *,
+    cap: npt.ArrayLike = np.inf,
+    sold_in: npt.ArrayLike = 1,
+    members: Bools | None = None,
+    allowed: npt.ArrayLike = True,
+    flows: Sequence[Flow] = (),
+    byte_s: npt.ArrayLike = 0.0,
+    turn_s: npt.ArrayLike = 0.0,
+    memory: npt.ArrayLike = 0.0,
+    memory_cap: npt.ArrayLike = np.inf,
+    usage: npt.ArrayLike | None = None,
+    byte_usage: npt.ArrayLike = 0.0,
+    turn_usage: npt.ArrayLike = 0.0,
+    fixed_usage: npt.ArrayLike = 0.0,
+    capacity: Sequence[float] = (),
+    link: npt.ArrayLike = np.inf,
+    mixes: Sequence[tuple[int, int]] = (),
+    shards: Shards | None = None,
+    kinds: Sequence[str] = (),
+) -> Problem:
+    """Make a Problem from per-layer figures; see there. Scalars are broadcast.
+
+    ``seconds`` is [2, L, T] (or [L, T]: no data time), ``fraction`` the parallel part, broadcast to it; ``byte_s`` and
+    ``turn_s`` are [2, T] (or [T]: data time only).
+    """
+    times = np.asarray(seconds, float)
+    times = np.stack([times, np.zeros_like(times)]) if times.ndim == 2 else times
+    _, layers, types = times.shape
+    hosts = len(capacity)
+    share = np.broadcast_to(np.asarray(fraction, float), times.shape)
+    if (times < 0).any() or (share < 0).any() or (share > 1).any():
+        raise PlanError("planning problem: times must not be negative and parallel fractions must lie in [0, 1]")
+    return Problem(
+        members=prefixes(layers) if members is None else members,
+        layer_serial=times * (1 - share),
+        layer_parallel=times * share,
+        allowed=_spread(allowed, (layers, types), bool),
+        layer_memory=_spread(memory, (layers, types)),
+        memory_cap=_spread(memory_cap, (types,)),
+        flows=tuple(flows),
+        byte_s=_by_resource(byte_s, types),
+        turn_s=_by_resource(turn_s, types),
+        price=_spread(price, (types,)),
+        cap=_spread(cap, (types,)),
+        sold_in=_spread(sold_in, (types,), np.int64),
+        layer_usage=_spread(0.0 if usage is None else usage, (hosts, layers, types)),
+        byte_usage=_spread(byte_usage, (hosts, types)),
+        turn_usage=_spread(turn_usage, (hosts, types)),
+        fixed_usage=_spread(fixed_usage, (hosts,)),
+        capacity=np.asarray(capacity, float),
+        link=_spread(link, (types, types)),
+        mixes=np.asarray(mixes, np.int64).reshape(-1, 2),
+        shards=shards or Shards(),
+        kinds=tuple(kinds) or ("cpu",) * types,
+    )
+
+
+def _by_resource(value: npt.ArrayLike, types: int) -> Floats:
+    given = np.asarray(value, float)
+    if given.ndim == 2:
+        return _spread(given, (2, types))
+    return np.stack([np.zeros(types), _spread(given, (types,))])
+
+
+def _spread(value: npt.ArrayLike, shape: tuple[int, ...], dtype: Any = float) -> npt.NDArray[Any]:
+    return np.array(np.broadcast_to(np.asarray(value, dtype), shape))

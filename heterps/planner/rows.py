@@ -1,0 +1,77 @@
+"""A linear program in integers, built column by column and row by row, solved by HiGHS through SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Found", "Program"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Values of the columns, what they cost, and what no solution undercuts."""
+
+    values: npt.NDArray[np.float64]
+    value: float
+    bound: float
+
+
+@dataclass
+class Program:
+    """Minimise ``cost @ x`` with ``low <= A x <= high``, ``0 <= x <= upper``."""
+
+    cost: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    whole: list[int] = field(default_factory=list)
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+    entries: list[tuple[int, int, float]] = field(default_factory=list)
+    turns: dict[tuple[int, int], list[tuple[int, float]]] = field(default_factory=dict)
+
+    def _column(self, cost: float, upper: float, whole: int) -> int:
+        self.cost.append(float(cost))
+        self.upper.append(upper)
+        self.whole.append(whole)
+        return len(self.cost) - 1
+
+    def binary(self, cost: float = 0.0) -> int:
+        """Add a column that is 0 or 1."""
+        return self._column(cost, 1.0, 1)
+
+    def integer(self, cost: float = 0.0, upper: float = np.inf) -> int:
+        """Add a column of whole numbers."""
+        return self._column(cost, upper, 1)
+
+    def continuous(self, cost: float = 0.0, upper: float = np.inf) -> int:
+        """Add a column of any non-negative numbers."""
+        return self._column(cost, upper, 0)
+
+    def row(self, entries: Iterable[tuple[int, float]], low: float, high: float) -> None:
+        """Add a row; columns that occur twice are added up."""
+        at = len(self.low)
+        self.entries += [(at, column, value) for column, value in entries]
+        self.low.append(low)
+        self.high.append(high)
+
+    def solve(self, seconds: float) -> Found | None:
+        """Return the best solution found within the time; None if there is none."""
+        from scipy.optimize import Bounds, LinearConstraint, milp  # a third of a second to import
+        from scipy.sparse import coo_matrix
+
+        rows, columns, values = map(np.array, zip(*self.entries, strict=True))
+        matrix = coo_matrix((values, (rows, columns)), shape=(len(self.low), len(self.cost))).tocsr()
+        limits, bounds = LinearConstraint(matrix, self.low, self.high), Bounds(0, self.upper)
+        result = milp(
+            self.cost,
+            constraints=limits,
+            bounds=bounds,
+            integrality=np.array(self.whole),
+            options={"time_limit": seconds, "mip_rel_gap": 0.0},
+        )
+        if result.x is None:
+            return None
+        return Found(np.asarray(result.x), float(result.fun), float(result.mip_dual_bound))

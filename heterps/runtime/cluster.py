@@ -1,0 +1,184 @@
+"""Training and inference on a Dask cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from time import monotonic
+from typing import Any, TypeVar
+
+from distributed import Client
+
+from heterps.data import Dataset
+from heterps.errors import ClusterError
+from heterps.metrics import Metric
+from heterps.runtime.config import settings
+from heterps.runtime.crew import ClusterCrew
+from heterps.runtime.desk import LocalRun, local_run
+from heterps.runtime.driver import Driver
+from heterps.runtime.host_station import HostStation
+from heterps.runtime.infer import Inferred
+from heterps.runtime.infer_task import infer_task
+from heterps.runtime.job import Job
+from heterps.runtime.keeper import Checkpoints, Keeper
+from heterps.runtime.patience import Patience
+from heterps.runtime.pools import pools_of
+from heterps.runtime.progress import Progress
+from heterps.runtime.remote import Remote
+from heterps.runtime.report import Reporter
+from heterps.runtime.roles import Roles
+from heterps.runtime.service import Address
+
+__all__ = ["ClusterEngine"]
+
+_T = TypeVar("_T")
+
+_WATCH_S = 0.5  # between looks at which workers are there
+_TICK_S = 0.05
+
+
+class ClusterEngine:
+    """Runs a job on the pools of a cluster.
+
+    Parameters
+    ----------
+    job
+        What to run.
+    client
+        The cluster; its pools were checked.
+    roles
+        Which pool does what.
+    report_s
+        Seconds between reports.
+    checkpoints
+        When to make cuts and what to go on from.
+    closing
+        What ends with the engine, such as a cluster made for it.
+    slowdown
+        Seconds that the steps of a compute worker take longer, by its name; for tests of balancing.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        client: Client,
+        roles: Roles | None = None,
+        report_s: float = 1.0,
+        slowdown: Mapping[str, float] | None = None,
+        closing: contextlib.ExitStack | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        self.checkpoints = checkpoints or Checkpoints()
+        self._closing = closing or contextlib.ExitStack()
+        self.job, self.client, self.report_s = job, client, report_s
+        self.roles = roles or Roles(stages=("io", "compute")[: max(1, len(job.stages))])
+        self._slowdown = dict(slowdown or {})
+        self._name = uuid.uuid4().hex[:8]
+        self._runs = self.passes = 0
+        self._hosts: dict[tuple[int, str], Remote] = {}
+
+    def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
+        """Train, yielding Progress now and then; the last one is ``done``."""
+        job = self.job
+        keeper = Keeper(self.checkpoints, job, self.passes, self._runs)
+        self._runs += 1
+        run = f"{self._name}-{self._runs}"
+        crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, keeper, self._slowdown)
+        spec = job.spec(keeper.first + epochs, retries=settings().retries + 1, final_cut=keeper.writes)
+        splits = partial(dataset.splits, seed=job.model.seed)
+        driver = crew.driver = Driver(spec, crew, splits, cut=keeper.base, life=keeper.life)
+        reporter = Reporter(epochs, job.metrics, crew.counts())
+        try:
+            with crew:
+                yield from self._loop(driver, crew, reporter, keeper)
+        finally:
+            self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
+
+    def _loop(self, driver: Driver, crew: ClusterCrew, reporter: Reporter, keeper: Keeper) -> Iterator[Progress]:
+        epoch, watched, first = 0, -_WATCH_S, keeper.first
+        patience = Patience(driver.state.waiting_for, settings().workers_s)
+        while not driver.finished:
+            if monotonic() - watched >= _WATCH_S:
+                watched = monotonic()
+                crew.watch()
+                patience.check()
+            driver.step(_TICK_S)
+            crew.raise_failure()
+            if driver.state.book.pass_ - first != epoch:
+                epoch = driver.state.book.pass_ - first
+                crew.collect(reporter)
+                reporter.next_epoch()
+            elif reporter.due(self.report_s):
+                crew.collect(reporter)
+                counts = crew.counts()
+                keeper.ask(driver, counts.batches)
+                yield reporter.progress(counts, epoch + 1, crew.busy)
+        crew.collect(reporter)
+        yield reporter.progress(crew.counts(), reporter.epochs, crew.busy, done=True)
+
+    # --- reading
+
+    def infer(
+        self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
+    ) -> Iterator[Inferred]:
+        """Run forward on every Split, as tasks of the io pool; results come in order."""
+        hosts = self.host_addresses()
+        workers = [w.address for pool in pools_of(self.client) if pool.name == self.roles.io for w in pool.workers]
+        run = f"{self._name}-{uuid.uuid4().hex[:6]}"
+        local_run(run, LocalRun(dataset, lambda event: None))
+        there = None if workers[0].startswith("inproc://") else dataset
+        try:
+            futures = [
+                self.client.submit(
+                    infer_task,
+                    run,
+                    self.job,
+                    there,
+                    split,
+                    hosts,
+                    tuple(metrics),
+                    dict(fetch or {}),
+                    workers=workers,
+                    key=f"heterps-infer-{run}-{split.index}",
+                    pure=False,
+                )
+                for split in dataset.splits()
+            ]
+            for future in futures:
+                yield future.result()
+        finally:
+            local_run(run, None)
+
+    def host_addresses(self) -> list[Address]:
+        """Return where the shard hosts are; makes them if nothing was trained yet."""
+        return [station.call("address") for station in self._stations()]
+
+    def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
+        """Call a function with every shard where it lies, all hosts at once; a save may take as long as it takes."""
+        stations = self._stations()
+        pending = [station.start("on_shard", function, args) for station in stations]
+        return [
+            station.finish(answer, "on_shard", patient=True) for station, answer in zip(stations, pending, strict=True)
+        ]
+
+    def _stations(self) -> list[Remote]:
+        """Shard hosts in order, the newest where one was made again; those that are not there yet are made."""
+        stations = {host: station for (host, _), station in self._hosts.items()}
+        return [stations[host] if host in stations else self._new_host(host) for host in range(self.job.hosts)]
+
+    def _new_host(self, host: int) -> Remote:
+        servers = [w.address for pool in pools_of(self.client) if pool.name == self.roles.server for w in pool.workers]
+        if not servers:
+            raise ClusterError(f"no worker of pool {self.roles.server!r} is there to hold the tables")
+        worker = servers[host % len(servers)]
+        station = self._hosts[host, worker] = Remote(self.client, worker, HostStation, self.job, host)
+        return station
+
+    def close(self) -> None:
+        """End the shard hosts; what was not saved is gone."""
+        for station in self._hosts.values():
+            station.close()
+        self._hosts.clear()
+        self._closing.close()

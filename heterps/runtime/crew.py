@@ -1,0 +1,271 @@
+"""The crew of a run on a Dask cluster: instructions become actors, tasks and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from distributed import Client, Future
+
+from heterps.data import Dataset, Split
+from heterps.errors import ClusterError, HeterpsError, RunError
+from heterps.protocol import events as ev
+from heterps.protocol import instructions as do
+from heterps.protocol.cut import Cut
+from heterps.runtime.desk import LocalRun, decode_event, local_run, topic
+from heterps.runtime.driver import Driver
+from heterps.runtime.host import Counts
+from heterps.runtime.host_station import HostStation
+from heterps.runtime.io_station import IoStation, run_attempt
+from heterps.runtime.job import Job
+from heterps.runtime.keeper import Keeper
+from heterps.runtime.pools import pools_of
+from heterps.runtime.remote import Remote
+from heterps.runtime.report import Reporter
+from heterps.runtime.roles import Roles
+from heterps.runtime.service import Address
+from heterps.runtime.stage_station import StageStation
+
+__all__ = ["ClusterCrew"]
+
+
+class ClusterCrew:
+    """The crew of one run; ends everything it started except the shard hosts.
+
+    Parameters
+    ----------
+    job, client, roles
+        What runs where.
+    run
+        Name of the run, part of every Dask key.
+    dataset
+        What is read.
+    hosts
+        Shard hosts by (number, worker); they outlive the run.
+    keeper
+        Cuts of the run.
+    slowdown
+        See :class:`~heterps.runtime.cluster.ClusterEngine`.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        client: Client,
+        roles: Roles,
+        run: str,
+        dataset: Dataset,
+        hosts: dict[tuple[int, str], Remote],
+        keeper: Keeper,
+        slowdown: Mapping[str, float],
+    ) -> None:
+        self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
+        self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
+        self.busy: dict[str, float] = {}
+        self._hosts, self._keeper, self._slowdown = hosts, keeper, slowdown
+        self._host_addresses: dict[int, Address] = {}
+        self._stage_workers: list[str] = []
+        self._copies: dict[int, Remote] = {}
+        self._addresses: dict[int | str, Address] = {}
+        self._stages: dict[str, Remote] = {}
+        self._stations: dict[str, Remote] = {}
+        self._tasks: dict[int, tuple[str, Future]] = {}
+        self._known: dict[str, set[str]] = {}
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> ClusterCrew:
+        local_run(self.run, LocalRun(self.dataset, self.driver.tell))
+        self.client.subscribe_topic(topic(self.run), self._heard)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with suppress(Exception):
+            self.client.unsubscribe_topic(topic(self.run))
+        for _, future in self._tasks.values():
+            with suppress(Exception):
+                future.cancel()
+        for station in (*self._stations.values(), *self._stages.values()):
+            station.close()
+        local_run(self.run, None)
+
+    def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
+        self.driver.tell(decode_event(event[1]))
+
+    # --- workers
+
+    def watch(self) -> None:
+        """Tell the run which workers came and went."""
+        if self.client.status != "running":
+            raise ClusterError(
+                f"the scheduler is gone (the client is {self.client.status}); start it and its workers again. "
+                "A run with checkpoints goes on with launch(plan, resume=DIR)"
+            )
+        workers = {worker.address: worker for pool in pools_of(self.client) for worker in pool.workers}
+        self._names = {address: worker.name for address, worker in workers.items()}
+        self._pools = {address: worker.pools for address, worker in workers.items()}
+        found = {address: self.roles.of(worker.pools) for address, worker in workers.items()}
+        for address in set(self._known) - set(found):
+            self._lost(address)
+        for role in ("server", "compute", "io"):  # what others need comes first
+            for address, joined in sorted(found.items()):
+                if role in joined and role not in self._known.get(address, set()):
+                    self._joined(address, role)
+        self._known = found
+
+    def _joined(self, address: str, role: str) -> None:
+        if role == "io":
+            local = address.startswith("inproc://")
+            station = Remote(self.client, address, IoStation, self.run, self.job, None if local else self.dataset)
+            self._stations[address] = station
+        self.driver.handle(ev.WorkerJoined(address, role))  # type: ignore[arg-type]
+
+    def _lost(self, address: str) -> None:
+        self._stations.pop(address, None)
+        self._stages.pop(address, None)
+        for attempt, (worker, future) in list(self._tasks.items()):
+            if worker == address:
+                del self._tasks[attempt]
+                future.cancel()
+        self.driver.handle(ev.WorkerLost(address))
+
+    # --- instructions
+
+    def run_split(self, run: do.RunSplit, split: Split | None) -> None:
+        """Submit the task of an attempt under a key that was never used."""
+        key = f"heterps-split-{self.run}-{run.pass_}-{'end' if run.split is None else run.split}-{run.attempt}"
+        future = self.client.submit(
+            run_attempt,
+            self.run,
+            run,
+            split,
+            self._addresses,
+            workers=[run.worker],
+            allow_other_workers=False,
+            key=key,
+            pure=False,
+        )
+        self._tasks[run.attempt] = (run.worker, future)
+        future.add_done_callback(lambda done: self._task_done(run.attempt, done))
+
+    def _task_done(self, attempt: int, future: Future) -> None:
+        if future.status != "error":
+            return
+        error = future.exception()
+        mistake = isinstance(error, HeterpsError) and not isinstance(error, ClusterError)
+        if mistake:
+            self._failure = error
+        self.driver.tell(ev.SplitFailed(attempt, f"{type(error).__name__}: {error}", fatal=mistake))
+
+    def raise_failure(self) -> None:
+        """Raise a user's mistake as it was raised on the worker."""
+        if self._failure is not None:
+            raise self._failure
+
+    def to_attempt(self, attempt: int, instruction: do.Instruction) -> None:
+        """Hand an instruction to the station of the attempt's worker."""
+        worker, future = self._tasks.get(attempt, (None, None))
+        station = self._stations.get(worker) if worker else None
+        if station is not None:
+            with suppress(ClusterError):  # an attempt whose worker is gone needs no instruction
+                station.call("deliver", attempt, instruction, self._addresses)
+        if isinstance(instruction, do.Cancel) and future is not None:
+            del self._tasks[attempt]
+
+    def create_host(self, create: do.CreateHost) -> None:
+        """Make a shard host, or take the one of the run before."""
+        place = (create.host, create.worker)
+        lost = [known for known in self._hosts if known[0] == create.host and known != place]
+        if lost and not create.cut and self._keeper.base.pass_:
+            raise self._no_cut(create.host)
+        for known in lost:
+            del self._hosts[known]
+        if place not in self._hosts:
+            self._hosts[place] = Remote(self.client, create.worker, HostStation, self.job, create.host)
+        station = self._copies[create.copy] = self._hosts[place]
+        address = station.call("begin", self.run, create, self._keeper.folder(create.cut))
+        self._addresses[create.copy] = self._host_addresses[create.host] = address
+        if len(self._host_addresses) == self.job.hosts:
+            for stage in self._stages.values():
+                stage.call("move", self._all_hosts())
+        self._make_stages()
+
+    def to_host(self, copy: int, instruction: Any) -> None:
+        """Hand an instruction to a host."""
+        cut = getattr(instruction, "cut", None)
+        if isinstance(instruction, do.Rewind) and not cut and self._keeper.base.pass_:
+            raise self._no_cut(copy)
+        with suppress(ClusterError):  # a host that is gone is noticed by its worker's leaving
+            self._copies[copy].call("deliver", instruction, self._keeper.folder(cut))
+
+    def _no_cut(self, host: int) -> RunError:
+        return RunError(
+            f"shard host {host} was lost with its rows, and there is no cut to return to; "
+            "with launch(..., checkpoint=DIR) the run would have gone on by itself"
+        )
+
+    def create_stage(self, worker: str) -> None:
+        """Make the stage actors of a compute worker, once the shard hosts are there."""
+        self._stage_workers.append(worker)
+        self._make_stages()
+
+    def _make_stages(self) -> None:
+        if len(self._host_addresses) < self.job.hosts:
+            return
+        hosts, stages = self._all_hosts(), self.roles.stages
+        mine = [i for i in range(1, len(stages)) if stages[i] == stages[1]]
+        while self._stage_workers:
+            worker = self._stage_workers.pop()
+            slowdown = self._slowdown.get(self._names[worker], 0.0)
+            station = Remote(
+                self.client, worker, StageStation, self.job, mine, hosts, self._behind(hosts, mine), slowdown
+            )
+            self._stages[worker] = station
+            self._addresses[worker] = station.call("addresses")[1]
+            self.driver.tell(ev.StageReady(worker))
+
+    def _all_hosts(self) -> list[Address]:
+        return [self._host_addresses[host] for host in range(self.job.hosts)]
+
+    def _behind(self, hosts: Sequence[Address], first: Sequence[int]) -> dict[int, list[Address]]:
+        """Make the actors of stages behind the first compute stage that lie on other pools; return where they are."""
+        found: dict[int, list[Address]] = {}
+        stages = self.roles.stages
+        for index in reversed([i for i in range(1, len(stages)) if i not in first]):
+            for worker in [address for address, pools in self._pools.items() if stages[index] in pools]:
+                name = f"{worker} stage {index}"
+                if name not in self._stages:
+                    station = Remote(self.client, worker, StageStation, self.job, [index], hosts, found, 0.0)
+                    self._stages[name] = station
+                    self._addresses[name] = station.call("addresses")[index]
+                found.setdefault(index, []).append(self._addresses[name])
+        return found
+
+    def publish_cut(self, cut: Cut) -> None:
+        """Write the manifest of a cut."""
+        assert self._keeper.store is not None
+        copies = self.driver.state.layout().copies
+        self._keeper.store.publish(cut, [self._copies[copy].call("part", cut.number) for copy in copies])
+
+    def drop_cut(self, cut: int) -> None:
+        """Remove the parts of a cut."""
+        if self._keeper.store is not None:
+            self._keeper.store.drop(cut)
+
+    # --- reports
+
+    def counts(self) -> Counts:
+        """Return what host 0 counted; every batch is pushed to every host."""
+        for (host, _), station in self._hosts.items():
+            if host == 0:
+                return Counts(**station.call("counts"))
+        return Counts()
+
+    def collect(self, reporter: Reporter) -> None:
+        """Take metrics and times from all stations at once; one that is lost meanwhile has nothing to add."""
+        pending = [(station, station.start("collect")) for station in self._stations.values()]
+        for station, answer in pending:
+            with suppress(ClusterError):
+                found = station.finish(answer, "collect")
+                reporter.add(found["states"], found["phases"], found["bad_rows"])
+        self.busy = {self.roles.io: reporter.phases.busy}

@@ -1,0 +1,56 @@
+"""Several runs of one pass each, reported as one run of several passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from heterps.runtime.progress import Progress
+
+__all__ = ["Epochs"]
+
+
+class Epochs:
+    """Adds up what the passes before have counted.
+
+    Parameters
+    ----------
+    epochs
+        Number of passes in all.
+    """
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs, self._epoch = epochs, 1
+        self._batches = self._samples = self._skipped = self._bad_rows = 0
+        self._stale = 0.0
+        self._phases: dict[str, float] = {}
+        self._began = perf_counter()
+
+    def report(self, progress: Progress, valid: Mapping[str, Any]) -> Progress:
+        """Return a pass's report as one of the whole; the pass ends with its ``done`` report."""
+        batches = self._batches + progress.batches
+        stale = self._stale + progress.staleness * progress.batches
+        whole = replace(
+            progress,
+            epoch=self._epoch,
+            epochs=self.epochs,
+            batches=batches,
+            samples=self._samples + progress.samples,
+            seconds=perf_counter() - self._began,
+            staleness=stale / batches if batches else 0.0,
+            skipped=self._skipped + progress.skipped,
+            bad_rows=self._bad_rows + progress.bad_rows,
+            phases={name: s + self._phases.get(name, 0.0) for name, s in progress.phases.items()},
+            done=progress.done and self._epoch == self.epochs,
+            valid=valid,
+        )
+        if progress.done:
+            self._next(whole, stale)
+        return whole
+
+    def _next(self, whole: Progress, stale: float) -> None:
+        self._epoch += 1
+        self._batches, self._samples, self._stale = whole.batches, whole.samples, stale
+        self._skipped, self._bad_rows, self._phases = whole.skipped, whole.bad_rows, dict(whole.phases)

@@ -1,0 +1,49 @@
+"""Inference on a worker: one Dask task per Split, reading rows straight from the shard hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from heterps.data import Dataset, Split
+from heterps.metrics import Metric
+from heterps.runtime.desk import run_here
+from heterps.runtime.host import ShardHost
+from heterps.runtime.infer import Inferred, infer_split
+from heterps.runtime.job import Job
+from heterps.runtime.links import DirectLink, Link, SocketLink
+from heterps.runtime.payload import Pulled, Wanted
+from heterps.runtime.peer import SocketPeer
+from heterps.runtime.service import Address, local_service
+
+__all__ = ["infer_task", "link_to"]
+
+
+def link_to(address: Address) -> Link:
+    """Take the nearest way to a shard host."""
+    service = local_service(address)
+    return DirectLink(service) if isinstance(service, ShardHost) else SocketLink(SocketPeer(address))
+
+
+def infer_task(
+    run: str,
+    job: Job,
+    dataset: Dataset | None,
+    split: Split,
+    hosts: Sequence[Address],
+    metrics: Sequence[Metric],
+    fetch: Mapping[str, str],
+) -> Inferred:
+    """Run forward on one Split."""
+    here = run_here(run)
+    data = here.dataset if here is not None else dataset
+    assert data is not None
+    links = [link_to(address) for address in hosts]
+
+    def read(host: int, wanted: Wanted) -> Pulled:
+        return links[host].read(wanted)
+
+    try:
+        return infer_split(job, read, data, split, metrics, fetch)
+    finally:
+        for link in links:
+            link.close()

@@ -1,0 +1,185 @@
+"""The attempts that run on one io worker: a Dask actor that holds them, and the task of each.
+
+Control (instructions, statistics) goes through the actor and Dask's event topics. What every batch needs goes straight
+from worker to worker (docs/adr/0501).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from distributed import get_worker, secede
+
+from heterps.data import BadRows, Dataset, Split
+from heterps.protocol import events as ev
+from heterps.protocol import instructions as do
+from heterps.runtime.attempt import Attempt
+from heterps.runtime.desk import Addresses, run_here, teller
+from heterps.runtime.infer_task import link_to
+from heterps.runtime.job import Job
+from heterps.runtime.links import Link, StageLink
+from heterps.runtime.peer import connect
+from heterps.runtime.phases import Phases
+from heterps.runtime.service import Address
+from heterps.runtime.work import Workbench, merge_states
+
+__all__ = ["IoStation", "run_attempt"]
+
+_PROGRESS_S = 0.25  # BatchesDone events of one attempt are at least this far apart
+
+_STATIONS: dict[tuple[str, str], IoStation] = {}
+
+
+@dataclass(eq=False)
+class _Slot:
+    """What one running attempt needs for itself; kept for the next."""
+
+    bench: Workbench
+    links: dict[int, Link]
+    stages: dict[str, StageLink]
+
+
+class IoStation:
+    """Holds the attempts of a run on one worker."""
+
+    def __init__(self, run: str, job: Job, dataset: Dataset | None) -> None:
+        self._worker = get_worker()
+        self.run, self.job = run, job
+        here = run_here(run)
+        self.dataset = here.dataset if here is not None else dataset
+        self._tell = teller(run, self._worker)
+        self._addresses: dict[int | str, Address] = {}
+        self._attempts: dict[int, Attempt] = {}
+        self._early: dict[int, list[Any]] = {}
+        self._slots: list[_Slot] = []
+        self._all: list[_Slot] = []
+        self._lock = threading.Lock()
+        self._bad = BadRows(self.dataset.bad_input) if self.dataset is not None else None
+        self._bad_told = 0
+        _STATIONS[run, self._worker.address] = self
+
+    # --- called by the driver
+
+    def deliver(self, attempt: int, instruction: Any, addresses: Addresses) -> None:
+        """Hand an instruction to an attempt; one that has not begun yet finds it waiting."""
+        with self._lock:
+            self._addresses.update(addresses)
+            running = self._attempts.get(attempt)
+            if running is None:
+                self._early.setdefault(attempt, []).append(instruction)
+        if running is not None:
+            running.handle(instruction)
+
+    def collect(self) -> dict[str, Any]:
+        """Return metric states, times and bad rows since the last call."""
+        metrics = {metric.name: metric for metric in self.job.metrics}
+        states: dict[str, Any] = {}
+        phases = Phases()
+        with self._lock:
+            slots = list(self._all)
+        for slot in slots:
+            states = merge_states(metrics, states, slot.bench.take_metrics())
+            phases.merge(slot.bench.phases.take())
+        count = self._bad.count if self._bad is not None else 0
+        bad, self._bad_told = count - self._bad_told, count
+        return {"states": states, "phases": phases.seconds, "bad_rows": bad}
+
+    def close(self) -> None:
+        """End all attempts and let go of the connections."""
+        _STATIONS.pop((self.run, self._worker.address), None)
+        for attempt in list(self._attempts.values()):
+            attempt.handle(do.Cancel(attempt.run.attempt))
+        for slot in self._all:
+            for link in slot.links.values():
+                link.close()
+            for stage in slot.stages.values():
+                stage.close()
+
+    # --- called by the task of a Split
+
+    def run_attempt(self, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
+        """Run an attempt to its end in the calling thread; return how many batches it saw."""
+        slot = self._take_slot()
+        attempt = Attempt(
+            run,
+            self.job.mode,
+            self._reader(split),
+            slot.bench,
+            partial(self._link, slot),
+            self._told(),
+            partial(self._stage, slot),
+        )
+        with self._lock:
+            self._addresses.update(addresses)
+            self._attempts[run.attempt] = attempt
+            early = self._early.pop(run.attempt, [])
+        try:
+            attempt.start()
+            for instruction in early:
+                attempt.handle(instruction)
+            while not attempt.ended:
+                attempt.wait()
+        finally:
+            attempt.close()
+            with self._lock:
+                del self._attempts[run.attempt]
+                self._slots.append(slot)
+        return attempt.batches
+
+    def _reader(self, split: Split | None) -> Any:
+        if split is None:
+            return iter
+        assert self.dataset is not None
+        assert self._bad is not None
+        return partial(self.job.read, self.dataset, split, bad=self._bad)
+
+    def _take_slot(self) -> _Slot:
+        with self._lock:
+            if self._slots:
+                return self._slots.pop()
+        job = self.job
+        slot = _Slot(Workbench(job, depth=job.in_flight + 1), {}, {})
+        with self._lock:
+            self._all.append(slot)
+        return slot
+
+    def _link(self, slot: _Slot, copy: int) -> Link:
+        link = slot.links.get(copy)
+        if link is None:
+            link = slot.links[copy] = link_to(self._addresses[copy])
+        return link
+
+    def _stage(self, slot: _Slot, worker: str) -> StageLink:
+        if worker not in slot.stages:
+            slot.stages[worker] = StageLink(connect(self._addresses[worker]))
+        return slot.stages[worker]
+
+    def _told(self) -> Callable[[ev.Event], None]:
+        """Pass events on; of the many that only say how far it is, a few a second."""
+        last = monotonic()
+
+        def tell(event: ev.Event) -> None:
+            nonlocal last
+            if isinstance(event, ev.BatchesDone):
+                if monotonic() - last < _PROGRESS_S:
+                    return
+                last = monotonic()
+            self._tell(event)
+
+        return tell
+
+
+def run_attempt(station: str, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
+    """The Dask task of one attempt.
+
+    It leaves the worker's thread pool at once: how many run together is for the run to say, and in Sync lanes that
+    wait for each other must not wait for a thread.
+    """
+    found = _STATIONS[station, get_worker().address]
+    secede()
+    return found.run_attempt(run, split, addresses)

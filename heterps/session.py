@@ -1,0 +1,340 @@
+"""The user's entry: ``with launch(plan) as session: ...``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from heterps.data import Dataset, Schema
+from heterps.errors import DataError, GraphError, PlanError, RunError
+from heterps.metrics import Metric, metric
+from heterps.planner.plan import Plan
+from heterps.protocol.modes import Async, Mode, mode_from_json
+from heterps.runtime.columns import check_columns
+from heterps.runtime.engine import Engine, choose_engine, make_engine
+from heterps.runtime.epochs import Epochs
+from heterps.runtime.infer import PREDICTION, Inference, Values, joined, sources_of
+from heterps.runtime.job import Job
+from heterps.runtime.keeper import Checkpoints
+from heterps.runtime.meter import metered
+from heterps.runtime.model import Model
+from heterps.runtime.output import write_parquet
+from heterps.runtime.progress import Progress
+from heterps.runtime.saved import SavedModel
+from heterps.runtime.saving import load_one_table, load_tables, save_tables, shrink_tables
+from heterps.tables import Adam, ElementAdaGrad, Kind, Rule
+
+__all__ = ["Session", "launch", "load"]
+
+Metrics = Sequence[str | Metric]
+Fetch = str | Sequence[str] | Mapping[str, str]
+
+_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",)}
+_EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc", "logloss"), "mse": ("rmse", "mae")}
+
+
+def launch(
+    plan: Plan,
+    client: Any = None,
+    *,
+    engine: str = "auto",
+    mode: str | Mapping[str, Any] | Mode | None = None,
+    sparse: Rule | None = None,
+    dense: Rule | None = None,
+    seed: int = 0,
+    metrics: Metrics | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every_batches: int | None = None,
+    every_s: float | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Session:
+    """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
+
+    Parameters
+    ----------
+    plan
+        What runs where: made by the planner, or by hand with ``Plan.fused(graph, batch_size=...)``.
+    client
+        A Dask client; by default the process's default client, else the cluster that Dask's config names, else an
+        in-process cluster with the workers that the plan asks for.
+    engine
+        ``"auto"`` or ``"dask"``; ``"inline"`` runs everything in the calling thread, without Dask.
+    mode
+        ``"sync"``, ``"async"``, or a mode value such as ``Async(depth=4)``; by default the plan's.
+    sparse, dense
+        Rules of tables and of dense parameters where the graph names none; by default ``ElementAdaGrad(lr=0.01)``,
+        whose steps do not depend on the scale of the loss, and ``Adam(lr=0.001)``.
+    seed
+        First values of rows and parameters, shuffling and dropout all follow from it.
+    metrics
+        Measured while training, on predictions made before each batch was trained on. By default AUC for a logloss.
+    checkpoint
+        Folder for cuts: if a shard host is lost the run returns to the last one by itself; if everything is lost,
+        another run goes on from it.
+    every_batches, every_s
+        How often to make a cut; one is made at the end of training in any case.
+    resume
+        Folder of an earlier run's cuts: the first training goes on from the newest, exactly. Give the same data, mode,
+        batch size and epochs; the number of workers and shard hosts may differ.
+    **options
+        For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
+
+    Examples
+    --------
+    >>> with launch(Plan.fused(wide_deep(), batch_size=1024)) as session:  # doctest: +SKIP
+    ...     for progress in session.train(Criteo("train.tsv"), epochs=1):
+    ...         print(progress)
+    ...     print(session.evaluate(Criteo("valid.tsv")))
+    """
+    name = choose_engine(engine, client)
+    model = Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed)
+    job = Job(
+        model,
+        plan.batch_size,
+        _mode(plan.mode if mode is None else mode, depth=1 if name == "inline" else plan.depth),
+        hosts=plan.shard_hosts,
+        lanes=plan.lanes,
+        metrics=_metrics(plan, metrics, _TRAINING_METRICS),
+        stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
+    )
+    checkpoints = Checkpoints(
+        os.fspath(checkpoint) if checkpoint else None, every_batches, every_s, os.fspath(resume) if resume else None
+    )
+    return Session(plan, make_engine(name, job, plan, client, checkpoints=checkpoints, **options))
+
+
+def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None = None, **options: Any) -> Session:
+    """Launch a model that :meth:`Session.save` wrote, with its tables as they were.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    client
+        A Dask client.
+    plan
+        Another plan for the same graph; by default everything runs in one stage.
+    **options
+        As for :func:`launch`: ``engine``, ``mode``, ``metrics``, ...
+    """
+    saved = SavedModel.read(Path(path))
+    if plan is None:
+        plan = Plan.fused(saved.graph, batch_size=saved.batch_size, mode=saved.mode)
+    options = {"sparse": saved.sparse, "dense": saved.dense, "seed": saved.seed, **options}
+    session = launch(plan, client, **options)
+    try:
+        session.load(path)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def _named(fetch: Fetch) -> dict[str, str]:
+    if isinstance(fetch, str):
+        return {fetch: fetch}
+    return dict(fetch) if isinstance(fetch, Mapping) else {name: name for name in fetch}
+
+
+def _mode(mode: Any, depth: int) -> Mode:
+    """Turn what a plan or a user says into a mode; a plain ``"async"`` takes the depth that suits the engine."""
+    if mode == Async.name:
+        return Async(depth=depth)
+    found = mode if isinstance(mode, Mode) else mode_from_json(mode if isinstance(mode, Mapping) else {"mode": mode})
+    if found.refreshes:
+        raise PlanError(f"no engine runs {found.name} mode yet: use sync or async")
+    return found
+
+
+def _metrics(plan: Plan, given: Metrics | None, by_loss: Mapping[str, tuple[str, ...]]) -> tuple[Metric, ...]:
+    if given is None:
+        given = by_loss.get(plan.graph[plan.graph.loss].kind, ())
+    return tuple(metric(one) for one in ([given] if isinstance(given, str) else given))
+
+
+class Session:
+    """Tables that live while it is open, and what can be done with them. Made by :func:`launch`."""
+
+    def __init__(self, plan: Plan, engine: Engine) -> None:
+        self.plan, self.engine = plan, engine
+        self._open = True
+
+    @property
+    def job(self) -> Job:
+        """What the engine was asked to run."""
+        return self.engine.job
+
+    # --- training
+
+    def train(
+        self, dataset: Dataset, epochs: int = 1, valid: Dataset | None = None, fetch: Fetch | None = None
+    ) -> Iterator[Progress]:
+        """Train, yielding Progress about once a second and at the end.
+
+        Stop early by leaving the loop: what was trained stays. Columns are checked before anything runs.
+
+        Parameters
+        ----------
+        dataset
+            Training data.
+        epochs
+            Passes over it.
+        valid
+            Evaluated after each pass; the results stand in ``Progress.valid`` of its last report.
+        fetch
+            Names of ops (or outputs, or ``"prediction"``), or ``{name: op}``: their values for a recent batch stand in
+            ``Progress.fetched``.
+        """
+        self._check_open()
+        if epochs < 1:
+            raise DataError(f"epochs is {epochs}, must be at least 1")
+        check_columns(self.plan.graph, dataset.schema)
+        if valid is not None:
+            check_columns(self.plan.graph, valid.schema)
+        return self._train(dataset, epochs, valid, self._tensors(fetch))
+
+    def _train(
+        self, dataset: Dataset, epochs: int, valid: Dataset | None, fetch: Mapping[str, str]
+    ) -> Iterator[Progress]:
+        if valid is None:
+            yield from self.engine.train(dataset, epochs, fetch)
+            return
+        passes = Epochs(epochs)
+        for _ in range(epochs):
+            for progress in self.engine.train(dataset, 1, fetch):
+                yield passes.report(progress, self.evaluate(valid) if progress.done else {})
+
+    def fit(
+        self, dataset: Dataset, epochs: int = 1, valid: Dataset | None = None, fetch: Fetch | None = None
+    ) -> Progress:
+        """Train with a progress bar and return the last report; arguments as for :meth:`train`."""
+        last = None
+        for progress in metered(self.train(dataset, epochs, valid, fetch)):
+            last = progress
+        assert last is not None
+        return last
+
+    def _tensors(self, fetch: Fetch | None) -> dict[str, str]:
+        graph, given = self.plan.graph, _named(fetch or ())
+        for name, op in given.items():
+            if graph.outputs.get(op, op) != PREDICTION and graph[graph.outputs.get(op, op)].kind == "input":
+                raise GraphError(f"cannot fetch {name!r} while training: {op!r} is a column of the data")
+        return {name: sources_of(graph, Schema(), [op])[op] for name, op in given.items()}
+
+    # --- inference
+
+    def evaluate(self, dataset: Dataset, metrics: Metrics | None = None) -> dict[str, Any]:
+        """Return metrics over a dataset by name.
+
+        Parameters
+        ----------
+        dataset
+            With labels.
+        metrics
+            Names, or :class:`~heterps.metrics.Metric` values; by default AUC and logloss (RMSE and MAE for ``mse``).
+        """
+        self._check_open()
+        chosen = _metrics(self.plan, metrics, _EVALUATION_METRICS)
+        if not chosen:
+            raise DataError(f"no metrics: name some for a {self.plan.graph[self.plan.graph.loss].kind} loss")
+        Inference(self.job, chosen).check(dataset.schema)
+        states = {one.name: one.init() for one in chosen}
+        for part in self.engine.infer(dataset.shuffle("none"), chosen):
+            states = {one.name: one.merge(states[one.name], part.states[one.name]) for one in chosen}
+        return {one.name: one.result(states[one.name]) for one in chosen}
+
+    def predict(
+        self, dataset: Dataset, out: str | os.PathLike[str] | None = None, fetch: Fetch = PREDICTION
+    ) -> Values | dict[str, Values] | Path:
+        """Return predictions, or other tensors, for every row in order.
+
+        Parameters
+        ----------
+        dataset
+            Needs no label.
+        out
+            A Parquet file to write instead of returning arrays.
+        fetch
+            A name gives one array, several give a dict: ``"prediction"``, outputs and ops of the graph, columns of the
+            data. ``{name: source}`` names them anew. Only what leads to them is computed and read.
+
+        Returns
+        -------
+        numpy.ndarray, dict or pathlib.Path
+            The path if ``out`` was given.
+        """
+        self._check_open()
+        sources = {
+            name: sources_of(self.plan.graph, dataset.schema, [source])[source]
+            for name, source in _named(fetch).items()
+        }
+        Inference(self.job, (), sources).check(dataset.schema)
+        parts = (part.fetched for part in self.engine.infer(dataset.shuffle("none"), (), sources) if part.samples)
+        if out is not None:
+            return write_parquet(out, parts)
+        arrays = joined(parts, sources)
+        return arrays[fetch] if isinstance(fetch, str) else arrays
+
+    # --- tables
+
+    def save(self, path: str | os.PathLike[str], kind: Kind = "checkpoint") -> Path:
+        """Save the model to a folder; return the folder of this snapshot.
+
+        Parameters
+        ----------
+        path
+            Made if it is missing. Saving there again keeps the snapshot before.
+        kind
+            ``"checkpoint"`` holds everything and goes on exactly; ``"delta"`` and ``"base"`` hold the values and
+            counters of the rows that the tables' accessors select.
+        """
+        self._check_open()
+        SavedModel.of(self.job).write(Path(path))
+        return save_tables(self.engine, Path(path), kind)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Take over all tables of a checkpoint of this model, saved from any number of shard hosts."""
+        self._check_open()
+        load_tables(self.engine, Path(path))
+
+    def load_table(self, path: str | os.PathLike[str], table: str, into: str | None = None) -> int:
+        """Set the rows of one table from a snapshot of this or another model; return how many.
+
+        Parameters
+        ----------
+        path
+            A saved model, or the folder of a snapshot.
+        table, into
+            Name there, and here if it is another.
+        """
+        self._check_open()
+        return load_one_table(self.engine, Path(path), table, into)
+
+    def shrink(self) -> int:
+        """Age the counters of tables with an accessor and delete rows not worth keeping; return how many went."""
+        self._check_open()
+        return shrink_tables(self.engine)
+
+    # --- life
+
+    def close(self) -> None:
+        """Give everything back."""
+        if self._open:
+            self._open = False
+            self.engine.close()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise RunError("the session is closed; its tables are gone. Work inside `with launch(...) as session:`")
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,256 @@
+"""What the engine has on workers: the actor of a shard host's copy, and the task of an attempt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from heterps.protocol import BatchKey, ClientState, HostState
+from heterps.protocol import client as cl
+from heterps.protocol import decisions as de
+from heterps.protocol import events as ev
+from heterps.protocol import instructions as do
+from heterps.protocol.messages import Granted, Push, Refused, Reply, Request
+from heterps.simulator.network import TIMEOUT, Process
+from heterps.simulator.rows import Shard, gradient
+
+if TYPE_CHECKING:
+    from heterps.simulator.world import World
+
+__all__ = ["Copy", "Task"]
+
+Grads = tuple[tuple[BatchKey, int], ...]
+Payload = tuple[tuple[int, ...], Grads]
+"""What comes with a push: for which shards, and the gradients of its batches."""
+
+
+class Copy:
+    """A copy of a shard host: HostState and the rows it decides about."""
+
+    def __init__(self, world: World, process: Process, create: do.CreateHost) -> None:
+        spec = world.scenario.spec
+        self.world, self.process, self.number, self.host = world, process, create.copy, create.host
+        self.state = HostState(create.copy, spec.mode, spec.lanes)
+        self.rows: dict[int, Shard] = {}
+        self._payloads: dict[Any, Any] = {}
+        self._kept: dict[tuple[int, int, int], Payload] = {}
+        self._ticking = False
+
+    def receive(self, message: Any, tag: Any = None, payload: Any = None) -> None:
+        """Take a message with what came along, and carry out the decisions."""
+        kind = type(message)
+        if kind is Push or kind is de.TakeIn:
+            self._payloads[message] = payload
+        elif kind is de.Forward and payload is not None:
+            self._payloads[message.request] = payload
+        elif kind is de.Fill and not self.state.replica.filled and not self.state.serving:
+            self.rows = {number: shard.copy() for number, shard in payload[0].items()}
+            self._kept = dict(payload[1])
+        for decision in self.state.handle(message, tag):
+            getattr(self, _CARRY_OUT[type(decision)])(decision)
+        if self.state.replica.backup is not None and not self._ticking:
+            self._tick_later()
+
+    def _tick_later(self) -> None:
+        self._ticking = True
+        self.world.net.at(TIMEOUT, self.process, self.tick)
+
+    def tick(self) -> None:
+        """Send again what the backup did not confirm."""
+        self._ticking = False
+        again = self.state.resend()
+        for decision in again:
+            getattr(self, _CARRY_OUT[type(decision)])(decision)
+        if again:
+            self._tick_later()
+
+    # --- carrying out
+
+    def _answer(self, answer: de.Answer) -> None:
+        task, request = answer.tag
+        self.world.net.send(task.process, task.answered, self.host, request, answer.reply, None)
+
+    def _serve(self, serve: de.Serve) -> None:
+        task, request = serve.tag
+        values = [(number, self.rows[number].value) for number in self.state.owned]
+        self.world.net.send(task.process, task.answered, self.host, request, serve.reply, values)
+
+    def _apply(self, apply: de.Apply) -> None:
+        shards, grads = self._payloads[apply.push]
+        for number in shards:
+            if number in self.rows:
+                self.rows[number].apply(grads)
+
+    def _keep(self, keep: de.Keep) -> None:
+        push = keep.push
+        self._kept[push.key.pass_, push.step, push.lane] = self._payloads[push]
+
+    def _commit(self, commit: de.Commit) -> None:
+        kept = [self._kept.pop((*commit.position, push.lane)) for push in commit.pushes]
+        for number, shard in self.rows.items():
+            shard.apply([grad for shards, grads in kept if number in shards for grad in grads])
+
+    def _load(self, load: de.Load) -> None:
+        self._kept.clear()
+        self.world.net.at(1 + 2 * self.world.net.random(), self.process, self._loaded, load)
+
+    def _loaded(self, load: de.Load) -> None:
+        if load.term == self.state.term and not self.state.serving:
+            shards, state = self.world.disk.read(load.cut)
+            self.rows = {number: shards[number].copy() if number in shards else Shard() for number in load.owned}
+            self.receive(de.Loaded(load.term, state))
+
+    def _mark(self, mark: de.Mark) -> None:
+        rows = {number: self.rows[number].copy() for number in self.state.owned}
+        self.world.net.at(2 + 6 * self.world.net.random(), self.process, self._write, mark.cut, rows, mark.state)
+
+    def _write(self, cut: int, rows: dict[int, Shard], state: dict[str, Any]) -> None:
+        if self.world.disk.full:
+            self.world.post(ev.CutFailed(self.number, cut, "disk full"))
+        else:
+            self.world.disk.write(cut, rows, state)
+            self.world.post(ev.CutWritten(self.number, cut))
+
+    def _insert(self, insert: de.Insert) -> None:
+        self.rows.update({number: shard.copy() for number, shard in self._payloads[insert.message].items()})
+
+    def _retain(self, retain: de.Retain) -> None:
+        self.rows = {number: shard for number, shard in self.rows.items() if number in retain.owned}
+
+    def _report(self, report: de.Report) -> None:
+        self.world.post(report.event)
+
+    def _forward(self, forward: de.Forward) -> None:
+        self.world.to_copy(forward.backup, forward, self.number, self._payloads.get(forward.request))
+
+    def _fill(self, fill: de.Fill) -> None:
+        rows = {number: shard.copy() for number, shard in self.rows.items()}
+        self.world.to_copy(fill.backup, fill, self.number, (rows, dict(self._kept)))
+
+    def _confirm(self, confirm: de.Confirm) -> None:
+        self.world.to_copy(confirm.primary, confirm)
+
+
+_CARRY_OUT = {
+    de.Answer: "_answer",
+    de.Serve: "_serve",
+    de.Apply: "_apply",
+    de.Keep: "_keep",
+    de.Commit: "_commit",
+    de.Load: "_load",
+    de.Mark: "_mark",
+    de.Insert: "_insert",
+    de.Retain: "_retain",
+    de.Report: "_report",
+    de.Forward: "_forward",
+    de.Fill: "_fill",
+    de.Confirm: "_confirm",
+}
+
+
+class Task:
+    """The task of one attempt: ClientState, the reader, and the gradients it holds until they are acknowledged."""
+
+    def __init__(self, world: World, process: Process, run: do.RunSplit) -> None:
+        self.world, self.process, self.run = world, process, run
+        self.client = ClientState(run, world.scenario.spec.mode)
+        self._pulled: dict[int, list[tuple[int, int]]] = {}
+        self._grads: dict[int, tuple[BatchKey, int]] = {}
+        self._calls: dict[tuple[int, Request], float] = {}
+        self._steps: dict[tuple[BatchKey, str], float] = {}
+        self._ticking = False
+
+    def start(self) -> None:
+        """Begin."""
+        self._act(self.client.start())
+
+    def receive(self, message: Any) -> None:
+        """Take an instruction, or something the engine itself did."""
+        self._act(self.client.handle(message))
+
+    def answered(self, host: int, request: Request, reply: Reply, values: Any) -> None:
+        """An answer of a host arrived."""
+        if type(reply) is not Refused:  # a refusal is no answer: the timeout goes on, then it is sent again
+            self._calls.pop((host, request), None)
+        if type(reply) is Granted and self.client.accepts(host, request, reply):
+            self._pulled.setdefault(request.key.n, []).extend(values)
+        self._act(self.client.reply(host, request, reply))
+
+    def computed(self, key: BatchKey, stage: str) -> None:
+        """A stage actor returned the gradients of a batch."""
+        self._steps.pop((key, stage), None)
+        unit = self.world.scenario.spec.mode
+        pulled = self._pulled.get(key.n - key.n % unit.unit if unit.refreshes else key.n, [])
+        if key.n not in self._grads:
+            self._grads[key.n] = (key, gradient(key, pulled))
+        self.receive(cl.Computed(key, stage))
+
+    def _act(self, actions: list[cl.Action]) -> None:
+        for action in actions:
+            getattr(self, _ACT[type(action)])(action)
+        if (self._calls or self._steps) and not self._ticking:
+            self._ticking = True
+            self.world.net.at(TIMEOUT, self.process, self.tick)
+
+    def tick(self) -> None:
+        """Give calls up that took too long."""
+        self._ticking = False
+        if self.client.stopped:
+            return
+        overdue = self.world.net.now - 0.9 * TIMEOUT
+        actions: list[cl.Action] = []
+        for call in [call for call, since in self._calls.items() if since < overdue]:
+            del self._calls[call]
+            actions += self.client.timed_out(*call)
+        for key, stage in [step for step, since in self._steps.items() if since < overdue]:
+            del self._steps[key, stage]
+            actions += self.client.handle(cl.StepFailed(key, stage))
+        self._act(actions)
+
+    def _send(self, send: cl.Send) -> None:
+        host, request = send
+        self._calls[host, request] = self.world.net.now
+        payload: Payload | None = None
+        if type(request) is Push:
+            grads = tuple(self._grads[request.key.n + i] for i in range(request.batches))
+            payload = (self.client.layout.owned(host), grads)
+        self.world.to_copy(self.client.layout.copies[host], request, (self, request), payload)
+
+    def _work(self) -> float:
+        """Return how long reading or computing a batch takes."""
+        return self.process.pace * (0.3 + self.world.net.random())
+
+    def _read(self, read: cl.Read) -> None:
+        assert self.run.split is not None
+        batches = self.world.scenario.splits[self.run.split]
+        message = cl.BatchRead(read.n) if read.n < batches else cl.SplitEnded(batches)
+        self.world.net.at(self._work(), self.process, self.receive, message)
+
+    def _compute(self, compute: cl.Compute) -> None:
+        key, stage = compute
+        if stage:
+            self._steps[key, stage] = self.world.net.now
+            self.world.to_stage(stage, self, key)
+        else:
+            self.world.net.at(self._work(), self.process, self.computed, key, stage)
+
+    def _forget(self, forget: cl.Forget) -> None:
+        self._pulled.pop(forget.key.n, None)
+
+    def _free(self, free: cl.Free) -> None:
+        for n in range(free.key.n, free.key.n + free.batches):
+            self._pulled.pop(n, None)
+            self._grads.pop(n, None)
+
+    def _tell(self, tell: cl.Tell) -> None:
+        if type(tell.event) is not ev.BatchesDone or self.world.net.random() < 0.3:
+            self.world.post(tell.event)
+
+
+_ACT = {
+    cl.Send: "_send",
+    cl.Read: "_read",
+    cl.Compute: "_compute",
+    cl.Forget: "_forget",
+    cl.Free: "_free",
+    cl.Tell: "_tell",
+}

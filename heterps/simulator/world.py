@@ -1,0 +1,296 @@
+"""A cluster in which everything goes wrong: the engine's part around the production state machines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from heterps.protocol import BatchKey, Cut, Phase, RunState
+from heterps.protocol import decisions as de
+from heterps.protocol import events as ev
+from heterps.protocol import instructions as do
+from heterps.protocol.messages import Acked
+from heterps.protocol.story import brief
+from heterps.simulator import check
+from heterps.simulator.actors import Copy, Task
+from heterps.simulator.faults import fire
+from heterps.simulator.network import TIMEOUT, Network, Process
+from heterps.simulator.rows import Shard
+from heterps.simulator.scenario import Scenario
+
+__all__ = ["Disk", "Outcome", "World", "simulate"]
+
+PATIENCE = 6000
+"""Steps after which a run counts as waiting for ever; undisturbed ones take a few hundred."""
+
+
+class Disk:
+    """What survives everything: parts of cuts, and the manifest of the last published one."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.published = Cut()
+        self._parts: dict[int, tuple[dict[int, Shard], dict[str, Any] | None]] = {0: ({}, None)}
+
+    def write(self, cut: int, rows: dict[int, Shard], state: dict[str, Any]) -> None:
+        """Add one host's part."""
+        self._parts.setdefault(cut, ({}, state))[0].update(rows)
+
+    def read(self, cut: int) -> tuple[dict[int, Shard], dict[str, Any] | None]:
+        """Return the shards of a cut and the state beside them (drained: the same beside every part)."""
+        return self._parts[cut]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a simulated run ended: ``problem`` is empty if it kept the promise."""
+
+    problem: str
+    steps: int
+    fired: dict[str, int]
+    trace: list[str] = field(default_factory=list)
+
+
+class World:
+    """One scenario being played."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.net = Network(scenario)
+        self.disk = Disk()
+        self.disk.published = Cut(mode=scenario.spec.mode.to_json())
+        self.processes: list[Process] = []
+        self.copies: dict[int, Copy] = {}
+        self.tasks: dict[int, Task] = {}
+        self.life = 0
+        self.parted_until = 0.0
+        self.problem = ""
+        self._early: dict[tuple[str, int], list[Any]] = {}
+        self._names = 0
+        self._seen: Counter[str] = Counter()
+        self._triggers = [fault for fault in scenario.faults if fault.after]
+        self.run = RunState(scenario.spec)
+        self.start_workers()
+
+    def start_workers(self) -> None:
+        """Let the workers of all pools join."""
+        for role, count in (
+            ("server", self.scenario.servers),
+            ("io", self.scenario.io),
+            ("compute", self.scenario.compute),
+        ):
+            for _ in range(count):
+                self.join(role)
+
+    def join(self, role: str) -> Process:
+        """Start a worker process."""
+        self._names += 1
+        process = Process(f"{role}{self._names}", role)
+        if role == "io" and self.scenario.slow and self._names % self.scenario.slow == 0:
+            process.pace = 8.0
+        self.processes.append(process)
+        slots = self.scenario.slots if role == "io" else 1
+        self.post(ev.WorkerJoined(process.name, role, slots))  # type: ignore[arg-type]
+        return process
+
+    def play(self) -> str:
+        """Let everything happen; return what went wrong, or nothing."""
+        faults = [fault for fault in reversed(self.scenario.faults) if not fault.after]
+        net = self.net
+        while not self.problem and self.run.phase not in (Phase.FINISHED, Phase.ABORTED):
+            if not net.step():
+                return f"nothing happens any more in phase {self.run.phase}, waiting for {self.run.waiting_for()}"
+            if net.steps > PATIENCE:
+                return f"no end in sight in phase {self.run.phase}, waiting for {self.run.waiting_for()}"
+            while faults and faults[-1].at <= net.steps:
+                fire(self, faults.pop())
+        return self.problem or check.final(self)
+
+    # --- to and from the driver
+
+    def post(self, event: ev.Event) -> None:
+        """Send an event to the driver."""
+        self.net.send(None, self._handle, event, reliable=True)
+
+    def _handle(self, event: ev.Event) -> None:
+        if self.net.trace is not None:
+            self.net.trace.append(f"{self.net.now:8.2f} driver    {brief(event)}")
+        if self._triggers:
+            self._trigger(type(event).__name__)
+        instructions = self.run.handle(event)
+        self.run.validate()
+        for instruction in instructions:
+            if self.net.trace is not None:
+                self.net.trace.append(f"{'':18s} -> {brief(instruction)}")
+            self._instruct(instruction)
+
+    def _trigger(self, name: str) -> None:
+        """Let faults happen that wait for an event: right after it was handled."""
+        self._seen[name] += 1
+        for fault in [fault for fault in self._triggers if fault.after == name and fault.at == self._seen[name]]:
+            self._triggers.remove(fault)
+            self.net.at(0, None, fire, self, fault)
+
+    def _instruct(self, instruction: Any) -> None:
+        kind = type(instruction)
+        if kind is do.RunSplit or kind is do.CreateHost:
+            process = self.process(instruction.worker)
+            self.net.send(
+                process, self._begin if kind is do.RunSplit else self._create, process, instruction, reliable=True
+            )
+        elif hasattr(instruction, "attempt"):
+            self._to_task(instruction)
+        elif hasattr(instruction, "copy"):
+            self.to_copy(instruction.copy, instruction, reliable=True)
+        else:
+            getattr(self, _FOR_ENGINE[kind])(instruction)
+
+    def process(self, name: str) -> Process:
+        """Return a process by name."""
+        return next(process for process in self.processes if process.name == name)
+
+    def _begin(self, process: Process, run: do.RunSplit) -> None:
+        if run.attempt not in self.tasks:
+            task = self.tasks[run.attempt] = Task(self, process, run)
+            task.start()
+            for message in self._early.pop(("attempt", run.attempt), ()):
+                task.receive(message)
+
+    def _to_task(self, instruction: Any) -> None:
+        task = self.tasks.get(instruction.attempt)
+        if task is None:  # the task is not there yet: its worker keeps the instruction for it
+            self._early.setdefault(("attempt", instruction.attempt), []).append(instruction)
+        else:
+            self.net.send(task.process, task.receive, instruction, reliable=True)
+
+    def _create(self, process: Process, create: do.CreateHost) -> None:
+        if create.copy not in self.copies:
+            self.copies[create.copy] = Copy(self, process, create)
+        self.copies[create.copy].receive(create)
+        for message in self._early.pop(("copy", create.copy), ()):
+            self.copies[create.copy].receive(message)
+
+    def to_copy(self, number: int, message: Any, tag: Any = None, payload: Any = None, reliable: bool = False) -> None:
+        """Send a message to a copy of a host."""
+        if self.net.now < self.parted_until and type(message) in _BETWEEN_COPIES:
+            return
+        copy = self.copies.get(number)
+        if copy is not None:
+            self.net.send(copy.process, copy.receive, message, tag, payload, reliable=reliable)
+        elif reliable:
+            self._early.setdefault(("copy", number), []).append(message)
+
+    def to_stage(self, name: str, task: Task, key: BatchKey) -> None:
+        """Have a batch computed on a compute worker."""
+        process = self.process(name)
+        if not process.lost:
+            self.net.send(process, self._step, process, task, key)
+
+    def _step(self, process: Process, task: Task, key: BatchKey) -> None:
+        self.net.send(task.process, task.computed, key, process.name)
+
+    # --- instructions for the engine itself
+
+    def _need_splits(self, need: do.NeedSplits) -> None:
+        count = len(self.scenario.splits)
+        if self.scenario.lazy:
+            for known in range(1, count):
+                self.net.at(20 * self.net.random(), None, self._handle, ev.SplitsReady(need.pass_, known, False))
+        self.net.at(20 if self.scenario.lazy else 1, None, self._handle, ev.SplitsReady(need.pass_, count))
+
+    def _create_stage(self, create: do.CreateStage) -> None:
+        process = self.process(create.worker)
+        self.net.send(process, self._stage_made, process, reliable=True)
+
+    def _stage_made(self, process: Process) -> None:
+        self.post(ev.StageReady(process.name))
+
+    def _publish(self, publish: do.PublishCut) -> None:
+        self.net.at(1, None, self._published, publish.cut)
+
+    def _published(self, cut: Cut) -> None:
+        if cut.number > self.disk.published.number:
+            self.disk.published = cut
+            self.problem = self.problem or check.cut(self, cut)
+        self.post(ev.CutPublished(cut.number))
+
+    def _drop(self, drop: do.DropCut) -> None:
+        return
+
+    def _move(self, move: do.MoveShards) -> None:
+        Mover(self, move).tick()
+
+    def _finish(self, finish: do.Finish) -> None:
+        return
+
+    def _abort(self, abort: do.Abort) -> None:
+        return
+
+    def restart(self) -> None:
+        """The driver dies with its scheduler; a new one goes on from what is on disk, with new workers."""
+        self.life += 1
+        self.run = RunState(self.scenario.spec, cut=self.disk.published, life=self.life)
+        self._early.clear()
+        self.start_workers()
+
+
+_BETWEEN_COPIES = (de.Forward, de.Fill, de.Confirm)
+
+_FOR_ENGINE = {
+    do.NeedSplits: "_need_splits",
+    do.CreateStage: "_create_stage",
+    do.PublishCut: "_publish",
+    do.DropCut: "_drop",
+    do.MoveShards: "_move",
+    do.Finish: "_finish",
+    do.Abort: "_abort",
+}
+
+
+class Mover:
+    """Copies rows from their owners to the target of a move, and tries again until that worked."""
+
+    def __init__(self, world: World, move: do.MoveShards) -> None:
+        self.world, self.move = world, move
+        self.process = Process("mover", "driver")
+        owners = move.layout.owners
+        self._missing = {owners[shard] for shard in move.shards}
+        self._tries = 30
+
+    def tick(self) -> None:
+        """Ask every source that has not delivered."""
+        self._tries -= 1
+        if self._missing and self._tries:
+            for source in self._missing:
+                copy = self.world.copies[self.move.layout.copies[source]]
+                self.world.net.send(copy.process, self._read, copy, source)
+            self.world.net.at(TIMEOUT, None, self.tick)
+
+    def _read(self, copy: Copy, source: int) -> None:
+        """On the source: send the rows to the target, if it still is what it was."""
+        layout = self.move.layout
+        if copy.state.serving and copy.state.term == layout.terms[source]:
+            shards = tuple(s for s in self.move.shards if layout.owners[s] == source and s in copy.rows)
+            rows = {number: copy.rows[number].copy() for number in shards}
+            message = de.TakeIn(layout.terms[self.move.target], shards)
+            self.world.to_copy(layout.copies[self.move.target], message, (self, source), rows)
+
+    def answered(self, host: int, source: int, reply: Any, values: Any) -> None:
+        """The target has them."""
+        if type(reply) is Acked and source in self._missing:
+            self._missing.discard(source)
+            if not self._missing:
+                self.world.post(ev.ShardsCopied(self.move.move))
+
+
+def simulate(scenario: Scenario, *, trace: bool = False) -> Outcome:
+    """Play a scenario to its end and say whether the promise was kept."""
+    world = World(scenario)
+    if trace:
+        world.net.trace = []
+    try:
+        problem = world.play()
+    except Exception as error:  # whatever the production code raises is a finding
+        problem = f"{type(error).__name__}: {error}"
+    return Outcome(problem, world.net.steps, dict(world.net.fired), world.net.trace or [])

@@ -1,0 +1,135 @@
+"""Branching graphs: downsets, contraction, minimum cut, the integer program over slots."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heterps.errors import PlanError
+from heterps.planner.dag import blocks, downsets, over_downsets
+from heterps.planner.mincut import min_cut
+from heterps.planner.problem import Flow, make_problem
+from heterps.planner.slots import slot_placement
+from heterps.planner.solvers import brute_force, exact
+
+
+def random_dag(seed, layers, types=2, *, serial=False, cap=np.inf, data=True, pins=True):
+    rng = np.random.default_rng(seed)
+    pairs = [p for p in itertools.combinations(range(layers), 2) if rng.random() < 0.5]
+    allowed = rng.random((layers, types)) < (0.8 if pins else 2)
+    allowed[np.arange(layers), rng.integers(types, size=layers)] = True
+    return make_problem(
+        rng.uniform(0.1, 1, (2, layers, types)) * np.array([1.0, 0.5 if data else 0.0])[:, None, None],
+        rng.uniform(0.9, 1, (2, layers, types)) if serial else 1.0,
+        rng.uniform(1, 5, types),
+        cap=cap,
+        allowed=allowed,
+        flows=[Flow(a, b, f"out{a}", 1.0 + a % 3) for a, b in pairs],
+        byte_s=rng.uniform(0.01, 0.2, types) * data,
+    )
+
+
+def edges_of(problem):
+    return {(f.source, f.target) for f in problem.flows}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 7))
+def test_downsets_are_all_closed_sets(seed, layers):
+    edges = edges_of(random_dag(seed, layers))
+    found = {tuple(row) for row in downsets(layers, edges).tolist()}
+    closed = {s for s in itertools.product([False, True], repeat=layers) if all(s[a] >= s[b] for a, b in edges)}
+    assert found == closed
+    assert downsets(layers, edges, most=len(closed) - 1) is None
+    sizes = downsets(layers, edges).sum(axis=1).tolist()
+    assert sizes == sorted(sizes)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 4), st.booleans(), st.sampled_from([np.inf, 5]), st.floats(0.2, 4))
+def test_exact_over_downsets_equals_enumeration_and_never_costs_more_than_the_given_order(seed, n, serial, cap, x):
+    chain = random_dag(seed, n, serial=serial, cap=cap)
+    full = replace(chain, members=downsets(n, edges_of(chain)))
+    contracted, complete = over_downsets(chain)
+    assert complete
+    expected, found, ordered = brute_force(full, x), exact(contracted, x), exact(chain, x)
+    assert (found is None) == (expected is None)
+    if found is not None:
+        assert found.price == pytest.approx(expected.price)
+    if ordered is not None:
+        assert found.price <= ordered.price * (1 + 1e-9)
+
+
+def test_contraction_joins_what_is_pinned_alike_and_scales():
+    allowed = [[True, False], [True, False], [True, True], [False, True], [False, True]]
+    flows = [Flow(i, i + 1, str(i), 1.0) for i in range(4)]
+    problem = make_problem(np.ones((5, 2)), 1.0, allowed=allowed, flows=flows)
+    assert blocks(problem) == [0, 0, 1, 2, 2]
+    assert over_downsets(problem)[0].states == 4
+    serial = make_problem(np.ones((5, 2)), 0.9, allowed=allowed, flows=flows)
+    assert blocks(serial) == [0, 1, 2, 3, 4]
+
+
+def test_too_many_downsets_fall_back_to_the_given_order():
+    problem = make_problem(np.ones((12, 1)))
+    ordered, complete = over_downsets(problem, most=1000)
+    assert not complete
+    assert ordered.states == 13
+    assert len(exact(over_downsets(problem, most=5000)[0], 0.5).segments) >= 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 6), st.floats(0, 1))
+def test_minimum_cut_equals_enumeration(seed, layers, weight):
+    problem = random_dag(seed, layers)
+    types, value = min_cut(problem, weight)
+    own = (weight * problem.layer_parallel[0] + (1 - weight) * problem.layer_parallel[1]) * problem.price
+    byte = float((weight * problem.byte_s[0] + (1 - weight) * problem.byte_s[1]) @ problem.price)
+
+    def cost(side):
+        tensors = {f.tensor: f.bytes for f in problem.flows if side[f.source] != side[f.target]}
+        return sum(own[v, t] for v, t in enumerate(side)) + byte * sum(tensors.values())
+
+    legal = [
+        side
+        for side in itertools.product([0, 1], repeat=layers)
+        if all(problem.allowed[v, t] for v, t in enumerate(side))
+    ]
+    assert value == pytest.approx(min(map(cost, legal)))
+    assert cost(types) == pytest.approx(value)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 5), st.floats(0, 1), st.floats(0.5, 20))
+def test_minimum_cut_bounds_every_placement(seed, layers, weight, x):
+    problem, _ = over_downsets(random_dag(seed, layers))
+    best = exact(problem, x)
+    assert best.price / x >= min_cut(problem, weight)[1] * (1 - 1e-9)
+
+
+def test_minimum_cut_takes_two_types():
+    with pytest.raises(PlanError, match="separates two types, the problem has 3"):
+        min_cut(random_dag(0, 3, types=3))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**31), st.integers(2, 4), st.sampled_from([np.inf, 6]), st.floats(0.5, 4))
+def test_slots_reach_the_optimum_where_everything_scales(seed, layers, cap, x):
+    problem, _ = over_downsets(random_dag(seed, layers, cap=cap))
+    best, found = exact(problem, x), slot_placement(problem, x, slots=layers)
+    assert (best is None) == (found is None)
+    if best is not None:
+        states, placement = found
+        assert placement.price == pytest.approx(best.price)
+        assert placement.bound == pytest.approx(best.price)
+        assert states[-1].all()
+
+
+def test_slots_report_a_gap_where_something_does_not_scale():
+    problem, _ = over_downsets(random_dag(5, 4, serial=True))
+    best = exact(problem, 2.0)
+    _, placement = slot_placement(problem, 2.0)
+    assert placement.bound <= best.price <= placement.price

@@ -1,0 +1,222 @@
+"""Properties that hold for every chain: exactness against enumeration, monotone bounds, what caps can do."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heterps.planner.chain import chain_placement, relaxed_price
+from heterps.planner.labels import label_placement
+from heterps.planner.milp import milp_placement
+from heterps.planner.problem import Flow, Segment, Shards, make_problem
+from heterps.planner.search import best_at, best_price_per_row, best_throughput, frontier
+from heterps.planner.solvers import brute_force, exact, solver
+
+
+def random_chain(seed, layers, types, *, cap=np.inf, sold_in=1, serial=True, shared=False, hosts=False, mixes=()):
+    rng = np.random.default_rng(seed)
+    shared_figures = {}
+    if shared:
+        shared_figures = {"usage": rng.uniform(0.1, 1, (1, layers, types)), "byte_usage": 0.1, "capacity": (20.0,)}
+    return make_problem(
+        rng.uniform(0.1, 1, (2, layers, types)),
+        rng.uniform(0.85, 1, (2, layers, types)) if serial else 1.0,
+        rng.uniform(1, 10, types),
+        cap=cap,
+        sold_in=sold_in,
+        flows=[Flow(i, i + 1, str(i), float(rng.uniform(0.1, 1))) for i in range(layers - 1)],
+        byte_s=rng.uniform(0.05, 0.2, types),
+        shards=Shards(0.3, 1, 2.0) if hosts else None,
+        kinds=("cpu", "gpu", "gpu")[:types],
+        mixes=mixes,
+        **shared_figures,
+    )
+
+
+chains = st.builds(
+    random_chain,
+    seed=st.integers(0, 2**31),
+    layers=st.integers(1, 5),
+    types=st.integers(1, 3),
+    cap=st.sampled_from([np.inf, 2, 6, 15]),
+    sold_in=st.sampled_from([1, 1, 4]),
+    serial=st.booleans(),
+    shared=st.booleans(),
+    hosts=st.booleans(),
+)
+rates = st.floats(0.05, 8.0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(chains, rates)
+def test_exact_equals_brute_force_at_every_throughput(problem, x):
+    found, expected = exact(problem, x), brute_force(problem, x)
+    assert (found is None) == (expected is None)
+    if found is not None:
+        assert found.price == pytest.approx(expected.price)
+        assert problem.sustained(found) >= x * (1 - 1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(chains, rates)
+def test_labels_and_highs_agree(problem, x):
+    labels, highs = label_placement(problem, x), milp_placement(problem, x)
+    assert (labels is None) == (highs is None)
+    if labels is not None:
+        assert labels.price == pytest.approx(highs.price)
+        assert highs.bound == pytest.approx(highs.price)
+
+
+def least_per_row_by_listing(problem, at_least):
+    """Every sequence of stages, every breakpoint of every stage within the caps: an independent oracle."""
+    best = np.inf
+    for segments in _all_segments(problem):
+        speeds = set()
+        for s in segments:
+            for k in range(1, int(problem.cap[s.type]) + 1):
+                speeds.add(problem.speed(Segment(s.start, s.stop, s.type, k)))
+        for x in [at_least, *(v for v in speeds if v >= at_least)]:
+            units = [_least_units(problem, s, x) for s in segments]
+            if None not in units:
+                sized = tuple(Segment(s.start, s.stop, s.type, k) for s, k in zip(segments, units, strict=True))
+                used = np.zeros(problem.types)
+                for s in sized:
+                    used[s.type] += s.units
+                if (used <= problem.cap).all():
+                    sustained = min(problem.speed(s) for s in sized)
+                    best = min(best, float(used @ problem.price) / sustained)
+    return best
+
+
+def _all_segments(problem):
+    layers = problem.layers
+    for cuts in itertools.product([False, True], repeat=layers - 1):
+        ends = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), layers]
+        for types in itertools.product(range(problem.types), repeat=len(ends) - 1):
+            yield [Segment(i, j, t, 1) for (i, j), t in zip(itertools.pairwise(ends), types, strict=True)]
+
+
+def _least_units(problem, s, x):
+    for k in range(1, int(problem.cap[s.type]) + 1):
+        if problem.speed(Segment(s.start, s.stop, s.type, k)) >= x * (1 - 1e-9):
+            return k
+    return None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 4), st.integers(1, 2), st.booleans(), st.floats(0.1, 3.0))
+def test_jumps_find_the_least_price_per_row(seed, layers, types, serial, at_least):
+    problem = random_chain(seed, layers, types, cap=5, serial=serial)
+    expected = least_per_row_by_listing(problem, at_least)
+    found = best_price_per_row(problem, at_least, exact, tolerance=0)
+    assert (found is None) == np.isinf(expected)
+    if found is not None:
+        assert found.value == pytest.approx(expected, rel=1e-6)
+        assert found.bound == pytest.approx(expected, rel=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(chains, rates)
+def test_exact_never_costs_more_than_a_baseline(problem, x):
+    best = exact(problem, x)
+    for name in ("greedy", "cpu-only", "gpu-only", "brute"):
+        rival = solver(name).solve(problem, x)
+        if rival is not None:
+            assert best is not None
+            assert best.price <= rival.price * (1 + 1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 8), st.integers(1, 3), st.booleans(), st.floats(0.01, 5), st.floats(1, 2))
+def test_relaxed_price_per_row_never_falls_and_bounds_the_integer_one(seed, layers, types, serial, x, factor):
+    problem = random_chain(seed, layers, types, serial=serial)
+    low, high = relaxed_price(problem, x) / x, relaxed_price(problem, x * factor) / (x * factor)
+    assert high >= low * (1 - 1e-9)
+    placement = chain_placement(problem, x)
+    assert placement is None or placement.price / x >= low * (1 - 1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 4), st.integers(1, 3), rates)
+def test_raising_a_cap_never_raises_the_price(seed, layers, types, x):
+    prices = []
+    for cap in (1, 3, 8, np.inf):
+        found = exact(random_chain(seed, layers, types, cap=cap), x)
+        prices.append(np.inf if found is None else found.price)
+    assert prices == sorted(prices, reverse=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 4), st.integers(1, 3), st.sampled_from([2, 5, 9]), st.booleans())
+def test_nothing_above_the_most_throughput_is_feasible(seed, layers, types, cap, shared):
+    problem = random_chain(seed, layers, types, cap=cap, shared=shared)
+    found = best_throughput(problem, exact)
+    if found is None:
+        assert exact(problem, 1e-6) is None
+    else:
+        assert found.gap == 0
+        assert brute_force(problem, found.rows_per_second * (1 - 1e-6)) is not None
+        assert brute_force(problem, found.rows_per_second * (1 + 1e-6)) is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 3), rates, st.sampled_from([1, 2, 4]))
+def test_mixing_pools_never_costs_more_and_is_sized_rightly(seed, layers, x, cap):
+    pure = random_chain(seed, layers, 3, cap=[np.inf, cap, cap])
+    mixed = random_chain(seed, layers, 3, cap=[np.inf, cap, cap], mixes=[(1, 2), (2, 1)])
+    alone, together = exact(pure, x), exact(mixed, x)
+    if alone is not None:
+        assert together.price <= alone.price * (1 + 1e-9)
+    if together is not None:
+        assert mixed.sustained(together) >= x * (1 - 1e-6)
+        assert (together.used(3) <= mixed.cap).all()
+        assert together.price >= relaxed_price(mixed, x) * (1 - 1e-9)
+        for segment in together.segments:
+            assert 0 < mixed.share(segment) <= 1 + 1e-9
+
+
+def test_mixing_two_pools_reaches_what_neither_can():
+    problem = make_problem([[0.1, 0.2]], 1.0, [1, 1], cap=[3, 4], mixes=[(0, 1)])
+    assert best_throughput(problem, exact).rows_per_second == pytest.approx(3 / 0.1 + 4 / 0.2)
+
+
+def test_frontier_rises_and_ends_at_the_caps():
+    problem = random_chain(3, 4, 2, cap=20)
+    most = best_throughput(problem, exact).rows_per_second
+    points = frontier(problem, exact, most / 100, most * 2)
+    speeds, prices = [x for x, _ in points], [p.price for _, p in points]
+    assert speeds == sorted(speeds)
+    assert prices == sorted(prices)
+    assert speeds[-1] <= most * (1 + 1e-6)
+
+
+def test_fixed_rate_is_not_raised():
+    problem = random_chain(1, 3, 2)
+    found = best_at(problem, 2.0, exact)
+    assert found.value == exact(problem, 2.0).price
+    assert found.proof == "exact at this rate"
+    assert best_at(random_chain(1, 3, 2, cap=0), 2.0, exact) is None
+
+
+def test_links_limit_what_may_be_cut():
+    free = make_problem([[0.01, 5], [5, 0.01]], 1.0, [1, 1], flows=[Flow(0, 1, "h", 100.0)])
+    assert len(exact(free, 1.0).segments) == 2
+    narrow = make_problem([[0.01, 5], [5, 0.01]], 1.0, [1, 1], flows=[Flow(0, 1, "h", 100.0)], link=[[99.0] * 2] * 2)
+    assert len(exact(narrow, 1.0).segments) == 1
+    assert milp_placement(narrow, 1.0).price == exact(narrow, 1.0).price
+
+
+def test_shard_hosts_take_units_of_their_pool():
+    shards = Shards(seconds=0.5, minimum=1, type=0)
+    problem = make_problem([[0.1]], 1.0, [3.0], cap=6, shards=shards)
+    found = best_throughput(problem, exact)
+    assert found.placement.hosts + found.placement.used(1)[0] <= 6
+    assert found.rows_per_second == pytest.approx(10.0)  # 5 hosts carry 10 rows a second, one unit carries 10
+    assert found.placement.price == 18.0
+
+
+def test_negative_times_are_refused():
+    with pytest.raises(ValueError, match="must not be negative"):
+        make_problem([[-1.0]])

@@ -1,0 +1,37 @@
+import dask
+import pytest
+
+from heterps.errors import ClusterError
+from heterps.runtime.config import settings
+
+
+def test_the_shipped_defaults_are_read() -> None:
+    found = settings()
+    assert found.depth >= 1
+    assert found.switch_interval_s == pytest.approx(5e-4)
+    assert found.blas_threads is None
+    assert not found.trusted_network
+
+
+def test_both_spellings_of_a_key_and_units_are_understood() -> None:
+    with dask.config.set({"heterps.timeouts.call": "2 minutes", "heterps.worker.blas_threads": 3}):
+        assert settings().call_s == 120
+        assert settings().blas_threads == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("heterps.depht", 2, r"heterps\.depht is not known; known: depth"),
+        ("heterps.timeouts.cal", "1s", r"heterps\.timeouts\.cal is not known"),
+        ("heterps.depth", 0, r"heterps\.depth is 0, must be a whole number of at least 1"),
+        ("heterps.depth", True, r"heterps\.depth is True"),
+        ("heterps.retries", "many", r"heterps\.retries is 'many'"),
+        ("heterps.timeouts.call", "soon", r"heterps\.timeouts\.call is 'soon', must be a duration"),
+        ("heterps.timeouts.call", "-1s", r"must be a duration"),
+        ("heterps.timeouts", 3, r"heterps\.timeouts is 3, must have keys"),
+    ],
+)
+def test_a_wrong_setting_is_named(key: str, value: object, message: str) -> None:
+    with dask.config.set({key: value}), pytest.raises(ClusterError, match=message):
+        settings()

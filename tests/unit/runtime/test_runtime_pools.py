@@ -1,0 +1,90 @@
+import time
+
+import pytest
+
+from heterps.errors import ClusterError
+from heterps.graph import Graph, ops
+from heterps.planner.plan import Plan
+from heterps.runtime.pools import Need, check, group_by_pool, needs_of, wait_for_pools, workers_from
+from heterps.runtime.versions import check_versions, report_versions
+
+
+def worker(name: str, memory: int = 2**30, **resources: float) -> dict[str, object]:
+    return {"name": name, "host": "h", "nthreads": 2, "memory_limit": memory, "resources": resources}
+
+
+IDENTITY = {
+    "workers": {
+        "tcp://h:1": worker("both", HPS_IO=1, HPS_SERVER=1),
+        "tcp://h:2": worker("a", HPS_IO=1),
+        "tcp://h:3": worker("plain"),
+        "tcp://h:4": worker("unlimited", memory=0, GPU=1),
+    }
+}
+POOLS = group_by_pool(workers_from(IDENTITY))
+
+
+def test_workers_are_grouped_by_what_they_declare() -> None:
+    assert {pool.name: [w.name for w in pool.workers] for pool in POOLS} == {
+        "gpu": ["unlimited"],
+        "io": ["a", "both"],
+        "server": ["both"],
+    }
+    assert POOLS[1].addresses == ("tcp://h:2", "tcp://h:1")
+    assert POOLS[0].resource == "GPU"
+
+
+def test_a_fitting_cluster_passes() -> None:
+    check(POOLS, [Need("io", 2, 2**30), Need("server"), Need("gpu", 1, 2**40)])
+
+
+def test_everything_that_is_missing_is_named_at_once() -> None:
+    with pytest.raises(ClusterError) as caught:
+        check(POOLS, [Need("io", 3), Need("compute"), Need("server", 1, 3 * 2**30)])
+    message = str(caught.value)
+    assert "pool 'io' has 2 of 3 workers; pools found: gpu (1), io (2), server (1)" in message
+    assert "pool 'compute' has 0 of 1 workers" in message
+    assert "--resources HPS_COMPUTE=1" in message
+    assert "worker both of pool 'server' may use 1.00 GiB, 3.00 GiB are needed" in message
+
+
+def test_a_plan_says_what_it_needs() -> None:
+    x = ops.input("x", shape=(3,))
+    graph = Graph(loss=ops.logloss(ops.dense(x, 1, name="out"), ops.input("y", shape=())))
+    plan = Plan.fused(graph, batch_size=8, workers=2, shard_hosts=3, memory_bytes={"cpu": 5.0})
+    assert needs_of(plan) == (Need("cpu", 3, 5.0),)
+
+
+def test_other_versions_are_named() -> None:
+    mine = report_versions()
+    check_versions(mine, {"io-0": mine})
+    theirs = {
+        "io-0": mine,
+        "io-1": {**mine, "heterps": "0.0.1"},
+        "io-2": {k: v for k, v in mine.items() if k != "numpy"},
+    }
+    with pytest.raises(ClusterError) as caught:
+        check_versions(mine, theirs)
+    assert f"worker io-1 has heterps 0.0.1, this process {mine['heterps']}" in str(caught.value)
+    assert f"worker io-2 has numpy missing, this process {mine['numpy']}" in str(caught.value)
+    assert "io-0" not in str(caught.value)
+    assert {"heterps", "numpy", "distributed", "python"} <= set(mine)
+
+
+def test_waiting_for_pools_is_limited(local) -> None:
+    start = time.monotonic()
+    with pytest.raises(ClusterError, match="pool 'gpu' has 0 of 1 workers"):
+        wait_for_pools(local, [Need("gpu")], timeout_s=0.3)
+    assert time.monotonic() - start >= 0.3
+    found = wait_for_pools(local, [Need("io", 2)])
+    assert [pool.name for pool in found] == ["io"]
+
+
+def test_a_worker_of_another_version_is_refused(local, monkeypatch) -> None:
+    from heterps.runtime import pools
+
+    mine = report_versions()
+    old = {**mine, "python": "2.7"}
+    monkeypatch.setattr(pools, "ask_workers", lambda client, function, workers: dict.fromkeys(workers, old))
+    with pytest.raises(ClusterError, match=r"worker io-0 has python 2\.7"):
+        pools.wait_for_pools(local, [Need("io")])

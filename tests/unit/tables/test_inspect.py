@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from heterps.cli import main
+from heterps.protocol import BatchKey
+from heterps.tables import (
+    SGD,
+    CtrAccessor,
+    DenseSpec,
+    GroupSpec,
+    RowGradients,
+    Shard,
+    Sum,
+    TableSpec,
+    Zeros,
+    save_shard,
+)
+from heterps.tables.report import compare, describe
+
+GROUPS = (
+    GroupSpec("plain", (TableSpec("wide", 1, Sum(), Zeros()), TableSpec("deep", 2, Sum(), Zeros()))),
+    GroupSpec("ctr", (TableSpec("ctr", 1, SGD(), Zeros(), accessor=CtrAccessor()),)),
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two generations: three rows of norms 0, 5 and 10; then row 3 changes by (3, 4), row 1 goes and row 9 comes."""
+    shard = Shard(GROUPS, [DenseSpec("w", (3,), Sum())])
+    ids = np.array([1, 2, 3], np.uint64)
+    values = np.array([[1, 0, 0], [2, 3, 4], [3, 6, 8]], np.float32)
+    show = np.array([30, 10, 20], np.float32)
+    ctr = RowGradients(ids, np.ones((3, 1), np.float32), None, show, np.zeros(3, np.float32))
+    shard.push(BatchKey(0, 0, 0), {"plain": RowGradients(ids, values), "ctr": ctr}, np.ones(3, np.float32))
+    save_shard(shard, tmp_path)
+    shard.groups["plain"].delete([1])
+    change = RowGradients(np.array([3, 9], np.uint64), np.array([[0, 3, 4], [1, 1, 1]], np.float32))
+    shard.push(BatchKey(0, 0, 1), {"plain": change}, np.array([0, 0, 2], np.float32))
+    save_shard(shard, tmp_path)
+    return tmp_path
+
+
+def test_describe_counts_ranks_and_bins(root: Path) -> None:
+    folder, manifest, reports = describe(root / "00000001", top=2)
+    deep, ctr = reports[1], reports[2]
+    assert (folder.name, manifest.version, deep.rows) == ("00000001", 1, 3)
+    assert deep.top == ((3, 10.0), (2, 5.0))
+    assert deep.ranked_by == "norm"
+    assert sum(deep.counts) == 3
+    assert (deep.edges[0], deep.edges[-1]) == (0, 10)
+    assert [id_ for id_, _ in ctr.top] == [1, 3]
+    assert [score for _, score in ctr.top] == pytest.approx([3, 2])
+
+
+@pytest.mark.parametrize("chunk", [1, 1 << 22])
+def test_compare_goes_by_id(root: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heterps.tables.report.CHUNK_ROWS", chunk)
+    wide, deep, ctr, dense = compare(root / "00000001", root)
+    assert (deep.only_first, deep.only_second, deep.equal, deep.changed) == (1, 1, 1, 1)
+    assert deep.top == ((3, 5.0),)
+    assert deep.largest == deep.mean == 5.0
+    assert (wide.equal, wide.changed) == (2, 0)
+    assert ctr.changed == ctr.only_first == 0
+    assert (dense.table, dense.changed, dense.largest) == ("w", 1, 2.0)
+
+
+def test_the_command_shows_both(root: Path) -> None:
+    run = CliRunner()
+    shown = run.invoke(main, ["inspect", str(root), "--verify"])
+    assert shown.exit_code == 0, shown.output
+    assert "checkpoint after 2 steps" in shown.output
+    assert "top ids by score: 1 (3)" in shown.output
+    compared = run.invoke(main, ["inspect", str(root / "00000001"), str(root / "00000002")])
+    assert "ids that changed most: 3 (5)" in compared.output
+    assert "Examples" in run.invoke(main, ["inspect", "--help"]).output
+
+
+def test_damage_is_an_error_message_not_a_traceback(root: Path) -> None:
+    victim = next((root / "00000002").glob("rows-*"))
+    victim.write_bytes(victim.read_bytes()[:-1])
+    result = CliRunner().invoke(main, ["inspect", str(root), "--verify"])
+    assert result.exit_code == 1
+    assert f"{victim.name} is damaged" in result.output.replace("\n", "")
