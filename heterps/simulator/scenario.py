@@ -138,8 +138,8 @@ _LOSE_COMPUTE = ("crash compute", "lose stage")
 
 THEMES = (
     Theme((1, 2), (1, 2, 2, 3), FAULTS, (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
-    Theme((2,), (1, 1, 2), _LOSE_COPIES, (2, 3, 4), (0, 0, 1), (0, 0.05, 0.1)),
-    Theme((1,), (2, 2, 3), _LOSE_HOSTS, (1, 2), (1, 2, 3), (0, 0.05)),
+    Theme((2,), (1, 1, 2), _LOSE_COPIES, (2, 3, 4), (0, 1, 2), (0, 0.05, 0.1)),
+    Theme((1,), (2, 2, 3), (*_LOSE_HOSTS, "freeze io", "freeze io"), (2, 3), (1, 2, 3), (0, 0.05, 0.2)),
     Theme((1,), (2, 2, 3), _LOSE_IO, (1, 2, 3), (1, 2, 3), (0, 0.05, 0.2)),
     Theme((1, 2), (2, 2, 3), ("move", "move", *_LOSE_HOSTS, *_LOSE_IO), (2, 3), (0, 1), (0, 0.05)),
 )
@@ -171,7 +171,7 @@ def draw(seed: int) -> Scenario:
 
 
 def _draw_spec(rng: Random, theme: Theme) -> RunSpec:
-    mode: Mode = rng.choice((Sync(), Sync(), Async(1), Async(2), Async(3), Async(2, merge=2), Geo(k=2)))
+    mode: Mode = rng.choice((Sync(), Sync(), Sync(), Async(1), Async(2), Async(3), Async(2, merge=2), Geo(k=2)))
     return RunSpec(
         mode=mode,
         passes=rng.choice((1, 1, 1, 2)),
