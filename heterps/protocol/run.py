@@ -134,7 +134,7 @@ class RunState(Workforce):
             self._restore()
 
     def _forget_copy(self, copy: int) -> None:
-        """If a cut waits for this copy's part: mark it again on the new primary, or give the cut up if it is too late."""
+        """If a cut waits for this copy's part: mark it again on the new primary, or give it up if it is too late."""
         if self._cutting is None or copy not in self._cutting.unwritten:
             return
         if self.phase is Phase.MARKING:
