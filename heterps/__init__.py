@@ -3,7 +3,8 @@
 from heterps.data import Batch, Criteo, Dataset, Schema, adult, arrays, csv, tsv
 from heterps.errors import HeterpsError
 from heterps.graph import Graph, ops
-from heterps.planner.plan import Plan
+from heterps.hardware import Hardware
+from heterps.planner import Plan, plan
 from heterps.protocol.keys import BatchKey
 from heterps.protocol.modes import Async, Geo, Sync
 from heterps.ragged import Ragged
@@ -36,6 +37,7 @@ __all__ = [
     "ElementAdaGrad",
     "Geo",
     "Graph",
+    "Hardware",
     "HeterpsError",
     "Momentum",
     "Plan",
@@ -54,5 +56,6 @@ __all__ = [
     "launch",
     "load",
     "ops",
+    "plan",
     "tsv",
 ]
