@@ -92,6 +92,7 @@ class Inference:
         self._tensors = {op for op in self.fetch.values() if op in lowered.graph and lowered.graph[op].kind != "input"}
         self._predicts = bool(self.metrics) or PREDICTION in self.fetch.values()
         self.program = self._program(lowered.graph)
+        self._unread = set() if self.metrics else _only_for_loss(lowered.graph)
         self.groups = tuple(g for g in lowered.groups if pull_name(g) in self.program.feeds)
         self._routers = {group.name: Router(job.owners, depth=1) for group in self.groups}
         self._params = np.empty(job.model.layout.size, np.float32)
@@ -114,9 +115,8 @@ class Inference:
         graph, label = self.program.graph, self.job.model.label
         needed = {name for name in self.program.feeds if graph[name].kind == "input"}
         needed |= {name for group in self.groups for name in group.ids}
-        if not self.metrics:
-            needed -= set(graph[graph.loss].inputs[1:])
-        elif label is None:
+        needed -= self._unread
+        if self.metrics and label is None:
             raise DataError(f"metrics compare with a label, but {graph.loss!r} computes its own")
         needed |= {name for name in self.fetch.values() if name in graph and graph[name].kind == "input"}
         check_columns(graph, schema, needed)
@@ -152,7 +152,7 @@ class Inference:
             op = graph[name]
             if op.kind == "pull":
                 fed[name] = feeds[op.attrs["group"]]
-            elif op.name in batch.columns:
+            elif name not in self._unread:
                 fed[name] = column_of(batch, op)
         return self.program.forward(fed, self._views, train=False)
 
@@ -199,6 +199,12 @@ def infer_split(
 ) -> Inferred:
     """Make an :class:`Inference` and run it on one Split."""
     return Inference(job, metrics, fetch).run(read, dataset, split)
+
+
+def _only_for_loss(graph: Graph) -> set[str]:
+    """Label and weight: predictions do not need them, and come out the same with and without."""
+    others = graph[graph.loss].inputs[1:]
+    return {name for name in others if [op.name for op in graph.consumers(name)] == [graph.loss]}
 
 
 def _keywords(columns: Mapping[str, Any]) -> dict[str, Any]:
