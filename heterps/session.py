@@ -19,6 +19,7 @@ from heterps.runtime.engine import Engine, choose_engine, make_engine
 from heterps.runtime.epochs import Epochs
 from heterps.runtime.infer import PREDICTION, Inference, Values, joined, sources_of
 from heterps.runtime.job import Job
+from heterps.runtime.keeper import Checkpoints
 from heterps.runtime.meter import metered
 from heterps.runtime.model import Model
 from heterps.runtime.output import write_parquet
@@ -46,6 +47,10 @@ def launch(
     dense: Rule | None = None,
     seed: int = 0,
     metrics: Metrics | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every_batches: int | None = None,
+    every_s: float | None = None,
+    resume: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -68,8 +73,16 @@ def launch(
         First values of rows and parameters, shuffling and dropout all follow from it.
     metrics
         Measured while training, on predictions made before each batch was trained on. By default AUC for a logloss.
+    checkpoint
+        Folder for cuts: if a shard host is lost the run returns to the last one by itself; if everything is lost,
+        another run goes on from it.
+    every_batches, every_s
+        How often to make a cut; one is made at the end of training in any case.
+    resume
+        Folder of an earlier run's cuts: the first training goes on from the newest, exactly. Give the same data, mode,
+        batch size and epochs; the number of workers and shard hosts may differ.
     **options
-        For the engine: ``every_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
+        For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
     Examples
     --------
@@ -89,7 +102,10 @@ def launch(
         metrics=_metrics(plan, metrics, _TRAINING_METRICS),
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
     )
-    return Session(plan, make_engine(name, job, plan, client, **options))
+    checkpoints = Checkpoints(
+        os.fspath(checkpoint) if checkpoint else None, every_batches, every_s, os.fspath(resume) if resume else None
+    )
+    return Session(plan, make_engine(name, job, plan, client, checkpoints=checkpoints, **options))
 
 
 def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None = None, **options: Any) -> Session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -13,7 +14,6 @@ from distributed import Client
 from heterps.data import Dataset
 from heterps.errors import ClusterError
 from heterps.metrics import Metric
-from heterps.protocol.cut import Cut
 from heterps.runtime.config import settings
 from heterps.runtime.crew import ClusterCrew
 from heterps.runtime.desk import LocalRun, local_run
@@ -22,6 +22,8 @@ from heterps.runtime.host_station import HostStation
 from heterps.runtime.infer import Inferred
 from heterps.runtime.infer_task import infer_task
 from heterps.runtime.job import Job
+from heterps.runtime.keeper import Checkpoints, Keeper
+from heterps.runtime.patience import Patience
 from heterps.runtime.pools import pools_of
 from heterps.runtime.progress import Progress
 from heterps.runtime.remote import Remote
@@ -48,8 +50,10 @@ class ClusterEngine:
         The cluster; its pools were checked.
     roles
         Which pool does what.
-    every_s
+    report_s
         Seconds between reports.
+    checkpoints
+        When to make cuts and what to go on from.
     closing
         What ends with the engine, such as a cluster made for it.
     slowdown
@@ -61,12 +65,14 @@ class ClusterEngine:
         job: Job,
         client: Client,
         roles: Roles | None = None,
-        every_s: float = 1.0,
+        report_s: float = 1.0,
         slowdown: Mapping[str, float] | None = None,
         closing: contextlib.ExitStack | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
+        self.checkpoints = checkpoints or Checkpoints()
         self._closing = closing or contextlib.ExitStack()
-        self.job, self.client, self.every_s = job, client, every_s
+        self.job, self.client, self.report_s = job, client, report_s
         self.roles = roles or Roles(stages=("io", "compute")[: max(1, len(job.stages))])
         self._slowdown = dict(slowdown or {})
         self._name = uuid.uuid4().hex[:8]
@@ -75,36 +81,40 @@ class ClusterEngine:
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
+        job = self.job
+        keeper = Keeper(self.checkpoints, job, self.passes, self._runs)
         self._runs += 1
-        first, job = self.passes, self.job
         run = f"{self._name}-{self._runs}"
-        crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, self._slowdown)
-        base = Cut(pass_=first, mode=job.mode.to_json())
-        seed = job.model.seed
-        spec = job.spec(first + epochs, retries=settings().retries + 1)
-        driver = crew.driver = Driver(spec, crew, lambda pass_: dataset.splits(pass_, seed), cut=base)
+        crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, keeper, self._slowdown)
+        spec = job.spec(keeper.first + epochs, retries=settings().retries + 1, final_cut=keeper.writes)
+        splits = partial(dataset.splits, seed=job.model.seed)
+        driver = crew.driver = Driver(spec, crew, splits, cut=keeper.base, life=keeper.life)
         reporter = Reporter(epochs, job.metrics, crew.counts())
         try:
             with crew:
-                yield from self._loop(driver, crew, reporter, first)
+                yield from self._loop(driver, crew, reporter, keeper)
         finally:
-            self.passes += epochs  # also when stopped early: a key that was applied must not come again
+            self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
 
-    def _loop(self, driver: Driver, crew: ClusterCrew, reporter: Reporter, first: int) -> Iterator[Progress]:
-        epoch, watched = 0, -_WATCH_S
+    def _loop(self, driver: Driver, crew: ClusterCrew, reporter: Reporter, keeper: Keeper) -> Iterator[Progress]:
+        epoch, watched, first = 0, -_WATCH_S, keeper.first
+        patience = Patience(driver.state.waiting_for, settings().workers_s)
         while not driver.finished:
             if monotonic() - watched >= _WATCH_S:
                 watched = monotonic()
                 crew.watch()
+                patience.check()
             driver.step(_TICK_S)
             crew.raise_failure()
             if driver.state.book.pass_ - first != epoch:
                 epoch = driver.state.book.pass_ - first
                 crew.collect(reporter)
                 reporter.next_epoch()
-            elif reporter.due(self.every_s):
+            elif reporter.due(self.report_s):
                 crew.collect(reporter)
-                yield reporter.progress(crew.counts(), epoch + 1, crew.busy)
+                counts = crew.counts()
+                keeper.ask(driver, counts.batches)
+                yield reporter.progress(counts, epoch + 1, crew.busy)
         crew.collect(reporter)
         yield reporter.progress(crew.counts(), reporter.epochs, crew.busy, done=True)
 

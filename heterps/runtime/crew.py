@@ -19,10 +19,10 @@ from heterps.runtime.host import Counts
 from heterps.runtime.host_station import HostStation
 from heterps.runtime.io_station import IoStation, run_attempt
 from heterps.runtime.job import Job
+from heterps.runtime.keeper import Keeper
 from heterps.runtime.pools import pools_of
 from heterps.runtime.remote import Remote
 from heterps.runtime.report import Reporter
-from heterps.runtime.resources import resource_of
 from heterps.runtime.roles import Roles
 from heterps.runtime.service import Address
 from heterps.runtime.stage_station import StageStation
@@ -43,6 +43,8 @@ class ClusterCrew:
         What is read.
     hosts
         Shard hosts by (number, worker); they outlive the run.
+    keeper
+        Cuts of the run.
     slowdown
         See :class:`~heterps.runtime.cluster.ClusterEngine`.
     """
@@ -55,12 +57,13 @@ class ClusterCrew:
         run: str,
         dataset: Dataset,
         hosts: dict[tuple[int, str], Remote],
+        keeper: Keeper,
         slowdown: Mapping[str, float],
     ) -> None:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
         self.busy: dict[str, float] = {}
-        self._hosts, self._slowdown = hosts, slowdown
+        self._hosts, self._keeper, self._slowdown = hosts, keeper, slowdown
         self._host_addresses: dict[int, Address] = {}
         self._stage_workers: list[str] = []
         self._copies: dict[int, Remote] = {}
@@ -93,6 +96,11 @@ class ClusterCrew:
 
     def watch(self) -> None:
         """Tell the run which workers came and went."""
+        if self.client.status != "running":
+            raise ClusterError(
+                f"the scheduler is gone (the client is {self.client.status}); start it and its workers again. "
+                "A run with checkpoints goes on with launch(plan, resume=DIR)"
+            )
         workers = {worker.address: worker for pool in pools_of(self.client) for worker in pool.workers}
         self._names = {address: worker.name for address, worker in workers.items()}
         self._pools = {address: worker.pools for address, worker in workers.items()}
@@ -104,12 +112,6 @@ class ClusterCrew:
                 if role in joined and role not in self._known.get(address, set()):
                     self._joined(address, role)
         self._known = found
-        if not any("io" in joined for joined in found.values()):
-            pool = self.roles.io
-            raise ClusterError(
-                f"no worker of pool {pool!r} is left; start one: "
-                f"dask worker SCHEDULER --resources {resource_of(pool)}=1"
-            )
 
     def _joined(self, address: str, role: str) -> None:
         if role == "io":
@@ -165,22 +167,23 @@ class ClusterCrew:
         worker, future = self._tasks.get(attempt, (None, None))
         station = self._stations.get(worker) if worker else None
         if station is not None:
-            station.call("deliver", attempt, instruction, self._addresses)
+            with suppress(ClusterError):  # an attempt whose worker is gone needs no instruction
+                station.call("deliver", attempt, instruction, self._addresses)
         if isinstance(instruction, do.Cancel) and future is not None:
             del self._tasks[attempt]
 
     def create_host(self, create: do.CreateHost) -> None:
         """Make a shard host, or take the one of the run before."""
         place = (create.host, create.worker)
+        lost = [known for known in self._hosts if known[0] == create.host and known != place]
+        if lost and not create.cut and self._keeper.base.pass_:
+            raise self._no_cut(create.host)
+        for known in lost:
+            del self._hosts[known]
         if place not in self._hosts:
-            if any(host == create.host for host, _ in self._hosts):
-                raise RunError(
-                    f"shard host {create.host} was lost with its rows, and there is no cut to return to; "
-                    "give launch(..., checkpoint=DIR) to have one"
-                )
             self._hosts[place] = Remote(self.client, create.worker, HostStation, self.job, create.host)
         station = self._copies[create.copy] = self._hosts[place]
-        address = station.call("begin", self.run, create)
+        address = station.call("begin", self.run, create, self._keeper.folder(create.cut))
         self._addresses[create.copy] = self._host_addresses[create.host] = address
         if len(self._host_addresses) == self.job.hosts:
             for stage in self._stages.values():
@@ -189,7 +192,17 @@ class ClusterCrew:
 
     def to_host(self, copy: int, instruction: Any) -> None:
         """Hand an instruction to a host."""
-        self._copies[copy].call("deliver", instruction)
+        cut = getattr(instruction, "cut", None)
+        if isinstance(instruction, do.Rewind) and not cut and self._keeper.base.pass_:
+            raise self._no_cut(copy)
+        with suppress(ClusterError):  # a host that is gone is noticed by its worker's leaving
+            self._copies[copy].call("deliver", instruction, self._keeper.folder(cut))
+
+    def _no_cut(self, host: int) -> RunError:
+        return RunError(
+            f"shard host {host} was lost with its rows, and there is no cut to return to; "
+            "with launch(..., checkpoint=DIR) the run would have gone on by itself"
+        )
 
     def create_stage(self, worker: str) -> None:
         """Make the stage actors of a compute worker, once the shard hosts are there."""
@@ -229,10 +242,15 @@ class ClusterCrew:
         return found
 
     def publish_cut(self, cut: Cut) -> None:
-        """Write the manifest."""
+        """Write the manifest of a cut."""
+        assert self._keeper.store is not None
+        copies = self.driver.state.layout().copies
+        self._keeper.store.publish(cut, [self._copies[copy].call("part", cut.number) for copy in copies])
 
     def drop_cut(self, cut: int) -> None:
-        """Remove the parts."""
+        """Remove the parts of a cut."""
+        if self._keeper.store is not None:
+            self._keeper.store.drop(cut)
 
     # --- reports
 

@@ -8,6 +8,7 @@ from typing import Any
 from distributed import get_worker
 
 from heterps.protocol import instructions as do
+from heterps.runtime.cuts import HostPart
 from heterps.runtime.desk import listen_on, teller
 from heterps.runtime.host import ShardHost
 from heterps.runtime.job import Job
@@ -25,39 +26,22 @@ class HostStation:
         self._shard_host: ShardHost | None = None
         self._listener: Listener | None = None
 
-    def begin(self, run: str, create: do.CreateHost) -> Address:
+    def begin(self, run: str, create: do.CreateHost, folder: str) -> Address:
         """Make the copy that a run asked for, around the tables that are here."""
-        job, before = self.job, self._shard_host
-        host = ShardHost(
-            job.model,
-            host=self.host,
-            hosts=job.hosts,
-            copy=create.copy,
-            mode=job.mode,
-            lanes=job.lanes,
-            report=teller(run, self._worker),
-        )
-        if before is not None:
-            host.shard, host.counts = before.shard, before.counts
+        host = ShardHost(self.job, self.host, create.copy, teller(run, self._worker))
+        if self._shard_host is not None:
+            host.take_over(self._shard_host)
         if self._listener is not None:
             self._listener.close()
         self._shard_host = host
         self._listener = Listener(host, listen_on(self._worker))
-        host.deliver(create)
+        host.deliver(create, folder)
         return self._listener.address
 
     def address(self) -> Address:
         """Return where the host is to be called; before any run its tables are as the seed gives them."""
         if self._listener is None:
-            host = ShardHost(
-                self.job.model,
-                host=self.host,
-                hosts=self.job.hosts,
-                copy=-1,
-                mode=self.job.mode,
-                lanes=self.job.lanes,
-                report=lambda event: None,
-            )
+            host = ShardHost(self.job, self.host, -1, lambda event: None)
             host.fresh([shard for shard, owner in enumerate(self.job.owners) if owner == self.host])
             self._shard_host, self._listener = host, Listener(host, listen_on(self._worker))
         return self._listener.address
@@ -68,10 +52,15 @@ class HostStation:
         assert self._shard_host is not None
         return function(self._shard_host.shard, self.host, *args)
 
-    def deliver(self, instruction: Any) -> None:
+    def deliver(self, instruction: Any, folder: str = "") -> None:
         """Take an instruction of the run."""
         assert self._shard_host is not None
-        self._shard_host.deliver(instruction)
+        self._shard_host.deliver(instruction, folder)
+
+    def part(self, cut: int) -> HostPart:
+        """Return what the host wrote for a cut."""
+        assert self._shard_host is not None
+        return self._shard_host.parts[cut]
 
     def counts(self) -> dict[str, Any]:
         """Return what was applied so far."""

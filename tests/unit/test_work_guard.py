@@ -27,7 +27,7 @@ NEVER = 1e9  # seconds between reports: they would add calls that depend on time
 def trainer(batch: int) -> Callable[[int], None]:
     """Return a function that trains so many batches on ids the tables already hold."""
     model = Model(wide_deep(SLOTS, DENSE, dim=8, hidden=(32, 32)), sparse=ElementAdaGrad(lr=0.05), dense=SGD(lr=0.1))
-    engine = InlineEngine(Job(model, batch, Async()), every_s=NEVER)
+    engine = InlineEngine(Job(model, batch, Async()), report_s=NEVER)
 
     def data(batches: int) -> Any:
         rng = np.random.default_rng(7)

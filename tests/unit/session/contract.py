@@ -85,7 +85,7 @@ class EngineContract(ABC):
         assert same(second, both)
 
     def test_leaving_the_loop_ends_training_and_keeps_what_was_learnt(self) -> None:
-        with self.launch(plan(), mode="sync", every_s=0.0) as session:
+        with self.launch(plan(), mode="sync", report_s=0.0) as session:
             fresh = tables(session)
             for progress in session.train(data(), epochs=50):
                 if progress.batches:
@@ -97,7 +97,7 @@ class EngineContract(ABC):
 
     def test_an_error_of_the_caller_passes_through_and_ends_the_session(self) -> None:
         def interrupted() -> None:
-            with self.launch(plan(), every_s=0.0) as session:
+            with self.launch(plan(), report_s=0.0) as session:
                 opened.append(session)
                 for _ in session.train(data(), epochs=50):
                     raise KeyboardInterrupt
