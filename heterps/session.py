@@ -105,6 +105,8 @@ def launch(
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None, every_batches, every_s, os.fspath(resume) if resume else None
     )
+    if checkpoint:
+        SavedModel.of(job).write(Path(checkpoint))
     return Session(plan, make_engine(name, job, plan, client, checkpoints=checkpoints, **options))
 
 
@@ -211,10 +213,11 @@ class Session:
         if valid is None:
             yield from self.engine.train(dataset, epochs, fetch)
             return
-        passes = Epochs(epochs)
-        for _ in range(epochs):
+        start, passes = self.engine.passes, Epochs(epochs)
+        while self.engine.passes < start + epochs:  # a resumed session begins with the pass it was in
             for progress in self.engine.train(dataset, 1, fetch):
-                yield passes.report(progress, self.evaluate(valid) if progress.done else {})
+                epoch = self.engine.passes - start + 1
+                yield passes.report(progress, epoch, self.evaluate(valid) if progress.done else {})
 
     def fit(
         self, dataset: Dataset, epochs: int = 1, valid: Dataset | None = None, fetch: Fetch | None = None

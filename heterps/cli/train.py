@@ -26,6 +26,8 @@ Examples:
   heterps train graphs/wide_deep.py --data adult:train --valid adult:test \\
       --set slots=19 --set dense=5 --epochs 2 --out model/
   heterps train graphs/dlrm.py --data 'day_*.tsv' --format criteo --mode sync
+  heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --every-batches 10000
+  heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --resume run/
   heterps train plan.json --data train/*.parquet --sparse RowWiseAdaGrad:lr=0.02
 """
 
@@ -47,6 +49,11 @@ Examples:
 @click.option("--seed", default=0, show_default=True, help="Of first values, shuffling and dropout.")
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
 @click.option("--out", metavar="DIR", help="Save the trained model to this folder.")
+@click.option("--checkpoint", metavar="DIR", help="Keep cuts of the run here, to go on from if it is lost.")
+@click.option("--every-batches", type=click.IntRange(1), help="Make a cut so often, besides the one at the end.")
+@click.option(
+    "--resume", metavar="DIR", help="Go on from the newest cut in this folder, with the same data and options."
+)
 @click.option("--profile", is_flag=True, help="Show where the time went.")
 def command(
     target: str,
@@ -64,15 +71,28 @@ def command(
     seed: int,
     engine: str,
     out: str | None,
+    checkpoint: str | None,
+    every_batches: int | None,
+    resume: str | None,
     profile: bool,
 ) -> None:
     """Train the model that FUNCTION in FILE returns, or a graph or plan saved as JSON."""
     plan = _plan(target, settings, batch_size)
     training, validation = opened(data, kind), opened(valid, kind) if valid else None
-    rules = {name: parse_rule(text) for name, text in (("sparse", sparse), ("dense", dense)) if text}
-    names = parse_names(metrics) or None
+    rules = [parse_rule(text) if text else None for text in (sparse, dense)]
     console = Console()
-    with launch(plan, engine=engine, mode=mode, seed=seed, metrics=names, **rules) as session:
+    with launch(
+        plan,
+        engine=engine,
+        mode=mode,
+        sparse=rules[0],
+        dense=rules[1],
+        seed=seed,
+        metrics=parse_names(metrics) or None,
+        checkpoint=checkpoint,
+        every_batches=every_batches,
+        resume=resume,
+    ) as session:
         reports = _checked(session, training.shuffle(shuffle), epochs, validation)
         last = deque(metered(reports, console), maxlen=1).pop()
         if out:

@@ -74,6 +74,7 @@ class InlineEngine:
         self._dataset, self._bad = dataset, BadRows(dataset.bad_input)
         seed = self.job.model.seed
         keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs)
+        self.passes = keeper.first
         self._runs += 1
         spec = self.job.spec(keeper.first + epochs, final_cut=keeper.writes)
         splits = partial(dataset.splits, seed=seed)

@@ -109,6 +109,13 @@ def test_a_saved_plan_is_trained_as_it_is(folder: Path) -> None:
     assert "is a plan" in bad("train", folder / "plan.json", "--data", folder / "train.csv", "--batch-size", 10)
 
 
+def test_a_checkpoint_can_be_gone_on_from_and_evaluated(folder: Path) -> None:
+    words = ["train", folder / "small.py", "--data", folder / "train.csv", "--checkpoint", folder / "run"]
+    good(*words, "--every-batches", 3)
+    assert "epoch 2/2" in good(*words, "--resume", folder / "run", "--epochs", 2)
+    assert "auc" in good("evaluate", folder / "run", "--data", folder / "valid.csv", "--json")
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
