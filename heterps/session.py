@@ -33,8 +33,12 @@ __all__ = ["Session", "launch", "load"]
 Metrics = Sequence[str | Metric]
 Fetch = str | Sequence[str] | Mapping[str, str]
 
-_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",)}
-_EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc", "logloss"), "mse": ("rmse", "mae")}
+_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",), "softmax_cross_entropy": ("acc1",)}
+_EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {
+    "logloss": ("auc", "logloss"),
+    "mse": ("rmse", "mae"),
+    "softmax_cross_entropy": ("acc1", "acc5"),
+}
 
 
 def launch(

@@ -22,7 +22,7 @@ from heterps.kernels.program import Program
 from heterps.metrics import Metric, State
 from heterps.ragged import Ragged
 from heterps.runtime.columns import check_columns
-from heterps.runtime.feeds import column_of, ids_of, rows_of
+from heterps.runtime.feeds import column_of, ids_of, other_columns, rows_of
 from heterps.runtime.job import Job
 from heterps.runtime.payload import Pulled, Wanted
 from heterps.stages.lowering import Group, pull_name
@@ -176,12 +176,13 @@ class Inference:
         name = self.job.model.label
         if not self.metrics or name is None:
             return
-        columns: dict[str, Any] = dict(batch.columns)
-        label = columns.pop(name)
+        label: Any = batch[name]
+        columns = other_columns(batch, name)
         for metric in self.metrics:
-            states[metric.name] = metric.update(
-                states[metric.name], self.program.prediction, label, **_keywords(columns)
-            )
+            try:
+                states[metric.name] = metric.update(states[metric.name], self.program.prediction, label, **columns)
+            except KeyError as error:
+                raise DataError(f"metric {metric.name!r}: {error.args[0]}") from error
 
     def _value(self, batch: Batch, source: str, results: Mapping[str, Any]) -> Values:
         if source == PREDICTION:
@@ -205,11 +206,6 @@ def _only_for_loss(graph: Graph) -> set[str]:
     """Label and weight: predictions do not need them, and come out the same with and without."""
     others = graph[graph.loss].inputs[1:]
     return {name for name in others if [op.name for op in graph.consumers(name)] == [graph.loss]}
-
-
-def _keywords(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns whose names do not stand for something else in a metric's ``update``."""
-    return {name: column for name, column in columns.items() if name not in ("self", "state", "prediction", "label")}
 
 
 def joined(parts: Iterable[Mapping[str, Values]], names: Iterable[str]) -> dict[str, Values]:

@@ -4,13 +4,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import threadpoolctl
 
 import heterps as hps
-from heterps.errors import CheckpointError, PlanError, UnknownKindError
+from heterps import ops
+from heterps.data import feature_importance
+from heterps.errors import CheckpointError, DataError, PlanError, UnknownKindError
+from heterps.metrics import GAUC
 from tests.unit.session.contract import EngineContract, plan, same, tables, trained
-from tests.unit.session.models import data
+from tests.unit.session.models import columns, data
 
 
 class TestInline(EngineContract):
@@ -92,3 +96,36 @@ def test_load_needs_only_the_folder(tmp_path: Path) -> None:
 def test_geo_is_refused() -> None:
     with pytest.raises(PlanError, match="geo"):
         launch(plan(), mode="geo")
+
+
+def test_metrics_may_use_other_columns() -> None:
+    people = np.arange(1500, dtype=np.uint64) % 50
+    with launch(plan(), metrics=["auc", GAUC("person")]) as session:
+        last = list(session.train(hps.arrays({**columns(), "person": people})))[-1]
+        found = session.evaluate(hps.arrays({**columns(), "person": people}), [GAUC("person")])
+        with pytest.raises(DataError, match=r"metric 'gauc': .*'person'; there are ids, x"):
+            session.evaluate(data(), [GAUC("person")])
+    assert 0.4 < last.metrics["gauc"] < 1
+    assert 0.4 < found["gauc"] < 1
+
+
+def test_feature_importance_finds_the_slots_that_decide() -> None:
+    with launch(plan(), sparse=hps.ElementAdaGrad(lr=0.1)) as session:
+        list(session.train(data(), epochs=3))
+        found = feature_importance(data(seed=8), lambda d: session.evaluate(d)["auc"])
+    assert {(one.column, one.element) for one in found[:3]} == {("ids", 0), ("ids", 1), ("ids", 2)}
+
+
+def test_classes_and_regression() -> None:
+    x = np.random.default_rng(0).normal(size=(600, 4)).astype(np.float32)
+    source = ops.input("x", shape=(4,))
+    classes = hps.Graph(ops.softmax_cross_entropy(ops.dense(source, 4, name="z"), ops.input("y", dtype="int64")))
+    with launch(hps.Plan.fused(classes, batch_size=50), dense=hps.Adam(lr=0.05)) as session:
+        last = list(session.train(hps.arrays({"x": x, "y": x.argmax(axis=1).astype(np.float32)}), epochs=5))[-1]
+        assert last.metrics["acc1"] > 0.8
+        assert session.evaluate(hps.arrays({"x": x, "y": x.argmax(axis=1).astype(np.float32)}))["acc5"] == 1
+        assert np.asarray(session.predict(hps.arrays({"x": x}))).shape == (600, 4)
+    regression = hps.Graph(ops.mse(ops.dense(source, 1, name="z"), ops.input("y", shape=(1,))))
+    with launch(hps.Plan.fused(regression, batch_size=50), dense=hps.Adam(lr=0.05)) as session:
+        list(session.train(hps.arrays({"x": x, "y": x.sum(axis=1)}), epochs=5))
+        assert session.evaluate(hps.arrays({"x": x, "y": x.sum(axis=1)}))["rmse"] < 0.2
