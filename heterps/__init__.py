@@ -2,6 +2,7 @@
 
 from heterps.data import Batch, Criteo, Dataset, Schema, adult, arrays, csv, tsv
 from heterps.errors import HeterpsError
+from heterps.estimator import Estimator
 from heterps.graph import Graph, ops
 from heterps.hardware import Hardware
 from heterps.planner import Plan, plan
@@ -35,6 +36,7 @@ __all__ = [
     "Criteo",
     "Dataset",
     "ElementAdaGrad",
+    "Estimator",
     "Geo",
     "Graph",
     "Hardware",
