@@ -109,17 +109,19 @@ class ClusterCrew:
             self._lost(address)
         for role in ("server", "compute", "io"):  # what others need comes first
             for address, joined in sorted(found.items()):
-                if role in joined and role not in self._known.get(address, set()):
-                    with suppress(ClusterError):  # it was lost while it joined: the next look will not find it
-                        self._joined(address, role)
+                if role in joined and role not in self._known.get(address, set()) and not self._joined(address, role):
+                    joined.discard(role)  # lost while it joined, or slow: the next look tells
         self._known = found
 
-    def _joined(self, address: str, role: str) -> None:
+    def _joined(self, address: str, role: str) -> bool:
         if role == "io":
-            local = address.startswith("inproc://")
-            station = Remote(self.client, address, IoStation, self.run, self.job, None if local else self.dataset)
-            self._stations[address] = station
+            here = None if address.startswith("inproc://") else self.dataset
+            try:
+                self._stations[address] = Remote(self.client, address, IoStation, self.run, self.job, here)
+            except ClusterError:
+                return False
         self.driver.handle(ev.WorkerJoined(address, role))  # type: ignore[arg-type]
+        return True
 
     def _lost(self, address: str) -> None:
         self._stations.pop(address, None)
@@ -181,10 +183,15 @@ class ClusterCrew:
             raise self._no_cut(create.host)
         for known in lost:
             del self._hosts[known]
-        if place not in self._hosts:
-            self._hosts[place] = Remote(self.client, create.worker, HostStation, self.job, create.host)
-        station = self._copies[create.copy] = self._hosts[place]
-        address = station.call("begin", self.run, create, self._keeper.folder(create.cut))
+        try:
+            if place not in self._hosts:
+                self._hosts[place] = Remote(self.client, create.worker, HostStation, self.job, create.host)
+            station = self._copies[create.copy] = self._hosts[place]
+            address = station.call("begin", self.run, create, self._keeper.folder(create.cut))
+        except ClusterError:
+            self._hosts.pop(place, None)
+            self.driver.tell(ev.CopyLost(create.copy))
+            return
         self._addresses[create.copy] = self._host_addresses[create.host] = address
         if len(self._host_addresses) == self.job.hosts:
             for stage in self._stages.values():

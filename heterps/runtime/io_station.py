@@ -18,7 +18,7 @@ from distributed import get_worker, secede
 from heterps.data import BadRows, Dataset, Split
 from heterps.protocol import events as ev, instructions as do
 from heterps.runtime.attempt import Attempt
-from heterps.runtime.desk import Addresses, run_here, teller
+from heterps.runtime.desk import Addresses, client_tls, run_here, teller
 from heterps.runtime.infer_task import link_to
 from heterps.runtime.job import Job
 from heterps.runtime.links import Link, StageLink
@@ -52,6 +52,7 @@ class IoStation:
         here = run_here(run)
         self.dataset = here.dataset if here is not None else dataset
         self._tell = teller(run, self._worker)
+        self._tls = client_tls(self._worker)
         self._addresses: dict[int | str, Address] = {}
         self._attempts: dict[int, Attempt] = {}
         self._early: dict[int, list[Any]] = {}
@@ -150,12 +151,12 @@ class IoStation:
     def _link(self, slot: _Slot, copy: int) -> Link:
         link = slot.links.get(copy)
         if link is None:
-            link = slot.links[copy] = link_to(self._addresses[copy])
+            link = slot.links[copy] = link_to(self._addresses[copy], self._tls)
         return link
 
     def _stage(self, slot: _Slot, worker: str) -> StageLink:
         if worker not in slot.stages:
-            slot.stages[worker] = StageLink(connect(self._addresses[worker]))
+            slot.stages[worker] = StageLink(connect(self._addresses[worker], tls=self._tls))
         return slot.stages[worker]
 
     def _told(self) -> Callable[[ev.Event], None]:
