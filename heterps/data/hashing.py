@@ -42,14 +42,14 @@ _U8 = np.uint64(8)
 _U27, _U30, _U31, _U32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def fold(h: Any, word: Any) -> Any:
     """Mix one word into the state."""
     h = (h ^ word) * _U_GOLDEN
     return h ^ (h >> _U32)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def finish(h: Any) -> Any:
     """Avalanche the state and step off the reserved id."""
     h = (h ^ (h >> _U30)) * _U_MIX_A
@@ -58,7 +58,7 @@ def finish(h: Any) -> Any:
     return h - _U_ONE if h == _U_RESERVED else h
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def hash_span(buffer: Any, start: Any, stop: Any, salt: Any) -> Any:
     """Hash ``buffer[start:stop]``; reads up to eight bytes past ``stop``."""
     h = salt

@@ -29,7 +29,7 @@ _RESERVED_ID = np.uint64(2**64 - 1)
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def parse_number(buffer: Any, start: Any, stop: Any) -> Any:
     """Parse a number; return (status, value). Short integers, the usual case, take a short cut."""
     if stop - start <= 18:
@@ -127,7 +127,7 @@ def parse_id(buffer: Any, start: Any, stop: Any) -> Any:
     return OK, value
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def log1p(size: Any) -> Any:
     """Return log(1 + size) for size >= 0, to within 1e-13: several times the speed of libm, the same bits everywhere.
 
@@ -141,7 +141,7 @@ def log1p(size: Any) -> Any:
     return exponent * _LN2 + _LOG_EDGES[edge] + series
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def scale(value: Any, mean: Any, inverse_std: Any, log: Any) -> Any:
     """Log transform (odd, so that negative values keep their order) and standardise."""
     if log != 0.0:
@@ -150,7 +150,7 @@ def scale(value: Any, mean: Any, inverse_std: Any, log: Any) -> Any:
     return (value - mean) * inverse_std
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def bucket_id(value: Any, params: Any, a: Any, b: Any, salt: Any) -> Any:
     """Return the id of the bucket of a value: the number of bounds not above it, hashed."""
     bucket = 0
