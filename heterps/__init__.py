@@ -2,8 +2,10 @@
 
 from heterps.data import Batch, Criteo, Dataset, Schema, adult, arrays, csv, tsv
 from heterps.errors import HeterpsError
+from heterps.estimator import Estimator
 from heterps.graph import Graph, ops
-from heterps.planner.plan import Plan
+from heterps.hardware import Hardware
+from heterps.planner import Plan, plan
 from heterps.protocol.keys import BatchKey
 from heterps.protocol.modes import Async, Geo, Sync
 from heterps.ragged import Ragged
@@ -34,8 +36,10 @@ __all__ = [
     "Criteo",
     "Dataset",
     "ElementAdaGrad",
+    "Estimator",
     "Geo",
     "Graph",
+    "Hardware",
     "HeterpsError",
     "Momentum",
     "Plan",
@@ -54,5 +58,6 @@ __all__ = [
     "launch",
     "load",
     "ops",
+    "plan",
     "tsv",
 ]

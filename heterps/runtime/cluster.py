@@ -83,6 +83,7 @@ class ClusterEngine:
         """Train, yielding Progress now and then; the last one is ``done``."""
         job = self.job
         keeper = Keeper(self.checkpoints, job, self.passes, self._runs)
+        self.passes = keeper.first
         self._runs += 1
         run = f"{self._name}-{self._runs}"
         crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, keeper, self._slowdown)

@@ -73,6 +73,7 @@ class ClusterCrew:
         self._tasks: dict[int, tuple[str, Future]] = {}
         self._known: dict[str, set[str]] = {}
         self._failure: BaseException | None = None
+        self._counted = Counts()
 
     def __enter__(self) -> ClusterCrew:
         local_run(self.run, LocalRun(self.dataset, self.driver.tell))
@@ -110,7 +111,8 @@ class ClusterCrew:
         for role in ("server", "compute", "io"):  # what others need comes first
             for address, joined in sorted(found.items()):
                 if role in joined and role not in self._known.get(address, set()):
-                    self._joined(address, role)
+                    with suppress(ClusterError):  # it was lost while it joined: the next look will not find it
+                        self._joined(address, role)
         self._known = found
 
     def _joined(self, address: str, role: str) -> None:
@@ -255,15 +257,19 @@ class ClusterCrew:
     # --- reports
 
     def counts(self) -> Counts:
-        """Return what host 0 counted; every batch is pushed to every host."""
+        """Return what host 0 counted; every batch is pushed to every host. While it is lost, what it counted last."""
         for (host, _), station in self._hosts.items():
             if host == 0:
-                return Counts(**station.call("counts"))
-        return Counts()
+                with suppress(ClusterError):
+                    self._counted = Counts(**station.call("counts"))
+        return self._counted
 
     def collect(self, reporter: Reporter) -> None:
         """Take metrics and times from all stations at once; one that is lost meanwhile has nothing to add."""
-        pending = [(station, station.start("collect")) for station in self._stations.values()]
+        pending = []
+        for station in self._stations.values():
+            with suppress(ClusterError):
+                pending.append((station, station.start("collect")))
         for station, answer in pending:
             with suppress(ClusterError):
                 found = station.finish(answer, "collect")

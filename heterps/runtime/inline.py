@@ -74,6 +74,7 @@ class InlineEngine:
         self._dataset, self._bad = dataset, BadRows(dataset.bad_input)
         seed = self.job.model.seed
         keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs)
+        self.passes = keeper.first
         self._runs += 1
         spec = self.job.spec(keeper.first + epochs, final_cut=keeper.writes)
         splits = partial(dataset.splits, seed=seed)
@@ -92,22 +93,28 @@ class InlineEngine:
         driver, epoch = self._driver, 0
         while not driver.finished:
             moved = driver.step()
-            for attempt in list(self._attempts.values()):
-                moved |= attempt.pump()
-                if attempt.ended:
-                    del self._attempts[attempt.run.attempt]
-            self._keeper.ask(driver, self._counts().batches)
-            if not moved and not driver.finished and not driver.step(_PATIENCE_S):  # a cut may be on its way to disk
-                raise RunError(f"the run stands still; it waits for {', '.join(driver.state.waiting_for())}")
-            if driver.state.book.pass_ - first != epoch:
+            if driver.state.book.pass_ - first != epoch:  # before the first batch of the new pass is computed
                 epoch = driver.state.book.pass_ - first
                 self._collect(reporter)
                 reporter.next_epoch()
-            elif reporter.due(self.report_s):
+            moved |= self._pump()
+            self._keeper.ask(driver, self._counts().batches)
+            if not moved and not driver.finished and not driver.step(_PATIENCE_S):  # a cut may be on its way to disk
+                raise RunError(f"the run stands still; it waits for {', '.join(driver.state.waiting_for())}")
+            if reporter.due(self.report_s):
                 self._collect(reporter)
                 yield reporter.progress(self._counts(), epoch + 1)
         self._collect(reporter)
         yield reporter.progress(self._counts(), reporter.epochs, done=True)
+
+    def _pump(self) -> bool:
+        """Let every attempt do what it can; False if none could do anything."""
+        moved = False
+        for attempt in list(self._attempts.values()):
+            moved |= attempt.pump()
+            if attempt.ended:
+                del self._attempts[attempt.run.attempt]
+        return moved
 
     def _collect(self, reporter: Reporter) -> None:
         reporter.add(self._bench.take_metrics(), self._bench.phases.take())

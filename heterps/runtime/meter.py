@@ -24,7 +24,7 @@ def metered(reports: Iterator[Progress], console: Console | None = None) -> Iter
         for progress in reports:
             _show(bar, task, progress)
             if progress.valid or progress.done:
-                console.print(str(progress), highlight=False)
+                console.print(str(progress), highlight=False, soft_wrap=True)
             yield progress
 
 

@@ -23,7 +23,7 @@ from heterps.metrics import Metric, State
 from heterps.protocol.keys import BatchKey
 from heterps.ragged import Ragged
 from heterps.runtime.crossing import add_gradients
-from heterps.runtime.feeds import column_of, ids_of, rows_of
+from heterps.runtime.feeds import column_of, ids_of, other_columns, rows_of
 from heterps.runtime.job import Job
 from heterps.runtime.payload import Gradients, Pulled, Wanted
 from heterps.runtime.phases import Phases
@@ -255,11 +255,12 @@ class Workbench:
 
     def _measure(self, prediction: Any, batch: Batch) -> None:
         label = batch[self._label] if self._label else None
-        if label is None or isinstance(label, Ragged):
+        if label is None or isinstance(label, Ragged) or self._label is None:
             return
+        columns = other_columns(batch, self._label)
         with self._metrics_lock:  # the driver collects them from another thread
             for name, (metric, state) in self.metrics.items():
-                self.metrics[name] = (metric, metric.update(state, prediction, label))
+                self.metrics[name] = (metric, metric.update(state, prediction, label, **columns))
 
     def take_metrics(self) -> dict[str, State]:
         """Return the states since the last call."""

@@ -115,6 +115,7 @@ class Copy:
 
     def _retain(self, retain: de.Retain) -> None:
         self.rows = {number: shard for number, shard in self.rows.items() if number in retain.owned}
+        self._kept.clear()
 
     def _report(self, report: de.Report) -> None:
         self.world.post(report.event)

@@ -14,7 +14,7 @@ U32 = npt.NDArray[np.uint32]
 F32 = npt.NDArray[np.float32]
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, inline="always")
 def widen(half: np.uint32) -> Any:
     """Return the float32 bits of float16 bits."""
     sign = (half & np.uint32(0x8000)) << np.uint32(16)
@@ -33,7 +33,7 @@ def widen(half: np.uint32) -> Any:
     return sign | ((exponent + np.uint32(112)) << np.uint32(23)) | (mantissa << np.uint32(13))
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, inline="always")
 def narrow(bits: np.uint32) -> Any:
     """Return the float16 bits nearest to float32 bits; too large becomes infinity, NaN stays NaN."""
     sign = (bits >> np.uint32(16)) & np.uint32(0x8000)

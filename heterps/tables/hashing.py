@@ -29,7 +29,7 @@ U64 = npt.NDArray[np.uint64]
 _MASK = 2**64 - 1
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, inline="always")
 def mix(x: np.uint64) -> np.uint64:
     """Return the 64-bit hash of an id."""
     z = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)

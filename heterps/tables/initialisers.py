@@ -99,13 +99,13 @@ class Xavier(Initialiser):
         return -limit, limit
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, inline="always")
 def unit(bits: np.uint64) -> Any:
     """Return a number from the open interval (0, 1) made of the low 32 bits."""
     return (np.float64(bits & np.uint64(0xFFFFFFFF)) + 0.5) * (1.0 / 4294967296.0)
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, inline="always")
 def draw(code: int, a: float, b: float, key: np.uint64, id_: np.uint64, out: F32, at: int, n: int) -> None:
     """Write the first ``n`` values of a row to ``out[at:]``; one hash gives two of them."""
     base = mix(id_ ^ key)

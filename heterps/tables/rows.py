@@ -35,7 +35,7 @@ LINE = 16
 APPLIED, SKIPPED, CREATED, MISSING, HINTED = range(5)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def look_ahead(s: Store, ids: U64, order: I32, lo: int, hi: int, hashes: I64, rows: I64) -> None:
     """For the ids of a block: hash, likely row (or -1), and both cache lines on their way."""
     stride = s.layout[STRIDE]
@@ -63,7 +63,7 @@ def look_ahead(s: Store, ids: U64, order: I32, lo: int, hi: int, hashes: I64, ro
                 prefetch(s.words, row * stride + line)
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, inline="always")
 def copy(source: F32, at: np.uint64, out: F32, to: np.uint64, n: np.uint64) -> None:
     """``out[to:to + n] = source[at:at + n]``, with unsigned positions so that it vectorises."""
     for i in range(n):
@@ -123,7 +123,7 @@ def find_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> An
     return missing
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, inline="always")
 def all_finite(bits: U32, at: np.uint64, n: np.uint64) -> Any:
     """Whether none of the float32 with these bits is NaN or infinite."""
     bad = np.uint32(0)
@@ -132,7 +132,7 @@ def all_finite(bits: U32, at: np.uint64, n: np.uint64) -> Any:
     return bad == np.uint32(0)
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, inline="always")
 def count_show(s: Store, base: np.int64, show: np.float32, click: np.float32) -> Any:
     """Add a show and click to a row's counters and return its score."""
     at = base + s.layout[COUNTER]
@@ -143,7 +143,7 @@ def count_show(s: Store, base: np.int64, show: np.float32, click: np.float32) ->
     return (s.floats[at] - s.floats[at + 1]) * s.score[0] + s.floats[at + 1] * s.score[1]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def choose(s: Store, g: Gradients, b: Block, order: I32, lo: int, hi: int, make: bool, missing: I32, stats: I64) -> int:
     """Find the rows of a block of gradients that can be applied; return how many."""
     stride, width = s.layout[STRIDE], s.layout[WIDTH]
@@ -180,7 +180,7 @@ def choose(s: Store, g: Gradients, b: Block, order: I32, lo: int, hi: int, make:
     return m
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def count_block(s: Store, g: Gradients, b: Block, m: int) -> None:
     """Count the shows and clicks of a block; ``live`` becomes 0 (no embedx), 1 (has it) or 2 (gets it now)."""
     counter = s.layout[COUNTER]
@@ -194,12 +194,12 @@ def count_block(s: Store, g: Gradients, b: Block, m: int) -> None:
             b.live[j] = np.float32(2)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def update_segment(s: Store, g: Gradients, b: Block, k: int, out: F32, m: int) -> None:
     """Apply the rule of one segment to a block of rows whose values begin at ``out[value[j]]``."""
     column, slot, gated = s.segments[k, COLUMN], s.segments[k, SLOT], s.segments[k, GATED] != 0
     width = s.layout[WIDTH]
-    c = 0
+    c = np.int64(0)  # not a literal: that would be a second type of call to compile
     for j in range(m):
         if gated and b.live[j] != np.float32(1):
             if b.live[j] == np.float32(2):
@@ -214,7 +214,7 @@ def update_segment(s: Store, g: Gradients, b: Block, k: int, out: F32, m: int) -
     update_rows(code, s.numbers, k, out, b.ws, s.floats, b.ss, g.values, b.gs, b.scales, c, np.uint64(n))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def update_block(s: Store, g: Gradients, b: Block, m: int) -> None:
     """Update a block of rows that are in the cache by now."""
     width, half = s.layout[WIDTH], s.layout[HALF] != 0

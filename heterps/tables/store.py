@@ -80,7 +80,7 @@ def new_block() -> Block:
     return Block._make([*integers, *unsigned, *(np.zeros(BLOCK, np.float32) for _ in range(3))])
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, inline="always")
 def start_segment(s: Store, k: int, id_: np.uint64, out: F32, at: int) -> None:
     """Write the first values of a segment to ``out``, whose element ``at`` is the row's first value."""
     a, b = s.init_numbers[k, 0], s.init_numbers[k, 1]
@@ -104,7 +104,7 @@ def create(s: Store, id_: np.uint64, h: np.int64) -> Any:
         if s.segments[k, GATED] == 0:
             start_segment(s, k, id_, out, at)
     if half:
-        encode(s.scratch, 0, s.layout[WIDTH], s.words, base + s.layout[VALUE])
+        encode(s.scratch, np.int64(0), s.layout[WIDTH], s.words, base + s.layout[VALUE])
     for i in range(s.template.size):
         s.floats[base + s.layout[STATE] + i] = s.template[i]
     return row
