@@ -17,8 +17,7 @@ Rules
 
 from __future__ import annotations
 
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
+from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.books import LaneBook
 from heterps.protocol.cut import Cut
 from heterps.protocol.invariants import violations, waits

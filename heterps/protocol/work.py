@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from heterps.errors import PlanError, ProtocolError
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
+from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.books import Book, LaneBook, SplitBook, Work
 from heterps.protocol.cut import Cut
 from heterps.protocol.fleet import Fleet

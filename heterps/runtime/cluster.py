@@ -99,7 +99,7 @@ class ClusterEngine:
 
     def _loop(self, driver: Driver, crew: ClusterCrew, reporter: Reporter, keeper: Keeper) -> Iterator[Progress]:
         epoch, watched, first = 0, -_WATCH_S, keeper.first
-        patience = Patience(driver.state.waiting_for, settings().workers_s)
+        patience = Patience(lambda: _workers_missing(driver), settings().workers_s)
         while not driver.finished:
             if monotonic() - watched >= _WATCH_S:
                 watched = monotonic()
@@ -183,3 +183,8 @@ class ClusterEngine:
             station.close()
         self._hosts.clear()
         self._closing.close()
+
+
+def _workers_missing(driver: Driver) -> tuple[str, ...]:
+    """Return the pools without which the run stands still; what this process supplies itself is not missing."""
+    return tuple(what for what in driver.state.waiting_for() if "worker" in what)

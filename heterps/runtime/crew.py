@@ -10,8 +10,7 @@ from distributed import Client, Future
 
 from heterps.data import Dataset, Split
 from heterps.errors import ClusterError, HeterpsError, RunError
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
+from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.cut import Cut
 from heterps.runtime.desk import LocalRun, decode_event, local_run, topic
 from heterps.runtime.driver import Driver

@@ -16,8 +16,7 @@ from typing import Any
 from distributed import get_worker, secede
 
 from heterps.data import BadRows, Dataset, Split
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
+from heterps.protocol import events as ev, instructions as do
 from heterps.runtime.attempt import Attempt
 from heterps.runtime.desk import Addresses, run_here, teller
 from heterps.runtime.infer_task import link_to

@@ -6,10 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from heterps.protocol import BatchKey, Cut, Phase, RunState
-from heterps.protocol import decisions as de
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
+from heterps.protocol import BatchKey, Cut, Phase, RunState, decisions as de, events as ev, instructions as do
 from heterps.protocol.messages import Acked
 from heterps.protocol.story import brief
 from heterps.simulator import check

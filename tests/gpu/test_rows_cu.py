@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from heterps.device import CUDA_OPTIONS, namespace, set_raw_loader, to_host
 from heterps.kernels import Program

@@ -3,15 +3,24 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from heterps.errors import ProtocolError
-from heterps.protocol import Async, BatchKey, ClientState, Credits, Geo, HostState, Layout, Mode, Sync
-from heterps.protocol import client as cl
-from heterps.protocol import decisions as de
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
+from heterps.protocol import (
+    Async,
+    BatchKey,
+    ClientState,
+    Credits,
+    Geo,
+    HostState,
+    Layout,
+    Mode,
+    Sync,
+    client as cl,
+    decisions as de,
+    events as ev,
+    instructions as do,
+)
 from heterps.protocol.messages import Acked, Ask, Granted, Pull, Push, Refused, Seen
 
 

@@ -1,8 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from heterps.errors import PlanError, UnknownKindError
 from heterps.protocol import Async, Geo, Mode, Sync, mode_from_json

@@ -3,9 +3,7 @@
 import pytest
 
 from heterps.errors import PlanError, ProtocolError
-from heterps.protocol import Async, Cut, Geo, Phase, RunSpec, RunState, Sync
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
+from heterps.protocol import Async, Cut, Geo, Phase, RunSpec, RunState, Sync, events as ev, instructions as do
 
 
 def started(spec: RunSpec, *, splits: int = 2, io: int = 1, servers: int = 1) -> tuple[RunState, list[do.Instruction]]:
