@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,17 @@ import numpy as np
 import psutil
 
 import heterps as hps
+from benchmarks.files import tsv
+from benchmarks.workload import Workload
 from graphs.wide_deep import wide_deep
-from heterps.data import Dataset, arrays
+from heterps.data import Criteo, Dataset
 from heterps.hardware import Device, Hardware, Pool
 from heterps.planner import Plan, Profile
 from heterps.planner.evaluate import by_hand, forecast
 from heterps.planner.problem import make_problem
 from heterps.planner.search import best_price_per_row
 from heterps.planner.solvers import solver
-from heterps.runtime.measure import measure_profile, synthetic_batch
+from heterps.runtime.measure import measure_profile
 
 ROWS = 200_000
 BATCH = 4096
@@ -83,16 +85,16 @@ def one_machine() -> Hardware:
 
 
 def data() -> Dataset:
-    """Rows in memory: reading costs next to nothing, and the Profile measures what it does cost."""
-    columns = synthetic_batch(wide_deep(), ROWS)
-    return arrays({name: np.ascontiguousarray(column) for name, column in columns.items()})
+    """Criteo-shaped text in Splits of a second or two: workers read it where it lies."""
+    return replace(Criteo(str(tsv(Workload(), ROWS))), split_cost=4 << 20)
 
 
 def train(plan: Plan, seconds: float) -> dict[str, Any]:
     """Train after a warm-up; rows per second by the clock and by processor time."""
-    with hps.launch(plan, engine="dask", every_s=0.25, metrics=()) as session:
+    with hps.launch(plan, engine="dask", report_s=0.25, metrics=()) as session:
         run = session.train(data(), epochs=1000)
-        first = _after(run, 3.0)
+        _after(run, 0.0, rows=10 * BATCH)  # everything is loaded and compiled by then
+        first = _after(run, 2.0)
         busy, began = _busy_s(), time.perf_counter()
         last = _after(run, seconds)
         wall, busy = time.perf_counter() - began, _busy_s() - busy
@@ -101,10 +103,10 @@ def train(plan: Plan, seconds: float) -> dict[str, Any]:
     return {"wall": rows / wall, "processor": rows / busy * CORES, "load": os.getloadavg()[0]}
 
 
-def _after(run: Iterator[Any], seconds: float) -> Any:
+def _after(run: Iterator[Any], seconds: float, rows: int = 0) -> Any:
     began = time.perf_counter()
     for progress in run:
-        if time.perf_counter() - began >= seconds:
+        if time.perf_counter() - began >= seconds and progress.samples >= rows:
             return progress
     raise RuntimeError("the run ended early: give it more epochs")
 
@@ -125,7 +127,7 @@ def run_in_processes(case: Case, seconds: float) -> dict[str, Any]:
             f"from benchmarks.planner import script_main\nif __name__ == '__main__':\n"
             f"    script_main({case.name!r}, {seconds}, {str(out)!r})\n"
         )
-        words = ["--servers", case.servers, "--io", case.io, "--compute", case.compute, script]
+        words = ["--logs", folder, "--servers", case.servers, "--io", case.io, "--compute", case.compute, script]
         path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
         command = [sys.executable, "-m", "heterps", "launch", *map(str, words)]
         subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True, stdout=subprocess.DEVNULL)
@@ -179,7 +181,7 @@ def main() -> None:
         assert plan.forecast is not None
         expected = plan.forecast.rows_per_second
         found = run_in_processes(case, chosen.seconds) if chosen.processes else train(plan, chosen.seconds)
-        errors = [expected / found[kind] - 1 for kind in ("wall", "processor")]
+        errors = [expected / max(found[kind], 1e-9) - 1 for kind in ("wall", "processor")]
         print(
             f"{case.name:20} {expected:10,.0f} {found['wall']:10,.0f} {errors[0]:+7.0%} {found['processor']:10,.0f} "
             f"{errors[1]:+7.0%} {found['load']:6.1f}  {plan.forecast.bottleneck}",

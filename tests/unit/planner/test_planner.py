@@ -403,3 +403,13 @@ def test_a_plan_that_splits_a_layer_is_refused():
     halves = tuple(replace(whole.stages[0], name=name, ops=part) for name, part in (("a", ops[:-4]), ("b", ops[-4:])))
     with pytest.raises(PlanError, match="the plan splits layer"):
         forecast(replace(whole, stages=halves), hardware)
+
+
+def test_stages_leave_the_server_pool_alone_where_another_is_as_good():
+    host = Host("box", 2, 16e9, 4e10)
+    pools = tuple(
+        Pool(name, core(), cap=2, host="box", serves=name == "server") for name in ("server", "io", "compute")
+    )
+    made = plan(wide_deep(), Hardware(pools, (host,)), batch_size=4096)
+    assert made.shard_pool == "server"
+    assert [stage.pool for stage in made.stages] == ["io"]
