@@ -23,7 +23,7 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
 #: Rows that loops work on at a time.
-BLOCK = 64
+BLOCK = 128
 
 
 class Store(NamedTuple):
