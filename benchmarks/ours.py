@@ -50,7 +50,7 @@ class Ours:
             dense=hps.SGD(lr=DENSE_LR),
             seed=chosen.shape.seed,
             metrics=(),
-            every_s=0.25,
+            report_s=0.25,
         )
 
     def plan(self) -> hps.Plan:

@@ -109,6 +109,15 @@ class Attempt:
         """Take an instruction of the run, from any thread."""
         self.inbox.put(lambda: self.client.handle(message))
 
+    def between(self, look: Callable[[], None]) -> None:
+        """Have something looked at in the attempt's own thread, when no batch is being computed."""
+
+        def event() -> list[Action]:
+            look()
+            return []
+
+        self.inbox.put(event)
+
     def close(self) -> None:
         """End the reader. Buffers of batches in flight are not used again: a late answer may still write to them."""
         self.ended = True

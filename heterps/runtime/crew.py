@@ -44,6 +44,8 @@ class ClusterCrew:
         Shard hosts by (number, worker); they outlive the run.
     keeper
         Cuts of the run.
+    fetch
+        Tensors to watch, by name.
     slowdown
         See :class:`~heterps.runtime.cluster.ClusterEngine`.
     """
@@ -57,12 +59,13 @@ class ClusterCrew:
         dataset: Dataset,
         hosts: dict[tuple[int, str], Remote],
         keeper: Keeper,
+        fetch: Mapping[str, str],
         slowdown: Mapping[str, float],
     ) -> None:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
         self.busy: dict[str, float] = {}
-        self._hosts, self._keeper, self._slowdown = hosts, keeper, slowdown
+        self._hosts, self._keeper, self._fetch, self._slowdown = hosts, keeper, dict(fetch), slowdown
         self._host_addresses: dict[int, Address] = {}
         self._stage_workers: list[str] = []
         self._copies: dict[int, Remote] = {}
@@ -73,6 +76,7 @@ class ClusterCrew:
         self._known: dict[str, set[str]] = {}
         self._failure: BaseException | None = None
         self._counted = Counts()
+        self._peeked: dict[str, Any] = {}
 
     def __enter__(self) -> ClusterCrew:
         local_run(self.run, LocalRun(self.dataset, self.driver.tell))
@@ -108,10 +112,15 @@ class ClusterCrew:
         for address in set(self._known) - set(found):
             self._lost(address)
         for role in ("server", "compute", "io"):  # what others need comes first
-            for address, joined in sorted(found.items()):
+            for address, joined in sorted(found.items(), key=self._holders_first):
                 if role in joined and role not in self._known.get(address, set()) and not self._joined(address, role):
                     joined.discard(role)  # lost while it joined, or slow: the next look tells
         self._known = found
+
+    def _holders_first(self, item: tuple[str, set[str]]) -> tuple[int, str]:
+        """Servers join in the order of the hosts they hold, so that the run places every host where its tables are."""
+        held = [host for host, worker in self._hosts if worker == item[0]]
+        return min(held, default=self.job.hosts), item[0]
 
     def _joined(self, address: str, role: str) -> bool:
         if role == "io":
@@ -269,6 +278,15 @@ class ClusterCrew:
                 with suppress(ClusterError):
                     self._counted = Counts(**station.call("counts"))
         return self._counted
+
+    def peek(self) -> dict[str, Any]:
+        """Return the watched tensors of a batch that was computed lately; while no worker has one, the ones before."""
+        for station in self._stations.values() if self._fetch else ():
+            with suppress(ClusterError):
+                if found := station.call("peek", self._fetch):
+                    self._peeked = found
+                    break
+        return self._peeked
 
     def collect(self, reporter: Reporter) -> None:
         """Take metrics and times from all stations at once; one that is lost meanwhile has nothing to add."""

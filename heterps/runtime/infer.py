@@ -23,7 +23,7 @@ from heterps.metrics import Metric, State
 from heterps.ragged import Ragged
 from heterps.runtime.columns import check_columns
 from heterps.runtime.feeds import column_of, ids_of, other_columns, rows_of
-from heterps.runtime.job import Job
+from heterps.runtime.job import PREDICTION, Job
 from heterps.runtime.payload import Pulled, Wanted
 from heterps.stages.lowering import Group, pull_name
 from heterps.tables import Router
@@ -33,8 +33,6 @@ __all__ = ["PREDICTION", "Inference", "Inferred", "Read", "Values", "infer_split
 F32 = npt.NDArray[np.float32]
 Read = Callable[[int, Wanted], Pulled]
 Values = npt.NDArray[Any] | Ragged
-
-PREDICTION = "prediction"
 
 
 @dataclass(frozen=True, eq=False)

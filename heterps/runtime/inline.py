@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
 import threadpoolctl
 
 from heterps.data import BadRows, Dataset, Split
@@ -22,7 +21,7 @@ from heterps.protocol.events import WorkerJoined
 from heterps.runtime.attempt import Attempt
 from heterps.runtime.driver import Driver
 from heterps.runtime.host import Counts, ShardHost
-from heterps.runtime.infer import PREDICTION, Inference, Inferred
+from heterps.runtime.infer import Inference, Inferred
 from heterps.runtime.job import Job
 from heterps.runtime.keeper import Checkpoints, Keeper
 from heterps.runtime.links import DirectLink, Link
@@ -84,7 +83,7 @@ class InlineEngine:
         self._driver.handle(WorkerJoined("inline", "io"))
         try:
             for progress in self._loop(reporter, keeper.first):
-                yield replace(progress, fetched=self._peek(fetch or {}))
+                yield replace(progress, fetched=self._bench.peek(fetch or {}))
         finally:
             self._end()
             self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
@@ -205,16 +204,6 @@ class InlineEngine:
         made = ShardHost(job, host, -1, lambda event: None)
         made.fresh([shard for shard, owner in enumerate(job.owners) if owner == host])
         return made
-
-    def _peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
-        """Copy tensors of the batch computed last."""
-        if not fetch or not self._bench.program.has_run:
-            return {}
-        program, calls = self._bench.program, self._bench.program.calls()
-        return {
-            name: np.array(program.prediction if source == PREDICTION else calls[source].y)
-            for name, source in fetch.items()
-        }
 
     def close(self) -> None:
         """Put BLAS threads back."""

@@ -15,7 +15,9 @@ from heterps.protocol.spec import RunSpec
 from heterps.runtime.model import Model
 from heterps.tables import N_SHARDS, spread_shards
 
-__all__ = ["Job"]
+__all__ = ["PREDICTION", "Job"]
+
+PREDICTION = "prediction"  # what the loss predicts, beside the ops a graph names
 
 
 @dataclass(frozen=True)
