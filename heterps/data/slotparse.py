@@ -8,8 +8,18 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from heterps.data.delimited import BAD, BAD_NUL, BAD_UTF8, DRAINED, FULL, NO_ROOM, ROOM, run_steps, valid_utf8
-from heterps.data.delimited import REASONS as TEXT_REASONS
+from heterps.data.delimited import (
+    BAD,
+    BAD_NUL,
+    BAD_UTF8,
+    DRAINED,
+    FULL,
+    NO_ROOM,
+    REASONS as TEXT_REASONS,
+    ROOM,
+    run_steps,
+    valid_utf8,
+)
 from heterps.data.hashing import hash_bytes, hash_span
 from heterps.data.numeric import OK, parse_id
 
