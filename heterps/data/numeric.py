@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ OK, BAD_NUMBER, BAD_ID, RESERVED = 0, 1, 2, 3
 
 _POWERS = np.array([10.0**k for k in range(309)])
 _EDGES = 1.0 + np.arange(128) / 128
-_LOG_EDGES, _INVERSE_EDGES = np.log(_EDGES), 1.0 / _EDGES
-_LN2 = math.log(2.0)
+# Decimal logarithms are correctly rounded; NumPy's and libm's last bits differ between processors.
+_LOG_EDGES = np.array([float(Decimal(float(edge)).ln()) for edge in _EDGES])
+_INVERSE_EDGES = 1.0 / _EDGES
+_LN2 = float(Decimal(2).ln())
 _MANTISSA, _ONE_BITS = np.uint64(2**52 - 1), np.uint64(1023 << 52)
 _U45, _U52, _U127 = np.uint64(45), np.uint64(52), np.uint64(127)
 _U_TEN = np.uint64(10)
