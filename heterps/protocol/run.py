@@ -325,6 +325,7 @@ class RunState(Workforce):
 
 _HANDLERS: dict[type, str] = {
     ev.WorkerJoined: "_joined",
+    ev.ServersJoined: "_servers_joined",
     ev.WorkerLeaving: "_leaving",
     ev.WorkerLost: "_lost",
     ev.StageReady: "_stage_ready",

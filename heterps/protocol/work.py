@@ -115,6 +115,10 @@ class Workforce:
             self._stages[event.worker] = False
             self._out.append(do.CreateStage(event.worker))
 
+    def _servers_joined(self, event: ev.ServersJoined) -> None:
+        for worker in event.workers:
+            self._joined(ev.WorkerJoined(worker, "server"))
+
     def _leaving(self, event: ev.WorkerLeaving) -> None:
         worker = self.roster.workers.get(event.worker)
         if worker is not None:

@@ -111,16 +111,24 @@ class ClusterCrew:
         found = {address: self.roles.of(worker.pools) for address, worker in workers.items()}
         for address in set(self._known) - set(found):
             self._lost(address)
-        for role in ("server", "compute", "io"):  # what others need comes first
-            for address, joined in sorted(found.items(), key=self._holders_first):
+        self._servers_joined(
+            [address for address in sorted(found, key=self._holders_first) if "server" in found[address]]
+        )
+        for role in ("compute", "io"):  # what others need came first
+            for address, joined in sorted(found.items()):
                 if role in joined and role not in self._known.get(address, set()) and not self._joined(address, role):
                     joined.discard(role)  # lost while it joined, or slow: the next look tells
         self._known = found
 
-    def _holders_first(self, item: tuple[str, set[str]]) -> tuple[int, str]:
+    def _servers_joined(self, addresses: Sequence[str]) -> None:
+        new = tuple(address for address in addresses if "server" not in self._known.get(address, set()))
+        if new:
+            self.driver.handle(ev.ServersJoined(new))
+
+    def _holders_first(self, address: str) -> tuple[int, str]:
         """Servers join in the order of the hosts they hold, so that the run places every host where its tables are."""
-        held = [host for host, worker in self._hosts if worker == item[0]]
-        return min(held, default=self.job.hosts), item[0]
+        held = [host for host, worker in self._hosts if worker == address]
+        return min(held, default=self.job.hosts), address
 
     def _joined(self, address: str, role: str) -> bool:
         if role == "io":

@@ -99,11 +99,19 @@ class ShardHost:
 
     def fresh(self, owned: Sequence[int]) -> None:
         """Begin with tables as the seed gives them."""
+        self.close()
         on_disk = any(group.storage == "ssd" for group in self.model.groups)
         self._disk = tempfile.TemporaryDirectory(prefix="heterps-rows-") if on_disk else None
         folder = self._disk.name if self._disk else None
         self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned, folder=folder)
         self.counts = Counts()
+
+    def close(self) -> None:
+        """Drop the tables, and their files where they are on disk."""
+        self.shard = None
+        if self._disk is not None:
+            self._disk.cleanup()
+            self._disk = None
 
     def take_over(self, before: ShardHost) -> None:
         """Go on with the tables of the run before."""

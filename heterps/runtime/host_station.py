@@ -67,6 +67,8 @@ class HostStation:
         return vars(self._shard_host.counts).copy() if self._shard_host else {}
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop answering and drop the tables."""
         if self._listener is not None:
             self._listener.close()
+        if self._shard_host is not None:
+            self._shard_host.close()

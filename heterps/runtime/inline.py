@@ -206,5 +206,7 @@ class InlineEngine:
         return made
 
     def close(self) -> None:
-        """Put BLAS threads back."""
+        """Drop the tables, put BLAS threads back."""
+        for host in self.hosts.values():
+            host.close()
         self._blas.restore_original_limits()

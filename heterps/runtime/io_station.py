@@ -98,7 +98,7 @@ class IoStation:
             attempts, slots = list(self._attempts.values()), list(self._slots)
         for attempt in attempts:
             found: SimpleQueue[dict[str, Any]] = SimpleQueue()
-            attempt.between(lambda attempt=attempt, found=found: found.put(attempt.bench.peek(fetch)))
+            attempt.between(partial(_look, attempt, fetch, found))
             with suppress(Empty):
                 return found.get(timeout=_PEEK_S)
         return next((seen for slot in slots if (seen := slot.bench.peek(fetch))), {})
@@ -186,6 +186,10 @@ class IoStation:
             self._tell(event)
 
         return tell
+
+
+def _look(attempt: Attempt, fetch: Mapping[str, str], found: SimpleQueue[dict[str, Any]]) -> None:
+    found.put(attempt.bench.peek(fetch))
 
 
 def run_attempt(station: str, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:

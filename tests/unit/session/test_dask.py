@@ -1,14 +1,17 @@
 """The engine contract on an in-process Dask cluster, and what only a cluster has."""
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 
 import heterps as hps
+from heterps.errors import ClusterError
+from heterps.runtime.local import local_cluster
 from heterps.stages import partition
 from tests.unit.session.contract import EngineContract, plan, same, trained
-from tests.unit.session.models import graph
+from tests.unit.session.models import data, graph
 
 pytestmark = pytest.mark.xdist_group("dask")
 
@@ -24,10 +27,8 @@ def staged(*cuts: str, **rest: Any) -> hps.Plan:
     io, *compute = (part.ops for part in partition(fused.graph).parts)
     ops = [op for part in compute for op in part]
     bounds = [0, *(ops.index(cut) for cut in cuts), len(ops)]
-    pieces = [tuple(io), *(tuple(ops[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True))]
+    pieces = [tuple(io), *(tuple(ops[a:b]) for a, b in pairwise(bounds))]
     (stage,), pool = fused.stages, fused.pools[0]
-    from dataclasses import replace
-
     gpu = replace(pool, name="compute")
     stages = tuple(
         replace(stage, name=f"stage {i}", layers=(), ops=ops, pool=gpu.name if i == 1 else pool.name, units=2)
@@ -54,14 +55,11 @@ def test_any_number_of_workers_gives_the_same_bits(workers: int) -> None:
 
 def test_merged_pushes_count_every_batch_once() -> None:
     with hps.launch(plan(workers=2), mode=hps.Async(depth=2, merge=3)) as session:
-        last = list(session.train(__import__("tests.unit.session.models", fromlist=["data"]).data(), epochs=2))[-1]
+        last = list(session.train(data(), epochs=2))[-1]
     assert last.samples == 3000
 
 
 def test_a_missing_pool_is_named_before_anything_runs() -> None:
-    from heterps.errors import ClusterError
-    from heterps.runtime.local import local_cluster
-
     with local_cluster({"server": 1}) as client, pytest.raises(ClusterError, match="pool 'io' has 0 of 1 workers"):
         hps.launch(plan(), client=client)
 
@@ -69,10 +67,7 @@ def test_a_missing_pool_is_named_before_anything_runs() -> None:
 def test_rows_on_disk_train_as_rows_in_memory() -> None:
     results = []
     for storage in ("memory", "ssd"):
-        with hps.launch(plan(storage=storage) if storage == "memory" else on_disk(), mode="sync") as session:
+        chosen = hps.Plan.fused(graph(storage=storage), batch_size=64, shard_hosts=2)
+        with hps.launch(chosen, mode="sync") as session:
             results.append(trained(session))
-    assert all(np.isfinite(v).all() for v in results[1].values())
-
-
-def on_disk() -> hps.Plan:
-    return plan()
+    assert same(*results)
