@@ -72,7 +72,7 @@ def _line(row: dict[str, Any], base: dict[str, Any], case: Case, scores: dict[st
 
 
 def _verdict(row: dict[str, Any], base: dict[str, Any], reached: bool) -> str:
-    """Say nothing where either side lacked its cores: threads that wait for each other then slow down out of proportion."""
+    """Say nothing where either side lacked its cores: threads that wait for each other then slow down most."""
     if min(cores(row), cores(base)) < ENOUGH_CORES:
         return "not judged, the machine was busy"
     return "reached" if reached else "not reached"

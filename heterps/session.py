@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -32,8 +33,12 @@ __all__ = ["Session", "launch", "load"]
 Metrics = Sequence[str | Metric]
 Fetch = str | Sequence[str] | Mapping[str, str]
 
-_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",)}
-_EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc", "logloss"), "mse": ("rmse", "mae")}
+_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",), "softmax_cross_entropy": ("acc1",)}
+_EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {
+    "logloss": ("auc", "logloss"),
+    "mse": ("rmse", "mae"),
+    "softmax_cross_entropy": ("acc1", "acc5"),
+}
 
 
 def launch(
@@ -91,7 +96,7 @@ def launch(
     ...     print(session.evaluate(Criteo("valid.tsv")))
     """
     name = choose_engine(engine, client)
-    chosen = _mode(plan.mode if mode is None else mode, depth=1 if name == "inline" else plan.depth)
+    chosen = _mode(mode, plan, name)
     summed = plan.lanes if chosen.ordered else chosen.unit
     model = Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed)
     job = Job(
@@ -106,6 +111,8 @@ def launch(
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None, every_batches, every_s, os.fspath(resume) if resume else None
     )
+    if checkpoint:
+        SavedModel.of(job).write(Path(checkpoint))
     return Session(plan, make_engine(name, job, plan, client, checkpoints=checkpoints, **options))
 
 
@@ -125,7 +132,7 @@ def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None 
     """
     saved = SavedModel.read(Path(path))
     if plan is None:
-        plan = Plan.fused(saved.graph, batch_size=saved.batch_size, mode=saved.mode)
+        plan = Plan.fused(saved.graph, batch_size=saved.batch_size, mode=mode_from_json(saved.mode))
     options = {"sparse": saved.sparse, "dense": saved.dense, "seed": saved.seed, **options}
     session = launch(plan, client, **options)
     try:
@@ -142,14 +149,21 @@ def _named(fetch: Fetch) -> dict[str, str]:
     return dict(fetch) if isinstance(fetch, Mapping) else {name: name for name in fetch}
 
 
-def _mode(mode: Any, depth: int) -> Mode:
-    """Turn what a plan or a user says into a mode; a plain ``"async"`` takes the depth that suits the engine."""
-    if mode == Async.name:
-        return Async(depth=depth)
-    found = mode if isinstance(mode, Mode) else mode_from_json(mode if isinstance(mode, Mapping) else {"mode": mode})
-    if found.refreshes:
-        raise PlanError(f"no engine runs {found.name} mode yet: use sync or async")
-    return found
+def _mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine: str) -> Mode:
+    """Turn what a user says, else the plan, into a mode.
+
+    A depth is for overlapping: where nothing overlaps, the plan's would only make batches stale.
+    """
+    if isinstance(given, Mode):
+        mode = given
+    elif given is None or given == Async.name:
+        mode = plan.mode if given is None else Async(depth=plan.depth)
+        mode = replace(mode, depth=1) if engine == "inline" and isinstance(mode, Async) else mode
+    else:
+        mode = mode_from_json(given if isinstance(given, Mapping) else {"mode": given})
+    if mode.refreshes:
+        raise PlanError(f"no engine runs {mode.name} mode yet: use sync or async")
+    return mode
 
 
 def _metrics(plan: Plan, given: Metrics | None, by_loss: Mapping[str, tuple[str, ...]]) -> tuple[Metric, ...]:
@@ -205,10 +219,11 @@ class Session:
         if valid is None:
             yield from self.engine.train(dataset, epochs, fetch)
             return
-        passes = Epochs(epochs)
-        for _ in range(epochs):
+        start, passes = self.engine.passes, Epochs(epochs)
+        while self.engine.passes < start + epochs:  # a resumed session begins with the pass it was in
             for progress in self.engine.train(dataset, 1, fetch):
-                yield passes.report(progress, self.evaluate(valid) if progress.done else {})
+                epoch = self.engine.passes - start + 1
+                yield passes.report(progress, epoch, self.evaluate(valid) if progress.done else {})
 
     def fit(
         self, dataset: Dataset, epochs: int = 1, valid: Dataset | None = None, fetch: Fetch | None = None

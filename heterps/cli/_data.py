@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from heterps.data import READERS, Dataset, open_dataset
-from heterps.errors import DataError
+from heterps.errors import DataError, UnknownKindError
 
 __all__ = ["data_options", "opened", "parse_names"]
 
@@ -33,6 +33,8 @@ def data_options(command: _F) -> _F:
 
 def opened(paths: tuple[str, ...], kind: str) -> Dataset:
     """Open what ``--data`` or ``--valid`` names."""
+    if kind != "auto" and kind not in READERS:
+        raise UnknownKindError(f"no data format is called {kind!r}; there are auto, {', '.join(sorted(READERS))}")
     if len(paths) == 1:
         return open_dataset(paths[0], kind)
     if any(path.split(":")[0] == "adult" for path in paths):

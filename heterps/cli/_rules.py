@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 
-from heterps.errors import HeterpsError, TableError
+from heterps.errors import TableError
 from heterps.tables import RULES, Rule
 
 __all__ = ["parse_rule"]
@@ -14,12 +15,12 @@ __all__ = ["parse_rule"]
 def parse_rule(text: str) -> Rule:
     """Return the rule that ``NAME[:option=value,...]`` means."""
     name, _, options = text.partition(":")
-    try:
-        return RULES.from_json({"kind": name, **_options(text, options)})
-    except HeterpsError:
-        raise
-    except TypeError as error:
-        raise TableError(f"rule {text!r}: {str(error).partition(') ')[2] or error}") from None
+    given = _options(text, options)
+    known = [field.name for field in fields(RULES[name])]
+    for option in given:
+        if option not in known:
+            raise TableError(f"rule {text!r}: {name} has no {option!r}; it has {', '.join(known)}")
+    return RULES.from_json({"kind": name, **given})
 
 
 def _options(text: str, options: str) -> dict[str, Any]:

@@ -24,10 +24,17 @@ __all__ = ["command"]
     "--data", metavar="GLOB", help="Criteo files to read and to take ids from; without: Zipf ids, no reading."
 )
 @click.option("--pool", default="cpu", show_default=True, help="Name of the pool that this machine stands for.")
+@click.option("--in-process", is_flag=True, help="Workers share one process, as in launch(plan) on one machine.")
 @click.option("--add-to", type=click.Path(dir_okay=False), help="A profile to which the pool is added.")
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the profile to this file.")
 def command(
-    target: str, settings: tuple[str, ...], data: str | None, pool: str, add_to: str | None, out: str | None
+    target: str,
+    settings: tuple[str, ...],
+    data: str | None,
+    pool: str,
+    in_process: bool,
+    add_to: str | None,
+    out: str | None,
 ) -> None:
     r"""Measure what a model's layers, table access and calls take on one core of this machine (some 15 seconds).
 
@@ -42,7 +49,8 @@ def command(
 
     graph = load_graph(target, parse_settings(settings))
     device = Hardware.local().pool("cpu")
-    measured = measure_profile(graph, replace(device, name=pool), Criteo(data) if data else None)
+    dataset = Criteo(data) if data else None
+    measured = measure_profile(graph, replace(device, name=pool), dataset, sockets=not in_process)
     whole = measured if add_to is None else _joined(Profile.load(add_to), measured)
     if out:
         whole.save(out)

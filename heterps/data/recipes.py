@@ -9,10 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from heterps.data.hashing import bucket_hash, cross_ids, hash_bytes, salt_of
+from heterps.data.hashing import RESERVED_ID, cross_ids, hash_bytes, number_hash, salt_of
 from heterps.errors import DataError, UnknownKindError
 
-__all__ = ["Bucket", "Categories", "Category", "Cross", "Id", "Ids", "Match", "Number", "Recipe", "recipe_from_json"]
+__all__ = [
+    "Bucket",
+    "Categories",
+    "Category",
+    "Cross",
+    "Id",
+    "Ids",
+    "Match",
+    "Number",
+    "Recipe",
+    "Salted",
+    "recipe_from_json",
+]
 
 _KINDS: dict[str, type[Recipe]] = {}
 
@@ -144,6 +156,21 @@ class Id(Recipe):
 
 
 @dataclass(frozen=True)
+class Salted(Recipe):
+    """An integer mixed with its column's name: for integer categories of several columns that share a table."""
+
+    source: str
+    salted: str = ""
+
+    kind: ClassVar[str] = "salted"
+
+    @property
+    def absent(self) -> int:
+        """Missing counts as the reserved id, which no value can be."""
+        return number_hash(RESERVED_ID, self.salt)
+
+
+@dataclass(frozen=True)
 class Ids(Recipe):
     """Integers as they stand, separated in a cell (``"3|14|15"``) or a list column: for ragged columns."""
 
@@ -179,7 +206,7 @@ class Bucket(Recipe):
     @property
     def absent(self) -> int:
         """The bucket behind the last."""
-        return bucket_hash(len(self.bounds) + 1, self.salt)
+        return number_hash(len(self.bounds) + 1, self.salt)
 
 
 @dataclass(frozen=True)

@@ -230,6 +230,7 @@ class _FakeNamespace:
     """``xp`` for device arrays in name."""
 
     ndarray = FakeArray
+    __name__ = "fake"
 
     def asarray(self, x: Any, dtype: Any = None) -> FakeArray:
         """Copy to the device; an array that is there already is not copied."""

@@ -5,9 +5,9 @@ Backward adds positions in the order of the batch, so equal input gives equal bi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from heterps.kernels.cost import OpCost, Work, read_only
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 from heterps.kernels.pointwise import flat_rows
+from heterps.kernels.rows_cuda import cuda_rows, gather_cuda, scatter_cuda
 
 __all__ = ["Lists", "Rows"]
 
@@ -51,13 +52,11 @@ class Rows:
     inverse: tuple[Array, ...]
     offsets: tuple[Array | None, ...] = ()
     ids: Array | None = None
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False)  # what gathers of one batch share on a device
 
     def offsets_of(self, source: int) -> Array | None:
         """Offsets of one id column; None means fixed slots."""
         return self.offsets[source] if self.offsets else None
-
-
-POOLING = {"none": 0, "sum": 1, "mean": 2, "max": 3}
 
 
 # Positions are unsigned: numba guards a signed index against being negative, which costs two thirds of these loops.
@@ -215,7 +214,7 @@ def gather_pool_forward(c: Call) -> None:
     g = _gathering(c)
     y = _target(c, g)
     if not c.loops:
-        _gather_arrays(c, g, y)
+        _gather_on_device(c, g, y)
         return
     flat, stride = flat_rows(y)
     if g.pooling == "none":
@@ -236,7 +235,7 @@ def gather_pool_backward(c: Call) -> None:
     g = _gathering(c)
     dy = c.dy.values if isinstance(c.dy, Lists) else c.dy
     if not c.loops:
-        _scatter_arrays(c, g, gradient, dy)
+        _scatter_on_device(c, g, gradient, dy)
         return
     flat, stride = flat_rows(dy)
     if g.pooling == "none":
@@ -245,6 +244,23 @@ def gather_pool_backward(c: Call) -> None:
         unpool_max(gradient, g.low, g.dim, c.scratch("winner", (c.n, g.dim), np.int32), flat, stride)
     else:
         unpool(gradient, g.low, g.dim, g.inverse, _offsets(c, g), g.pad, g.pooling == "mean", flat, stride)
+
+
+def _gather_on_device(c: Call, g: Gathering, y: Array) -> None:
+    """Through ``rows.cu`` where the device runs it, else with array functions."""
+    module = cuda_rows(c, g.values)
+    if module is None:
+        _gather_arrays(c, g, y)
+    else:
+        gather_cuda(c, module, g, _offsets(c, g), y)
+
+
+def _scatter_on_device(c: Call, g: Gathering, gradient: Array, dy: Array) -> None:
+    module = cuda_rows(c, gradient)
+    if module is None:
+        _scatter_arrays(c, g, gradient, dy)
+    else:
+        scatter_cuda(c, module, g, _offsets(c, g), gradient, dy)
 
 
 def _target(c: Call, g: Gathering) -> Array:

@@ -10,7 +10,7 @@ from heterps.graph import Graph
 from heterps.planner.forecast import TableForecast
 from heterps.planner.sample import Sample
 from heterps.stages.lowering import Group, groups_of
-from heterps.tables import ACCESSORS, ENTRIES, RULES, AdaGrad, GroupSpec, TableSpec
+from heterps.tables import ACCESSORS, ENTRIES, RULES, ElementAdaGrad, GroupSpec, TableSpec
 from heterps.tables.layout import Layout
 
 __all__ = ["INDEX_BYTES", "forecast_tables", "row_bytes", "with_tiers"]
@@ -32,7 +32,7 @@ def _table(name: str, attrs: Mapping[str, Any]) -> TableSpec:
     return TableSpec(
         name,
         attrs["dim"],
-        RULES.from_json(attrs["rule"]) if attrs["rule"] else AdaGrad(),
+        RULES.from_json(attrs["rule"]) if attrs["rule"] else ElementAdaGrad(),
         entry=ENTRIES.from_json(attrs["entry"]) if attrs["entry"] else None,
         accessor=ACCESSORS.from_json(attrs["accessor"]) if attrs["accessor"] else None,
     )

@@ -22,6 +22,7 @@ __all__ = ["MEMORY_SHARE", "build_problem", "check_pins", "placed_tables", "serv
 
 MEMORY_SHARE = 0.8  # of a worker's memory that plans may fill
 _DEPTH = 2
+_SERVING = 1 + 1e-9
 
 
 def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = None) -> Problem:
@@ -81,9 +82,13 @@ def server_pools(costs: Costs) -> tuple[Pool, ...]:
 
 
 def _prices(pools: tuple[Pool, ...]) -> list[float]:
-    """Prices per hour; where nothing has a price, units are what is saved."""
+    """Prices per hour; where nothing has a price, units are what is saved.
+
+    Among pools that are worth the same, stages go to those that carry no shard hosts.
+    """
     prices = [pool.device.price_per_hour for pool in pools]
-    return prices if any(prices) else [1.0] * len(pools)
+    prices = prices if any(prices) else [1.0] * len(pools)
+    return [price * (_SERVING if pool.serves else 1.0) for price, pool in zip(prices, pools, strict=True)]
 
 
 def _may_run(layer: Layer, pool: Pool, pins: Mapping[str, str]) -> bool:

@@ -99,7 +99,7 @@ class Insert(NamedTuple):
 
 
 class Retain(NamedTuple):
-    """Drop the rows of all other shards."""
+    """Drop the rows of all other shards, and all kept gradients."""
 
     owned: tuple[int, ...]
 

@@ -76,7 +76,7 @@ class Lanes:
         return twin
 
     def to_json(self) -> list[list[int]]:
-        """Return the frontiers. At a cut nothing is staged: all lanes stand at one step, or have ended before it."""
+        """Return the frontiers. What is staged at a cut was left by attempts that were given up, and is sent again."""
         return [list(position) for position in self.frontier]
 
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from heterps.runtime.pools import pools_of
 from heterps.runtime.progress import Progress
 from heterps.runtime.remote import Remote
 from heterps.runtime.report import Reporter
+from heterps.runtime.resources import resource_of
 from heterps.runtime.roles import Roles
 from heterps.runtime.service import Address
 
@@ -83,9 +85,10 @@ class ClusterEngine:
         """Train, yielding Progress now and then; the last one is ``done``."""
         job = self.job
         keeper = Keeper(self.checkpoints, job, self.passes, self._runs)
+        self.passes = keeper.first
         self._runs += 1
         run = f"{self._name}-{self._runs}"
-        crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, keeper, self._slowdown)
+        crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, keeper, fetch or {}, self._slowdown)
         spec = job.spec(keeper.first + epochs, retries=settings().retries + 1, final_cut=keeper.writes)
         splits = partial(dataset.splits, seed=job.model.seed)
         driver = crew.driver = Driver(spec, crew, splits, cut=keeper.base, life=keeper.life)
@@ -98,7 +101,7 @@ class ClusterEngine:
 
     def _loop(self, driver: Driver, crew: ClusterCrew, reporter: Reporter, keeper: Keeper) -> Iterator[Progress]:
         epoch, watched, first = 0, -_WATCH_S, keeper.first
-        patience = Patience(driver.state.waiting_for, settings().workers_s)
+        patience = Patience(lambda: _workers_missing(driver), settings().workers_s)
         while not driver.finished:
             if monotonic() - watched >= _WATCH_S:
                 watched = monotonic()
@@ -114,9 +117,10 @@ class ClusterEngine:
                 crew.collect(reporter)
                 counts = crew.counts()
                 keeper.ask(driver, counts.batches)
-                yield reporter.progress(counts, epoch + 1, crew.busy)
+                yield replace(reporter.progress(counts, epoch + 1, crew.busy), fetched=crew.peek())
         crew.collect(reporter)
-        yield reporter.progress(crew.counts(), reporter.epochs, crew.busy, done=True)
+        last = reporter.progress(crew.counts(), reporter.epochs, crew.busy, done=True)
+        yield replace(last, fetched=crew.peek())
 
     # --- reading
 
@@ -125,7 +129,7 @@ class ClusterEngine:
     ) -> Iterator[Inferred]:
         """Run forward on every Split, as tasks of the io pool; results come in order."""
         hosts = self.host_addresses()
-        workers = [w.address for pool in pools_of(self.client) if pool.name == self.roles.io for w in pool.workers]
+        workers = self._workers(self.roles.io)
         run = f"{self._name}-{uuid.uuid4().hex[:6]}"
         local_run(run, LocalRun(dataset, lambda event: None))
         there = None if workers[0].startswith("inproc://") else dataset
@@ -151,6 +155,14 @@ class ClusterEngine:
         finally:
             local_run(run, None)
 
+    def _workers(self, pool: str) -> list[str]:
+        found = [w.address for p in pools_of(self.client) if p.name == pool for w in p.workers]
+        if not found:
+            raise ClusterError(
+                f"no worker of pool {pool!r} is left; dask worker SCHEDULER --resources {resource_of(pool)}=1"
+            )
+        return found
+
     def host_addresses(self) -> list[Address]:
         """Return where the shard hosts are; makes them if nothing was trained yet."""
         return [station.call("address") for station in self._stations()]
@@ -169,10 +181,8 @@ class ClusterEngine:
         return [stations[host] if host in stations else self._new_host(host) for host in range(self.job.hosts)]
 
     def _new_host(self, host: int) -> Remote:
-        servers = [w.address for pool in pools_of(self.client) if pool.name == self.roles.server for w in pool.workers]
-        if not servers:
-            raise ClusterError(f"no worker of pool {self.roles.server!r} is there to hold the tables")
-        worker = servers[host % len(servers)]
+        servers = self._workers(self.roles.server)
+        worker = sorted(servers)[host % len(servers)]  # as the protocol would place it
         station = self._hosts[host, worker] = Remote(self.client, worker, HostStation, self.job, host)
         return station
 
@@ -182,3 +192,8 @@ class ClusterEngine:
             station.close()
         self._hosts.clear()
         self._closing.close()
+
+
+def _workers_missing(driver: Driver) -> tuple[str, ...]:
+    """Return the pools without which the run stands still; what this process supplies itself is not missing."""
+    return tuple(what for what in driver.state.waiting_for() if "worker" in what)

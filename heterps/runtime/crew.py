@@ -10,8 +10,7 @@ from distributed import Client, Future
 
 from heterps.data import Dataset, Split
 from heterps.errors import ClusterError, HeterpsError, RunError
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
+from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.cut import Cut
 from heterps.runtime.desk import LocalRun, decode_event, local_run, topic
 from heterps.runtime.driver import Driver
@@ -45,6 +44,8 @@ class ClusterCrew:
         Shard hosts by (number, worker); they outlive the run.
     keeper
         Cuts of the run.
+    fetch
+        Tensors to watch, by name.
     slowdown
         See :class:`~heterps.runtime.cluster.ClusterEngine`.
     """
@@ -58,12 +59,13 @@ class ClusterCrew:
         dataset: Dataset,
         hosts: dict[tuple[int, str], Remote],
         keeper: Keeper,
+        fetch: Mapping[str, str],
         slowdown: Mapping[str, float],
     ) -> None:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
         self.busy: dict[str, float] = {}
-        self._hosts, self._keeper, self._slowdown = hosts, keeper, slowdown
+        self._hosts, self._keeper, self._fetch, self._slowdown = hosts, keeper, dict(fetch), slowdown
         self._host_addresses: dict[int, Address] = {}
         self._stage_workers: list[str] = []
         self._copies: dict[int, Remote] = {}
@@ -73,6 +75,8 @@ class ClusterCrew:
         self._tasks: dict[int, tuple[str, Future]] = {}
         self._known: dict[str, set[str]] = {}
         self._failure: BaseException | None = None
+        self._counted = Counts()
+        self._peeked: dict[str, Any] = {}
 
     def __enter__(self) -> ClusterCrew:
         local_run(self.run, LocalRun(self.dataset, self.driver.tell))
@@ -107,18 +111,34 @@ class ClusterCrew:
         found = {address: self.roles.of(worker.pools) for address, worker in workers.items()}
         for address in set(self._known) - set(found):
             self._lost(address)
-        for role in ("server", "compute", "io"):  # what others need comes first
+        self._servers_joined(
+            [address for address in sorted(found, key=self._holders_first) if "server" in found[address]]
+        )
+        for role in ("compute", "io"):  # what others need came first
             for address, joined in sorted(found.items()):
-                if role in joined and role not in self._known.get(address, set()):
-                    self._joined(address, role)
+                if role in joined and role not in self._known.get(address, set()) and not self._joined(address, role):
+                    joined.discard(role)  # lost while it joined, or slow: the next look tells
         self._known = found
 
-    def _joined(self, address: str, role: str) -> None:
+    def _servers_joined(self, addresses: Sequence[str]) -> None:
+        new = tuple(address for address in addresses if "server" not in self._known.get(address, set()))
+        if new:
+            self.driver.handle(ev.ServersJoined(new))
+
+    def _holders_first(self, address: str) -> tuple[int, str]:
+        """Servers join in the order of the hosts they hold, so that the run places every host where its tables are."""
+        held = [host for host, worker in self._hosts if worker == address]
+        return min(held, default=self.job.hosts), address
+
+    def _joined(self, address: str, role: str) -> bool:
         if role == "io":
-            local = address.startswith("inproc://")
-            station = Remote(self.client, address, IoStation, self.run, self.job, None if local else self.dataset)
-            self._stations[address] = station
+            here = None if address.startswith("inproc://") else self.dataset
+            try:
+                self._stations[address] = Remote(self.client, address, IoStation, self.run, self.job, here)
+            except ClusterError:
+                return False
         self.driver.handle(ev.WorkerJoined(address, role))  # type: ignore[arg-type]
+        return True
 
     def _lost(self, address: str) -> None:
         self._stations.pop(address, None)
@@ -180,10 +200,15 @@ class ClusterCrew:
             raise self._no_cut(create.host)
         for known in lost:
             del self._hosts[known]
-        if place not in self._hosts:
-            self._hosts[place] = Remote(self.client, create.worker, HostStation, self.job, create.host)
-        station = self._copies[create.copy] = self._hosts[place]
-        address = station.call("begin", self.run, create, self._keeper.folder(create.cut))
+        try:
+            if place not in self._hosts:
+                self._hosts[place] = Remote(self.client, create.worker, HostStation, self.job, create.host)
+            station = self._copies[create.copy] = self._hosts[place]
+            address = station.call("begin", self.run, create, self._keeper.folder(create.cut))
+        except ClusterError:
+            self._hosts.pop(place, None)
+            self.driver.tell(ev.CopyLost(create.copy))
+            return
         self._addresses[create.copy] = self._host_addresses[create.host] = address
         if len(self._host_addresses) == self.job.hosts:
             for stage in self._stages.values():
@@ -255,15 +280,28 @@ class ClusterCrew:
     # --- reports
 
     def counts(self) -> Counts:
-        """Return what host 0 counted; every batch is pushed to every host."""
+        """Return what host 0 counted; every batch is pushed to every host. While it is lost, what it counted last."""
         for (host, _), station in self._hosts.items():
             if host == 0:
-                return Counts(**station.call("counts"))
-        return Counts()
+                with suppress(ClusterError):
+                    self._counted = Counts(**station.call("counts"))
+        return self._counted
+
+    def peek(self) -> dict[str, Any]:
+        """Return the watched tensors of a batch that was computed lately; while no worker has one, the ones before."""
+        for station in self._stations.values() if self._fetch else ():
+            with suppress(ClusterError):
+                if found := station.call("peek", self._fetch):
+                    self._peeked = found
+                    break
+        return self._peeked
 
     def collect(self, reporter: Reporter) -> None:
         """Take metrics and times from all stations at once; one that is lost meanwhile has nothing to add."""
-        pending = [(station, station.start("collect")) for station in self._stations.values()]
+        pending = []
+        for station in self._stations.values():
+            with suppress(ClusterError):
+                pending.append((station, station.start("collect")))
         for station, answer in pending:
             with suppress(ClusterError):
                 found = station.finish(answer, "collect")

@@ -46,7 +46,7 @@ class Engine(Protocol):
         """
 
     passes: int
-    """Passes begun since the tables were fresh: the number of the next one. Keys of passes below are in the tables."""
+    """Passes since the tables were fresh: the number of the next one, or of a run's first while it goes on."""
 
     def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
         """Call ``function(shard, host, *args)`` at every shard host while nothing trains; return results by host.

@@ -6,6 +6,7 @@ workers run at once. In Sync a step's commit and the pulls that wait for it happ
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,17 +93,30 @@ class ShardHost:
         self._kept: dict[Push, Gradients] = {}
         self._folder = ""
         self._anew = True
+        self._disk: tempfile.TemporaryDirectory[str] | None = None
 
     # --- entry points
 
     def fresh(self, owned: Sequence[int]) -> None:
         """Begin with tables as the seed gives them."""
-        self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned)
+        self.close()
+        on_disk = any(group.storage == "ssd" for group in self.model.groups)
+        self._disk = tempfile.TemporaryDirectory(prefix="heterps-rows-") if on_disk else None
+        folder = self._disk.name if self._disk else None
+        self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned, folder=folder)
         self.counts = Counts()
+
+    def close(self) -> None:
+        """Drop the tables, and their files where they are on disk."""
+        self.shard = None
+        if self._disk is not None:
+            self._disk.cleanup()
+            self._disk = None
 
     def take_over(self, before: ShardHost) -> None:
         """Go on with the tables of the run before."""
         self.shard, self.counts, self._anew = before.shard, before.counts, False
+        self._disk = before._disk
 
     def deliver(self, message: Any, folder: str = "") -> None:
         """Take an instruction of the run; ``folder`` is where the cut is that it speaks of."""

@@ -9,7 +9,7 @@ from distributed import get_worker
 
 from heterps.protocol import instructions as do
 from heterps.runtime.cuts import HostPart
-from heterps.runtime.desk import listen_on, teller
+from heterps.runtime.desk import listen_on, server_tls, teller
 from heterps.runtime.host import ShardHost
 from heterps.runtime.job import Job
 from heterps.runtime.service import Address, Listener
@@ -34,7 +34,7 @@ class HostStation:
         if self._listener is not None:
             self._listener.close()
         self._shard_host = host
-        self._listener = Listener(host, listen_on(self._worker))
+        self._listener = Listener(host, listen_on(self._worker), server_tls(self._worker))
         host.deliver(create, folder)
         return self._listener.address
 
@@ -43,7 +43,7 @@ class HostStation:
         if self._listener is None:
             host = ShardHost(self.job, self.host, -1, lambda event: None)
             host.fresh([shard for shard, owner in enumerate(self.job.owners) if owner == self.host])
-            self._shard_host, self._listener = host, Listener(host, listen_on(self._worker))
+            self._shard_host, self._listener = host, Listener(host, listen_on(self._worker), server_tls(self._worker))
         return self._listener.address
 
     def on_shard(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -67,6 +67,8 @@ class HostStation:
         return vars(self._shard_host.counts).copy() if self._shard_host else {}
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop answering and drop the tables."""
         if self._listener is not None:
             self._listener.close()
+        if self._shard_host is not None:
+            self._shard_host.close()

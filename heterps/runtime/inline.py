@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
 import threadpoolctl
 
 from heterps.data import BadRows, Dataset, Split
@@ -22,7 +21,7 @@ from heterps.protocol.events import WorkerJoined
 from heterps.runtime.attempt import Attempt
 from heterps.runtime.driver import Driver
 from heterps.runtime.host import Counts, ShardHost
-from heterps.runtime.infer import PREDICTION, Inference, Inferred
+from heterps.runtime.infer import Inference, Inferred
 from heterps.runtime.job import Job
 from heterps.runtime.keeper import Checkpoints, Keeper
 from heterps.runtime.links import DirectLink, Link
@@ -74,6 +73,7 @@ class InlineEngine:
         self._dataset, self._bad = dataset, BadRows(dataset.bad_input)
         seed = self.job.model.seed
         keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs)
+        self.passes = keeper.first
         self._runs += 1
         spec = self.job.spec(keeper.first + epochs, final_cut=keeper.writes)
         splits = partial(dataset.splits, seed=seed)
@@ -83,7 +83,7 @@ class InlineEngine:
         self._driver.handle(WorkerJoined("inline", "io"))
         try:
             for progress in self._loop(reporter, keeper.first):
-                yield replace(progress, fetched=self._peek(fetch or {}))
+                yield replace(progress, fetched=self._bench.peek(fetch or {}))
         finally:
             self._end()
             self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
@@ -92,22 +92,28 @@ class InlineEngine:
         driver, epoch = self._driver, 0
         while not driver.finished:
             moved = driver.step()
-            for attempt in list(self._attempts.values()):
-                moved |= attempt.pump()
-                if attempt.ended:
-                    del self._attempts[attempt.run.attempt]
-            self._keeper.ask(driver, self._counts().batches)
-            if not moved and not driver.finished and not driver.step(_PATIENCE_S):  # a cut may be on its way to disk
-                raise RunError(f"the run stands still; it waits for {', '.join(driver.state.waiting_for())}")
-            if driver.state.book.pass_ - first != epoch:
+            if driver.state.book.pass_ - first != epoch:  # before the first batch of the new pass is computed
                 epoch = driver.state.book.pass_ - first
                 self._collect(reporter)
                 reporter.next_epoch()
-            elif reporter.due(self.report_s):
+            moved |= self._pump()
+            self._keeper.ask(driver, self._counts().batches)
+            if not moved and not driver.finished and not driver.step(_PATIENCE_S):  # a cut may be on its way to disk
+                raise RunError(f"the run stands still; it waits for {', '.join(driver.state.waiting_for())}")
+            if reporter.due(self.report_s):
                 self._collect(reporter)
                 yield reporter.progress(self._counts(), epoch + 1)
         self._collect(reporter)
         yield reporter.progress(self._counts(), reporter.epochs, done=True)
+
+    def _pump(self) -> bool:
+        """Let every attempt do what it can; False if none could do anything."""
+        moved = False
+        for attempt in list(self._attempts.values()):
+            moved |= attempt.pump()
+            if attempt.ended:
+                del self._attempts[attempt.run.attempt]
+        return moved
 
     def _collect(self, reporter: Reporter) -> None:
         reporter.add(self._bench.take_metrics(), self._bench.phases.take())
@@ -199,16 +205,8 @@ class InlineEngine:
         made.fresh([shard for shard, owner in enumerate(job.owners) if owner == host])
         return made
 
-    def _peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
-        """Copy tensors of the batch computed last."""
-        if not fetch or not self._bench.program.has_run:
-            return {}
-        program, calls = self._bench.program, self._bench.program.calls()
-        return {
-            name: np.array(program.prediction if source == PREDICTION else calls[source].y)
-            for name, source in fetch.items()
-        }
-
     def close(self) -> None:
-        """Put BLAS threads back."""
+        """Drop the tables, put BLAS threads back."""
+        for host in self.hosts.values():
+            host.close()
         self._blas.restore_original_limits()

@@ -27,14 +27,14 @@ from heterps.planner.sample import Sample, sample_batches
 from heterps.protocol.keys import BatchKey
 from heterps.ragged import Ragged
 from heterps.runtime.model import Model
-from heterps.runtime.peer import SocketPeer
+from heterps.runtime.peer import DirectPeer, SocketPeer
 from heterps.runtime.service import Listener, Method
 from heterps.runtime.threads import available_cores
 from heterps.runtime.wire import Message
 from heterps.stages import Layer, layers_of
 from heterps.stages.drawn import drawing_ops, with_drawn
 from heterps.stages.lowering import Group, pull_name
-from heterps.tables import Router, RowGradients, Shard
+from heterps.tables import ElementAdaGrad, Router, RowGradients, Shard
 
 __all__ = ["measure_profile", "synthetic_batch"]
 
@@ -46,7 +46,12 @@ _VOCABULARY = 100_000
 
 
 def measure_profile(
-    graph: Graph, pool: Pool, dataset: Dataset | None = None, *, batch_sizes: tuple[int, int] = (1024, 4096)
+    graph: Graph,
+    pool: Pool,
+    dataset: Dataset | None = None,
+    *,
+    batch_sizes: tuple[int, int] = (1024, 4096),
+    sockets: bool = True,
 ) -> Profile:
     """Measure this machine as one unit of ``pool`` for a model.
 
@@ -56,12 +61,16 @@ def measure_profile(
         Data to read and to take ids from; without it ids follow a Zipf law and reading is not measured.
     batch_sizes
         A small and a large one: times are taken as lines through both.
+    sockets
+        Workers are processes that call each other through sockets; False: they share one process, and arrays pass by
+        reference.
     """
     sample = None if dataset is None else sample_batches(graph, _batches(dataset, batch_sizes[-1]), most_rows=50_000)
     data = {n: synthetic_batch(graph, n) if dataset is None else _drawn(graph, dataset, n) for n in batch_sizes}
     with threadpool_limits(1):
         rates = _tables(graph, data, Rates.of(pool.device))
-        rates = _with_calls(replace(rates, layers=_layers(graph, data), source="measured"))
+        rates = replace(rates, layers=_layers(graph, data), source="measured")
+        rates = _with_calls(rates) if sockets else _by_reference(rates, pool)
         rates = replace(rates, compute_fraction=_fraction(graph, data[batch_sizes[-1]], batch_sizes[-1]))
         if dataset is not None:
             rates = replace(rates, read=_read(dataset, batch_sizes))
@@ -142,7 +151,7 @@ def _unique(graph: Graph, data: Mapping[int, Columns], sample: Sample | None) ->
 
 def _tables(graph: Graph, data: Mapping[int, Columns], rates: Rates) -> Rates:
     """Time de-duplication, pull, push and the dense rule, for small and large batches."""
-    model = Model(graph)
+    model = Model(graph, sparse=ElementAdaGrad())
     if not model.groups:
         return replace(rates, dense=_dense(model))
     times = [_table_times(model, columns) for columns in data.values()]
@@ -283,6 +292,13 @@ def _with_calls(rates: Rates) -> Rates:
         wire_s_per_byte=max(0.0, large_cpu - call_cpu) / 2 / _CALLED_BYTES,
         network_bytes_per_s=_CALLED_BYTES / max(large_wall - call_wall, 1e-6),
     )
+
+
+def _by_reference(rates: Rates, pool: Pool) -> Rates:
+    """Calls within one process: the method itself, no byte moved."""
+    peer, small = DirectPeer(_Echo()), np.zeros(1, np.uint8)
+    call_s = _best_s(lambda: peer.call("take", [small]))
+    return replace(rates, call_s=call_s, wire_s_per_byte=0.0, network_bytes_per_s=pool.device.memory_bytes_per_s)
 
 
 def _cpu_s(call: Callable[[], object], seconds: float = 0.3) -> tuple[float, float]:

@@ -9,6 +9,8 @@ from heterps.errors import ClusterError
 
 __all__ = ["Patience"]
 
+_STEP_S = 1.0
+
 
 class Patience:
     """Waits a limited time for what is missing.
@@ -24,14 +26,17 @@ class Patience:
     def __init__(self, missing: Callable[[], tuple[str, ...]], limit_s: float) -> None:
         self._missing, self._limit_s = missing, limit_s
         self._what: tuple[str, ...] = ()
-        self._since = monotonic()
+        self._waited_s, self._last = 0.0, monotonic()
 
     def check(self) -> None:
         """Raise if something has been missing for too long."""
-        what = self._missing()
+        what, now = self._missing(), monotonic()
+        # A caller that was busy for long has not waited: what it waits for may stand in its inbox.
+        self._waited_s += min(now - self._last, _STEP_S)
+        self._last = now
         if what != self._what or not what:
-            self._what, self._since = what, monotonic()
-        elif monotonic() - self._since > self._limit_s:
+            self._what, self._waited_s = what, 0.0
+        elif self._waited_s > self._limit_s:
             raise ClusterError(
                 f"the run has waited {self._limit_s:g} s for {' and '.join(what)}. Start workers for it, or raise "
                 "heterps.timeouts.workers; a run with checkpoints goes on with launch(plan, resume=DIR)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from distributed import Client
@@ -13,6 +14,8 @@ from heterps.errors import ClusterError
 from heterps.runtime.config import settings
 
 __all__ = ["Remote"]
+
+_LOOK_S = 0.5
 
 
 class Remote:
@@ -40,15 +43,29 @@ class Remote:
             key=f"heterps-{kind.__name__}-{uuid.uuid4().hex[:8]}",
             pure=False,
         )
-        try:
-            self._actor = self._future.result(timeout=settings().call_s)
-        except (TimeoutError, CommClosedError, OSError) as error:
-            raise self._lost("being made", error) from error
+        self._actor = self._made()
+
+    def _made(self) -> Any:
+        """Wait until it is there; on a worker that dies meanwhile Dask would let it wait for ever."""
+        until = monotonic() + settings().call_s
+        while True:
+            try:
+                return self._future.result(timeout=_LOOK_S)
+            except TimeoutError as error:
+                there = self.worker in self._client.scheduler_info(n_workers=-1)["workers"]
+                if not there or monotonic() > until:
+                    self._future.release()
+                    raise self._lost("being made", error if there else OSError("the worker is gone")) from error
+            except (CommClosedError, OSError) as error:
+                raise self._lost("being made", error) from error
 
     def start(self, method: str, *args: Any) -> Any:
         """Call without waiting; :meth:`finish` takes the answer."""
-        with self._client.as_current():  # an actor takes the client that is current when it is called
-            return getattr(self._actor, method)(*args)
+        try:
+            with self._client.as_current():  # an actor takes the client that is current when it is called
+                return getattr(self._actor, method)(*args)
+        except RuntimeError as error:  # Dask knows already that the worker is gone
+            raise self._lost(method, error) from error
 
     def finish(self, pending: Any, method: str = "call", *, patient: bool = False) -> Any:
         """Wait for the answer of a call that was started; a patient caller has no time limit."""
@@ -60,11 +77,7 @@ class Remote:
 
     def call(self, method: str, *args: Any) -> Any:
         """Call and wait."""
-        try:
-            pending = self.start(method, *args)
-        except RuntimeError as error:  # Dask knows already that the worker is gone
-            raise self._lost(method, error) from error
-        return self.finish(pending, method)
+        return self.finish(self.start(method, *args), method)
 
     def _lost(self, method: str, error: BaseException) -> ClusterError:
         return ClusterError(f"{self._name} on worker {self.worker} did not answer to {method}: {error or 'no answer'}")

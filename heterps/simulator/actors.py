@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from heterps.protocol import BatchKey, ClientState, HostState
-from heterps.protocol import client as cl
-from heterps.protocol import decisions as de
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
+from heterps.protocol import (
+    BatchKey,
+    ClientState,
+    HostState,
+    client as cl,
+    decisions as de,
+    events as ev,
+    instructions as do,
+)
 from heterps.protocol.messages import Granted, Push, Refused, Reply, Request
 from heterps.simulator.network import TIMEOUT, Process
 from heterps.simulator.rows import Shard, gradient
@@ -115,6 +119,7 @@ class Copy:
 
     def _retain(self, retain: de.Retain) -> None:
         self.rows = {number: shard for number, shard in self.rows.items() if number in retain.owned}
+        self._kept.clear()
 
     def _report(self, report: de.Report) -> None:
         self.world.post(report.event)

@@ -128,6 +128,7 @@ class Theme(NamedTuple):
     faults: tuple[int, ...]
     cuts: tuple[int, ...]
     noise: tuple[float, ...]
+    batches: tuple[int, ...] = (0, 1, 2, 2, 3, 4)
 
 
 _LOSE_HOSTS = ("crash server", "crash server twice", "freeze server", "lose copy")
@@ -138,8 +139,8 @@ _LOSE_COMPUTE = ("crash compute", "lose stage")
 
 THEMES = (
     Theme((1, 2), (1, 2, 2, 3), FAULTS, (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
-    Theme((2,), (1, 1, 2), _LOSE_COPIES, (2, 3, 4), (0, 0, 1), (0, 0.05, 0.1)),
-    Theme((1,), (2, 2, 3), _LOSE_HOSTS, (1, 2), (1, 2, 3), (0, 0.05)),
+    Theme((2,), (1, 1, 2), _LOSE_COPIES, (2, 3, 4), (0, 1, 2), (0, 0.05, 0.1), (3, 4, 6)),
+    Theme((1,), (2, 2, 3), (*_LOSE_HOSTS, "freeze io", "freeze io"), (2, 3), (1, 2, 3), (0, 0.05, 0.2)),
     Theme((1,), (2, 2, 3), _LOSE_IO, (1, 2, 3), (1, 2, 3), (0, 0.05, 0.2)),
     Theme((1, 2), (2, 2, 3), ("move", "move", *_LOSE_HOSTS, *_LOSE_IO), (2, 3), (0, 1), (0, 0.05)),
 )
@@ -155,7 +156,7 @@ def draw(seed: int) -> Scenario:
     return Scenario(
         seed=seed,
         spec=spec,
-        splits=tuple(rng.choice((0, 1, 2, 2, 3, 4)) for _ in range(rng.randint(1, 3))),
+        splits=tuple(rng.choice(theme.batches) for _ in range(rng.randint(1, 3))),
         servers=rng.randint(max(1, spec.replicas), spec.hosts + 1),
         io=rng.randint(1, 3),
         compute=rng.randint(1, 2) if spec.compute else 0,
@@ -171,7 +172,7 @@ def draw(seed: int) -> Scenario:
 
 
 def _draw_spec(rng: Random, theme: Theme) -> RunSpec:
-    mode: Mode = rng.choice((Sync(), Sync(), Async(1), Async(2), Async(3), Async(2, merge=2), Geo(k=2)))
+    mode: Mode = rng.choice((Sync(), Sync(), Sync(), Async(1), Async(2), Async(3), Async(2, merge=2), Geo(k=2)))
     return RunSpec(
         mode=mode,
         passes=rng.choice((1, 1, 1, 2)),

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from heterps.errors import TableError
 from heterps.tables.foreign import rebuilt_around
 from heterps.tables.initialisers import first_values
+from heterps.tables.jit import entry_loop
 from heterps.tables.rows import all_finite
 from heterps.tables.rules import NUMBERS, Rule
 from heterps.tables.spec import DenseSpec
@@ -25,7 +25,7 @@ F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def _apply(values: F32, slots: F32, grad: F32, plan: I64, numbers: F32) -> Any:
     """Apply each parameter's rule row by row; return how many rows had a NaN or Inf gradient and were skipped."""
     bits = grad.view(np.uint32)

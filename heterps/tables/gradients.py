@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from heterps.errors import TableError
+from heterps.tables.jit import entry_loop
 
 __all__ = ["RowGradients", "sum_lanes"]
 
@@ -66,7 +66,7 @@ class RowGradients:
                 raise TableError(f"group {group!r}: {name} must have one element an id, got shape {array.shape}")
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def _add_rows(values: F32, where: npt.NDArray[np.int64], out: F32) -> None:
     for i in range(where.size):
         for j in range(out.shape[1]):

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from heterps.errors import TableError, TableFullError
 from heterps.tables.budget import SHARE, evict
@@ -19,6 +18,7 @@ from heterps.tables.foreign import rebuilt_around
 from heterps.tables.gradients import RowGradients
 from heterps.tables.hashing import RESERVED, check_ids, mix
 from heterps.tables.initialisers import Zeros
+from heterps.tables.jit import entry_loop
 from heterps.tables.layout import Layout
 from heterps.tables.partition import Partition
 from heterps.tables.rows import NO_ROW, push_rows, update_block, update_segment
@@ -54,7 +54,7 @@ class PushCounts(NamedTuple):
 NOTHING = PushCounts()
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def _split(ids: U64, part_of: I32, parts: I32, order: I32, bounds: I64) -> Any:
     """Sort positions by partition; return the first position whose id does not belong here, or -1."""
     shards, n_parts = np.uint64(part_of.size), bounds.size - 1

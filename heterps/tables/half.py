@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from heterps.tables.jit import entry_loop, inline
 
 __all__ = ["decode", "encode"]
 
@@ -14,7 +15,7 @@ U32 = npt.NDArray[np.uint32]
 F32 = npt.NDArray[np.float32]
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def widen(half: np.uint32) -> Any:
     """Return the float32 bits of float16 bits."""
     sign = (half & np.uint32(0x8000)) << np.uint32(16)
@@ -33,7 +34,7 @@ def widen(half: np.uint32) -> Any:
     return sign | ((exponent + np.uint32(112)) << np.uint32(23)) | (mantissa << np.uint32(13))
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def narrow(bits: np.uint32) -> Any:
     """Return the float16 bits nearest to float32 bits; too large becomes infinity, NaN stays NaN."""
     sign = (bits >> np.uint32(16)) & np.uint32(0x8000)
@@ -57,7 +58,7 @@ def narrow(bits: np.uint32) -> Any:
     return sign | kept
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def decode(words: U32, at: np.int64, n: np.int64, out: F32, to: np.int64) -> None:
     """Read ``n`` float16 values that start at word ``at``."""
     halves = words.view(np.uint16)
@@ -66,7 +67,7 @@ def decode(words: U32, at: np.int64, n: np.int64, out: F32, to: np.int64) -> Non
         bits[to + i] = widen(np.uint32(halves[2 * at + i]))
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def encode(values: F32, start: np.int64, n: np.int64, words: U32, at: np.int64) -> None:
     """Write ``n`` values as float16 from word ``at`` on."""
     halves = words.view(np.uint16)

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped,unused-ignore]
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from heterps.errors import TableError
+from heterps.tables.jit import inline
 
 __all__ = ["RESERVED", "check_ids", "key_of", "mix", "prefetch", "shard_of", "shards_of"]
 
@@ -29,7 +30,7 @@ U64 = npt.NDArray[np.uint64]
 _MASK = 2**64 - 1
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def mix(x: np.uint64) -> np.uint64:
     """Return the 64-bit hash of an id."""
     z = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from heterps.tables.jit import entry_loop, inline
 
 __all__ = ["CAP", "COUNT", "FREE", "FRONTIER", "HIGH", "LEAST", "META", "MOVED", "OLD", "STEP", "new_meta"]
 
@@ -51,7 +52,7 @@ def new_meta(row_bytes: int) -> I64:
     return meta
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def home(meta: I64, h: np.int64) -> Any:
     """Return the first place where a hash may stand."""
     if meta[OLD] == 0 or h >= meta[FRONTIER]:
@@ -59,13 +60,13 @@ def home(meta: I64, h: np.int64) -> Any:
     return (h * meta[OLD]) >> 32
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def id_at(words: U32, at: np.int64) -> Any:
     """Return the id in the first two words of a row that starts at ``at``."""
     return np.uint64(words[at]) | (np.uint64(words[at + 1]) << np.uint64(32))
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def find(entries: U64, meta: I64, words: U32, stride: np.int64, id_: np.uint64, h: np.int64) -> Any:
     """Return the row of an id, or -1."""
     place = home(meta, h)
@@ -81,7 +82,7 @@ def find(entries: U64, meta: I64, words: U32, stride: np.int64, id_: np.uint64, 
         place += 1
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def put(entries: U64, entry: np.uint64, place: np.int64) -> None:
     """Insert an entry at or after ``place``, keeping the order; larger neighbours move one place on."""
     h = entry >> np.uint64(32)
@@ -92,7 +93,7 @@ def put(entries: U64, entry: np.uint64, place: np.int64) -> None:
         place += 1
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def advance(entries: U64, meta: I64, budget: np.int64) -> None:
     """Move the frontier of a growing index down by about ``budget`` entries (equal hashes move together)."""
     frontier = meta[FRONTIER]
@@ -120,7 +121,7 @@ def advance(entries: U64, meta: I64, budget: np.int64) -> None:
         meta[OLD] = 0
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def make_room(entries: U64, meta: I64) -> None:
     """Begin or continue to grow before one more id is inserted."""
     if meta[OLD] != 0:
@@ -131,7 +132,7 @@ def make_room(entries: U64, meta: I64) -> None:
         meta[FRONTIER] = np.int64(1) << 32
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def insert(entries: U64, meta: I64, words: U32, stride: np.int64, id_: np.uint64, h: np.int64) -> Any:
     """Give an absent id a row and return it; the rest of the row is left to the caller."""
     make_room(entries, meta)
@@ -148,7 +149,7 @@ def insert(entries: U64, meta: I64, words: U32, stride: np.int64, id_: np.uint64
     return row
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def delete(entries: U64, meta: I64, words: U32, stride: np.int64, row: np.int64, h: np.int64) -> None:
     """Take out the entry of a row and put the row on the free list."""
     place = home(meta, h)

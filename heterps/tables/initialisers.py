@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from heterps.tables.hashing import key_of, mix
+from heterps.tables.jit import entry_loop, inline
 from heterps.tables.registry import Registry
 
 __all__ = ["INITIALISERS", "Constant", "Initialiser", "Normal", "Uniform", "Xavier", "Zeros", "draw", "first_values"]
@@ -99,13 +99,13 @@ class Xavier(Initialiser):
         return -limit, limit
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def unit(bits: np.uint64) -> Any:
     """Return a number from the open interval (0, 1) made of the low 32 bits."""
     return (np.float64(bits & np.uint64(0xFFFFFFFF)) + 0.5) * (1.0 / 4294967296.0)
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def draw(code: int, a: float, b: float, key: np.uint64, id_: np.uint64, out: F32, at: int, n: int) -> None:
     """Write the first ``n`` values of a row to ``out[at:]``; one hash gives two of them."""
     base = mix(id_ ^ key)
@@ -122,7 +122,7 @@ def draw(code: int, a: float, b: float, key: np.uint64, id_: np.uint64, out: F32
             out[at + i + 1] = np.float32(second)
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def _draw_all(code: int, a: float, b: float, key: np.uint64, ids: U64, out: F32, n: int) -> None:
     for i in range(ids.size):
         draw(code, a, b, key, ids[i], out, i * n, n)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from heterps.errors import TableError
 from heterps.tables.hashing import RESERVED, check_ids, mix, prefetch
+from heterps.tables.jit import entry_loop
 from heterps.tables.spec import N_SHARDS
 
 __all__ = ["Routed", "Router", "gather_rows", "spread_shards", "sum_rows"]
@@ -54,7 +54,7 @@ def spread_shards(n_shards: int, n_hosts: int) -> I32:
     return (np.arange(n_shards, dtype=np.int64) * n_hosts // n_shards).astype(np.int32)
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def _dedupe(ids: U64, places: U64, stamp: np.uint64, pad: bool, padding: np.uint64, unique: U64, inverse: I32) -> int:
     """Number the ids in order of first appearance; return how many there are, or -1 - i at a reserved id.
 
@@ -91,7 +91,7 @@ def _dedupe(ids: U64, places: U64, stamp: np.uint64, pad: bool, padding: np.uint
     return n
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def _by_host(found: U64, host_of: I32, bounds: I64, moved: I32, inverse: I32, out: U64) -> None:
     """Group unique ids by host (stable) and let ``inverse`` point to their new places."""
     shards = np.uint64(host_of.size)
@@ -174,7 +174,7 @@ class Router:
         return unique, inverse[:n]
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def gather_rows(rows: F32, inverse: I32, out: F32) -> None:
     """``out[i] = rows[inverse[i]]``, zeros where the inverse is negative."""
     width = rows.shape[1]
@@ -187,7 +187,7 @@ def gather_rows(rows: F32, inverse: I32, out: F32) -> None:
             out[i] = np.float32(0)
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def sum_rows(gradients: F32, inverse: I32, out: F32) -> None:
     """Sum the gradients of equal ids in the order of the batch: ``out[inverse[i]] += gradients[i]`` from zero."""
     width = out.shape[1]

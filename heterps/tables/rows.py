@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from heterps.tables.half import decode, encode
 from heterps.tables.hashing import mix, prefetch
 from heterps.tables.index import HIGH, find, home, id_at
+from heterps.tables.jit import entry_loop, inline
 from heterps.tables.layout import CODE, COLUMN, COUNTER, GATED, HALF, SLOT, STATE, STRIDE, TICK, VALUE, WIDTH, N
 from heterps.tables.store import BLOCK, Block, Gradients, Store, capture, create, start_segment
 from heterps.tables.update import update_rows
@@ -35,21 +35,22 @@ LINE = 16
 APPLIED, SKIPPED, CREATED, MISSING, HINTED = range(5)
 
 
-@njit(nogil=True, cache=True)
+@inline
 def look_ahead(s: Store, ids: U64, order: I32, lo: int, hi: int, hashes: I64, rows: I64) -> None:
     """For the ids of a block: hash, likely row (or -1), and both cache lines on their way."""
-    stride = s.layout[STRIDE]
+    entries, meta, words, layout = s.entries, s.meta, s.words, s.layout
+    stride = layout[STRIDE]
     for i in range(lo, hi):
         h = np.int64(mix(ids[order[i]]) >> np.uint64(32))
         hashes[i - lo] = h
-        place = home(s.meta, h)
+        place = home(meta, h)
         rows[i - lo] = place
-        prefetch(s.entries, place)
+        prefetch(entries, place)
     for i in range(lo, hi):
         place, h = rows[i - lo], hashes[i - lo]
         row = np.int64(-1)
         while True:
-            entry = s.entries[place]
+            entry = entries[place]
             hash_ = np.int64(entry >> np.uint64(32))
             if entry == np.uint64(0) or hash_ > h:
                 break
@@ -59,18 +60,18 @@ def look_ahead(s: Store, ids: U64, order: I32, lo: int, hi: int, hashes: I64, ro
             place += 1
         rows[i - lo] = row
         if row >= 0:
-            for line in range(0, s.layout[STATE], LINE):
-                prefetch(s.words, row * stride + line)
+            for line in range(0, layout[STATE], LINE):
+                prefetch(words, row * stride + line)
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def copy(source: F32, at: np.uint64, out: F32, to: np.uint64, n: np.uint64) -> None:
     """``out[to:to + n] = source[at:at + n]``, with unsigned positions so that it vectorises."""
     for i in range(n):
         out[to + i] = source[at + i]
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def pull_rows(
     s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: np.uint32
 ) -> Any:
@@ -78,8 +79,9 @@ def pull_rows(
 
     An id without a row reads as zeros.
     """
-    stride, width, value = s.layout[STRIDE], s.layout[WIDTH], s.layout[VALUE]
-    half = s.layout[HALF] != 0
+    entries, meta, words, floats, layout = s.entries, s.meta, s.words, s.floats, s.layout
+    stride, width, value = layout[STRIDE], layout[WIDTH], layout[VALUE]
+    half = layout[HALF] != 0
     hashes, likely = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
     created = 0
     for start in range(lo, hi, BLOCK):
@@ -88,8 +90,8 @@ def pull_rows(
         for i in range(start, stop):
             to = np.int64(order[i])
             row, h = likely[i - start], hashes[i - start]
-            if row < 0 or id_at(s.words, row * stride) != ids[to]:
-                row = find(s.entries, s.meta, s.words, stride, ids[to], h)
+            if row < 0 or id_at(words, row * stride) != ids[to]:
+                row = find(entries, meta, words, stride, ids[to], h)
                 if row < 0 and make:
                     row = create(s, ids[to], h)
                     created += 1
@@ -99,18 +101,18 @@ def pull_rows(
                     out[to * width + j] = np.float32(0)
                 continue
             rows[to] = np.uint32(row)
-            if make and s.layout[TICK] >= 0:
+            if make and layout[TICK] >= 0:
                 capture(s, row)
-                s.words[row * stride + s.layout[TICK]] = tick
+                words[row * stride + layout[TICK]] = tick
             base = row * stride + value
             if half:
-                decode(s.words, base, width, out, to * width)
+                decode(words, base, width, out, to * width)
             else:
-                copy(s.floats, np.uint64(base), out, np.uint64(to * width), np.uint64(width))
+                copy(floats, np.uint64(base), out, np.uint64(to * width), np.uint64(width))
     return created
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def find_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> Any:
     """Write the rows of ids; return how many have none."""
     missing = 0
@@ -123,7 +125,7 @@ def find_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> An
     return missing
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def all_finite(bits: U32, at: np.uint64, n: np.uint64) -> Any:
     """Whether none of the float32 with these bits is NaN or infinite."""
     bad = np.uint32(0)
@@ -132,27 +134,29 @@ def all_finite(bits: U32, at: np.uint64, n: np.uint64) -> Any:
     return bad == np.uint32(0)
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def count_show(s: Store, base: np.int64, show: np.float32, click: np.float32) -> Any:
     """Add a show and click to a row's counters and return its score."""
-    at = base + s.layout[COUNTER]
-    s.floats[at] += show
-    s.floats[at + 1] += click
-    s.floats[at + 2] += (show - click) * s.score[0] + click * s.score[1]
-    s.floats[at + 3] = np.float32(0)
-    return (s.floats[at] - s.floats[at + 1]) * s.score[0] + s.floats[at + 1] * s.score[1]
+    floats, layout, score = s.floats, s.layout, s.score
+    at = base + layout[COUNTER]
+    floats[at] += show
+    floats[at + 1] += click
+    floats[at + 2] += (show - click) * score[0] + click * score[1]
+    floats[at + 3] = np.float32(0)
+    return (floats[at] - floats[at + 1]) * score[0] + floats[at + 1] * score[1]
 
 
-@njit(nogil=True, cache=True)
+@inline
 def choose(s: Store, g: Gradients, b: Block, order: I32, lo: int, hi: int, make: bool, missing: I32, stats: I64) -> int:
     """Find the rows of a block of gradients that can be applied; return how many."""
-    stride, width = s.layout[STRIDE], s.layout[WIDTH]
+    entries, meta, words, layout, captured = s.entries, s.meta, s.words, s.layout, s.captured
+    stride, width = layout[STRIDE], layout[WIDTH]
     if g.rows.size > 0:
         for i in range(lo, hi):
             row = np.int64(g.rows[order[i]])
-            b.rows[i - lo] = row if row < s.meta[HIGH] else np.int64(-1)
+            b.rows[i - lo] = row if row < meta[HIGH] else np.int64(-1)
             for line in range(0, stride, LINE):
-                prefetch(s.words, row * stride + line)
+                prefetch(words, row * stride + line)
     else:
         look_ahead(s, g.ids, order, lo, hi, b.hashes, b.rows)
     m = 0
@@ -161,9 +165,9 @@ def choose(s: Store, g: Gradients, b: Block, order: I32, lo: int, hi: int, make:
         if not all_finite(g.bits, np.uint64(at * width), np.uint64(width)):
             stats[SKIPPED] += 1
             continue
-        if row < 0 or id_at(s.words, row * stride) != g.ids[at]:
+        if row < 0 or id_at(words, row * stride) != g.ids[at]:
             h = np.int64(mix(g.ids[at]) >> np.uint64(32))
-            row = find(s.entries, s.meta, s.words, stride, g.ids[at], h)
+            row = find(entries, meta, words, stride, g.ids[at], h)
             if row < 0 and make:
                 row = create(s, g.ids[at], h)
                 stats[CREATED] += 1
@@ -171,7 +175,7 @@ def choose(s: Store, g: Gradients, b: Block, order: I32, lo: int, hi: int, make:
                 missing[stats[MISSING]] = at
                 stats[MISSING] += 1
                 continue
-        if row < s.captured.size and s.captured[row] == 0:
+        if row < captured.size and captured[row] == 0:
             capture(s, row)
         b.at[m] = at
         b.base[m] = row * stride
@@ -180,26 +184,28 @@ def choose(s: Store, g: Gradients, b: Block, order: I32, lo: int, hi: int, make:
     return m
 
 
-@njit(nogil=True, cache=True)
+@inline
 def count_block(s: Store, g: Gradients, b: Block, m: int) -> None:
     """Count the shows and clicks of a block; ``live`` becomes 0 (no embedx), 1 (has it) or 2 (gets it now)."""
-    counter = s.layout[COUNTER]
+    floats, layout, score = s.floats, s.layout, s.score
+    counter = layout[COUNTER]
     for j in range(m):
         click = g.clicks[b.at[j]] if g.clicks.size else np.float32(0)
-        score = count_show(s, b.base[j], b.shows[j], click)
+        reached = count_show(s, b.base[j], b.shows[j], click)
         live = b.base[j] + counter + 4
-        b.live[j] = s.floats[live]
-        if b.live[j] == np.float32(0) and score >= s.score[2]:
-            s.floats[live] = np.float32(1)
+        b.live[j] = floats[live]
+        if b.live[j] == np.float32(0) and reached >= score[2]:
+            floats[live] = np.float32(1)
             b.live[j] = np.float32(2)
 
 
-@njit(nogil=True, cache=True)
+@inline
 def update_segment(s: Store, g: Gradients, b: Block, k: int, out: F32, m: int) -> None:
     """Apply the rule of one segment to a block of rows whose values begin at ``out[value[j]]``."""
-    column, slot, gated = s.segments[k, COLUMN], s.segments[k, SLOT], s.segments[k, GATED] != 0
-    width = s.layout[WIDTH]
-    c = 0
+    floats, layout, segments, numbers = s.floats, s.layout, s.segments, s.numbers
+    column, slot, gated = segments[k, COLUMN], segments[k, SLOT], segments[k, GATED] != 0
+    width = layout[WIDTH]
+    c = np.int64(0)  # not a literal: that would be a second type of call to compile
     for j in range(m):
         if gated and b.live[j] != np.float32(1):
             if b.live[j] == np.float32(2):
@@ -210,28 +216,29 @@ def update_segment(s: Store, g: Gradients, b: Block, k: int, out: F32, m: int) -
         b.gs[c] = b.at[j] * width + column
         b.scales[c] = b.shows[j]
         c += 1
-    code, n = s.segments[k, CODE], s.segments[k, N]
-    update_rows(code, s.numbers, k, out, b.ws, s.floats, b.ss, g.values, b.gs, b.scales, c, np.uint64(n))
+    code, n = segments[k, CODE], segments[k, N]
+    update_rows(code, numbers, k, out, b.ws, floats, b.ss, g.values, b.gs, b.scales, c, np.uint64(n))
 
 
-@njit(nogil=True, cache=True)
+@inline
 def update_block(s: Store, g: Gradients, b: Block, m: int) -> None:
     """Update a block of rows that are in the cache by now."""
-    width, half = s.layout[WIDTH], s.layout[HALF] != 0
+    words, floats, layout, segments, scratch = s.words, s.floats, s.layout, s.segments, s.scratch
+    width, half = layout[WIDTH], layout[HALF] != 0
     for j in range(m):
-        b.value[j] = j * width if half else b.base[j] + s.layout[VALUE]
+        b.value[j] = j * width if half else b.base[j] + layout[VALUE]
         if half:
-            decode(s.words, b.base[j] + s.layout[VALUE], width, s.scratch, j * width)
-    if s.layout[COUNTER] >= 0:
+            decode(words, b.base[j] + layout[VALUE], width, scratch, j * width)
+    if layout[COUNTER] >= 0:
         count_block(s, g, b, m)
-    for k in range(s.segments.shape[0]):
-        update_segment(s, g, b, k, s.scratch if half else s.floats, m)
+    for k in range(segments.shape[0]):
+        update_segment(s, g, b, k, scratch if half else floats, m)
     if half:
         for j in range(m):
-            encode(s.scratch, j * width, width, s.words, b.base[j] + s.layout[VALUE])
+            encode(scratch, j * width, width, words, b.base[j] + layout[VALUE])
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def push_rows(
     s: Store,
     g: Gradients,
@@ -245,10 +252,11 @@ def push_rows(
     stats: I64,
 ) -> None:
     """Apply gradients to rows; positions of ids without a row go to ``missing`` unless ``make``."""
+    words, layout = s.words, s.layout
     for start in range(lo, hi, BLOCK):
         m = choose(s, g, b, order, start, min(start + BLOCK, hi), make, missing, stats)
         update_block(s, g, b, m)
-        if s.layout[TICK] >= 0:
+        if layout[TICK] >= 0:
             for j in range(m):
-                s.words[b.base[j] + s.layout[TICK]] = tick
+                words[b.base[j] + layout[TICK]] = tick
         stats[APPLIED] += m

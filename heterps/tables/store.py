@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from heterps.tables.half import encode
 from heterps.tables.index import insert
 from heterps.tables.initialisers import draw
+from heterps.tables.jit import inline, inner_loop
 from heterps.tables.layout import COLUMN, GATED, HALF, INIT, STATE, STRIDE, VALUE, WIDTH, N
 
 __all__ = ["BLOCK", "Block", "Gradients", "Store", "capture", "create", "new_block", "start_segment"]
@@ -23,7 +23,7 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
 #: Rows that loops work on at a time.
-BLOCK = 64
+BLOCK = 128
 
 
 class Store(NamedTuple):
@@ -80,7 +80,7 @@ def new_block() -> Block:
     return Block._make([*integers, *unsigned, *(np.zeros(BLOCK, np.float32) for _ in range(3))])
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def start_segment(s: Store, k: int, id_: np.uint64, out: F32, at: int) -> None:
     """Write the first values of a segment to ``out``, whose element ``at`` is the row's first value."""
     a, b = s.init_numbers[k, 0], s.init_numbers[k, 1]
@@ -88,7 +88,7 @@ def start_segment(s: Store, k: int, id_: np.uint64, out: F32, at: int) -> None:
     draw(s.segments[k, INIT], a, b, s.init_keys[k], id_, out, to, n)
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def create(s: Store, id_: np.uint64, h: np.int64) -> Any:
     """Give an absent id a row at its first values."""
     stride = s.layout[STRIDE]
@@ -104,13 +104,13 @@ def create(s: Store, id_: np.uint64, h: np.int64) -> Any:
         if s.segments[k, GATED] == 0:
             start_segment(s, k, id_, out, at)
     if half:
-        encode(s.scratch, 0, s.layout[WIDTH], s.words, base + s.layout[VALUE])
+        encode(s.scratch, np.int64(0), s.layout[WIDTH], s.words, base + s.layout[VALUE])
     for i in range(s.template.size):
         s.floats[base + s.layout[STATE] + i] = s.template[i]
     return row
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def capture(s: Store, row: np.int64) -> None:
     """Save a row that a cut in progress still needs, before it changes for the first time.
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from heterps.tables.jit import inline, inner_loop
 
 __all__ = ["sum_squares", "update_rows"]
 
@@ -24,7 +25,7 @@ ONE = np.float32(1)
 ZERO = np.float32(0)
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def bound(lower: np.float32, upper: np.float32, w: np.float32) -> Any:
     """Keep a value between two bounds; NaN stays NaN."""
     if w < lower:
@@ -32,7 +33,7 @@ def bound(lower: np.float32, upper: np.float32, w: np.float32) -> Any:
     return upper if w > upper else w
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def sum_squares(g: F32, g0: Pos, n: Pos) -> Any:
     """Sum of squares in a fixed order."""
     a, b, c, d = ZERO, ZERO, ZERO, ZERO
@@ -53,7 +54,7 @@ def sum_squares(g: F32, g0: Pos, n: Pos) -> Any:
     return ((a + e) + (b + f)) + ((c + u) + (d + v))
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def step_by(p: F32, k: int, w: F32, w0: Pos, g: F32, g0: Pos, n: Pos, rate: np.float32) -> None:
     """``w -= rate * g`` within the bounds."""
     lower, upper = p[k, 0], p[k, 1]
@@ -61,13 +62,13 @@ def step_by(p: F32, k: int, w: F32, w0: Pos, g: F32, g0: Pos, n: Pos, rate: np.f
         w[w0 + i] = bound(lower, upper, w[w0 + i] - rate * g[g0 + i])
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def sgd(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.SGD`."""
     step_by(p, k, w, w0, g, g0, n, p[k, 2])
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def adagrad(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.AdaGrad`."""
     initial = p[k, 3]
@@ -77,7 +78,7 @@ def adagrad(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n
     step_by(p, k, w, w0, g, g0, n, rate)
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def std_adagrad(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.StdAdaGrad`."""
     lower, upper, rate, initial = p[k, 0], p[k, 1], p[k, 2], p[k, 3]
@@ -88,7 +89,7 @@ def std_adagrad(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Po
         w[w0 + i] = bound(lower, upper, w[w0 + i] - rate * x * np.sqrt(initial / (initial + total)))
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def element_adagrad(
     p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32
 ) -> None:
@@ -101,7 +102,7 @@ def element_adagrad(
         w[w0 + i] = bound(lower, upper, w[w0 + i] - rate * x / (np.sqrt(total) + eps))
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def row_wise_adagrad(
     p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32
 ) -> None:
@@ -111,7 +112,7 @@ def row_wise_adagrad(
     step_by(p, k, w, w0, g, g0, n, p[k, 2] / (np.sqrt(total) + p[k, 3]))
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def adam(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.Adam`."""
     lower, upper, b1, b2, eps = p[k, 0], p[k, 1], p[k, 3], p[k, 4], p[k, 5]
@@ -128,7 +129,7 @@ def adam(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: P
     s[powers + np.uint64(1)] *= b2
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def shared_adam(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.SharedAdam`."""
     lower, upper, b1, b2, eps = p[k, 0], p[k, 1], p[k, 3], p[k, 4], p[k, 5]
@@ -149,7 +150,7 @@ def shared_adam(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Po
     s[power + np.uint64(1)] *= b2
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def ftrl(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.FTRL`."""
     lower, upper, alpha, beta, l1, l2 = p[k, 0], p[k, 1], p[k, 2], p[k, 3], p[k, 4], p[k, 5]
@@ -163,7 +164,7 @@ def ftrl(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: P
         w[w0 + i] = bound(lower, upper, value if abs(z) > l1 else ZERO)
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def momentum(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.Momentum`."""
     lower, upper, rate, mu, l2 = p[k, 0], p[k, 1], p[k, 2], p[k, 3], p[k, 4]
@@ -173,13 +174,13 @@ def momentum(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, 
         w[w0 + i] = bound(lower, upper, w[w0 + i] - rate * v)
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@inline
 def add(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Pos, scale: np.float32) -> None:
     """Apply :class:`~heterps.tables.rules.Sum`."""
     step_by(p, k, w, w0, g, g0, n, -ONE)
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def update_rows(
     code: int, p: F32, k: int, w: F32, ws: U64, s: F32, ss: U64, g: F32, gs: U64, scales: F32, m: int, n: Pos
 ) -> None:

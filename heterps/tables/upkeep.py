@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from heterps.tables.hashing import mix
 from heterps.tables.index import delete, find, id_at
+from heterps.tables.jit import entry_loop
 from heterps.tables.layout import STRIDE
 from heterps.tables.store import Store, capture, create
 
@@ -21,7 +21,7 @@ I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def delete_rows(s: Store, rows: I64) -> None:
     """Delete rows that exist."""
     stride = s.layout[STRIDE]
@@ -31,14 +31,14 @@ def delete_rows(s: Store, rows: I64) -> None:
         delete(s.entries, s.meta, s.words, stride, rows[i], h)
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def capture_rows(s: Store, rows: I64) -> None:
     """Save rows that are about to be changed from outside the loops here."""
     for i in range(rows.size):
         capture(s, rows[i])
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def read_at_cut(s: Store, rows: I64, out: U32) -> None:
     """Copy rows as they were at the cut to ``out`` (flat); they need not be saved any more."""
     stride = s.layout[STRIDE]
@@ -50,7 +50,7 @@ def read_at_cut(s: Store, rows: I64, out: U32) -> None:
             s.captured[rows[i]] = -1
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def write_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, records: U32) -> None:
     """Set whole rows, creating those that are absent."""
     stride = s.layout[STRIDE]
@@ -65,7 +65,7 @@ def write_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, records: U32) -
             s.words[row * stride + j] = records[at * stride + j]
 
 
-@njit(nogil=True, cache=True)
+@entry_loop
 def order_by_shard(words: U32, stride: int, rows: I64, n_shards: int, bounds: I64) -> Any:
     """Return rows grouped by the logical shard of their id; ``bounds[k]`` is where shard ``k`` begins."""
     bounds[:] = 0

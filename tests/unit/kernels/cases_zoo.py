@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from heterps.graph import Form, TensorType, kind
 from heterps.kernels import Lists
-from tests.unit.kernels.cases import CASES as FOUNDATION
-from tests.unit.kernels.cases import SMALL, Case, Draw, make, numbers, unary
+from tests.unit.kernels.cases import CASES as FOUNDATION, SMALL, Case, Draw, make, numbers, unary
 
 
 @st.composite

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from heterps.graph import Form, Graph, TensorType, kind, kinds, ops
 from heterps.kernels import OpCost, Work, kernel, op_cost

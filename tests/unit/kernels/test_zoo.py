@@ -6,15 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from heterps.errors import GraphError
 from heterps.graph import Graph, ops
 from heterps.kernels import Lists, Program, convolution
 from heterps.kernels.sampling import draw_ids
 from tests.unit.kernels.cases import Case, make
-from tests.unit.kernels.cases_zoo import ZOO
 
 
 def plain(seed: int = 0):
@@ -256,14 +254,3 @@ X, IMAGE, ID = ops.input("x", (3,)), ops.input("image", (4, 4, 3)), ops.input("i
 def test_mistakes_are_named(make_op, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         make_op()
-
-
-def test_every_kind_of_the_zoo_is_in_the_documentation() -> None:
-    from pathlib import Path
-
-    from heterps.graph import kinds
-
-    text = (Path(__file__).parents[3] / "docs" / "ops.md").read_text()
-    built_in = [k.name for k in kinds() if k.infer.__module__.startswith("heterps.")]
-    assert set(ZOO) < set(built_in)
-    assert [name for name in built_in if f"| `{name}` |" not in text] == []

@@ -29,6 +29,7 @@ from heterps.planner import (
     register_solver,
     solver,
 )
+from heterps.planner.evaluate import by_hand, forecast
 from heterps.planner.explain import explain
 from heterps.planner.planner import BATCH_SIZES
 from heterps.planner.profile import Line
@@ -369,3 +370,46 @@ def test_the_planner_never_costs_more_than_the_vendors_placement(graph, pins, re
     free = plan(graph, rented, goal=goal, batch_size=8192)
     assert free.certificate.value <= by_hand.certificate.value * (1 + 1e-3)
     assert {stage.pool for stage in by_hand.stages} == {"cpu", "gpu"}
+
+
+def test_the_forecast_of_a_finished_plan_is_the_planners(rented):
+    made = plan(ctrdnn(), rented, goal=MinCost(2e6), batch_size=8192)
+    again = forecast(replace(made, forecast=None), rented)
+    assert again.forecast.rows_per_second == pytest.approx(made.forecast.rows_per_second)
+    assert again.forecast.price_per_hour == pytest.approx(made.forecast.price_per_hour)
+    assert again.forecast.bottleneck == made.forecast.bottleneck
+
+
+def test_plans_by_hand_are_forecast_and_never_beat_the_planner():
+    hardware = one_host()
+    best = plan(wide_deep(), hardware, batch_size=4096).forecast.rows_per_second
+    split = by_hand(
+        wide_deep(), hardware, [("cpu", ["read", "pull*"], 1), ("cpu", ["*"], 1)], batch_size=4096, shard_hosts=2
+    )
+    check_whole(split)
+    assert [stage.name for stage in split.stages] == ["io", "compute"]
+    expected = forecast(split, hardware).forecast
+    assert expected.rows_per_second < best
+    assert expected.bottleneck == "stage compute"
+    assert forecast(Plan.fused(wide_deep(), batch_size=4096, workers=2, pool=hardware.pools[0]), hardware).forecast
+    with pytest.raises(PlanError, match="no stage takes layer 'wide'"):
+        by_hand(wide_deep(), hardware, [("cpu", ["read", "pull*"], 1)], batch_size=64)
+
+
+def test_a_plan_that_splits_a_layer_is_refused():
+    hardware = one_host()
+    whole = Plan.fused(wide_deep(), batch_size=64, pool=hardware.pools[0])
+    ops = whole.stages[0].ops
+    halves = tuple(replace(whole.stages[0], name=name, ops=part) for name, part in (("a", ops[:-4]), ("b", ops[-4:])))
+    with pytest.raises(PlanError, match="the plan splits layer"):
+        forecast(replace(whole, stages=halves), hardware)
+
+
+def test_stages_leave_the_server_pool_alone_where_another_is_as_good():
+    host = Host("box", 2, 16e9, 4e10)
+    pools = tuple(
+        Pool(name, core(), cap=2, host="box", serves=name == "server") for name in ("server", "io", "compute")
+    )
+    made = plan(wide_deep(), Hardware(pools, (host,)), batch_size=4096)
+    assert made.shard_pool == "server"
+    assert [stage.pool for stage in made.stages] == ["io"]

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from heterps.protocol import BatchKey, ClientState, HostState, RunState, Window
-from heterps.protocol import decisions as de
-from heterps.protocol import instructions as do
+from heterps.protocol import BatchKey, ClientState, HostState, RunState, Window, decisions as de, instructions as do
 from heterps.protocol.books import LaneBook, SplitBook
 from heterps.protocol.fleet import Fleet
 from heterps.protocol.lanes import Lanes

@@ -230,6 +230,22 @@ class EngineContract(ABC):
         assert not np.array_equal(found["weights"], wanted["weights"])
         assert not np.array_equal(found["hidden"], fresh["hidden"])
 
+    @pytest.mark.parametrize("valid", [False, True])
+    def test_a_run_that_was_lost_goes_on_exactly(self, tmp_path: Path, valid: bool) -> None:
+        watched = data(seed=8) if valid else None
+        with self.launch(plan(), mode="sync") as session:
+            list(session.train(data(), epochs=3, valid=watched))
+            wanted = tables(session)
+        with self.launch(plan(), mode="sync", checkpoint=tmp_path, every_batches=5, report_s=0.0) as session:
+            for progress in session.train(data(), epochs=3, valid=watched):
+                if progress.samples > 1500 and list(tmp_path.glob("checkpoint/0*")):
+                    break
+        with self.launch(plan(), mode="sync", checkpoint=tmp_path, resume=tmp_path) as session:
+            reports = list(session.train(data(), epochs=3, valid=watched))
+            assert same(wanted, tables(session))
+        assert (reports[-1].done, reports[-1].epoch) == (True, 3)
+        assert reports[-1].samples == 4500  # those of the lost run count, each once
+
     def test_a_missing_model_says_what_is_there(self, tmp_path: Path) -> None:
         (tmp_path / "monday").mkdir()
         with self.launch(plan()) as session:
