@@ -78,8 +78,10 @@ def prelu_backward(c: Call) -> None:
     xp.sum(product, axis=0, out=c.dparams["slope"])
     if c.dxs[0] is not None:
         dx = columns_of(c.dxs[0], slope.shape[0])
-        xp.multiply(dy, slope, out=product)
-        dx[...] = xp.where(x > 0, dy, product)
+        mask = c.scratch("positive", x.shape, bool)
+        xp.greater(x, 0, out=mask)
+        xp.multiply(dy, slope, out=dx)
+        xp.copyto(dx, dy, where=mask)
 
 
 register_kernel("gelu", Kernel(passes(22), gelu_forward, gelu_backward))

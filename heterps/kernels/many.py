@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from heterps.device.arrays import Array
 from heterps.kernels.cost import OpCost, Work, passes
+from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
+from heterps.kernels.losses import logloss_rows
 from heterps.kernels.pointwise import stable_sigmoid
 from heterps.kernels.sampling import HIDDEN
 
@@ -20,17 +22,37 @@ def in_batch_softmax_forward(c: Call) -> None:
     prediction[...] = xp.diagonal(p)
     if len(c.xs) > 3:
         xp.subtract(p, c.xs[3].reshape(1, -1), out=p)
-    own_score = xp.diagonal(p).copy()
+    own_score = c.scratch("own score", (c.n,), user.dtype)
+    own_score[...] = xp.diagonal(p)
     if len(c.xs) > 2:
-        ids, own = c.xs[2].reshape(-1), xp.eye(c.n, dtype=bool)
-        p[...] = xp.where((ids[:, None] == ids[None, :]) & ~own, HIDDEN, p)
+        _hide_same(c, p)
     top, total = (c.scratch(name, (c.n, 1), user.dtype) for name in ("top", "total"))
     xp.max(p, axis=1, keepdims=True, out=top)
     xp.subtract(p, top, out=p)
     xp.exp(p, out=p)
     xp.sum(p, axis=1, keepdims=True, out=total)
     xp.divide(p, total, out=p)
-    c.y[...] = ((xp.log(total) + top)[:, 0] - own_score).sum() / max(c.n, 1)
+    xp.log(total, out=total)
+    xp.add(total, top, out=total)
+    xp.subtract(total[:, 0], own_score, out=own_score)
+    c.y[...] = own_score.sum() / max(c.n, 1)
+
+
+@loop
+def hide_same(ids, p):  # type: ignore[no-untyped-def]
+    """Scores of the same item in other samples must not count."""
+    for i in range(ids.size):
+        for j in range(ids.size):
+            if i != j and ids[i] == ids[j]:
+                p[i, j] = HIDDEN
+
+
+def _hide_same(c: Call, p: Array) -> None:
+    ids, xp = c.xs[2].reshape(-1), c.xp
+    if c.loops:
+        hide_same(ids, p)
+    else:
+        p[...] = xp.where((ids[:, None] == ids[None, :]) & ~xp.eye(c.n, dtype=bool), HIDDEN, p)
 
 
 def in_batch_softmax_backward(c: Call) -> None:
@@ -38,8 +60,10 @@ def in_batch_softmax_backward(c: Call) -> None:
     (user, item), xp = c.xs[:2], c.xp
     p = c.scratch("p", (c.n, c.n), user.dtype)
     slope = c.scratch("slope", (c.n, c.n), user.dtype)
-    xp.subtract(p, xp.eye(c.n, dtype=user.dtype), out=slope)
-    xp.multiply(slope, 1 / (max(c.n, 1) * c.attrs["temperature"]), out=slope)
+    share = 1 / (max(c.n, 1) * c.attrs["temperature"])
+    xp.multiply(p, share, out=slope)
+    own = slope.reshape(-1)[:: c.n + 1]
+    own -= share
     if c.dxs[0] is not None:
         xp.matmul(slope, item, out=c.dxs[0])
     if c.dxs[1] is not None:
@@ -68,6 +92,10 @@ def _tasks(c: Call) -> Array:
 def multi_logloss_forward(c: Call) -> None:
     """Sum over tasks of the mean of ``max(z, 0) - z y + log(1 + exp(-|z|))``."""
     (z, label), xp = c.xs, c.xp
+    if c.loops:
+        flat, p = z.reshape(-1), _tasks(c).reshape(-1)
+        c.y[...] = logloss_rows(flat, label.reshape(-1), flat, False, p) * z.shape[1]
+        return
     multi_logloss_predict(c)
     c.y[...] = (xp.maximum(z, 0) - z * label + xp.log1p(xp.exp(-abs(z)))).sum() / max(c.n, 1)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from heterps.device.arrays import Array
 from heterps.graph.builtin_vision import pair
 from heterps.kernels.cost import OpCost, Work
+from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 from heterps.kernels.windows import Window
 
@@ -16,9 +19,44 @@ def _winner(c: Call) -> Array:
     return c.scratch("winner", c.y.shape, c.xp.int32)
 
 
+@loop
+def largest_of_windows(x, kh, kw, sh, sw, ph, pw, y, winner):  # type: ignore[no-untyped-def]
+    """Largest of each window and the position within the window that gave it."""
+    n, height, width, channels = x.shape
+    for b in range(n):
+        for r in range(y.shape[1]):
+            for s in range(y.shape[2]):
+                for k in range(channels):
+                    best, first = x.dtype.type(-np.inf), -1
+                    for i in range(max(0, ph - r * sh), min(kh, height + ph - r * sh)):
+                        for j in range(max(0, pw - s * sw), min(kw, width + pw - s * sw)):
+                            value = x[b, r * sh - ph + i, s * sw - pw + j, k]
+                            if not value <= best and best == best:
+                                best, first = value, i * kw + j
+                    y[b, r, s, k] = best
+                    winner[b, r, s, k] = first
+
+
+@loop
+def to_winners(dy, winner, kw, sh, sw, ph, pw, dx):  # type: ignore[no-untyped-def]
+    """Add each window's gradient to the pixel that won."""
+    n, oh, ow, channels = dy.shape
+    for b in range(n):
+        for r in range(oh):
+            for s in range(ow):
+                for k in range(channels):
+                    at = winner[b, r, s, k]
+                    if at >= 0:
+                        dx[b, r * sh - ph + at // kw, s * sw - pw + at % kw, k] += dy[b, r, s, k]
+
+
 def max_pool_forward(c: Call) -> None:
     """Largest of each window, the first of equals; NaN is larger than everything, so that it is seen."""
     x, xp, winner = c.xs[0], c.xp, _winner(c)
+    if c.loops:
+        w = Window.of(c.attrs, c.y)
+        largest_of_windows(x, *w.kernel, *w.stride, *w.padding, c.y, winner)
+        return
     c.y[...] = -xp.inf
     winner[...] = -1
     for at, (rows, cols), (u, v) in Window.of(c.attrs, c.y).offsets(x.shape[1], x.shape[2]):
@@ -34,6 +72,10 @@ def max_pool_backward(c: Call) -> None:
     if dx is None:
         return
     dx[...] = 0
+    if c.loops:
+        w = Window.of(c.attrs, c.y)
+        to_winners(c.dy, winner, w.kernel[1], *w.stride, *w.padding, dx)
+        return
     for at, (rows, cols), (u, v) in Window.of(c.attrs, c.y).offsets(dx.shape[1], dx.shape[2]):
         target = dx[:, u, v]
         target += c.dy[:, rows, cols] * (winner[:, rows, cols] == at)

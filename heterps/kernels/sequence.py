@@ -7,41 +7,33 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from heterps.device.arrays import Array
+from heterps.kernels import sequence_loops as loops
 from heterps.kernels.cost import OpCost, Work, parameter_count
-from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 from heterps.kernels.pointwise import stable_sigmoid
 from heterps.kernels.rows import Lists
 
 __all__: list[str] = []
 
+POOLING = {"mean": loops.MEAN, "sum": loops.SUM, "last": loops.LAST}
 
-@loop
-def weighted_sums(values, weight, offsets, y):  # type: ignore[no-untyped-def]
-    """``y[i]`` = sum of ``weight[p] values[p]`` over list i, positions in order."""
-    for i in range(offsets.size - 1):
-        for d in range(y.shape[1]):
-            y[i, d] = 0
-        for p in range(offsets[i], offsets[i + 1]):
-            w = weight[p]
-            for d in range(y.shape[1]):
-                y[i, d] += w * values[p, d]
+
+def _owner(c: Call, count: int, offsets: Array) -> Array:
+    """Which sample each element belongs to (array functions only)."""
+    owner = c.scratch("owner", (count,), c.xp.int64)
+    owner[...] = c.xp.searchsorted(offsets, c.xp.arange(count), side="right") - 1
+    return owner
 
 
 def _sum_lists(c: Call, values: Array, weight: Array, offsets: Array, y: Array) -> None:
     if c.loops:
-        weighted_sums(values, weight, offsets, y)
+        loops.weighted_sums(values, weight, offsets, y)
         return
     y[...] = 0
     c.xp.add.at(y, _owner(c, values.shape[0], offsets), values * weight[:, None])
-
-
-def _owner(c: Call, count: int, offsets: Array) -> Array:
-    """Which sample each element belongs to."""
-    owner = c.scratch("owner", (count,), c.xp.int64)
-    owner[...] = c.xp.searchsorted(offsets, c.xp.arange(count), side="right") - 1
-    return owner
 
 
 def _pool_weights(c: Call, history: Lists) -> Array:
@@ -49,12 +41,15 @@ def _pool_weights(c: Call, history: Lists) -> Array:
     xp, pooling = c.xp, c.attrs["pooling"]
     values, offsets = history
     weight = c.scratch("weight", values.shape[:1], values.dtype)
-    if pooling == "sum":
-        weight[...] = 1
+    if c.loops:
+        loops.pool_weights(offsets, POOLING[pooling], weight)
         return weight
     owner = _owner(c, values.shape[0], offsets)
     ends, starts = xp.take(offsets, owner + 1), xp.take(offsets, owner)
-    weight[...] = 1 / (ends - starts) if pooling == "mean" else xp.arange(values.shape[0]) == ends - 1
+    if pooling == "mean":
+        weight[...] = 1 / (ends - starts)
+    else:
+        weight[...] = 1 if pooling == "sum" else xp.arange(values.shape[0]) == ends - 1
     return weight
 
 
@@ -68,11 +63,12 @@ def sequence_pool_backward(c: Call) -> None:
     """``weight dy`` added to each element."""
     if c.dxs[0] is None:
         return
-    history: Lists = c.xs[0]
-    count = history.values.shape[0]
-    weight = c.scratch("weight", (count,), c.dy.dtype)
-    gradient = c.dxs[0].values
-    gradient += c.xp.take(c.dy, _owner(c, count, history.offsets), axis=0) * weight[:, None]
+    (values, offsets), gradient = c.xs[0], c.dxs[0].values
+    weight = c.scratch("weight", values.shape[:1], c.dy.dtype)
+    if c.loops:
+        loops.add_spread(c.dy, weight, offsets, gradient)
+    else:
+        gradient += c.xp.take(c.dy, _owner(c, values.shape[0], offsets), axis=0) * weight[:, None]
 
 
 def _room(c: Call, name: str, count: int, width: int) -> Array:
@@ -94,61 +90,58 @@ def _features(c: Call, q: Array, k: Array) -> Array:
     return f
 
 
-def _scores(c: Call, q: Array, k: Array) -> Array:
+def _scores(c: Call, q: Array, k: Array, weight: Array) -> None:
     """One score per element: the small network's, or a scaled dot product."""
     xp, count = c.xp, q.shape[0]
     if not _layers(c):
         product = _room(c, "product", count, q.shape[1])
         xp.multiply(q, k, out=product)
-        return xp.sum(product, axis=1) * (1 / math.sqrt(q.shape[1]))
+        xp.sum(product, axis=1, out=weight)
+        xp.multiply(weight, 1 / math.sqrt(q.shape[1]), out=weight)
+        return
     h = _features(c, q, k)
     for i in range(_layers(c)):
-        weight = c.params[f"weight{i}"]
-        z = _room(c, f"h{i}", count, weight.shape[1])
-        xp.matmul(h, weight, out=z)
+        matrix = c.params[f"weight{i}"]
+        z = _room(c, f"h{i}", count, matrix.shape[1])
+        xp.matmul(h, matrix, out=z)
         xp.add(z, c.params[f"bias{i}"], out=z)
         if i + 1 < _layers(c):
             stable_sigmoid(c, z, z)
         h = z
-    return h[:, 0]
+    weight[...] = h[:, 0]
 
 
-def _softmax_lists(c: Call, scores: Array, owner: Array) -> Array:
-    """Exponentials normalised within each list."""
+def _softmax_arrays(c: Call, weight: Array, owner: Array) -> None:
     xp = c.xp
-    top = xp.full((c.n,), -xp.inf, scores.dtype)
-    xp.maximum.at(top, owner, scores)
-    e = xp.exp(scores - xp.take(top, owner))
-    total = xp.zeros((c.n,), scores.dtype)
+    top = xp.full((c.n,), -xp.inf, weight.dtype)
+    xp.maximum.at(top, owner, weight)
+    e = xp.exp(weight - xp.take(top, owner))
+    total = xp.zeros((c.n,), weight.dtype)
     xp.add.at(total, owner, e)
-    return e / xp.take(total, owner)
+    xp.divide(e, xp.take(total, owner), out=weight)
 
 
 def attention_forward(c: Call) -> None:
     """Score every element against the query, then the weighted sum of each list."""
     query, (k, offsets) = c.xs
-    owner = _owner(c, k.shape[0], offsets)
-    q = _room(c, "q", *k.shape)
-    q[...] = c.xp.take(query, owner, axis=0)
-    scores = _scores(c, q, k)
-    weight = c.scratch("weight", k.shape[:1], k.dtype)
-    weight[...] = _softmax_lists(c, scores, owner) if c.attrs["normalise"] else scores
+    q, weight = _room(c, "q", *k.shape), c.scratch("weight", k.shape[:1], k.dtype)
+    if c.loops:
+        loops.repeat_rows(query, offsets, q)
+    else:
+        q[...] = c.xp.take(query, _owner(c, k.shape[0], offsets), axis=0)
+    _scores(c, q, k, weight)
+    if c.attrs["normalise"] and c.loops:
+        loops.softmax_lists(weight, offsets)
+    elif c.attrs["normalise"]:
+        _softmax_arrays(c, weight, _owner(c, k.shape[0], offsets))
     _sum_lists(c, k, weight, offsets, c.y)
 
 
 def attention_backward(c: Call) -> None:
     """Through the sum, the softmax where there is one, and the scores."""
-    (_, (k, offsets)), xp = c.xs, c.xp
-    owner = c.scratch("owner", k.shape[:1], xp.int64)
-    weight = c.scratch("weight", k.shape[:1], k.dtype)
-    dy, dk = xp.take(c.dy, owner, axis=0), _room(c, "dk", *k.shape)
-    dscore = xp.sum(dy * k, axis=1)
-    if c.attrs["normalise"]:
-        shared = xp.zeros((c.n,), k.dtype)
-        xp.add.at(shared, owner, weight * dscore)
-        dscore = weight * (dscore - xp.take(shared, owner))
-    xp.multiply(dy, weight[:, None], out=dk)
-    dq = _scores_backward(c, dscore, dk)
+    k, offsets = c.xs[1]
+    dk = _room(c, "dk", *k.shape)
+    dq = _through_scores(c, _through_sums(c, dk), dk)
     if c.dxs[0] is not None:
         ones = c.scratch("ones", k.shape[:1], k.dtype)
         ones[...] = 1
@@ -158,34 +151,61 @@ def attention_backward(c: Call) -> None:
         gradient += dk
 
 
-def _scores_backward(c: Call, dscore: Array, dk: Array) -> Array:
+def _through_sums(c: Call, dk: Array) -> Array:
+    """Write ``weight dy`` to dk; return the gradient of each score."""
+    (k, offsets), xp = c.xs[1], c.xp
+    weight, dscore = (c.scratch(name, k.shape[:1], k.dtype) for name in ("weight", "dscore"))
+    if c.loops:
+        loops.through_sums(c.dy, k, weight, offsets, c.attrs["normalise"], dscore, dk)
+        return dscore
+    owner = _owner(c, k.shape[0], offsets)
+    dy = xp.take(c.dy, owner, axis=0)
+    xp.sum(dy * k, axis=1, out=dscore)
+    xp.multiply(dy, weight[:, None], out=dk)
+    if c.attrs["normalise"]:
+        shared = xp.zeros((c.n,), k.dtype)
+        xp.add.at(shared, owner, weight * dscore)
+        xp.multiply(weight, dscore - xp.take(shared, owner), out=dscore)
+    return dscore
+
+
+def _through_scores(c: Call, dscore: Array, dk: Array) -> Array:
     """Write parameter gradients, add to ``dk``, return the query's gradient per element."""
-    k, xp = c.xs[1].values, c.xp
+    k = c.xs[1].values
     count, dim = k.shape
     q, dq = _room(c, "q", count, dim), _room(c, "dq", count, dim)
     if not _layers(c):
-        scaled = dscore[:, None] * (1 / math.sqrt(dim))
-        xp.multiply(k, scaled, out=dq)
-        dk += q * scaled
+        scale = np.dtype(k.dtype).type(1 / math.sqrt(dim))
+        if c.loops:
+            loops.through_dots(dscore, scale, q, k, dq, dk)
+        else:
+            c.xp.multiply(k, dscore[:, None] * scale, out=dq)
+            dk += q * (dscore[:, None] * scale)
         return dq
-    df = _network_backward(c, dscore[:, None])
-    product = df[:, 3 * dim :]
-    dq[...] = df[:, :dim] + df[:, 2 * dim : 3 * dim] + product * k
-    dk += df[:, dim : 2 * dim] - df[:, 2 * dim : 3 * dim] + product * q
+    df = _through_network(c, dscore[:, None])
+    if c.loops:
+        loops.through_features(df, q, k, dq, dk)
+        return dq
+    less, product = df[:, 2 * dim : 3 * dim], df[:, 3 * dim :]
+    dq[...] = df[:, :dim] + less + product * k
+    dk += df[:, dim : 2 * dim] - less + product * q
     return dq
 
 
-def _network_backward(c: Call, dz: Array) -> Array:
-    count = dz.shape[0]
+def _through_network(c: Call, dz: Array) -> Array:
+    count, xp = dz.shape[0], c.xp
     for i in reversed(range(_layers(c))):
-        weight = c.params[f"weight{i}"]
-        h = _room(c, f"h{i - 1}" if i else "features", count, weight.shape[0])
-        c.xp.matmul(h.T, dz, out=c.dparams[f"weight{i}"])
-        c.xp.sum(dz, axis=0, out=c.dparams[f"bias{i}"])
-        dh = _room(c, f"dh{i}", count, weight.shape[0])
-        c.xp.matmul(dz, weight.T, out=dh)
+        matrix = c.params[f"weight{i}"]
+        h = _room(c, f"h{i - 1}" if i else "features", count, matrix.shape[0])
+        xp.matmul(h.T, dz, out=c.dparams[f"weight{i}"])
+        xp.sum(dz, axis=0, out=c.dparams[f"bias{i}"])
+        dh = _room(c, f"dh{i}", count, matrix.shape[0])
+        xp.matmul(dz, matrix.T, out=dh)
         if i:
-            dh *= h * (1 - h)
+            slope = _room(c, f"slope{i}", count, matrix.shape[0])
+            xp.subtract(1, h, out=slope)
+            xp.multiply(slope, h, out=slope)
+            xp.multiply(dh, slope, out=dh)
         dz = dh
     return dz
 

@@ -6,6 +6,7 @@ import math
 
 from heterps.device.arrays import Array
 from heterps.kernels.cost import OpCost, Work, passes
+from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 
 __all__: list[str] = []
@@ -73,18 +74,61 @@ def cosine_backward(c: Call) -> None:
         c.xp.multiply(dx, dy, out=dx)
 
 
-def _order(c: Call) -> Array:
-    """Positions of the k largest; of equals the first comes first."""
-    x = c.xs[0].reshape(-1, c.xs[0].shape[-1])
-    return c.xp.argsort(-x, axis=-1, kind="stable")[:, : c.attrs["k"]]
+@loop
+def largest(x, order):  # type: ignore[no-untyped-def]
+    """Positions of the largest of each row, sorted in as they are met; of equals the first comes first."""
+    k = order.shape[1]
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            at = min(j, k)
+            while at > 0 and x[i, order[i, at - 1]] < x[i, j]:
+                if at < k:
+                    order[i, at] = order[i, at - 1]
+                at -= 1
+            if at < k:
+                order[i, at] = j
+
+
+@loop
+def chosen(x, order, y):  # type: ignore[no-untyped-def]
+    """``y[i, j] = x[i, order[i, j]]``."""
+    for i in range(order.shape[0]):
+        for j in range(order.shape[1]):
+            y[i, j] = x[i, order[i, j]]
+
+
+@loop
+def put_chosen(dy, order, dx):  # type: ignore[no-untyped-def]
+    """Backward of :func:`chosen`; the rest is zero."""
+    for i in range(order.shape[0]):
+        for j in range(dx.shape[1]):
+            dx[i, j] = 0
+        for j in range(order.shape[1]):
+            dx[i, order[i, j]] = dy[i, j]
+
+
+def _rows(x: Array) -> Array:
+    return x.reshape(-1, x.shape[-1])
+
+
+def _find(c: Call, order: Array) -> None:
+    """Write the positions of the k largest; of equals the first comes first."""
+    x = _rows(c.xs[0])
+    if c.loops:
+        largest(x, order)
+    else:
+        order[...] = c.xp.argsort(-x, axis=-1, kind="stable")[:, : c.attrs["k"]]
 
 
 def top_k_forward(c: Call) -> None:
     """The k largest, largest first; backward needs to know which."""
-    x, order = c.xs[0].reshape(-1, c.xs[0].shape[-1]), _order(c)
-    kept = c.scratch("order", order.shape, c.xp.int64)
-    kept[...] = order
-    c.y[...] = c.xp.take_along_axis(x, kept, axis=1).reshape(c.y.shape)
+    x, y = _rows(c.xs[0]), _rows(c.y)
+    order = c.scratch("order", y.shape, c.xp.int64)
+    _find(c, order)
+    if c.loops:
+        chosen(x, order, y)
+    else:
+        y[...] = c.xp.take_along_axis(x, order, axis=1)
 
 
 def top_k_backward(c: Call) -> None:
@@ -94,6 +138,9 @@ def top_k_backward(c: Call) -> None:
         return
     rows, k = c.dy.size // c.attrs["k"], c.attrs["k"]
     order = c.scratch("order", (rows, k), xp.int64)
+    if c.loops:
+        put_chosen(_rows(c.dy), order, _rows(dx))
+        return
     dx[...] = 0
     flat = dx.reshape(-1)
     flat[(order + xp.arange(rows, dtype=xp.int64)[:, None] * dx.shape[-1]).reshape(-1)] = c.dy.reshape(-1)
@@ -101,7 +148,7 @@ def top_k_backward(c: Call) -> None:
 
 def top_k_indices_forward(c: Call) -> None:
     """Where the k largest stand."""
-    c.y[...] = _order(c).reshape(c.y.shape)
+    _find(c, _rows(c.y))
 
 
 def top_k_cost(work: Work) -> OpCost:

@@ -41,7 +41,15 @@ def _account(name: str, loop: Any) -> Warmed:
 
 
 def _graphs() -> list[Graph]:
-    return [_layers(), _layers(weighted=True), _classes(), _pooled(), _images(), _histories()]
+    return [
+        _layers(),
+        _layers(weighted=True),
+        _classes(),
+        _pooled(),
+        _images(),
+        _histories(),
+        *(_sampled(softmax=s) for s in (False, True)),
+    ]
 
 
 def _inputs() -> tuple[Tensor, Tensor]:
@@ -83,8 +91,9 @@ def _pooled() -> Graph:
 def _images() -> Graph:
     """Windows over images, and statistics of batches."""
     x, y = ops.input("image", shape=(3, 3, 2)), ops.input("y")
-    h = ops.conv2d(ops.conv2d(x, 2, 3, padding=1), 2, 3, padding=1)
-    return Graph(loss=ops.mse(ops.dense(ops.global_avg_pool(ops.batch_norm(h)), 1), y))
+    h = ops.max_pool(ops.conv2d(ops.conv2d(x, 2, 3, padding=1), 2, 3, padding=1), 2, stride=1)
+    h = ops.global_avg_pool(ops.batch_norm(h))
+    return Graph(loss=ops.mse(ops.dense(ops.top_k(ops.prelu(ops.dice(ops.gelu(h))), 2), 1), y))
 
 
 def _histories() -> Graph:
@@ -92,7 +101,18 @@ def _histories() -> Graph:
     lists = ops.input("lists", (), "uint64", ragged=True)
     rows = ops.build("pull", ops.input("fixed", (2,), "uint64"), lists, name="pull", group="g", width=4, tables=("g",))
     history = ops.build("gather_pool", rows, lists, columns=(0, 3), source=1, pooling="none")
-    return Graph(loss=ops.mse(ops.sequence_mean(history), ops.input("y", shape=(3,))))
+    pooled = ops.sequence_mean(history)
+    seen = [ops.attention(pooled, history, hidden=hidden, normalise=True) for hidden in ((2,), ())]
+    return Graph(loss=ops.in_batch_softmax(ops.add(*seen), ops.l2_normalize(pooled), ops.input("id", (), "uint64")))
+
+
+def _sampled(*, softmax: bool) -> Graph:
+    """Losses over drawn ids."""
+    x, _ = _inputs()
+    true = ops.input("true", (), "uint64")
+    drawn = ops.negative_sampling(true, 3, 4, name="drawn")
+    loss = ops.sampled_softmax if softmax else ops.nce
+    return Graph(loss=loss(ops.cosine(x, ops.dense(x, 3)), ops.dense(x, 3), true, drawn))
 
 
 def _run(graph: Graph) -> None:
