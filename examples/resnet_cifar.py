@@ -19,6 +19,7 @@ from heterps.data import image_folder
 LAYERS = 18
 WIDTH = 8
 BATCH_SIZE = 64
+WORKERS = 2
 EPOCHS = 2
 DENSE = hps.Momentum(lr=0.05, momentum=0.9, l2=5e-4)
 SEED = 0
@@ -31,7 +32,7 @@ def run(folder: Path) -> dict[str, float]:
             sys.exit(f"{folder} has no folder {part}\n{__doc__}")
     train, test = image_folder(folder / "train"), image_folder(folder / "test")
     graph = resnet(LAYERS, shape=(*train.size, 3), classes=len(train.classes), width=WIDTH)
-    plan = hps.Plan.fused(graph, batch_size=BATCH_SIZE)
+    plan = hps.Plan.fused(graph, batch_size=BATCH_SIZE, workers=WORKERS)
     with hps.launch(plan, dense=DENSE, seed=SEED, engine=ENGINE) as session:
         session.fit(train.shuffle("global"), epochs=EPOCHS)
         return session.evaluate(test, ["acc1", "acc5"])

@@ -184,11 +184,12 @@ class Bound:
         self._row_gradients = {
             name: self._buffers.rows_gradient(name, value.values.shape, rows_out.get(name))
             for name, value in self._feeds.items()
-            if isinstance(value, Rows) and name in self._scope.wanted
+            if isinstance(value, (Rows, Lists)) and name in self._scope.wanted
         }
         for name, rows in self._row_gradients.items():
+            fed = self._feeds[name]
             for step, i in self._scope.consumers(name):
-                self.calls[step.name].dxs[i] = rows
+                self.calls[step.name].dxs[i] = Lists(rows, fed.offsets) if isinstance(fed, Lists) else rows
         for run, call, _ in self._backward:
             run(call)
 
