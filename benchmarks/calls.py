@@ -129,7 +129,6 @@ def _no_delay(connection: socket.socket) -> None:
 
 def _read_into(connection: socket.socket, view: memoryview) -> bool:
     while view:
-        # One call for all bytes: each return to Python waits for the GIL, up to a switch interval.
         n = connection.recv_into(view, flags=socket.MSG_WAITALL)
         if n == 0:
             return False

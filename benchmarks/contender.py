@@ -92,7 +92,7 @@ class Contender:
         told = self._ask(f"go {seconds}", seconds * 6 + 120)
         used = tree.cpu_seconds(self.process.pid) - before
         self._park()
-        return Window(int(told["samples"]), float(told["seconds"]), used)
+        return Window(int(told["samples"]), float(told["seconds"]), float(told.get("cpu_seconds", used)))
 
     def learn(self, samples: int, timeout: float = 1800) -> Window:
         """Train once over the first samples."""

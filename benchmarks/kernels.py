@@ -1,7 +1,7 @@
 """How far a program's step is from its bare matrix products, and where the rest goes.
 
-Run: ``python -m benchmarks.kernels [--model wide_deep] [--batch 1024 4096] [--seconds 2]``. One thread; times are CPU
-time of that thread, so a busy machine distorts ratios little. Rounds of program and GEMMs alternate.
+Run: ``python -m benchmarks.kernels [--model wide_deep] [--batch 1024 4096] [--threads 2] [--parts]``. Times are CPU
+time of one thread, so a busy machine distorts ratios little; rounds of program and GEMMs alternate.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import importlib
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,8 @@ def cpu(run: Callable[[], Any]) -> float:
     return time.thread_time() - start
 
 
-def compare(graph: Graph, n: int, seconds: float) -> tuple[float, float, dict[str, float]]:
+def runners(graph: Graph, n: int) -> tuple[Callable[[], None], Callable[[], None], Program]:
+    """One step of a program, its bare products, and the program; each run once already."""
     program = Program(graph, batch_size=n)
     feeds = make_feeds(graph, n)
     flat = np.random.default_rng(2).standard_normal(program.layout.size).astype(np.float32) * np.float32(0.05)
@@ -85,12 +87,33 @@ def compare(graph: Graph, n: int, seconds: float) -> tuple[float, float, dict[st
         for product in products:
             product()
 
-    step(), bare()
+    step()
+    bare()
+    return step, bare, program
+
+
+def compare(graph: Graph, n: int, seconds: float) -> tuple[float, float, dict[str, float]]:
+    step, bare, program = runners(graph, n)
     ours, theirs, end = [], [], time.perf_counter() + seconds
     while time.perf_counter() < end:
         ours.append(cpu(step))
         theirs.append(cpu(bare))
     return statistics.median(ours), statistics.median(theirs), parts(program, step)
+
+
+def together(graph: Graph, n: int, threads: int, seconds: float) -> float:
+    """Wall-clock ratio of bare products to steps when several threads, each with a program of its own, run at once."""
+    lanes = [runners(graph, n) for _ in range(threads)]
+    ratios, end = [], time.perf_counter() + seconds
+    with ThreadPoolExecutor(threads) as pool:
+        while time.perf_counter() < end:
+            times = []
+            for which in (0, 1):
+                start = time.perf_counter()
+                list(pool.map(lambda lane, w=which: [lane[w]() for _ in range(4)], lanes))
+                times.append(time.perf_counter() - start)
+            ratios.append(times[1] / times[0])
+    return statistics.median(ratios)
 
 
 def parts(program: Program, step: Callable[[], None], rounds: int = 10) -> dict[str, float]:
@@ -107,6 +130,7 @@ def main() -> None:
     parser.add_argument("--model", nargs="+", default=["wide_deep"])
     parser.add_argument("--batch", nargs="+", type=int, default=[1024, 4096])
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--threads", type=int, default=1, help="also run this many programs at once")
     parser.add_argument("--parts", action="store_true", help="print where the time goes")
     options = parser.parse_args()
     with blas_threads(1):
@@ -115,6 +139,9 @@ def main() -> None:
             for n in options.batch:
                 ours, bare, where = compare(graph, n, options.seconds)
                 print(f"{name} batch {n}: step {1e3 * ours:.2f} ms, GEMMs {1e3 * bare:.2f} ms, ratio {bare / ours:.3f}")
+                if options.threads > 1:
+                    ratio = together(graph, n, options.threads, options.seconds)
+                    print(f"    {options.threads} threads at once: ratio {ratio:.3f} (wall clock)")
                 if options.parts:
                     for part, ms in sorted(where.items(), key=lambda p: -p[1]):
                         print(f"    {part:32s} {ms:8.3f} ms")

@@ -53,7 +53,8 @@ def entries(case: Case) -> list[Entry]:
     found = [
         Entry(LIMIT, "benchmarks.gemm_limit", arguments={"variant": "2x1"}),
         Entry(f"{LIMIT} 1x2", "benchmarks.gemm_limit", arguments={"variant": "1x2"}),
-        Entry(INLINE, "benchmarks.ours_inline"),
+        Entry(OURS, "benchmarks.ours", pause=False),
+        Entry(INLINE, "benchmarks.ours", arguments={"variant": "inline"}),
         Entry("PyTorch", "benchmarks.peer_torch", "torch"),
         Entry("PyTorch 1 thread", "benchmarks.peer_torch", "torch", {"threads": 1}),
         Entry("FBGEMM", "benchmarks.peer_fbgemm", "fbgemm"),

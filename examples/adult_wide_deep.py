@@ -11,7 +11,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for graphs/, beside this f
 
 import heterps as hps
 from graphs.wide_deep import wide_deep
-from heterps.stages import partition
 
 DIM = 8
 HIDDEN = (64, 32)
@@ -26,11 +25,9 @@ def main() -> None:
     started = time.perf_counter()
     train, test = hps.adult("train").shuffle("local"), hps.adult("test")
     graph = wide_deep(slots=19, dense=5, dim=DIM, hidden=HIDDEN)
-    plan = hps.Plan.fused(graph, batch_size=BATCH_SIZE)
-    for part in partition(graph, batch_size=BATCH_SIZE).parts:
-        print(f"{part.side}: {', '.join(part.layers)}")
-
-    print("\nThe first run compiles the inner loops, for up to half a minute; they are kept for the next.")
+    print("The first run compiles inner loops, for up to half a minute; they are kept for the next.\n")
+    plan = hps.plan(graph, hps.Hardware.local(), batch_size=BATCH_SIZE)
+    print(plan.report())
     with hps.launch(plan, sparse=SPARSE, dense=DENSE, seed=SEED) as session:
         for progress in session.train(train, epochs=EPOCHS):
             print(progress)

@@ -1,57 +1,85 @@
-"""Train click-through-rate models with huge sparse tables on a Dask cluster of mixed machines."""
+"""Train click-through-rate models with huge sparse tables on a Dask cluster of mixed machines.
 
-from heterps.data import Batch, Criteo, Dataset, Schema, adult, arrays, csv, tsv
-from heterps.errors import HeterpsError
-from heterps.graph import Graph, ops
-from heterps.planner.plan import Plan
-from heterps.protocol.keys import BatchKey
-from heterps.protocol.modes import Async, Geo, Sync
-from heterps.ragged import Ragged
-from heterps.runtime.progress import Progress
-from heterps.session import Session, launch
-from heterps.tables import (
-    FTRL,
-    SGD,
-    AdaGrad,
-    Adam,
-    ElementAdaGrad,
-    Momentum,
-    RowWiseAdaGrad,
-    SharedAdam,
-    StdAdaGrad,
-    Sum,
-)
+Names are imported when they are first used: every worker of a cluster imports this package, and few need all of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from heterps.version import __version__ as __version__
 
-__all__ = [
-    "FTRL",
-    "SGD",
-    "AdaGrad",
-    "Adam",
-    "Async",
-    "Batch",
-    "BatchKey",
-    "Criteo",
-    "Dataset",
-    "ElementAdaGrad",
-    "Geo",
-    "Graph",
-    "HeterpsError",
-    "Momentum",
-    "Plan",
-    "Progress",
-    "Ragged",
-    "RowWiseAdaGrad",
-    "Schema",
-    "Session",
-    "SharedAdam",
-    "StdAdaGrad",
-    "Sum",
-    "Sync",
-    "adult",
-    "arrays",
-    "csv",
-    "launch",
-    "ops",
-    "tsv",
-]
+if TYPE_CHECKING:
+    from heterps.data import (
+        Batch as Batch,
+        Criteo as Criteo,
+        Dataset as Dataset,
+        Schema as Schema,
+        adult as adult,
+        arrays as arrays,
+        csv as csv,
+        tsv as tsv,
+    )
+    from heterps.errors import HeterpsError as HeterpsError
+    from heterps.estimator import Estimator as Estimator
+    from heterps.graph import Graph as Graph, ops as ops
+    from heterps.hardware import Hardware as Hardware
+    from heterps.planner import (
+        FixedRate as FixedRate,
+        MaxThroughput as MaxThroughput,
+        MinCost as MinCost,
+        Plan as Plan,
+    )
+    from heterps.planner.planner import plan as plan
+    from heterps.protocol.keys import BatchKey as BatchKey
+    from heterps.protocol.modes import Async as Async, Sync as Sync
+    from heterps.ragged import Ragged as Ragged
+    from heterps.runtime.probe import discover as discover
+    from heterps.runtime.progress import Progress as Progress
+    from heterps.session import Session as Session, launch as launch, load as load
+    from heterps.stages.partition import partition as partition
+    from heterps.tables import (
+        FTRL as FTRL,
+        SGD as SGD,
+        AdaGrad as AdaGrad,
+        Adam as Adam,
+        ElementAdaGrad as ElementAdaGrad,
+        Momentum as Momentum,
+        RowWiseAdaGrad as RowWiseAdaGrad,
+        SharedAdam as SharedAdam,
+        StdAdaGrad as StdAdaGrad,
+        Sum as Sum,
+    )
+
+_HOMES = {
+    "heterps.data": "Batch Criteo Dataset Schema adult arrays csv tsv",
+    "heterps.errors": "HeterpsError",
+    "heterps.estimator": "Estimator",
+    "heterps.graph": "Graph ops",
+    "heterps.hardware": "Hardware",
+    "heterps.planner": "FixedRate MaxThroughput MinCost Plan plan",
+    "heterps.protocol.keys": "BatchKey",
+    "heterps.protocol.modes": "Async Sync",
+    "heterps.ragged": "Ragged",
+    "heterps.runtime.probe": "discover",
+    "heterps.runtime.progress": "Progress",
+    "heterps.session": "Session launch load",
+    "heterps.stages": "partition",
+    "heterps.tables": "FTRL SGD AdaGrad Adam ElementAdaGrad Momentum RowWiseAdaGrad SharedAdam StdAdaGrad Sum",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'heterps' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from heterps.data import Dataset, Schema
-from heterps.errors import DataError, GraphError, RunError
+from heterps.errors import DataError, GraphError, PlanError, RunError
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
 from heterps.protocol.modes import Async, Mode, mode_from_json
@@ -18,19 +19,26 @@ from heterps.runtime.engine import Engine, choose_engine, make_engine
 from heterps.runtime.epochs import Epochs
 from heterps.runtime.infer import PREDICTION, Inference, Values, joined, sources_of
 from heterps.runtime.job import Job
+from heterps.runtime.keeper import Checkpoints
 from heterps.runtime.meter import metered
 from heterps.runtime.model import Model
 from heterps.runtime.output import write_parquet
 from heterps.runtime.progress import Progress
-from heterps.tables import Adam, ElementAdaGrad, Rule
+from heterps.runtime.saved import SavedModel
+from heterps.runtime.saving import load_one_table, load_tables, save_tables, shrink_tables
+from heterps.tables import Adam, ElementAdaGrad, Kind, Rule
 
-__all__ = ["Session", "launch"]
+__all__ = ["Session", "launch", "load"]
 
 Metrics = Sequence[str | Metric]
 Fetch = str | Sequence[str] | Mapping[str, str]
 
-_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",)}
-_EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc", "logloss"), "mse": ("rmse", "mae")}
+_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",), "softmax_cross_entropy": ("acc1",)}
+_EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {
+    "logloss": ("auc", "logloss"),
+    "mse": ("rmse", "mae"),
+    "softmax_cross_entropy": ("acc1", "acc5"),
+}
 
 
 def launch(
@@ -43,6 +51,10 @@ def launch(
     dense: Rule | None = None,
     seed: int = 0,
     metrics: Metrics | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every_batches: int | None = None,
+    every_s: float | None = None,
+    resume: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -65,8 +77,16 @@ def launch(
         First values of rows and parameters, shuffling and dropout all follow from it.
     metrics
         Measured while training, on predictions made before each batch was trained on. By default AUC for a logloss.
+    checkpoint
+        Folder for cuts: if a shard host is lost the run returns to the last one by itself; if everything is lost,
+        another run goes on from it.
+    every_batches, every_s
+        How often to make a cut; one is made at the end of training in any case.
+    resume
+        Folder of an earlier run's cuts: the first training goes on from the newest, exactly. Give the same data, mode,
+        batch size and epochs; the number of workers and shard hosts may differ.
     **options
-        For the engine: ``every_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
+        For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
     Examples
     --------
@@ -80,13 +100,45 @@ def launch(
     job = Job(
         model,
         plan.batch_size,
-        _mode(plan.mode if mode is None else mode, depth=1 if name == "inline" else plan.depth),
+        _mode(mode, plan, name),
         hosts=plan.shard_hosts,
         lanes=plan.lanes,
         metrics=_metrics(plan, metrics, _TRAINING_METRICS),
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
     )
-    return Session(plan, make_engine(name, job, plan, client, **options))
+    checkpoints = Checkpoints(
+        os.fspath(checkpoint) if checkpoint else None, every_batches, every_s, os.fspath(resume) if resume else None
+    )
+    if checkpoint:
+        SavedModel.of(job).write(Path(checkpoint))
+    return Session(plan, make_engine(name, job, plan, client, checkpoints=checkpoints, **options))
+
+
+def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None = None, **options: Any) -> Session:
+    """Launch a model that :meth:`Session.save` wrote, with its tables as they were.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    client
+        A Dask client.
+    plan
+        Another plan for the same graph; by default everything runs in one stage.
+    **options
+        As for :func:`launch`: ``engine``, ``mode``, ``metrics``, ...
+    """
+    saved = SavedModel.read(Path(path))
+    if plan is None:
+        plan = Plan.fused(saved.graph, batch_size=saved.batch_size, mode=mode_from_json(saved.mode))
+    options = {"sparse": saved.sparse, "dense": saved.dense, "seed": saved.seed, **options}
+    session = launch(plan, client, **options)
+    try:
+        session.load(path)
+    except BaseException:
+        session.close()
+        raise
+    return session
 
 
 def _named(fetch: Fetch) -> dict[str, str]:
@@ -95,13 +147,21 @@ def _named(fetch: Fetch) -> dict[str, str]:
     return dict(fetch) if isinstance(fetch, Mapping) else {name: name for name in fetch}
 
 
-def _mode(mode: Any, depth: int) -> Mode:
-    """Turn what a plan or a user says into a mode; a plain ``"async"`` takes the depth that suits the engine."""
-    if isinstance(mode, Mode):
-        return mode
-    if mode == Async.name:
-        return Async(depth=depth)
-    return mode_from_json(mode if isinstance(mode, Mapping) else {"mode": mode})
+def _mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine: str) -> Mode:
+    """Turn what a user says, else the plan, into a mode.
+
+    A depth is for overlapping: where nothing overlaps, the plan's would only make batches stale.
+    """
+    if isinstance(given, Mode):
+        mode = given
+    elif given is None or given == Async.name:
+        mode = plan.mode if given is None else Async(depth=plan.depth)
+        mode = replace(mode, depth=1) if engine == "inline" and isinstance(mode, Async) else mode
+    else:
+        mode = mode_from_json(given if isinstance(given, Mapping) else {"mode": given})
+    if mode.refreshes:
+        raise PlanError(f"no engine runs {mode.name} mode yet: use sync or async")
+    return mode
 
 
 def _metrics(plan: Plan, given: Metrics | None, by_loss: Mapping[str, tuple[str, ...]]) -> tuple[Metric, ...]:
@@ -157,10 +217,11 @@ class Session:
         if valid is None:
             yield from self.engine.train(dataset, epochs, fetch)
             return
-        passes = Epochs(epochs)
-        for _ in range(epochs):
+        start, passes = self.engine.passes, Epochs(epochs)
+        while self.engine.passes < start + epochs:  # a resumed session begins with the pass it was in
             for progress in self.engine.train(dataset, 1, fetch):
-                yield passes.report(progress, self.evaluate(valid) if progress.done else {})
+                epoch = self.engine.passes - start + 1
+                yield passes.report(progress, epoch, self.evaluate(valid) if progress.done else {})
 
     def fit(
         self, dataset: Dataset, epochs: int = 1, valid: Dataset | None = None, fetch: Fetch | None = None
@@ -232,6 +293,46 @@ class Session:
             return write_parquet(out, parts)
         arrays = joined(parts, sources)
         return arrays[fetch] if isinstance(fetch, str) else arrays
+
+    # --- tables
+
+    def save(self, path: str | os.PathLike[str], kind: Kind = "checkpoint") -> Path:
+        """Save the model to a folder; return the folder of this snapshot.
+
+        Parameters
+        ----------
+        path
+            Made if it is missing. Saving there again keeps the snapshot before.
+        kind
+            ``"checkpoint"`` holds everything and goes on exactly; ``"delta"`` and ``"base"`` hold the values and
+            counters of the rows that the tables' accessors select.
+        """
+        self._check_open()
+        SavedModel.of(self.job).write(Path(path))
+        return save_tables(self.engine, Path(path), kind)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Take over all tables of a checkpoint of this model, saved from any number of shard hosts."""
+        self._check_open()
+        load_tables(self.engine, Path(path))
+
+    def load_table(self, path: str | os.PathLike[str], table: str, into: str | None = None) -> int:
+        """Set the rows of one table from a snapshot of this or another model; return how many.
+
+        Parameters
+        ----------
+        path
+            A saved model, or the folder of a snapshot.
+        table, into
+            Name there, and here if it is another.
+        """
+        self._check_open()
+        return load_one_table(self.engine, Path(path), table, into)
+
+    def shrink(self) -> int:
+        """Age the counters of tables with an accessor and delete rows not worth keeping; return how many went."""
+        self._check_open()
+        return shrink_tables(self.engine)
 
     # --- life
 

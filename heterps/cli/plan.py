@@ -85,8 +85,8 @@ def command() -> None:
 def make(
     target: str, settings: tuple[str, ...], hardware: str | None, rows_per_second: float | None,
     arrival_rate: float | None, budget: float | None, batch_size: int | None, profile_path: str | None,
-    data: str | None, rows: float | None, pins: tuple[str, ...], solver_name: str, comparing: bool, explaining: bool, as_json: bool,
-    html: str | None, out: str | None,
+    data: str | None, rows: float | None, pins: tuple[str, ...], solver_name: str, comparing: bool,
+    explaining: bool, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
     """Plan a model and print the report."""
     graph = load_graph(target, parse_settings(settings))

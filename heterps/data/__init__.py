@@ -14,7 +14,7 @@ from heterps.data.importance import Importance, feature_importance, slots_shuffl
 from heterps.data.parquet import Parquet, parquet
 from heterps.data.persist import Persisted
 from heterps.data.readers import READERS, open_dataset, register_reader
-from heterps.data.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe
+from heterps.data.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
 from heterps.data.rows import Rows
 from heterps.data.schema import Field, Schema, dense, label, ragged, sparse, weight
 from heterps.data.slots import SlotText, slot_text
@@ -51,6 +51,7 @@ __all__ = [
     "Piece",
     "Recipe",
     "Rows",
+    "Salted",
     "Schema",
     "Shuffle",
     "SlotText",

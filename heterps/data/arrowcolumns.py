@@ -35,6 +35,7 @@ class Taken:
 
 Numbers = tuple[npt.NDArray[Any], npt.NDArray[np.uint8], npt.NDArray[np.int64] | None]
 _INTEGERS = (pa.int32(), pa.int64())
+_WIDE = (pa.uint32(), pa.uint64(), pa.int32(), pa.int64())
 _DIRECT = (*_INTEGERS, pa.float32(), pa.float64())
 
 
@@ -74,21 +75,34 @@ class ArrowColumn:
     @cached_property
     def valid(self) -> npt.NDArray[np.uint8]:
         """1 where a value is present; empty where all are."""
-        if self.array.null_count == 0:
+        bitmap = self.array.buffers()[0]
+        if self.array.null_count == 0 or bitmap is None:
             return _NONE
-        return np.ascontiguousarray(self.array.is_valid().to_numpy(zero_copy_only=False), np.uint8)
+        first = self.array.offset
+        return np.unpackbits(np.frombuffer(bitmap, np.uint8), count=first + len(self), bitorder="little")[first:]
 
     @cached_property
-    def text(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    def present(self) -> npt.NDArray[np.uint8]:
+        """As ``valid``; empty text counts as missing."""
+        if self.dictionary is not None:
+            return ArrowColumn(self.name, self.array.dictionary_decode()).present
+        if not self.is_text:
+            return self.valid
+        there = np.diff(self.text[1]) > 0
+        return (there & (self.valid != 0) if len(self.valid) else there).astype(np.uint8)
+
+    @cached_property
+    def text(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]:
         """Bytes (padded) and offsets of a text column."""
-        wide = self.array.cast(pa.large_binary())
-        _, offsets, data = wide.buffers()
-        positions = np.frombuffer(offsets, np.int64)[wide.offset : wide.offset + len(wide) + 1]
-        first, last = int(positions[0]), int(positions[-1])
-        padded = np.zeros(last - first + 16, np.uint8)
+        wide = pa.types.is_large_string(self.array.type) or pa.types.is_large_binary(self.array.type)
+        _, buffer, data = self.array.buffers()
+        first, count = self.array.offset, len(self.array)
+        offsets = np.frombuffer(buffer, np.int64 if wide else np.int32)[first : first + count + 1]
+        begin, end = int(offsets[0]), int(offsets[-1])
+        padded = np.zeros(end - begin + 16, np.uint8)
         if data is not None:
-            padded[: last - first] = np.frombuffer(data, np.uint8)[first:last]
-        return padded, positions - first
+            padded[: end - begin] = np.frombuffer(data, np.uint8)[begin:end]
+        return padded, offsets.astype(np.int64) - begin
 
     @cached_property
     def integers(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
@@ -159,8 +173,20 @@ class ArrowColumn:
         return _checked(values, self.valid)
 
     @cached_property
-    def ids(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """Integers as they stand, and faults (negative, missing, reserved)."""
+    def plain_integers(self) -> npt.NDArray[Any] | None:
+        """The integers in place, if all that are present can be ids; what lies under nulls is never looked at."""
+        kind = self.array.type
+        if not pa.types.is_integer(kind):
+            return None
+        array = self.array if kind in _WIDE else self.array.cast(pa.int64())
+        values = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())[
+            array.offset : array.offset + len(array)
+        ]
+        return values if spans.all_ids(values, self.valid) else None
+
+    @cached_property
+    def ids(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64] | None]:
+        """Integers as they stand, and faults (negative, missing, reserved), None if there are none."""
         if self.dictionary is not None:
             return ArrowColumn(self.name, self.array.dictionary_decode()).ids
         bad = np.zeros(len(self), np.int64)

@@ -10,7 +10,7 @@ from numba import njit
 
 from heterps.data.hashing import finish, fold, hash_span
 from heterps.data.numeric import BAD_ID, BAD_NUMBER, OK, RESERVED, bucket_id, parse_id, parse_number, scale
-from heterps.data.steps import BUCKET, CATEGORIES, CATEGORY, CROSS, ID, IDS, MATCH, NUMBER
+from heterps.data.steps import BUCKET, CATEGORIES, CATEGORY, CROSS, ID, IDS, MATCH, NUMBER, SALTED
 from heterps.data.words import WIDTH, count_bits, equal64, high64, lowest_bit
 
 __all__ = ["BAD", "DRAINED", "FULL", "REASONS", "ROOM", "byte_classes", "byte_marks", "parse_rows", "run_steps"]
@@ -32,6 +32,7 @@ REASONS = {
 
 PLAIN, DELIMITER, NEWLINE, NUL, HIGH, QUOTE = 0, 1, 2, 3, 4, 5
 _U8 = np.uint64(8)
+_RESERVED_ID = np.uint64(2**64 - 1)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
@@ -344,6 +345,12 @@ def run_steps(
                 if status != OK:
                     where[3] = column
                     return status
+        elif code == SALTED:
+            status, value_id = (OK, _RESERVED_ID) if start == stop else parse_id(buffer, start, stop)
+            if status != OK:
+                where[3] = column
+                return status
+            made[s] = finish(fold(salts[s], value_id))
         elif code == BUCKET:
             if start == stop:
                 made[s] = finish(fold(salts[s], np.uint64(table[s, 5] + 1)))

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from heterps.data import spans
 from heterps.data.arrowcolumns import ArrowColumn, Taken
-from heterps.data.hashing import hash_bytes
-from heterps.data.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe
+from heterps.data.hashing import RESERVED_ID, hash_bytes
+from heterps.data.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
 from heterps.data.rows import Rows
 from heterps.data.schema import Schema
 from heterps.errors import DataError, UnknownKindError
@@ -33,7 +33,30 @@ class Floats:
     params: npt.NDArray[np.float64]
 
 
-Element = Floats | Taken | npt.NDArray[np.uint64] | Ragged
+@dataclass(frozen=True)
+class Integers:
+    """Integers in place, made ids on the way into a batch: as they stand, or mixed with a salt."""
+
+    values: npt.NDArray[Any]
+    valid: npt.NDArray[np.uint8]
+    missing: np.uint64
+    salted: bool
+    salt: np.uint64
+
+    def put(self, lo: int, hi: int, out: npt.NDArray[np.uint64], base: int, stride: int, row: int) -> None:
+        """Write rows ``lo .. hi`` as one element of the rows from ``row`` on."""
+        spans.put_integers(
+            self.values, self.valid, self.missing, self.salted, self.salt, lo, hi, out, base, stride, row
+        )  # fmt: skip
+
+    def plain(self) -> npt.NDArray[np.uint64]:
+        """Return one id a row."""
+        out = np.empty(len(self.values), np.uint64)
+        self.put(0, len(out), out, 0, 1, 0)
+        return out
+
+
+Element = Floats | Integers | Taken | npt.NDArray[np.uint64] | Ragged
 Faults = npt.NDArray[np.int64] | None
 Columns = Mapping[str, ArrowColumn]
 
@@ -55,10 +78,24 @@ def _category(recipe: Category, columns: Columns) -> tuple[Element, Faults]:
 
 def _id(recipe: Id, columns: Columns) -> tuple[Element, Faults]:
     column = columns[recipe.source]
-    ids, bad = column.ids
-    if recipe.missing is None or not len(column.valid):
-        return ids, bad
-    return np.where(column.valid, ids, np.uint64(recipe.missing)), np.where(column.valid, bad, 0)
+    missing = np.uint64(recipe.missing or 0)
+    if recipe.missing is None and len(column.valid):
+        return column.ids
+    return _integers(column, missing, False, 0)
+
+
+def _salted(recipe: Salted, columns: Columns) -> tuple[Element, Faults]:
+    return _integers(columns[recipe.source], np.uint64(RESERVED_ID), True, recipe.salt)
+
+
+def _integers(column: ArrowColumn, missing: np.uint64, salted: bool, salt: int) -> tuple[Element, Faults]:
+    """Make ids of a column whose missing values have an id of their own."""
+    if column.plain_integers is not None:
+        return Integers(column.plain_integers, column.valid, missing, salted, np.uint64(salt)), None
+    values, bad = column.ids
+    if bad is not None and len(column.present):
+        bad = np.where(column.present, bad, 0)
+    return Integers(values, column.present, missing, salted, np.uint64(salt)), bad
 
 
 def _bucket(recipe: Bucket, columns: Columns) -> tuple[Element, Faults]:
@@ -99,7 +136,8 @@ def _ids(recipe: Ids, columns: Columns) -> tuple[Element, Faults]:
     values, bad = parts.ids
     worst = np.zeros(len(offsets) - 1, np.int64)
     owner = np.repeat(np.arange(len(worst)), np.diff(offsets))
-    np.maximum.at(worst, owner, bad)
+    if bad is not None:
+        np.maximum.at(worst, owner, bad)
     return Ragged(values, offsets), worst
 
 
@@ -118,6 +156,7 @@ _EVALUATIONS: dict[type[Recipe], Callable[[Any, Columns], tuple[Element, Faults]
     Cross: _cross,
     Categories: _categories,
     Ids: _ids,
+    Salted: _salted,
 }
 
 
@@ -137,7 +176,7 @@ def evaluate(recipe: Recipe, columns: Columns) -> tuple[Element, Faults]:
 
 
 def _plain(element: Element) -> npt.NDArray[np.uint64]:
-    if isinstance(element, Taken):
+    if isinstance(element, (Taken, Integers)):
         return element.plain()
     assert isinstance(element, np.ndarray)
     return element
@@ -179,6 +218,8 @@ class Chunk:
 def _put(element: Element, lo: int, hi: int, rows: Rows, base: int, stride: int, row: int) -> None:
     if isinstance(element, Floats):
         spans.put_numbers(element.values, element.present, lo, hi, element.params, rows.floats, base, stride, row)
+    elif isinstance(element, Integers):
+        element.put(lo, hi, rows.ids, base, stride, row)
     elif isinstance(element, Taken):
         spans.put_taken(element.table, element.index, lo, hi, rows.ids, base, stride, row)
     else:

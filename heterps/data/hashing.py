@@ -6,6 +6,7 @@ The definition, which never changes between versions (tables are keyed by its re
     finish(h)    = splitmix64's finaliser; 2**64 - 1 (the reserved id) becomes 2**64 - 2
     hash(s, salt) = finish(fold over the little-endian 8-byte words of s, last one zero-padded, from salt; ^ len(s))
     salt(name)   = hash(name in UTF-8, salt 0)
+    number(i)    = finish(fold(salt, i)), for buckets and salted integers
     cross(ids)   = finish(fold over the ids, from the salt; ^ 8 * number of ids)
 
 A category column is salted with its own name, so equal strings of two columns are different rows, and a missing
@@ -41,14 +42,14 @@ _U8 = np.uint64(8)
 _U27, _U30, _U31, _U32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def fold(h: Any, word: Any) -> Any:
     """Mix one word into the state."""
     h = (h ^ word) * _U_GOLDEN
     return h ^ (h >> _U32)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def finish(h: Any) -> Any:
     """Avalanche the state and step off the reserved id."""
     h = (h ^ (h >> _U30)) * _U_MIX_A
@@ -57,7 +58,7 @@ def finish(h: Any) -> Any:
     return h - _U_ONE if h == _U_RESERVED else h
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def hash_span(buffer: Any, start: Any, stop: Any, salt: Any) -> Any:
     """Hash ``buffer[start:stop]``; reads up to eight bytes past ``stop``."""
     h = salt
@@ -108,6 +109,11 @@ def cross_ids(*ids: int, salt: int = 0) -> int:
     for value in ids:
         h = _fold(h, value)
     return _finish(h ^ (8 * len(ids)))
+
+
+def number_hash(number: int, salt: int) -> int:
+    """Return the id of a number under a salt: of a bucket, or of an integer category."""
+    return _finish(_fold(salt, number))
 
 
 def hash_strings(values: Any, salt: int = 0) -> npt.NDArray[np.uint64]:

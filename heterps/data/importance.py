@@ -10,7 +10,7 @@ from heterps.data.bad import BadRows
 from heterps.data.dataset import Dataset, Source
 from heterps.data.permutation import permutation, seed_key
 from heterps.data.rows import Rows
-from heterps.data.schema import Field, Schema
+from heterps.data.schema import Schema
 from heterps.data.split import Piece
 from heterps.errors import DataError
 from heterps.ragged import Ragged
@@ -130,14 +130,8 @@ def feature_importance(
     names = columns or [column.name for column in data.schema if column.kind not in ("label", "weight")]
     whole = score(data)
     found = [
-        Importance(_feature(data.schema[name], i), name, i, whole - score(slots_shuffle(data, [(name, i)], seed)))
+        Importance(data.schema[name].labels[i], name, i, whole - score(slots_shuffle(data, [(name, i)], seed)))
         for name in names
         for i in range(data.schema[name].width)
     ]
     return sorted(found, key=lambda item: -item.drop)
-
-
-def _feature(column: Field, element: int) -> str:
-    if element < len(column.of):
-        return column.of[element].label
-    return f"{column.name}[{element}]" if column.width > 1 else column.name

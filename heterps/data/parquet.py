@@ -64,19 +64,23 @@ def _open(path: str, dictionaries: Sequence[str] = ()) -> Any:
 
 
 def _text_columns(path: str, wanted: Sequence[str]) -> list[str]:
-    """Return text columns that are stored as dictionaries: hashed once per distinct value instead of once per row."""
+    """Return text columns with small dictionaries: hashed once per distinct value instead of once per row.
+
+    Where a dictionary grew too large the writer gave up on it; reading such a column as a dictionary would make Arrow
+    build one. Its size gives it away: an index takes two or three bytes a value, text more.
+    """
     with _open(path) as file:
         schema, metadata = file.schema_arrow, file.metadata
-        present = [name for name in wanted if name in schema.names]
         missing = [name for name in wanted if name not in schema.names]
         if missing:
             raise DataError(f"{path} has no column {missing[0]!r}; it has {', '.join(schema.names)}")
-        text = {name for name in present if pa.types.is_string(schema.field(name).type)}
+        text = {name for name in wanted if pa.types.is_string(schema.field(name).type)}
         if not metadata.num_row_groups:
             return []
         group = metadata.row_group(0)
         chunks = [group.column(i) for i in range(group.num_columns)]
-        return [c.path_in_schema for c in chunks if c.path_in_schema in text and c.has_dictionary_page]
+        small = (c for c in chunks if c.has_dictionary_page and c.total_uncompressed_size < 4 * group.num_rows)
+        return [c.path_in_schema for c in small if c.path_in_schema in text]
 
 
 def _parts(pieces: tuple[Piece, ...], fields: Schema) -> Iterator[Part]:

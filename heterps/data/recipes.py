@@ -9,10 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from heterps.data.hashing import salt_of
+from heterps.data.hashing import RESERVED_ID, cross_ids, hash_bytes, number_hash, salt_of
 from heterps.errors import DataError, UnknownKindError
 
-__all__ = ["Bucket", "Categories", "Category", "Cross", "Id", "Ids", "Match", "Number", "Recipe", "recipe_from_json"]
+__all__ = [
+    "Bucket",
+    "Categories",
+    "Category",
+    "Cross",
+    "Id",
+    "Ids",
+    "Match",
+    "Number",
+    "Recipe",
+    "Salted",
+    "recipe_from_json",
+]
 
 _KINDS: dict[str, type[Recipe]] = {}
 
@@ -43,6 +55,11 @@ class Recipe:
     def label(self) -> str:
         """A short name for messages and importance tables; also what salts the ids."""
         return self.sources[0]
+
+    @property
+    def absent(self) -> int:
+        """The id made where the source is missing."""
+        return hash_bytes(b"", self.salt) if self.makes_id else 0
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able description."""
@@ -132,6 +149,26 @@ class Id(Recipe):
 
     kind: ClassVar[str] = "id"
 
+    @property
+    def absent(self) -> int:
+        """The id given for missing values."""
+        return self.missing or 0
+
+
+@dataclass(frozen=True)
+class Salted(Recipe):
+    """An integer mixed with its column's name: for integer categories of several columns that share a table."""
+
+    source: str
+    salted: str = ""
+
+    kind: ClassVar[str] = "salted"
+
+    @property
+    def absent(self) -> int:
+        """Missing counts as the reserved id, which no value can be."""
+        return number_hash(RESERVED_ID, self.salt)
+
 
 @dataclass(frozen=True)
 class Ids(Recipe):
@@ -166,6 +203,11 @@ class Bucket(Recipe):
         """Buckets of a column have ids of their own, apart from its plain categories."""
         return f"{self.source}/{len(self.bounds)}"
 
+    @property
+    def absent(self) -> int:
+        """The bucket behind the last."""
+        return number_hash(len(self.bounds) + 1, self.salt)
+
 
 @dataclass(frozen=True)
 class Cross(Recipe):
@@ -190,3 +232,8 @@ class Cross(Recipe):
     def label(self) -> str:
         """The labels of the parts, joined."""
         return " x ".join(part.label for part in self.parts)
+
+    @property
+    def absent(self) -> int:
+        """The combination of all parts missing."""
+        return cross_ids(*(part.absent for part in self.parts), salt=self.salt)

@@ -57,6 +57,18 @@ class Field:
         return math.prod(self.shape)
 
     @property
+    def absent(self) -> tuple[int, ...]:
+        """The id each element of a sparse column has where its source is missing (0 where recipes do not say)."""
+        return tuple(recipe.absent for recipe in self.of) or (0,) * self.width
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A short name for each element."""
+        if self.of:
+            return tuple(recipe.label for recipe in self.of)
+        return (self.name,) if self.width == 1 else tuple(f"{self.name}[{i}]" for i in range(self.width))
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements."""
         return np.dtype(np.uint64 if self.kind in ("sparse", "ragged") else np.float32)

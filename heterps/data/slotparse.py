@@ -8,8 +8,18 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from heterps.data.delimited import BAD, DRAINED, FULL, NO_ROOM, ROOM, run_steps
-from heterps.data.delimited import REASONS as TEXT_REASONS
+from heterps.data.delimited import (
+    BAD,
+    BAD_NUL,
+    BAD_UTF8,
+    DRAINED,
+    FULL,
+    NO_ROOM,
+    REASONS as TEXT_REASONS,
+    ROOM,
+    run_steps,
+    valid_utf8,
+)
 from heterps.data.hashing import hash_bytes, hash_span
 from heterps.data.numeric import OK, parse_id
 
@@ -48,7 +58,7 @@ def _find(keys: Any, slots: Any, key: Any) -> Any:
     return -1
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def _is_space(byte: Any) -> Any:
     return byte in (_SPACE, _TAB, _RETURN)
 
@@ -156,6 +166,21 @@ def _counted_tokens(
 
 
 @njit(nogil=True, cache=True)
+def _line_end(buffer: Any, line: Any) -> Any:
+    """Return (error, position behind the line): NUL bytes and invalid UTF-8 are found on the way."""
+    at, highest, nul = line, np.uint8(0), False
+    while buffer[at] != _NEWLINE:
+        highest = max(highest, buffer[at])
+        nul |= buffer[at] == 0
+        at += 1
+    if nul:
+        return BAD_NUL, at + 1
+    if highest >= 128 and not valid_utf8(buffer, line, at):
+        return BAD_UTF8, at + 1
+    return OK, at + 1
+
+
+@njit(nogil=True, cache=True)
 def parse_slots(
     buffer: Any, pos: Any, end: Any, row: Any, row_end: Any, style: Any, keys: Any, numbers: Any, slots: Any,
     slot_salts: Any, seen: Any, table: Any, salts: Any, params: Any, links: Any, floats: Any, ids: Any,
@@ -175,13 +200,12 @@ def parse_slots(
             list_offsets[k, row + 1] = list_offsets[k, row]
         where[3], where[4] = -1, 0
         first, stop = _next_token(buffer, line)
-        pos = line
-        while buffer[pos] != _NEWLINE:
-            pos += 1
-        pos += 1
+        error, pos = _line_end(buffer, line)
         if first == stop:
             continue
-        if style == COUNTED:
+        if error != OK:
+            pass
+        elif style == COUNTED:
             error = _counted_tokens(
                 buffer, line, row, slots, slot_salts, seen, starts, stops, list_values, list_offsets, where
             )

@@ -11,6 +11,7 @@ from heterps.data.hashing import finish, fold, hash_span
 from heterps.data.numeric import BAD_ID, OK, RESERVED, bucket_id, parse_id, parse_number, scale
 
 __all__ = [
+    "all_ids",
     "buckets_of",
     "fold_column",
     "hash_integers",
@@ -18,11 +19,13 @@ __all__ = [
     "ids_of_spans",
     "numbers_of_spans",
     "put_ids",
+    "put_integers",
     "put_numbers",
     "put_taken",
 ]
 
 _U_TEN = np.uint64(10)
+_RESERVED_ID = np.uint64(2**64 - 1)
 _U8 = np.uint64(8)
 
 
@@ -84,10 +87,32 @@ def ids_of_integers(values: Any, negative: Any, valid: Any, bad: Any) -> None:
     for i in range(len(values)):
         if negative[i] or (len(valid) and not valid[i]):
             bad[i] = BAD_ID
-        elif values[i] == np.uint64(2**64 - 1):
+        elif values[i] == _RESERVED_ID:
             bad[i] = RESERVED
         else:
             bad[i] = OK
+
+
+@njit(nogil=True, cache=True)
+def all_ids(values: Any, valid: Any) -> Any:
+    """Whether all present integers are legal ids: not negative, not reserved."""
+    for i in range(len(values)):
+        if (len(valid) == 0 or valid[i]) and (values[i] < 0 or np.uint64(values[i]) == _RESERVED_ID):
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def put_integers(
+    values: Any, valid: Any, missing: Any, salted: Any, salt: Any,
+    lo: Any, hi: Any, out: Any, base: Any, stride: Any, row: Any,
+) -> None:  # fmt: skip
+    """Put integers ``lo .. hi`` (``missing`` where absent), mixed with a salt if ``salted``."""
+    at = base + row * stride
+    for i in range(lo, hi):
+        value = np.uint64(values[i]) if len(valid) == 0 or valid[i] else missing
+        out[at] = finish(fold(salt, value)) if salted else value
+        at += stride
 
 
 @njit(nogil=True, cache=True)
@@ -119,11 +144,14 @@ def put_numbers(
     values: Any, present: Any, lo: Any, hi: Any, params: Any, out: Any, base: Any, stride: Any, row: Any
 ) -> None:
     """Scale ``values[lo:hi]`` into one element of rows from ``row`` on; ``params`` = missing, mean, 1/std, log."""
+    missing, mean, inverse_std, log = params[0], params[1], params[2], params[3]
+    at = base + row * stride
     for i in range(lo, hi):
-        value = params[0]
+        value = missing
         if len(present) == 0 or present[i]:
-            value = scale(float(values[i]), params[1], params[2], params[3])
-        out[base + (row + i - lo) * stride] = np.float32(value)
+            value = scale(float(values[i]), mean, inverse_std, log)
+        out[at] = np.float32(value)
+        at += stride
 
 
 @njit(nogil=True, cache=True)

@@ -10,14 +10,26 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.data.hashing import hash_bytes
-from heterps.data.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe
+from heterps.data.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
 from heterps.data.rows import Rows
 from heterps.data.schema import Schema
 from heterps.errors import DataError
 
-__all__ = ["BUCKET", "CATEGORIES", "CATEGORY", "CROSS", "ID", "IDS", "MATCH", "NUMBER", "Steps", "compile_steps"]
+__all__ = [
+    "BUCKET",
+    "CATEGORIES",
+    "CATEGORY",
+    "CROSS",
+    "ID",
+    "IDS",
+    "MATCH",
+    "NUMBER",
+    "SALTED",
+    "Steps",
+    "compile_steps",
+]
 
-NUMBER, MATCH, CATEGORY, ID, BUCKET, CROSS, CATEGORIES, IDS = range(8)
+NUMBER, MATCH, CATEGORY, ID, BUCKET, CROSS, CATEGORIES, IDS, SALTED = range(9)
 
 
 @dataclass
@@ -95,6 +107,9 @@ class _Compiler:
     def categories(self, recipe: Categories) -> tuple[int, int, int, int, int]:
         return CATEGORIES, self.column(recipe.source), recipe.separator.encode()[0], 0, recipe.salt
 
+    def salted(self, recipe: Salted) -> tuple[int, int, int, int, int]:
+        return SALTED, self.column(recipe.source), 0, 0, recipe.salt
+
     def ids(self, recipe: Ids) -> tuple[int, int, int, int, int]:
         return IDS, self.column(recipe.source), recipe.separator.encode()[0], 0, 0
 
@@ -121,6 +136,7 @@ _LOWER: dict[type[Recipe], Callable[[_Compiler, Any], tuple[int, int, int, int, 
     Categories: _Compiler.categories,
     Id: _Compiler.id,
     Ids: _Compiler.ids,
+    Salted: _Compiler.salted,
     Bucket: _Compiler.bucket,
     Cross: _Compiler.cross,
 }

@@ -10,13 +10,18 @@ from heterps.device.arrays import (
     to_device,
     to_host,
 )
+from heterps.device.raw import CUDA_OPTIONS, RawModule, raw_module, set_raw_loader
 
 __all__ = [
+    "CUDA_OPTIONS",
+    "RawModule",
     "array_namespace",
     "gpu_available",
     "is_host",
     "namespace",
+    "raw_module",
     "register_namespace",
+    "set_raw_loader",
     "synchronize",
     "to_device",
     "to_host",

@@ -27,6 +27,11 @@ except ImportError:
     _oracle = None
 
 
+# Atomic operations exist for these only; cupy finds out when the kernel is launched, not by signature.
+AT_UFUNCS = frozenset({"add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"})
+AT_DTYPES = frozenset({"int32", "uint32", "uint64", "float16", "float32", "float64"})
+
+
 @dataclass
 class Traffic:
     """What crossed between host and device, and how often the host had to wait."""
@@ -188,6 +193,8 @@ def _call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: d
     outs = out if isinstance(out, tuple) else () if out is None else (out,)
     plain = {"out": _unwrap(outs)} if outs else {}
     if method == "at":
+        if ufunc.__name__ not in AT_UFUNCS or inputs[0].dtype.name not in AT_DTYPES:
+            raise TypeError(f"cupy has no {ufunc.__name__}.at for {inputs[0].dtype}")
         ufunc.at(inputs[0]._data, inputs[0]._checked(inputs[1], write=False), *_unwrap(inputs[2:]))
         return None
     result = getattr(ufunc, method)(*_unwrap(inputs), **_unwrap(kwargs), **plain)
@@ -223,6 +230,7 @@ class _FakeNamespace:
     """``xp`` for device arrays in name."""
 
     ndarray = FakeArray
+    __name__ = "fake"
 
     def asarray(self, x: Any, dtype: Any = None) -> FakeArray:
         """Copy to the device; an array that is there already is not copied."""

@@ -88,14 +88,16 @@ def _copy_bytes_per_s(threads: int) -> float:
     arrays = [np.zeros((2, _COPY_FLOATS // threads), np.float32) for _ in range(threads)]
     moved = 2.0 * 4 * (_COPY_FLOATS // threads) * threads
     with ThreadPoolExecutor(threads) as executor:
-        return moved / _seconds_per_call(lambda: list(executor.map(lambda a: np.copyto(a[0], a[1]), arrays)))
+        times = executor.map(lambda a: _seconds_per_call(lambda: np.copyto(a[0], a[1])), arrays)
+        return moved / max(times)
 
 
 def _seconds_per_call(call: Callable[[], object]) -> float:
-    """Best of the calls that fit into a short time: disturbances only ever add."""
+    """Least processor time of this thread over the calls that fit into a short time: nothing waits in it."""
     call()
     best, until = float("inf"), time.perf_counter() + _SECONDS
-    while (start := time.perf_counter()) < until:
+    while time.perf_counter() < until or best == float("inf"):
+        start = time.thread_time()
         call()
-        best = min(best, time.perf_counter() - start)
-    return best
+        best = min(best, time.thread_time() - start)
+    return max(best, 1e-9)

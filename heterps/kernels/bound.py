@@ -176,13 +176,13 @@ class Bound:
             if wanted:
                 other.dxs[i] = call.dy
 
-    def backward(self, given: Mapping[str, Array]) -> None:
-        """Run backward; ``given`` are the gradients that come from outside."""
+    def backward(self, given: Mapping[str, Array], rows_out: Mapping[str, Array]) -> None:
+        """Run backward; ``given`` are gradients that come from outside, ``rows_out`` where those of rows go."""
         for name, gradient in given.items():
             target = self.calls[name].dy
             (target.values if isinstance(target, Lists) else target)[...] = gradient
         self._row_gradients = {
-            name: self._buffers.rows_gradient(name, value.values.shape)
+            name: self._buffers.rows_gradient(name, value.values.shape, rows_out.get(name))
             for name, value in self._feeds.items()
             if isinstance(value, Rows) and name in self._scope.wanted
         }

@@ -70,11 +70,15 @@ class Buffers:
         self.placed[step.name] = here
 
     def _can_lie_in(self, step: Step, name: str) -> bool:
-        rank, maker = len(self.scope.type(name).shape), self._makers.get(name)
+        maker = self._makers.get(name)
         if maker is None or name in self.values or name in self.scope.outputs or step.inputs.count(name) > 1:
             return False
         others = [reader for reader, _ in self._readers[name] if reader is not step]
-        return all(s.kernel.strided >= rank for s in [maker, *others])
+        return all(self._takes_strides(s, name) for s in [maker, *others])
+
+    def _takes_strides(self, step: Step, name: str) -> bool:
+        """Whether a step can work with samples of a tensor that lie apart."""
+        return step.kernel.strided >= max(len(self.scope.type(name).shape), 1)
 
     def _piece(self, whole: Array, columns: tuple[int, int], name: str) -> Array:
         low, high = columns
@@ -129,7 +133,7 @@ class Buffers:
         if self.first_writer(name) != (step.name, i):
             return True
         maker = self._makers.get(name)
-        return maker is not None and maker.kernel.strided >= len(self.scope.type(name).shape)
+        return maker is not None and self._takes_strides(maker, name)
 
     def _narrow(self, name: str, step: Step | None, shared: list[int]) -> None:
         """Restrict a concat's gradient to the columns that somebody wants, where they are next to each other."""
@@ -149,8 +153,11 @@ class Buffers:
             return self.pieces[step, i]
         return self._spare.setdefault((step, i), self.xp.empty(self.gradients[name].shape, self.dtype))
 
-    def rows_gradient(self, name: str, shape: tuple[int, int]) -> Array:
-        """Zeroed ``[unique, width]``; grows with the largest batch seen."""
+    def rows_gradient(self, name: str, shape: tuple[int, int], given: Array | None = None) -> Array:
+        """Zeroed ``[unique, width]``: the given array, or one that grows with the largest batch seen."""
+        if given is not None:
+            given.fill(0)
+            return given
         base = self._row_gradients.get(name)
         if base is None or base.shape[0] < shape[0]:
             base = self._row_gradients[name] = self.xp.empty((shape[0] + shape[0] // 4, shape[1]), self.dtype)

@@ -6,12 +6,13 @@ are written into the concat's buffer to begin with, and their gradients are view
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 from heterps.graph.builtin import axes_of
-from heterps.graph.types import Form
-from heterps.kernels.linear import FUSED
+from heterps.graph.types import Form, TensorType
+from heterps.kernels.kernel import FUSED, kernel
 from heterps.kernels.steps import Scope, Step
 
 __all__ = ["PEEPHOLES", "fuse"]
@@ -47,6 +48,23 @@ def _activated(dense: Step, activation: Step) -> Step:
     return replace(dense, name=activation.name, kind=kind, ops=dense.ops + activation.ops, kernel=FUSED[kind])
 
 
+def concat_before_interaction(scope: Scope) -> Scope:
+    """Vectors that interact are laid side by side by a concat of their own, which most of them can be written into."""
+    steps: list[Step] = []
+    added, wanted = dict(scope.added), set(scope.wanted)
+    for step in scope.steps:
+        if step.kind != "dot_interaction" or len(step.inputs) == 1:
+            steps.append(step)
+            continue
+        name, types = f"{step.name} side by side", [scope.type(source) for source in step.inputs]
+        added[name] = TensorType((sum(math.prod(t.shape) for t in types),))
+        steps.append(Step(name, "concat", step.ops, kernel("concat"), {"axis": None}, step.inputs, None))
+        kind, attrs = "concat+dot_interaction", {"dim": types[0].shape[-1]}
+        steps.append(replace(step, kind=kind, kernel=FUSED[kind], attrs=attrs, inputs=(name,)))
+        wanted |= {name} if step.name in scope.wanted else set()
+    return replace(scope, steps=tuple(steps), added=added, wanted=frozenset(wanted))
+
+
 def _pairs(scope: Scope, first: str, second: tuple[str, ...]) -> list[tuple[Step, Step]]:
     """Steps of the first kind whose result is read by one step only, of the second kind, and by nobody outside."""
     found = []
@@ -67,7 +85,11 @@ def _replaced(scope: Scope, changes: list[tuple[Step, Step, Step]]) -> Scope:
     return replace(scope, steps=steps)
 
 
-PEEPHOLES: tuple[Callable[[Scope], Scope], ...] = (sum_into_gather, activation_into_dense)
+PEEPHOLES: tuple[Callable[[Scope], Scope], ...] = (
+    sum_into_gather,
+    activation_into_dense,
+    concat_before_interaction,
+)
 
 
 def fuse(scope: Scope, *, peepholes: tuple[Callable[[Scope], Scope], ...] = PEEPHOLES) -> Scope:

@@ -9,42 +9,44 @@ import numpy as np
 from heterps.device.arrays import Array, Namespace
 from heterps.kernels.cost import OpCost, Work, passes
 from heterps.kernels.jit import loop, reassociating_loop
-from heterps.kernels.kernel import Call, Kernel, register_kernel
+from heterps.kernels.kernel import FUSED, Call, Kernel, register_kernel
+from heterps.kernels.pointwise import flat_rows
 
 __all__: list[str] = []
 
 
 @reassociating_loop
-def dot_pairs(z, y):  # type: ignore[no-untyped-def]
-    """``y[:, pair]`` for pairs (1,0), (2,0), (2,1), ...; z is ``[n, fields, dim]``."""
+def dot_pairs(z, y, stride):  # type: ignore[no-untyped-def]
+    """Dot products of pairs (1,0), (2,0), (2,1), ...; z is ``[n, fields, dim]``, y flat with a stride per sample."""
     n, fields, dim = z.shape
-    flat = z.reshape(-1)
+    flat, pairs = z.reshape(-1), fields * (fields - 1) // 2
     for b in range(n):
         start, pair = b * fields * dim, np.uint64(0)
+        out = y[b * stride : b * stride + pairs]
         for i in range(1, fields):
             left, right = np.uint64(start + i * dim), np.uint64(start)
             for _ in range(i):
                 total = z.dtype.type(0)
                 for d in range(dim):
                     total += flat[left + np.uint64(d)] * flat[right + np.uint64(d)]
-                y[b, pair] = total
+                out[pair] = total
                 pair += np.uint64(1)
                 right += np.uint64(dim)
 
 
 @loop
-def symmetric(dy, g):  # type: ignore[no-untyped-def]
+def symmetric(dy, stride, g):  # type: ignore[no-untyped-def]
     """Pair gradients as symmetric matrices with zero diagonal."""
     n, fields, _ = g.shape
     for b in range(n):
-        at = 0
+        at = np.uint64(b * stride)
         for i in range(fields):
             g[b, i, i] = 0
             for j in range(i):
-                v = dy[b, at + j]
+                v = dy[at + np.uint64(j)]
                 g[b, i, j] = v
                 g[b, j, i] = v
-            at += i
+            at += np.uint64(i)
 
 
 @loop
@@ -103,12 +105,7 @@ def dot_interaction_forward(c: Call) -> None:
     z, ranges = _stacked(c)
     for (a, b), x in zip(ranges, c.xs, strict=True):
         z[:, a:b] = x.reshape(c.n, b - a, x.shape[-1])
-    if c.loops:
-        dot_pairs(z, c.y)
-        return
-    fields = z.shape[1]
-    products = c.xp.matmul(z, z.swapaxes(1, 2)).reshape(c.n, fields * fields)
-    c.y[...] = c.xp.take(products, _pairs(c.xp, fields), axis=1)
+    _dots(c, z)
 
 
 def dot_interaction_backward(c: Call) -> None:
@@ -118,14 +115,35 @@ def dot_interaction_backward(c: Call) -> None:
     c.xp.matmul(_symmetric(c, z), z, out=dz)
     for (a, b), dx in zip(ranges, c.dxs, strict=True):
         if dx is not None:
-            dx[...] = dz[:, a:b].reshape(dx.shape)
+            dx.reshape(c.n, b - a, dx.shape[-1])[...] = dz[:, a:b]
+
+
+def side_by_side_forward(c: Call) -> None:
+    """The same for vectors that lie side by side already."""
+    _dots(c, c.xs[0].reshape(c.n, -1, c.attrs["dim"]))
+
+
+def side_by_side_backward(c: Call) -> None:
+    """The same, written in place."""
+    if c.dxs[0] is not None:
+        z = c.xs[0].reshape(c.n, -1, c.attrs["dim"])
+        c.xp.matmul(_symmetric(c, z), z, out=c.dxs[0].reshape(z.shape))
+
+
+def _dots(c: Call, z: Array) -> None:
+    if c.loops:
+        dot_pairs(z, *flat_rows(c.y))
+        return
+    fields = z.shape[1]
+    products = c.xp.matmul(z, z.swapaxes(1, 2)).reshape(c.n, fields * fields)
+    c.y[...] = c.xp.take(products, _pairs(c.xp, fields), axis=1)
 
 
 def _symmetric(c: Call, z: Array) -> Array:
     fields = z.shape[1]
     g = c.scratch("g", (c.n, fields, fields), z.dtype)
     if c.loops:
-        symmetric(c.dy, g)
+        symmetric(*flat_rows(c.dy), g)
         return g
     flat = g.reshape(c.n, fields * fields)
     flat[...] = 0
@@ -165,4 +183,5 @@ def fm_backward(c: Call) -> None:
 
 
 register_kernel("dot_interaction", Kernel(dot_interaction_cost, dot_interaction_forward, dot_interaction_backward))
+FUSED["concat+dot_interaction"] = Kernel(dot_interaction_cost, side_by_side_forward, side_by_side_backward, strided=1)
 register_kernel("fm", Kernel(passes(5), fm_forward, fm_backward))

@@ -10,10 +10,30 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["LOOPS", "loop", "reassociating_loop"]
+__all__ = ["LOOPS", "loop", "reassociating_loop", "unlocked"]
 
 LOOPS: dict[str, Any] = {}  # every compiled loop of the package by "module.name"
+
+
+class _Address:
+    """The memory of an array, told through NumPy's array interface."""
+
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        interface = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__, self._keep = interface, array
+
+
+def unlocked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a read-only array (a received message, say) under a type that compiled loops know.
+
+    numba compiles loops once more for read-only arguments. Loops never write to what they are fed, so the same memory
+    is shown to them without the lock.
+    """
+    return np.asarray(_Address(array))
 
 
 def loop(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,7 +26,7 @@ from heterps.errors import GraphError, UnknownKindError
 from heterps.graph import Graph, Op, kind
 from heterps.kernels.cost import OpCost, Work
 
-__all__ = ["Call", "Kernel", "kernel", "kernels", "op_cost", "register_kernel"]
+__all__ = ["FUSED", "Call", "Kernel", "kernel", "kernels", "op_cost", "register_kernel"]
 
 
 class Call:
@@ -158,6 +158,7 @@ class Kernel:
 
 
 _KERNELS: dict[str, Kernel] = {}
+FUSED: dict[str, Kernel] = {}  # kernels of several ops at once, by the name of the fusion
 
 
 def register_kernel(kind_name: str, new: Kernel) -> Kernel:

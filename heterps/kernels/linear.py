@@ -9,12 +9,10 @@ import numpy as np
 from heterps.device.arrays import Array
 from heterps.kernels.cost import OpCost, Work, parameter_count
 from heterps.kernels.jit import loop
-from heterps.kernels.kernel import Call, Kernel, register_kernel
+from heterps.kernels.kernel import FUSED, Call, Kernel, register_kernel
 from heterps.kernels.pointwise import add_bias, bias_relu, column_sums, flat_rows, relu_slope
 
-__all__ = ["FUSED", "as_matrix"]
-
-FUSED: dict[str, Kernel] = {}  # kernels of several ops at once, by the name of the fusion
+__all__ = ["as_matrix"]
 
 
 @loop

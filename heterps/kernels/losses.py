@@ -39,6 +39,40 @@ def logloss_rows_backward(p, label, weight, weighted, dz):  # type: ignore[no-un
         dz[i] = g * weight[i] if weighted else g
 
 
+@loop
+def class_losses(z, label, top, total, weight, weighted):  # type: ignore[no-untyped-def]
+    """Mean of ``log(total) + top - z[label]``."""
+    mean = 0.0
+    for i in range(z.shape[0]):
+        loss = math.log(total[i, 0]) + top[i, 0] - z[i, label[i]]
+        mean += loss * weight[i] if weighted else loss
+    return mean / max(z.shape[0], 1)
+
+
+@loop
+def class_slopes(p, label, weight, weighted, dz):  # type: ignore[no-untyped-def]
+    """``(p - onehot) w / n``."""
+    for i in range(p.shape[0]):
+        scale = p.dtype.type(1.0 / p.shape[0])
+        if weighted:
+            scale *= weight[i]
+        for j in range(p.shape[1]):
+            dz[i, j] = p[i, j] * scale
+        dz[i, label[i]] -= scale
+
+
+@loop
+def squares(a, b, weight, weighted):  # type: ignore[no-untyped-def]
+    """Mean over samples of the mean squared difference."""
+    mean = 0.0
+    for i in range(a.shape[0]):
+        total = 0.0
+        for j in range(a.shape[1]):
+            total += (a[i, j] - b[i, j]) ** 2
+        mean += total * weight[i] if weighted else total
+    return mean / max(a.size, 1)
+
+
 def _flat(x: Array) -> Array:
     return x.reshape(-1)
 
@@ -97,48 +131,71 @@ def _class_probabilities(c: Call) -> Array:
     return c.scratch("p", c.xs[0].shape, c.xs[0].dtype)
 
 
+def _class_numbers(c: Call) -> Array:
+    label = c.scratch("label", (c.n,), c.xp.int64)
+    label[...] = _flat(c.xs[1])
+    return label
+
+
 def softmax_predict(c: Call) -> None:
-    """Class probabilities."""
+    """Class probabilities; leaves the largest logit and the sum of the exponentials per sample in scratch."""
     z, p, xp = c.xs[0], _class_probabilities(c), c.xp
-    xp.subtract(z, z.max(axis=1, keepdims=True), out=p)
+    top, total = (c.scratch(name, (c.n, 1), z.dtype) for name in ("top", "total"))
+    xp.max(z, axis=1, keepdims=True, out=top)
+    xp.subtract(z, top, out=p)
     xp.exp(p, out=p)
-    xp.divide(p, p.sum(axis=1, keepdims=True), out=p)
+    xp.sum(p, axis=1, keepdims=True, out=total)
+    xp.divide(p, total, out=p)
 
 
 def softmax_cross_entropy_forward(c: Call) -> None:
     """Mean of ``log sum exp(z) - z[label]``."""
-    z, label, xp = c.xs[0], _flat(c.xs[1]).astype(c.xp.int64), c.xp
+    z, label, xp, weight = c.xs[0], _class_numbers(c), c.xp, _weights(c)
     softmax_predict(c)
-    top = z.max(axis=1)
-    total = xp.log(xp.exp(z - top[:, None]).sum(axis=1)) + top
-    _mean(c, total - xp.take_along_axis(z, label[:, None], axis=1)[:, 0])
+    top, total = (c.scratch(name, (c.n, 1), z.dtype) for name in ("top", "total"))
+    if c.loops:
+        c.y[...] = class_losses(z, label, top, total, _flat(top) if weight is None else weight, weight is not None)
+        return
+    chosen = xp.take_along_axis(z, label[:, None], axis=1)
+    _mean(c, (xp.log(total) + top - chosen)[:, 0])
 
 
 def softmax_cross_entropy_backward(c: Call) -> None:
     """``(p - onehot) w / n``."""
-    dz, xp = c.dxs[0], c.xp
+    dz, xp, weight = c.dxs[0], c.xp, _weights(c)
     if dz is None:
         return
-    label = _flat(c.xs[1]).astype(xp.int64)
-    xp.equal(xp.arange(dz.shape[1])[None, :], label[:, None], out=c.scratch("hot", dz.shape, bool))
-    xp.subtract(_class_probabilities(c), c.scratch("hot", dz.shape, bool), out=dz)
+    label, p = c.scratch("label", (c.n,), xp.int64), _class_probabilities(c)
+    if c.loops:
+        class_slopes(p, label, _flat(p) if weight is None else weight, weight is not None, dz)
+        return
+    hot = xp.arange(dz.shape[1])[None, :] == label[:, None]
+    xp.subtract(p, hot, out=dz)
     _scaled(c, dz)
+
+
+def _samples(c: Call, x: Array) -> Array:
+    return x.reshape(c.n, x.size // max(c.n, 1))
 
 
 def mse_forward(c: Call) -> None:
     """Mean over samples of the mean squared difference."""
-    difference = c.scratch("difference", (c.n, c.xs[0].size // max(c.n, 1)), c.xs[0].dtype)
-    c.xp.subtract(c.xs[0].reshape(difference.shape), c.xs[1].reshape(difference.shape), out=difference)
+    a, b, weight = _samples(c, c.xs[0]), _samples(c, c.xs[1]), _weights(c)
+    if c.loops:
+        c.y[...] = squares(a, b, _flat(a) if weight is None else weight, weight is not None)
+        return
+    difference = a - b
     _mean(c, (difference * difference).mean(axis=1))
 
 
 def mse_backward(c: Call) -> None:
     """``2 (a - b) w / (n size)``, and its negative for the target."""
-    difference = c.scratch("difference", (c.n, c.xs[0].size // max(c.n, 1)), c.xs[0].dtype)
-    for dx, sign in zip(c.dxs[:2], (1.0, -1.0), strict=True):
+    a, b = _samples(c, c.xs[0]), _samples(c, c.xs[1])
+    for dx, (p, q) in zip(c.dxs[:2], ((a, b), (b, a)), strict=True):
         if dx is not None:
-            flat = dx.reshape(difference.shape)
-            c.xp.multiply(difference, sign * 2.0 / difference.shape[1], out=flat)
+            flat = _samples(c, dx)
+            c.xp.subtract(p, q, out=flat)
+            c.xp.multiply(flat, 2.0 / flat.shape[1], out=flat)
             _scaled(c, flat)
 
 

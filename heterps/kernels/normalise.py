@@ -18,12 +18,20 @@ def _axis(c: Call) -> int:
     return axes_of(c.attrs["axis"], c.y.ndim - 1)[0] + 1
 
 
+def _kept_shape(c: Call, axis: int) -> tuple[int, ...]:
+    shape = c.y.shape
+    return (*shape[:axis], 1, *shape[axis + 1 :])
+
+
 def softmax_forward(c: Call) -> None:
     """Exponentials normalised along the axis, the largest taken out first."""
     axis, xp = _axis(c), c.xp
-    xp.subtract(c.xs[0], c.xs[0].max(axis=axis, keepdims=True), out=c.y)
+    along = c.scratch("along", _kept_shape(c, axis), c.y.dtype)
+    xp.max(c.xs[0], axis=axis, keepdims=True, out=along)
+    xp.subtract(c.xs[0], along, out=c.y)
     xp.exp(c.y, out=c.y)
-    xp.divide(c.y, c.y.sum(axis=axis, keepdims=True), out=c.y)
+    xp.sum(c.y, axis=axis, keepdims=True, out=along)
+    xp.divide(c.y, along, out=c.y)
 
 
 def softmax_backward(c: Call) -> None:
@@ -31,8 +39,9 @@ def softmax_backward(c: Call) -> None:
     dx, xp, axis = c.dxs[0], c.xp, _axis(c)
     if dx is not None:
         xp.multiply(c.y, c.dy, out=dx)
-        total = dx.sum(axis=axis, keepdims=True)
-        xp.subtract(c.dy, total, out=dx)
+        along = c.scratch("along", _kept_shape(c, axis), c.y.dtype)
+        xp.sum(dx, axis=axis, keepdims=True, out=along)
+        xp.subtract(c.dy, along, out=dx)
         xp.multiply(dx, c.y, out=dx)
 
 

@@ -27,6 +27,15 @@ def sum_columns(a, stride, rows, out):  # type: ignore[no-untyped-def]
 
 
 @loop
+def bias_rows(z, stride, rows, bias):  # type: ignore[no-untyped-def]
+    """``z += bias`` in place."""
+    for i in range(rows):
+        at = np.uint64(i * stride)
+        for j in range(bias.size):
+            z[at + np.uint64(j)] += bias[j]
+
+
+@loop
 def bias_relu(z, stride, rows, bias):  # type: ignore[no-untyped-def]
     """``z = max(z + bias, 0)`` in place. Written so that NaN stays NaN."""
     zero = z.dtype.type(0)
@@ -72,7 +81,10 @@ def flat_rows(a: Array) -> tuple[Array, int]:
 
 def add_bias(c: Call, y: Array, bias: Array) -> None:
     """``y += bias`` for every row."""
-    c.xp.add(y, bias, out=y)
+    if c.loops:
+        bias_rows(*flat_rows(y), y.shape[0], bias)
+    else:
+        c.xp.add(y, bias, out=y)
 
 
 def column_sums(c: Call, a: Array, out: Array) -> None:

@@ -21,6 +21,7 @@ from heterps.graph.types import Form
 from heterps.kernels.bound import Bound
 from heterps.kernels.buffers import Buffers
 from heterps.kernels.fusion import fuse
+from heterps.kernels.jit import unlocked
 from heterps.kernels.kernel import Call
 from heterps.kernels.layout import ParamLayout
 from heterps.kernels.rows import Lists, Rows
@@ -28,6 +29,7 @@ from heterps.kernels.steps import Scope, scope_of
 
 __all__ = ["Feed", "Gradients", "Program"]
 
+KEPT_VIEWS = 24  # flat vectors whose views are remembered: as many as rings of parameters and gradients hold
 Feed = Any  # an array, a Ragged or Lists, or Rows
 Params = Array | Mapping[str, Array]
 
@@ -101,7 +103,7 @@ class Program:
         self.layout = ParamLayout(graph, names)
         self._buffers = Buffers(self.scope, batch_size, self.dtype, xp, loops=loops)
         self._bound: dict[int, Bound] = {}
-        self._views: list[tuple[Array, dict[str, dict[str, Array]]]] = []
+        self._views: dict[int, tuple[Array, dict[str, dict[str, Array]]]] = {}
         self._gradient: Array = xp.zeros(self.layout.size, self.dtype)
         self._last: Bound | None = None
         self._floats = {name: self._is_float(name) for name in self.feeds}
@@ -130,16 +132,22 @@ class Program:
         dict
             The :attr:`outputs` by name.
         """
-        bound = self._bind(self._rows(feeds))
+        n = self._rows(feeds)
+        bound = self._bind(n)
         bound.set_params(self._param_views(params))
-        missing = bound.set_feeds({name: self._feed(name, feeds[name]) for name in self.feeds if name in feeds})
+        missing = bound.set_feeds({name: self._feed(name, feeds[name], n) for name in self.feeds if name in feeds})
         loss_only = self._check_missing(bound, missing)
         bound.set_mode(seed, train=train)
         bound.forward(predict=loss_only)
         self._last = bound
         return bound.results()
 
-    def backward(self, grads: Mapping[str, Array] | None = None, out: Array | None = None) -> Gradients:
+    def backward(
+        self,
+        grads: Mapping[str, Array] | None = None,
+        out: Array | None = None,
+        rows: Mapping[str, Array] | None = None,
+    ) -> Gradients:
         """Run backward for the batch of the last :meth:`forward`.
 
         Parameters
@@ -148,16 +156,27 @@ class Program:
             Gradients of the outputs in :attr:`given`; none where the loss is computed here.
         out
             Flat vector to write dense gradients to; None uses one of the program's own.
+        rows
+            Arrays ``[unique, width]`` to write the gradients of pulls to, by name; they may be the pulled values
+            themselves, which backward does not read. None uses the program's own.
         """
         bound = self._ran()
         grads = grads or {}
         lacking = [name for name in self.given if name not in grads]
         if lacking:
             raise GraphError(f"backward needs the gradient of {lacking[0]!r}, which is read outside this program")
-        dense = self._gradient if out is None else out
+        dense = self._gradient if out is None else self._writable(out)
         bound.set_dparams(self._param_views(dense))
-        bound.backward({name: to_device(grads[name], self.xp, self.dtype) for name in self.given})
+        bound.backward({name: to_device(grads[name], self.xp, self.dtype) for name in self.given}, rows or {})
         return Gradients(bound.input_gradients(), dense)
+
+    def _writable(self, out: Array) -> Array:
+        """Refuse a vector that could only be written as a copy."""
+        if not isinstance(out, self.xp.ndarray) or out.dtype != self.dtype:
+            raise GraphError(f"out must be a {self.dtype} array on the program's device, got {type(out).__name__}")
+        if self.xp is np and not (out.flags.writeable and out.flags.c_contiguous):
+            raise GraphError("out must be writable and contiguous")
+        return out
 
     @property
     def loss(self) -> float:
@@ -204,28 +223,27 @@ class Program:
             return len(offsets) - 1 if offsets is not None else value.inverse[0].size // math.prod(ids.shape)
         return len(value.offsets) - 1 if hasattr(value, "offsets") else int(value.shape[0])
 
-    def _feed(self, name: str, value: Feed) -> Any:
+    def _feed(self, name: str, value: Feed, n: int) -> Any:
         """Bring a value to the device and the program's float type (no copy where it is there already)."""
-        xp = self.xp
+        if self._length(name, value) != n:
+            raise DataError(f"feed {name!r} has {self._length(name, value)} rows, others have {n}")
         if isinstance(value, Rows):
             return self._rows_feed(value)
         dtype = self.dtype if self._floats[name] else None
         if self.graph[name].type.form is Form.RAGGED:
-            return Lists(self._array(value.values, dtype), self._array(value.offsets, None))
+            return Lists(self._array(value.values, dtype), self._array(value.offsets, np.int64))
         array = self._array(value, dtype)
         shape = self.graph[name].type.shape
         if array.shape[1:] != shape:
             if math.prod(array.shape[1:]) != math.prod(shape):
                 raise DataError(f"feed {name!r} has shape {array.shape[1:]} per sample, expected {shape}")
-            array = xp.reshape(array, (array.shape[0], *shape))
+            array = array.reshape(n, *shape)
         return array
 
     def _rows_feed(self, value: Rows) -> Rows:
         values = self._array(value.values, self.dtype)
-        if values is value.values and self.xp is np:
-            return value
-        inverse = tuple(self._array(i, None) for i in value.inverse)
-        offsets = tuple(None if o is None else self._array(o, None) for o in value.offsets)
+        inverse = tuple(self._array(i, np.int32) for i in value.inverse)
+        offsets = tuple(None if o is None else self._array(o, np.int64) for o in value.offsets)
         return Rows(values, inverse, offsets, value.ids)
 
     def _array(self, value: Array, dtype: Any) -> Array:
@@ -233,7 +251,7 @@ class Program:
             return to_device(value, self.xp, dtype)
         if (dtype is not None and value.dtype != dtype) or not value.flags.c_contiguous:
             return np.ascontiguousarray(value, dtype)
-        return value
+        return value if value.flags.writeable else unlocked(value)
 
     def _check_missing(self, bound: Bound, missing: list[str]) -> bool:
         """Whether only the loss lacks feeds, so that the rest can run; other gaps are an error."""
@@ -253,13 +271,16 @@ class Program:
             for piece in self.layout:
                 views.setdefault(piece.op, {})[piece.param] = to_device(params[piece.name], self.xp, self.dtype)
             return views
-        for known, found in self._views:
-            if known is params:
-                return found
-        flat = to_device(params, self.xp, self.dtype)
+        known = self._views.get(id(params))
+        if known is not None and known[0] is params:
+            return known[1]
+        flat = self._array(params, self.dtype)
         made = self.layout.views(flat)
-        if flat is params:
-            self._views = [*self._views[-7:], (params, made)]
+        in_place = self.xp is np and params.dtype == self.dtype and params.flags.c_contiguous
+        if flat is params or in_place:  # a copy would not see what is written to the vector later
+            if len(self._views) >= KEPT_VIEWS:
+                self._views.clear()
+            self._views[id(params)] = (params, made)
         return made
 
     @contextmanager

@@ -5,9 +5,9 @@ Backward adds positions in the order of the batch, so equal input gives equal bi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from heterps.kernels.cost import OpCost, Work, read_only
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 from heterps.kernels.pointwise import flat_rows
+from heterps.kernels.rows_cuda import cuda_rows, gather_cuda, scatter_cuda
 
 __all__ = ["Lists", "Rows"]
 
@@ -39,24 +40,23 @@ class Rows:
         ``[unique, width]``.
     inverse
         Per id column of the pull (in the order of ``op.inputs``) the row of each position, int32, ``[n]``,
-        ``[n, slots]`` or, for ragged ids, ``[elements]``.
+        ``[n, slots]`` or, for ragged ids, ``[elements]``. A negative row is padding.
     offsets
         Per id column the ``n + 1`` offsets of ragged ids, None for fixed slots. May be left out if nothing is ragged.
     ids
-        The unique ids in the order of ``values``, uint64. Needed only by lookups with a padding id.
+        The unique ids in the order of ``values``, uint64. Needed only by lookups with a padding id that the inverse
+        does not mark.
     """
 
     values: Array
     inverse: tuple[Array, ...]
     offsets: tuple[Array | None, ...] = ()
     ids: Array | None = None
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False)  # what gathers of one batch share on a device
 
     def offsets_of(self, source: int) -> Array | None:
         """Offsets of one id column; None means fixed slots."""
         return self.offsets[source] if self.offsets else None
-
-
-POOLING = {"none": 0, "sum": 1, "mean": 2, "max": 3}
 
 
 # Positions are unsigned: numba guards a signed index against being negative, which costs two thirds of these loops.
@@ -72,7 +72,7 @@ def gather(values, low, dim, inverse, pad, y, stride, n):  # type: ignore[no-unt
         for _ in range(slots):
             row = inverse[p]
             source = np.uint64(row * width + low)
-            if row == pad:
+            if row < 0 or row == pad:
                 for d in range(dim):
                     y[at + np.uint64(d)] = 0
             else:
@@ -91,7 +91,7 @@ def scatter(gradient, low, dim, inverse, pad, dy, stride, n):  # type: ignore[no
         at = np.uint64(i * stride)
         for _ in range(slots):
             row = inverse[p]
-            if row != pad:
+            if row >= 0 and row != pad:
                 target = np.uint64(row * width + low)
                 for d in range(dim):
                     flat[target + np.uint64(d)] += dy[at + np.uint64(d)]
@@ -110,7 +110,7 @@ def pool(values, low, dim, inverse, offsets, pad, mean, y, stride):  # type: ign
         count = 0
         for p in range(offsets[i], offsets[i + 1]):
             row = inverse[np.uint64(p)]
-            if row != pad:
+            if row >= 0 and row != pad:
                 count += 1
                 source = np.uint64(row * width + low)
                 for d in range(dim):
@@ -129,11 +129,11 @@ def unpool(gradient, low, dim, inverse, offsets, pad, mean, dy, stride):  # type
         count = 0
         if mean:
             for p in range(offsets[i], offsets[i + 1]):
-                count += inverse[p] != pad
+                count += inverse[p] >= 0 and inverse[p] != pad
         divisor = dy.dtype.type(max(count, 1))
         for p in range(offsets[i], offsets[i + 1]):
             row = inverse[np.uint64(p)]
-            if row != pad:
+            if row >= 0 and row != pad:
                 target = np.uint64(row * width + low)
                 for d in range(dim):
                     flat[target + np.uint64(d)] += dy[at + np.uint64(d)] / divisor
@@ -149,7 +149,7 @@ def pool_max(values, low, dim, inverse, offsets, pad, winner, y, stride):  # typ
             winner[i, d] = -1
         for p in range(offsets[i], offsets[i + 1]):
             row = inverse[p]
-            if row != pad:
+            if row >= 0 and row != pad:
                 for d in range(dim):
                     value = values[row, low + d]
                     if winner[i, d] < 0 or value > y[at + d]:
@@ -214,7 +214,7 @@ def gather_pool_forward(c: Call) -> None:
     g = _gathering(c)
     y = _target(c, g)
     if not c.loops:
-        _gather_arrays(c, g, y)
+        _gather_on_device(c, g, y)
         return
     flat, stride = flat_rows(y)
     if g.pooling == "none":
@@ -235,7 +235,7 @@ def gather_pool_backward(c: Call) -> None:
     g = _gathering(c)
     dy = c.dy.values if isinstance(c.dy, Lists) else c.dy
     if not c.loops:
-        _scatter_arrays(c, g, gradient, dy)
+        _scatter_on_device(c, g, gradient, dy)
         return
     flat, stride = flat_rows(dy)
     if g.pooling == "none":
@@ -244,6 +244,23 @@ def gather_pool_backward(c: Call) -> None:
         unpool_max(gradient, g.low, g.dim, c.scratch("winner", (c.n, g.dim), np.int32), flat, stride)
     else:
         unpool(gradient, g.low, g.dim, g.inverse, _offsets(c, g), g.pad, g.pooling == "mean", flat, stride)
+
+
+def _gather_on_device(c: Call, g: Gathering, y: Array) -> None:
+    """Through ``rows.cu`` where the device runs it, else with array functions."""
+    module = cuda_rows(c, g.values)
+    if module is None:
+        _gather_arrays(c, g, y)
+    else:
+        gather_cuda(c, module, g, _offsets(c, g), y)
+
+
+def _scatter_on_device(c: Call, g: Gathering, gradient: Array, dy: Array) -> None:
+    module = cuda_rows(c, gradient)
+    if module is None:
+        _scatter_arrays(c, g, gradient, dy)
+    else:
+        scatter_cuda(c, module, g, _offsets(c, g), gradient, dy)
 
 
 def _target(c: Call, g: Gathering) -> Array:
@@ -258,12 +275,12 @@ def _target(c: Call, g: Gathering) -> Array:
 def _gather_arrays(c: Call, g: Gathering, y: Array) -> None:
     """Gather with whole-array functions, for devices and for comparison."""
     xp = c.xp
-    taken = xp.take(g.values[:, g.low : g.low + g.dim], g.inverse, axis=0)
-    keep = (g.inverse != g.pad)[:, None]
+    taken = xp.take(g.values[:, g.low : g.low + g.dim], xp.maximum(g.inverse, 0), axis=0)
+    keep = _kept(g)
     if g.pooling == "none":
         y[...] = xp.where(keep, taken, 0).reshape(y.shape)
         return
-    sample = _sample_of(c, g)
+    sample, y = _sample_of(c, g), y.reshape(c.n, g.dim)  # a fused sum may have left out the last axis
     if g.pooling == "max":
         y[...] = _max_arrays(c, g, taken, keep, sample)
         return
@@ -271,6 +288,11 @@ def _gather_arrays(c: Call, g: Gathering, y: Array) -> None:
     xp.add.at(y, sample, xp.where(keep, taken, 0))
     if g.pooling == "mean":
         y /= _counts(c, keep, sample)
+
+
+def _kept(g: Gathering) -> Array:
+    """Which positions are not padding, as a column."""
+    return ((g.inverse >= 0) & (g.inverse != g.pad))[:, None]
 
 
 def _sample_of(c: Call, g: Gathering) -> Array:
@@ -290,10 +312,10 @@ def _max_arrays(c: Call, g: Gathering, taken: Array, keep: Array, sample: Array)
     xp = c.xp
     top = xp.full((c.n, g.dim), -xp.inf, taken.dtype)
     xp.maximum.at(top, sample, xp.where(keep, taken, -xp.inf))
-    positions = xp.arange(taken.shape[0])[:, None]
+    positions = xp.arange(taken.shape[0], dtype=xp.int32)[:, None]  # devices have no 64-bit signed atomics
     none = taken.shape[0]
-    candidates = xp.where(keep & (taken == xp.take(top, sample, axis=0)), positions, none)
-    first = xp.full((c.n, g.dim), none, positions.dtype)
+    candidates = xp.where(keep & (taken == xp.take(top, sample, axis=0)), positions, xp.int32(none))
+    first = xp.full((c.n, g.dim), none, xp.int32)
     xp.minimum.at(first, sample, candidates)
     winner = c.scratch("winner", (c.n, g.dim), xp.int32)
     safe = xp.minimum(first, max(none - 1, 0))
@@ -311,14 +333,14 @@ def _scatter_arrays(c: Call, g: Gathering, gradient: Array, dy: Array) -> None:
         which = xp.broadcast_to(xp.arange(g.dim), winner.shape)
         xp.add.at(columns, (row, which), xp.where(winner >= 0, dy, 0))
         return
-    keep = (g.inverse != g.pad)[:, None]
+    keep = _kept(g)
     if g.pooling == "none":
         parts = dy.reshape(-1, g.dim)
     else:
-        sample = _sample_of(c, g)
-        whole = dy / _counts(c, keep, sample) if g.pooling == "mean" else dy
+        sample, whole = _sample_of(c, g), dy.reshape(c.n, g.dim)
+        whole = whole / _counts(c, keep, sample) if g.pooling == "mean" else whole
         parts = xp.take(whole, sample, axis=0)
-    xp.add.at(columns, g.inverse, xp.where(keep, parts, 0))
+    xp.add.at(columns, xp.maximum(g.inverse, 0), xp.where(keep, parts, 0))
 
 
 def gather_cost(work: Work) -> OpCost:

@@ -7,7 +7,7 @@ graph: so the pieces of a cut graph agree on what crosses the cut.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import networkx as nx
@@ -37,7 +37,8 @@ class Scope:
     """A part of a graph as a program sees it.
 
     ``feeds`` come from outside, ``outputs`` are read outside (or are the loss), ``wanted`` are all tensors here whose
-    gradient is computed, ``given`` the outputs whose gradient comes back from outside.
+    gradient is computed, ``given`` the outputs whose gradient comes back from outside. ``added`` are types of tensors
+    that the graph does not have and a rewrite brought in.
     """
 
     graph: Graph
@@ -46,10 +47,11 @@ class Scope:
     outputs: tuple[str, ...]
     wanted: frozenset[str]
     given: tuple[str, ...]
+    added: Mapping[str, TensorType] = field(default_factory=dict)
 
     def type(self, name: str) -> TensorType:
         """Type of a tensor."""
-        return self.graph[name].type
+        return self.added[name] if name in self.added else self.graph[name].type
 
     def consumers(self, name: str) -> list[tuple[Step, int]]:
         """Steps that read a tensor and at which place, in order; a step that reads it twice is listed twice."""

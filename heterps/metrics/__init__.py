@@ -1,25 +1,73 @@
 """Metrics that merge exactly across workers."""
 
-from heterps.metrics.auc import AUC, ExactAUC
-from heterps.metrics.errors import MAE, RMSE, Accuracy, LogLoss, Mean
+from functools import partial
+
+from heterps.metrics.auc import AUC, BucketError, ExactAUC
+from heterps.metrics.errors import (
+    MAE,
+    MSE,
+    RMSE,
+    Accuracy,
+    Bundle,
+    LogLoss,
+    Mean,
+    Ratio,
+    TopAccuracy,
+    actual_ctr,
+    copc,
+    ctr_bundle,
+    predicted_ctr,
+)
+from heterps.metrics.grouped import GAUC, AUCBy, SlotAUC
 from heterps.metrics.metric import METRICS, Custom, Metric, State, merge_all, metric, register_metric
+from heterps.metrics.metricset import MetricSet, Running
 
 __all__ = [
     "AUC",
+    "GAUC",
     "MAE",
     "METRICS",
+    "MSE",
     "RMSE",
+    "AUCBy",
     "Accuracy",
+    "BucketError",
+    "Bundle",
     "Custom",
     "ExactAUC",
     "LogLoss",
     "Mean",
     "Metric",
+    "MetricSet",
+    "Ratio",
+    "Running",
+    "SlotAUC",
     "State",
+    "TopAccuracy",
+    "actual_ctr",
+    "copc",
+    "ctr_bundle",
     "merge_all",
     "metric",
+    "predicted_ctr",
     "register_metric",
 ]
 
-for _make in (AUC, ExactAUC, LogLoss, MAE, RMSE, Accuracy):
+for _make in (
+    AUC,
+    BucketError,
+    ExactAUC,
+    LogLoss,
+    MAE,
+    MSE,
+    RMSE,
+    Accuracy,
+    actual_ctr,
+    predicted_ctr,
+    copc,
+    ctr_bundle,
+):
     register_metric(_make().name, _make)
+register_metric("gauc", GAUC)
+for _k in (1, 5):
+    register_metric(f"acc{_k}", partial(TopAccuracy, _k))

@@ -1,4 +1,4 @@
-"""Means of per-row errors: logloss, MAE, RMSE, accuracy. Sums are exact: any order of merging gives the same bits."""
+"""Means and sums over rows. Sums are exact: any order of merging gives the same bits."""
 
 from __future__ import annotations
 
@@ -13,72 +13,174 @@ import numpy.typing as npt
 from heterps.metrics.exact import add_exact, merge_exact, round_exact, zero_exact
 from heterps.metrics.metric import Floats, State, flat
 
-__all__ = ["MAE", "RMSE", "Accuracy", "LogLoss", "Mean"]
+__all__ = ["MAE", "MSE", "RMSE", "Accuracy", "Bundle", "LogLoss", "Mean", "Ratio", "TopAccuracy"]
+__all__ += ["actual_ctr", "copc", "ctr_bundle", "predicted_ctr"]
 
 _EPS = 1e-7
+Array = npt.NDArray[Any]
+PerRow = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
-class Mean:
-    """The (weighted) mean of ``of(prediction, label)``; ``finally_`` is applied to the mean."""
+class Bundle:
+    """Several exact (weighted) sums over rows; ``finish`` makes the result of them."""
 
     name: str
-    of: Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[Any]]
-    finally_: Callable[[float], float] = float
+    sums: tuple[tuple[str, PerRow], ...]
+    finish: Callable[[dict[str, float]], Any]
 
     def init(self) -> State:
         """Return empty sums."""
-        return {"sum": zero_exact(), "weight": zero_exact()}
+        return {name: zero_exact() for name, _ in self.sums} | {"bad": np.zeros(1, np.int64)}
 
     def update(self, state: State, prediction: Floats, label: Floats, **columns: Floats) -> State:
-        """Add a batch."""
-        values = self.of(flat(prediction), flat(label))
-        given = columns.get("weight")
-        weight = np.ones(len(values)) if given is None else flat(given)
-        return {"sum": add_exact(state["sum"], values * weight), "weight": add_exact(state["weight"], weight)}
+        """Add a batch; rows whose value is not finite are remembered, and make the result NaN."""
+        p, y = self._arrays(prediction, label)
+        weight = 1.0 if columns.get("weight") is None else flat(columns["weight"])
+        added = dict(state)
+        bad = np.zeros(len(y), bool)
+        for name, of in self.sums:
+            values = np.broadcast_to(of(p, y) * weight, len(y))
+            fine = np.isfinite(values)
+            bad |= ~fine
+            added[name] = add_exact(state[name], values[fine])
+        return added | {"bad": state["bad"] + bad.sum()}
+
+    def _arrays(self, prediction: Floats, label: Floats) -> tuple[Array, Array]:
+        return flat(prediction), flat(label)
 
     def merge(self, a: State, b: State) -> State:
         """Add the sums."""
-        return {name: merge_exact(a[name], b[name]) for name in ("sum", "weight")}
+        return {name: merge_exact(a[name], b[name]) for name, _ in self.sums} | {"bad": a["bad"] + b["bad"]}
 
-    def result(self, state: State) -> float:
-        """Return the mean; NaN without rows."""
-        weight = round_exact(state["weight"])
-        return self.finally_(round_exact(state["sum"]) / weight) if weight > 0 else float("nan")
+    def result(self, state: State) -> Any:
+        """Return what ``finish`` makes of the sums."""
+        if state["bad"][0]:
+            return self.finish(dict.fromkeys((name for name, _ in self.sums), math.nan))
+        return self.finish({name: round_exact(state[name]) for name, _ in self.sums})
 
 
-def _logloss(prediction: npt.NDArray[Any], label: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _ones(prediction: Array, label: Array) -> Array:
+    return np.ones(len(label))
+
+
+def _prediction(prediction: Array, label: Array) -> Array:
+    return prediction
+
+
+def _label(prediction: Array, label: Array) -> Array:
+    return label
+
+
+def _quotient(sums: dict[str, float]) -> float:
+    return sums["sum"] / sums["weight"] if sums["weight"] else math.nan
+
+
+def _root(sums: dict[str, float]) -> float:
+    return math.sqrt(_quotient(sums))
+
+
+def Mean(name: str, of: PerRow, finish: Callable[[dict[str, float]], Any] = _quotient) -> Bundle:  # noqa: N802
+    """Return the (weighted) mean over rows of ``of(prediction, label)``."""
+    return Bundle(name, (("sum", of), ("weight", _ones)), finish)
+
+
+def Ratio(name: str, above: PerRow, below: PerRow) -> Bundle:  # noqa: N802
+    """Return the quotient of two sums over rows."""
+    return Bundle(name, (("sum", above), ("weight", below)), _quotient)
+
+
+def _logloss(prediction: Array, label: Array) -> Array:
     p = np.clip(prediction, _EPS, 1 - _EPS)
     return np.asarray(-(label * np.log(p) + (1 - label) * np.log1p(-p)))
 
 
-def _absolute(prediction: npt.NDArray[Any], label: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _absolute(prediction: Array, label: Array) -> Array:
     return np.asarray(np.abs(prediction - label))
 
 
-def _squared(prediction: npt.NDArray[Any], label: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _squared(prediction: Array, label: Array) -> Array:
     return np.asarray(np.square(prediction - label))
 
 
-def _correct(prediction: npt.NDArray[Any], label: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _correct(prediction: Array, label: Array) -> Array:
     return np.asarray((prediction > 0.5) == (label > 0.5), np.float64)
 
 
-def LogLoss() -> Mean:  # noqa: N802 - a metric, named like the others
+def _sigmoid(prediction: Array, label: Array) -> Array:
+    return np.asarray(1.0 / (1.0 + np.exp(-prediction)))
+
+
+def LogLoss() -> Bundle:  # noqa: N802
     """Mean of -log of the probability given to the label; predictions are clipped to [1e-7, 1 - 1e-7]."""
     return Mean("logloss", _logloss)
 
 
-def MAE() -> Mean:  # noqa: N802 - a metric, named like the others
+def MAE() -> Bundle:  # noqa: N802
     """Mean absolute error."""
     return Mean("mae", _absolute)
 
 
-def RMSE() -> Mean:  # noqa: N802 - a metric, named like the others
+def MSE() -> Bundle:  # noqa: N802
+    """Mean squared error."""
+    return Mean("mse", _squared)
+
+
+def RMSE() -> Bundle:  # noqa: N802
     """Square root of the mean squared error."""
-    return Mean("rmse", _squared, math.sqrt)
+    return Mean("rmse", _squared, _root)
 
 
-def Accuracy() -> Mean:  # noqa: N802 - a metric, named like the others
+def Accuracy() -> Bundle:  # noqa: N802
     """Share of rows whose prediction is on the label's side of one half."""
     return Mean("accuracy", _correct)
+
+
+def actual_ctr() -> Bundle:
+    """Mean of the labels."""
+    return Mean("actual_ctr", _label)
+
+
+def predicted_ctr() -> Bundle:
+    """Mean of the predictions."""
+    return Mean("predicted_ctr", _prediction)
+
+
+def copc() -> Bundle:
+    """Clicks over predicted clicks: 1 for a calibrated model."""
+    return Ratio("copc", _label, _prediction)
+
+
+def ctr_bundle() -> Bundle:
+    """Six sums at once: squared and absolute error, predictions, their sigmoids (q), positives, rows."""
+    sums = (
+        ("sqrerr", _squared), ("abserr", _absolute), ("prob", _prediction), ("q", _sigmoid), ("pos", _label),
+        ("total", _ones),
+    )  # fmt: skip
+    return Bundle("ctr_bundle", sums, dict)
+
+
+def TopAccuracy(k: int = 1) -> Bundle:  # noqa: N802
+    """Share of rows whose class is among the ``k`` highest of the predictions ``[n, classes]``: acc1, acc5."""
+    return _OfClasses(f"acc{k}", (("sum", _Among(k)), ("weight", _ones)), _quotient)
+
+
+class _OfClasses(Bundle):
+    """Sums over predictions with a score a class."""
+
+    def _arrays(self, prediction: Floats, label: Floats) -> tuple[Array, Array]:
+        return np.asarray(prediction, np.float64), flat(label)
+
+
+@dataclass(frozen=True)
+class _Among:
+    """1 where fewer than k classes score higher than the row's own; an equal score is lower if it comes later."""
+
+    k: int
+
+    def __call__(self, prediction: Array, label: Array) -> Array:
+        own = label.astype(np.int64)
+        mine = np.take_along_axis(prediction, own[:, None], 1)
+        before = np.arange(prediction.shape[1]) < own[:, None]
+        higher = (prediction > mine) | ((prediction == mine) & before)
+        return np.where(np.isfinite(prediction).all(1), higher.sum(1) < self.k, np.nan)

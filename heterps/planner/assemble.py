@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from heterps.hardware import Pool
 from heterps.planner.costs import Costs
-from heterps.planner.forecast import Cost, Forecast, StageForecast, TableForecast
-from heterps.planner.memory import tier_of
-from heterps.planner.model import MEMORY_SHARE
+from heterps.planner.forecast import Cost, Forecast, StageForecast
+from heterps.planner.model import placed_tables
 from heterps.planner.plan import Plan, Share, Stage
 from heterps.planner.problem import Problem, Segment
 from heterps.planner.search import Found
+from heterps.planner.timeline import steady_rate
 from heterps.protocol.modes import Async, Mode
 
 __all__ = ["Draft", "assemble"]
 
-_READ = "read"
+_DEPTHS = range(2, 9)
+_MOST_PLAYED = 200  # units beyond which playing the pipeline would take longer than solving
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Draft:
     problem: Problem
     server: Pool
     found: Found
+    pins: Mapping[str, str]
 
     def pool(self, type_: int) -> Pool:
         """Return the pool of a type."""
@@ -77,11 +80,17 @@ def _stage(draft: Draft, segment: Segment, name: str) -> Stage:
 
 
 def _depth(draft: Draft) -> int:
-    """Batches in flight per lane: one for every busy unit and one under way on each cut, between 2 and 4."""
-    segments = draft.found.placement.segments
-    units = sum(segment.units + segment.other_units for segment in segments)
-    lanes = max(1, segments[0].units + segments[0].other_units)
-    return min(4, max(2, math.ceil((units + len(segments) - 1) / lanes)))
+    """Batches in flight per lane: the fewest with which the pipeline, played through, keeps its slowest stage busy."""
+    segments, n = draft.found.placement.segments, draft.costs.batch_size
+    units = [segment.units + segment.other_units for segment in segments]
+    if len(segments) == 1:
+        return _DEPTHS[0]
+    if sum(units) > _MOST_PLAYED:
+        return min(_DEPTHS[-1], max(_DEPTHS[0], math.ceil(1.6 * sum(units) / units[0])))
+    speeds = [draft.problem.speed(segment) for segment in segments]
+    times = [k * n / speed for k, speed in zip(units, speeds, strict=True)]
+    goal = 0.97 * min(speeds) / n
+    return next((d for d in _DEPTHS if steady_rate(times, units, d * units[0]) >= goal), _DEPTHS[-1])
 
 
 def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float, depth: int) -> Forecast:
@@ -100,7 +109,7 @@ def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float, depth: int) 
         price_parts=_prices(draft),
         link_bytes_per_s=_links(draft, stages, rate),
         shard_busy=rate * problem.shards.seconds / max(placement.hosts, 1),
-        tables=_tables(draft),
+        tables=placed_tables(draft.costs, draft.server, draft.pins),
     )
 
 
@@ -168,28 +177,6 @@ def _links(draft: Draft, stages: tuple[Stage, ...], rate: float) -> dict[str, fl
         loads[name] = loads.get(name, 0.0) + float(draft.problem.cut_bytes[segment.start]) * rate
     loads["workers - shard hosts"] = draft.costs.shard_bytes / draft.costs.batch_size * rate
     return loads
-
-
-def _tables(draft: Draft) -> tuple[TableForecast, ...]:
-    """Tables with their tier: on the GPU if their pull is placed there, on SSD if memory is not enough."""
-    hosts = draft.found.placement.hosts
-    room = draft.server.device.memory_bytes * MEMORY_SHARE * hosts
-    if draft.server.host is not None:
-        room = draft.costs.hardware.host(draft.server.host).memory_bytes * MEMORY_SHARE
-    on_gpu = {
-        group
-        for segment in draft.found.placement.segments
-        for v in draft.problem.stage_layers(segment)
-        for group in draft.costs.layers.layers[v].groups
-        if draft.pool(segment.type).kind == "gpu"
-    }
-    tables = sorted(draft.costs.tables, key=lambda table: table.bytes)
-    placed = []
-    for table in tables:
-        tier = tier_of(table, room, table.group in on_gpu)
-        room -= table.bytes if tier == "memory" else 0.0
-        placed.append(replace(table, tier=tier))
-    return tuple(placed)
 
 
 def _memory(draft: Draft, forecast: Forecast) -> dict[str, float]:

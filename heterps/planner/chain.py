@@ -13,7 +13,7 @@ from numba import njit
 
 from heterps.planner.problem import TOLERANCE, Floats, Placement, Problem, Segment
 
-__all__ = ["chain_placement", "cost_to_go", "relaxed_price"]
+__all__ = ["chain_placement", "chain_price", "cost_to_go", "relaxed_price"]
 
 
 @njit(nogil=True, cache=True)
@@ -94,6 +94,12 @@ def chain_placement(problem: Problem, x: float) -> Placement | None:
         j = i
     price = float(best[-1]) + problem.host_price * hosts
     return Placement(tuple(reversed(segments)), hosts, price, price)
+
+
+def chain_price(problem: Problem, x: float) -> float:
+    """Price of :func:`chain_placement` without building it; inf if there is none."""
+    best, _, _ = _forward(x, problem.words, figures_of(problem), problem.price, True)
+    return float(best[-1]) + problem.host_price * problem.shards.hosts(x)
 
 
 def cost_to_go(problem: Problem, x: float) -> Floats:

@@ -170,8 +170,8 @@ def _proof(plan: Plan) -> str:
         return "<p>None: the plan was made by hand.</p>"
     verdict = "proved optimal in the model" if c.gap < 1e-9 else f"within {percent_text(c.gap)} of the bound"
     return (
-        f"<p>{escape(c.objective)} {c.value:,.6g}, bound {c.bound:,.6g}: <b>{verdict}</b>. Rests on: {escape(c.proof)}. "
-        f"Solver {escape(c.solver)}, {c.solves} solves in {seconds_text(c.seconds)}.</p>"
+        f"<p>{escape(c.objective)} {c.value:,.6g}, bound {c.bound:,.6g}: <b>{verdict}</b>. "
+        f"Rests on: {escape(c.proof)}. Solver {escape(c.solver)}, {c.solves} solves in {seconds_text(c.seconds)}.</p>"
     )
 
 

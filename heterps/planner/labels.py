@@ -7,6 +7,8 @@ whole and is dropped.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
@@ -98,18 +100,12 @@ def _charge(use, x, i, j, t, units, share, dim, host_use, host_cut):  # type: ig
 
 
 @njit(nogil=True, cache=True)
-def _search(x, words, figures, scarce, cut_bytes, prices, most, mixes, to_go, by_type):  # type: ignore[no-untyped-def]
-    """Label states: price, record (parent, state, type, units, other type, units), lists, number (-1: too many)."""
-    dim, limit, used0, link_dim, host_use, host_cut = scarce
-    n, types = len(words), len(prices)
-    price, use = np.empty(_MOST_LABELS), np.empty((_MOST_LABELS, len(limit)))
-    record, following = np.empty((_MOST_LABELS, 6), np.int64), np.empty(_MOST_LABELS, np.int64)
-    head = np.full(n * types, -1, np.int64)
-    choice, part, cost = np.empty((_MOST_CHOICES, 4), np.int64), np.empty(_MOST_CHOICES), np.empty(_MOST_CHOICES)
-    price[0], record[0, 0], record[0, 1], following[0], count = 0.0, -1, 0, -1, 1
-    for d in range(len(limit)):
-        use[0, d] = used0[d]
-    head[0] = 0 if _fits(0, use, limit) else -1
+def _search(x, words, figures, scarce, cut_bytes, prices, most, mixes, to_go, by_type, labels, choices):  # type: ignore[no-untyped-def]
+    """Label all states, given one label at the first; returns the number of labels, -1 if there is no room for more."""
+    dim, limit, link_dim, host_use, host_cut = scarce
+    price, use, record, following, head = labels
+    choice, part, cost = choices
+    n, types, count = len(words), len(prices), 1
     for i in range(n - 1):
         for j in range(i + 1, n):
             if not np.isfinite(to_go[j]) or not is_inside(words[i], words[j]):
@@ -119,8 +115,8 @@ def _search(x, words, figures, scarce, cut_bytes, prices, most, mixes, to_go, by
                 for origin in range(i * types, i * types + (types if by_type else 1)):
                     at = head[origin]
                     while at >= 0:
-                        if count == _MOST_LABELS:
-                            return price, record, head, following, -1
+                        if count == len(price):
+                            return -1
                         price[count] = price[at] + cost[c]
                         for d in range(len(limit)):
                             use[count, d] = use[at, d]
@@ -135,27 +131,43 @@ def _search(x, words, figures, scarce, cut_bytes, prices, most, mixes, to_go, by
                         if _fits(count, use, limit) and _insert(count, slot, head, following, price, use):
                             count += 1
                         at = following[at]
-    return price, record, head, following, count
+    return count
 
 
 def label_placement(problem: Problem, x: float) -> Placement | None:
     """Cheapest placement at x rows a second that fits everything scarce; None if there is none."""
     hosts = problem.shards.hosts(x)
+    scarce, used = _scarce(problem, x, hosts)
+    limit = scarce[1]
+    if (used > limit * (1 + TOLERANCE)).any():
+        return None
+    labels = _first_label(problem, used)
+    choices = np.empty((_MOST_CHOICES, 4), np.int64), np.empty(_MOST_CHOICES), np.empty(_MOST_CHOICES)
     most = np.where(np.isfinite(problem.cap), problem.cap, _MOST_CHOICES)
     by_type = bool(np.isfinite(problem.link).any())
-    _, record, head, following, count = _search(
-        x, problem.words, figures_of(problem), _scarce(problem, x, hosts), problem.cut_bytes, problem.price, most,
-        problem.mixes, cost_to_go(problem, x), by_type,
+    count = _search(
+        x, problem.words, figures_of(problem), scarce, problem.cut_bytes, problem.price, most, problem.mixes,
+        cost_to_go(problem, x), by_type, labels, choices,
     )  # fmt: skip
     if count < 0:
         raise TooManyLabelsError(f"more than {_MOST_LABELS} labels at {x:g} rows a second")
+    _, _, record, following, head = labels
     paths = [_path(record, label) for label in _listed(head[-problem.types :], following)]
     priced = [Placement(path, hosts, price := problem.price_of(path, hosts), price) for path in paths]
     return min(priced, key=lambda placement: placement.price, default=None)
 
 
-def _scarce(problem: Problem, x: float, hosts: int) -> tuple[npt.NDArray[np.float64 | np.int64], ...]:
-    """Number the scarce things (units of types, links, shared capacities): their limits, what is used up front."""
+def _first_label(problem: Problem, used: npt.NDArray[np.float64]) -> tuple[npt.NDArray[Any], ...]:
+    """Room for labels (not touched until needed), with one that has done nothing: (parent, state, type, units, ...)."""
+    price, use = np.empty(_MOST_LABELS), np.empty((_MOST_LABELS, len(used)))
+    record, following = np.empty((_MOST_LABELS, 6), np.int64), np.empty(_MOST_LABELS, np.int64)
+    head = np.full(problem.states * problem.types, -1, np.int64)
+    price[0], use[0], record[0], following[0], head[0] = 0.0, used, (-1, 0, 0, 0, -1, 0), -1, 0
+    return price, use, record, following, head
+
+
+def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[npt.NDArray[Any], ...], npt.NDArray[np.float64]]:
+    """Number the scarce things (units of types, links, shared capacities): their limits; and what is used up front."""
     scarce = np.isfinite(problem.cap) | (problem.sold_in > 1)
     dim = np.where(scarce, np.cumsum(scarce) - 1, -1)
     limit = [
@@ -171,7 +183,8 @@ def _scarce(problem: Problem, x: float, hosts: int) -> tuple[npt.NDArray[np.floa
             limit.append(problem.link[a, b])
     used = used + [0.0] * (len(limit) - len(used)) + list(problem.fixed_usage * x)
     limit += list(problem.capacity)
-    return dim.astype(np.int64), np.array(limit), np.array(used), link_dim, problem.usage, problem.cut_usage
+    figures = dim.astype(np.int64), np.array(limit, float), link_dim, problem.usage, problem.cut_usage
+    return figures, np.array(used, float)
 
 
 def _listed(heads: npt.NDArray[np.int64], following: npt.NDArray[np.int64]) -> list[int]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from heterps.graph import Graph
 from heterps.planner.forecast import TableForecast
 from heterps.planner.sample import Sample
 from heterps.stages.lowering import Group, groups_of
-from heterps.tables import ACCESSORS, ENTRIES, RULES, AdaGrad, GroupSpec, TableSpec
+from heterps.tables import ACCESSORS, ENTRIES, RULES, ElementAdaGrad, GroupSpec, TableSpec
 from heterps.tables.layout import Layout
 
-__all__ = ["INDEX_BYTES", "forecast_tables", "row_bytes", "tier_of"]
+__all__ = ["INDEX_BYTES", "forecast_tables", "row_bytes", "with_tiers"]
 
 #: Bytes of the hash index per row at its usual load, and room that growing regions keep.
 INDEX_BYTES = 12.0
@@ -31,7 +32,7 @@ def _table(name: str, attrs: Mapping[str, Any]) -> TableSpec:
     return TableSpec(
         name,
         attrs["dim"],
-        RULES.from_json(attrs["rule"]) if attrs["rule"] else AdaGrad(),
+        RULES.from_json(attrs["rule"]) if attrs["rule"] else ElementAdaGrad(),
         entry=ENTRIES.from_json(attrs["entry"]) if attrs["entry"] else None,
         accessor=ACCESSORS.from_json(attrs["accessor"]) if attrs["accessor"] else None,
     )
@@ -57,8 +58,20 @@ def _forecast(graph: Graph, group: Group, sample: Sample | None, rows: float | N
     return TableForecast(group.name, expected, expected * row_bytes(graph, group), storage, basis)
 
 
-def tier_of(table: TableForecast, memory_bytes: float, on_gpu: bool) -> str:
-    """Where rows are kept: on the GPU if their pull is placed there, in memory if that is enough, else on SSD."""
-    if on_gpu:
-        return "gpu"
-    return table.tier if table.tier != "memory" or table.bytes <= memory_bytes else "ssd"
+def with_tiers(
+    tables: tuple[TableForecast, ...], memory_bytes: float, on_gpu: frozenset[str]
+) -> tuple[TableForecast, ...]:
+    """Decide where rows are kept: on the GPU if their pull is pinned there, in memory while that lasts, else on SSD.
+
+    Small groups come first: they are looked up as often as large ones.
+    """
+    placed = {}
+    for table in sorted(tables, key=lambda table: table.bytes):
+        tier = table.tier
+        if table.group in on_gpu:
+            tier = "gpu"
+        elif tier == "memory" and table.bytes > memory_bytes:
+            tier = "ssd"
+        memory_bytes -= table.bytes if tier == "memory" else 0.0
+        placed[table.group] = replace(table, tier=tier)
+    return tuple(placed[table.group] for table in tables)

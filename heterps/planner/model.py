@@ -13,13 +13,16 @@ import numpy as np
 from heterps.errors import PlanError
 from heterps.hardware import Pool
 from heterps.planner.costs import Costs
+from heterps.planner.forecast import TableForecast
+from heterps.planner.memory import with_tiers
 from heterps.planner.problem import Flow, Problem, Shards, make_problem
 from heterps.stages import Layer
 
-__all__ = ["build_problem", "server_pools"]
+__all__ = ["MEMORY_SHARE", "build_problem", "check_pins", "placed_tables", "server_pools"]
 
 MEMORY_SHARE = 0.8  # of a worker's memory that plans may fill
 _DEPTH = 2
+_SERVING = 1 + 1e-9
 
 
 def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = None) -> Problem:
@@ -48,10 +51,26 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         memory_cap=[pool.device.memory_bytes * MEMORY_SHARE for pool in pools],
         link=links,
         mixes=[] if np.isfinite(links).any() else _mixes(pools),
-        shards=_shards(costs, server),
+        shards=_shards(costs, server, pins or {}),
         kinds=[pool.kind for pool in pools],
         **_shared(costs, server),
     )
+
+
+def placed_tables(costs: Costs, server: Pool, pins: Mapping[str, str]) -> tuple[TableForecast, ...]:
+    """Tables with their tiers, shard hosts being on ``server``."""
+    if server.host is not None:
+        room = costs.hardware.host(server.host).memory_bytes
+    else:
+        room = math.inf if server.cap is None else server.cap * server.device.memory_bytes
+    kinds = {pool.name: pool.kind for pool in costs.hardware.pools}
+    gpu_only = {
+        group
+        for layer in costs.layers.layers
+        for group in layer.groups
+        if {kinds[pool.name] for pool in costs.hardware.pools if _may_run(layer, pool, pins)} == {"gpu"}
+    }
+    return with_tiers(costs.tables, room * MEMORY_SHARE, frozenset(gpu_only))
 
 
 def server_pools(costs: Costs) -> tuple[Pool, ...]:
@@ -63,9 +82,13 @@ def server_pools(costs: Costs) -> tuple[Pool, ...]:
 
 
 def _prices(pools: tuple[Pool, ...]) -> list[float]:
-    """Prices per hour; where nothing has a price, units are what is saved."""
+    """Prices per hour; where nothing has a price, units are what is saved.
+
+    Among pools that are worth the same, stages go to those that carry no shard hosts.
+    """
     prices = [pool.device.price_per_hour for pool in pools]
-    return prices if any(prices) else [1.0] * len(pools)
+    prices = prices if any(prices) else [1.0] * len(pools)
+    return [price * (_SERVING if pool.serves else 1.0) for price, pool in zip(prices, pools, strict=True)]
 
 
 def _may_run(layer: Layer, pool: Pool, pins: Mapping[str, str]) -> bool:
@@ -108,13 +131,12 @@ def _link(costs: Costs, a: Pool, b: Pool) -> float:
     return math.inf if link is None else link.bytes_per_s
 
 
-def _shards(costs: Costs, server: Pool) -> Shards:
+def _shards(costs: Costs, server: Pool, pins: Mapping[str, str]) -> Shards:
     """Shard hosts: on a shared Host they take no unit, only its cores and memory; elsewhere they are units."""
     busy = costs.shard_s(server) / costs.batch_size
-    needed = sum(table.bytes for table in costs.tables if table.tier == "memory")
+    needed = sum(table.bytes for table in placed_tables(costs, server, pins) if table.tier == "memory")
     if server.host is not None:
-        host = costs.hardware.host(server.host)
-        return Shards(busy / host.cores, max(1, math.ceil(needed / (host.memory_bytes * MEMORY_SHARE))))
+        return Shards(busy / costs.hardware.host(server.host).cores, 1)
     network = costs.shard_bytes / costs.batch_size / costs.rates(server).network_bytes_per_s
     minimum = max(1, math.ceil(needed / (server.device.memory_bytes * MEMORY_SHARE)))
     return Shards(max(busy, network), minimum, type=costs.hardware.pools.index(server))

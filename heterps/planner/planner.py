@@ -72,7 +72,7 @@ class Request:
                 problem, _ = over_downsets(build_problem(costs, server, self.pins))
                 found = self.goal.search(problem, solver(self.solver).solve)
                 if found is not None:
-                    made.append(Draft(costs, problem, server, found))
+                    made.append(Draft(costs, problem, server, found, self.pins))
         return made
 
     def best(self) -> Draft | None:

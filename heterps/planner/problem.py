@@ -214,6 +214,12 @@ class Problem:
         return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little")).view(np.uint64)
 
     @cached_property
+    def is_coupled(self) -> bool:
+        """Whether stages compete for something, so that each cannot be sized by itself."""
+        scarce = np.isfinite(self.cap) | (self.sold_in > 1)
+        return bool(scarce.any() or len(self.capacity) or np.isfinite(self.link).any())
+
+    @cached_property
     def order(self) -> tuple[int, ...]:
         """States along one way from nothing to all, by the smallest steps there are."""
         order, sizes = [0], self.members.sum(axis=1)

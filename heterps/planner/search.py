@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heterps.planner.chain import chain_placement, relaxed_price
+from heterps.planner.chain import chain_price, relaxed_price
 from heterps.planner.problem import Placement, Problem
 
 __all__ = ["Found", "Solve", "best_at", "best_price_per_row", "best_throughput", "frontier"]
@@ -96,11 +96,11 @@ def _closed(best: Found, bound: float, proof: str, solves: int) -> Found:
 
 
 def _free_price(problem: Problem, x: float) -> float:
-    """Least price if nothing were scarce; mixed stages are bounded by fractional units only."""
-    if problem.mixes.size:
+    """Least price if nothing were scarce; no bound where nothing is, or where mixed stages could undercut it."""
+    if problem.mixes.size or not problem.is_coupled:
         return 0.0
-    free = chain_placement(problem, x)
-    return 0.0 if free is None else free.price  # infeasible: the solver will say so
+    price = chain_price(problem, x)
+    return 0.0 if math.isinf(price) else price  # infeasible: the solver will say so
 
 
 def best_throughput(problem: Problem, solve: Solve, *, budget: float = np.inf, tolerance: float = 1e-6) -> Found | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from heterps.planner.plan import Plan
 
-__all__ = ["Bar", "timeline"]
+__all__ = ["Bar", "play", "steady_rate", "timeline"]
 
 _FORWARD_SHARE = 1 / 3  # a backward pass takes about two forward passes
 
@@ -35,10 +35,21 @@ def timeline(plan: Plan, batches: int) -> list[Bar]:
         return []
     times = [max(stage.cost.compute_s, stage.cost.data_s) for stage in plan.forecast.stages]
     units = [sum(stage.workers.values()) for stage in plan.stages]
-    return _play(times, units, batches, plan.lanes * plan.depth)
+    return play(times, units, batches, plan.lanes * plan.depth)
 
 
-def _play(times: list[float], units: list[int], batches: int, in_flight: int) -> list[Bar]:
+def steady_rate(times: list[float], units: list[int], in_flight: int) -> float:
+    """Batches per second once the pipeline is full, with so many under way."""
+    batches = 4 * in_flight + 4 * sum(units)
+    bars = play(times, units, batches, in_flight)
+    first = len(times) > 1  # the first stage ends a batch going back; a single stage ends it at once
+    ends = sorted(bar.stop_s for bar in bars if bar.stage == 0 and bar.backward == first)
+    low, high = len(ends) // 3, 2 * len(ends) // 3
+    return (high - low) / (ends[high] - ends[low]) if ends[high] > ends[low] else float("inf")
+
+
+def play(times: list[float], units: list[int], batches: int, in_flight: int) -> list[Bar]:
+    """Play batches through stages of given seconds per batch and numbers of units."""
     last = len(times) - 1
     free = [list(range(n)) for n in units]
     waiting: list[list[tuple[int, int, bool]]] = [[] for _ in times]  # (order: backward first, batch, backward)

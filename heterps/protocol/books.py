@@ -127,7 +127,7 @@ class SplitBook(Book):
         """Return a Split that was begun before, else a fresh one."""
         if target is not None:
             return self._take_waiting(min(self._dirty)) if self._dirty else None
-        if self._waiting:
+        if self._waiting and self._waiting[0] < self.count:
             return self._take_waiting(self._waiting[0])
         if self._fresh >= self.count:
             return None

@@ -11,9 +11,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from heterps.errors import ProtocolError
+from heterps.protocol.actions import (
+    Action,
+    BatchRead,
+    Compute,
+    Computed,
+    Forget,
+    Free,
+    Read,
+    Send,
+    SplitEnded,
+    StepFailed,
+    Tell,
+)
 from heterps.protocol.credits import Credits
 from heterps.protocol.events import BatchesDone, Event, LayoutWanted, SplitDone, SplitPaused
 from heterps.protocol.instructions import Announce, Cancel, Pause, Resume, RunSplit
@@ -36,80 +49,6 @@ __all__ = [
     "StepFailed",
     "Tell",
 ]
-
-
-# --- what the client wants done
-
-
-class Send(NamedTuple):
-    """Send the request to a host (with the arrays it needs); hand in the answer with :meth:`ClientState.reply`."""
-
-    host: int
-    request: Request
-
-
-class Read(NamedTuple):
-    """Hand in BatchRead when this batch is there, or SplitEnded. Numbers rise by one after the first."""
-
-    n: int
-
-
-class Compute(NamedTuple):
-    """All rows of the batch are there: compute it (on this stage worker; "" where compute is fused)."""
-
-    key: BatchKey
-    stage: str
-
-
-class Forget(NamedTuple):
-    """Keep the batch, but drop the rows pulled for it: it will be pulled again."""
-
-    key: BatchKey
-
-
-class Free(NamedTuple):
-    """The unit is done: its buffers can be used again."""
-
-    key: BatchKey
-    batches: int
-
-
-class Tell(NamedTuple):
-    """Give the event to the run's RunState. BatchesDone may be merged or dropped, others not."""
-
-    event: Event
-
-
-Action = Send | Read | Compute | Forget | Free | Tell
-
-
-# --- what the engine hands in besides replies and instructions
-
-
-class BatchRead(NamedTuple):
-    """Batch n is in memory."""
-
-    n: int
-
-
-class SplitEnded(NamedTuple):
-    """The Split has this many batches."""
-
-    batches: int
-
-
-class Computed(NamedTuple):
-    """Gradients of the batch are there."""
-
-    key: BatchKey
-    stage: str
-
-
-class StepFailed(NamedTuple):
-    """The stage worker did not answer; step is repeatable, another one will do it."""
-
-    key: BatchKey
-    stage: str
 
 
 class ClientState:
@@ -230,7 +169,9 @@ class ClientState:
         return self._send_all(Pull, n)
 
     def _back_out(self) -> list[Action]:
-        """Sync: a lane that waits for others must not wait for one that has stopped. It stands before this batch again."""
+        """Sync: a lane that waits for others must not wait for one that has stopped. It stands before this batch
+        again.
+        """
         n = self.next - 1
         if self.until is None or n < self.until or (Pull, n) not in self._missing:
             return []

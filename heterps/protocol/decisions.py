@@ -93,13 +93,13 @@ class Mark(NamedTuple):
 
 
 class Insert(NamedTuple):
-    """Take in the rows of the shards that came with this message."""
+    """Take in the rows of shards that came with this message."""
 
-    shards: tuple[int, ...]
+    message: TakeIn
 
 
 class Retain(NamedTuple):
-    """Drop the rows of all other shards."""
+    """Drop the rows of all other shards, and all kept gradients."""
 
     owned: tuple[int, ...]
 

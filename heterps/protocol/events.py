@@ -24,6 +24,7 @@ __all__ = [
     "LayoutWanted",
     "MoveAsked",
     "Role",
+    "ServersJoined",
     "ShardsCopied",
     "SplitDone",
     "SplitFailed",
@@ -56,6 +57,13 @@ class WorkerJoined(Event):
     role: Role
     slots: int = 1
     """How many Splits it runs at once (io, not Sync: there a worker runs all lanes it owns at once)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServersJoined(Event):
+    """Several server workers are there at once: hosts are spread over all of them, not put on the first."""
+
+    workers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,10 +221,11 @@ class HostState:
         return self.serving and self.term == term
 
     def _promote(self, promote: Promote, tag: Any) -> list[Decision]:
+        changed: list[Decision] = []
         if promote.term > self.term and self.replica.lead():
-            self.term, self.serving, self.owned = promote.term, True, promote.owned
-        ready: list[Decision] = [Retain(self.owned), Report(HostReady(self.copy, self.term))]
-        return ready if self._ready(promote.term) else []
+            self.term, self.serving = promote.term, True
+            changed = self._take_over(promote.owned) if promote.owned != self.owned else []
+        return [*changed, Report(HostReady(self.copy, self.term))] if self._ready(promote.term) else []
 
     def _own(self, own: Own, tag: Any) -> list[Decision]:
         if own.term < self.term:
@@ -236,8 +237,16 @@ class HostState:
         return self._ordered(own, tag)
 
     def _retain(self, own: Own, tag: Any) -> list[Decision]:
-        self.owned = own.owned
-        return [Retain(own.owned), Report(HostReady(self.copy, self.term))]
+        return [*self._take_over(own.owned), Report(HostReady(self.copy, self.term))]
+
+    def _take_over(self, owned: tuple[int, ...]) -> list[Decision]:
+        """Owners change when all is drained: what is staged then was left by attempts that were given up.
+
+        It was routed by the old owners and would stand in the way of the whole push, so it goes.
+        """
+        self.owned = owned
+        self.lanes.staged.clear()
+        return [Retain(owned)]
 
     def _take_in(self, rows: TakeIn, tag: Any) -> list[Decision]:
         if rows.term != self.term or not self.serving:
@@ -245,7 +254,7 @@ class HostState:
         return self._ordered(rows, tag)
 
     def _insert(self, rows: TakeIn, tag: Any) -> list[Decision]:
-        return [Insert(rows.shards), Answer(tag, Acked(self.term))]
+        return [Insert(rows), Answer(tag, Acked(self.term))]
 
     def _mark(self, mark: MarkCut, tag: Any) -> list[Decision]:
         if mark.term != self.term or not self.serving:

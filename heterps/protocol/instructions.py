@@ -57,8 +57,8 @@ class RunSplit(Instruction):
     split
         None: no data, the lane only tells the hosts that it has ended (Sync).
     oldest
-        Earlier attempts than this at the Split (Sync: the lane) are fenced; it is the attempt itself unless a slow one may
-        go on beside it.
+        Earlier attempts than this at the Split (Sync: the lane) are fenced; it is the attempt itself unless a slow
+        one may go on beside it.
     start
         Batches below it are known to be applied everywhere.
     lane

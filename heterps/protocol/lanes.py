@@ -76,13 +76,8 @@ class Lanes:
         return twin
 
     def to_json(self) -> list[list[int]]:
-        """Return where each lane goes on from a cut.
-
-        Staged pushes are no part of a cut, they are computed again: so a lane goes on from the committed step even
-        if an old attempt of it got further. Only lanes that have ended keep their place.
-        """
-        pass_ = self.committed[0]
-        return [list(position if position[0] > pass_ else self.committed) for position in self.frontier]
+        """Return the frontiers. What is staged at a cut was left by attempts that were given up, and is sent again."""
+        return [list(position) for position in self.frontier]
 
     @classmethod
     def from_json(cls, value: list[list[Any]]) -> Lanes:

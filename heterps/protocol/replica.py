@@ -25,6 +25,7 @@ class Replica:
     def __init__(self, copy: int) -> None:
         self.copy = copy
         self.backup: int | None = None
+        self._newest = 0
         self.seq = 0
         self.confirmed = 0
         self.done = 0
@@ -59,8 +60,9 @@ class Replica:
 
     def attach(self, backup: int, term: int, snapshot: Callable[[], Snapshot]) -> list[Decision]:
         """Start to fill a backup; it counts only when it has everything that was ever answered."""
-        if self.backup == backup:
+        if backup <= self._newest:  # a late word about one that was replaced
             return []
+        self._newest = backup
         released = self._let_go()
         self.backup = backup
         self.confirmed = self.seq - 1

@@ -93,7 +93,8 @@ class Roster:
         if not self._ordered or len(able) < 2:
             return None
         fullest = max(able, key=_staying)
-        if _staying(fullest) - min(map(_staying, able)) < 2:
+        moving = sum(a.moving for a in self.attempts.values())  # these will go to the emptiest workers
+        if _staying(fullest) - min(map(_staying, able)) - moving < 2:
             return None
         return next(a for a in fullest.attempts.values() if not a.moving)
 

@@ -17,45 +17,17 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from heterps.errors import PlanError, ProtocolError
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
-from heterps.protocol.books import Book, LaneBook, SplitBook, Work
+from heterps.protocol import events as ev, instructions as do
+from heterps.protocol.books import LaneBook
 from heterps.protocol.cut import Cut
-from heterps.protocol.fleet import Fleet
 from heterps.protocol.invariants import violations, waits
-from heterps.protocol.layout import Layout
-from heterps.protocol.roster import Attempt, IoWorker, Roster
-from heterps.protocol.spec import TRANSITIONS, Phase, RunSpec
-from heterps.protocol.story import Story
+from heterps.protocol.spec import Phase
+from heterps.protocol.work import CutProgress, Move, Workforce
 
 __all__ = ["RunState"]
 
 
-@dataclass(slots=True)
-class _CutProgress:
-    """A cut that is being marked or written."""
-
-    cut: Cut
-    unmarked: set[int]
-    unwritten: set[int]
-
-
-@dataclass(slots=True)
-class _Move:
-    """A move of shards; ``copied`` once the target has the rows. Each try has a number of its own, 0 before it
-    begins.
-    """
-
-    shards: tuple[int, ...]
-    target: int
-    number: int = 0
-    copied: bool = False
-
-
-class RunState:
+class RunState(Workforce):
     """The run. See the rules at the head of this file.
 
     Parameters
@@ -76,37 +48,6 @@ class RunState:
     >>> create.copy, create.term, create.owned
     (1, 1, (0, 1, 2, 3))
     """
-
-    def __init__(self, spec: RunSpec, *, cut: Cut | None = None, life: int = 0) -> None:
-        cut = cut or Cut(mode=spec.mode.to_json())
-        if cut.mode != spec.mode.to_json():
-            raise PlanError(
-                f"the cut was made in mode {cut.mode}, the run wants {spec.mode.to_json()}: use the cut's mode"
-            )
-        self.spec = spec
-        self.phase = Phase.RESTORING
-        self.cut = cut
-        self.fleet = Fleet(spec.hosts, spec.shards, spec.replicas, life)
-        self.roster = Roster(ordered=spec.mode.ordered, life=life)
-        self.book: Book = LaneBook(spec.lanes) if spec.mode.ordered else SplitBook()
-        self.book.load(cut.pass_, cut.progress)
-        self.story = Story()
-        self.reason = ""
-        self._stages: dict[str, bool] = {}
-        self._gone: set[str] = set()
-        self._version = life << 32
-        self._serial = 0
-        self._supplies: dict[int, tuple[int, bool]] = {}
-        self._asked_pass = -1
-        self._failures: dict[int, int] = {}
-        self._cut_wanted = False
-        self._cut_number = max(cut.number, life << 32)
-        self._at_end = False
-        self._cutting: _CutProgress | None = None
-        self._moves: list[_Move] = []
-        self._move_number = life << 32
-        self._target = 0
-        self._out: list[do.Instruction] = []
 
     # --- the one way in
 
@@ -130,14 +71,6 @@ class RunState:
             raise self._error(f"{event!r} is no event of a run")
         getattr(self, name)(event)
 
-    def _error(self, message: str) -> ProtocolError:
-        return ProtocolError(f"{message} (phase {self.phase})\nWhat happened before:\n{self.story}")
-
-    def _enter(self, phase: Phase) -> None:
-        if phase not in TRANSITIONS[self.phase]:
-            raise self._error(f"the run cannot go from {self.phase} to {phase}")
-        self.phase = phase
-
     def validate(self) -> None:
         """Raise if the state breaks an invariant. Cheap enough to call after every event in tests."""
         broken = violations(self)
@@ -158,25 +91,6 @@ class RunState:
 
     # --- workers
 
-    def _joined(self, event: ev.WorkerJoined) -> None:
-        if event.worker in self._gone:  # a word from before it was lost; a new process has a new name
-            return
-        if event.role == "io":
-            if event.worker not in self.roster.workers:
-                self.roster.join(event.worker, event.slots)
-        elif event.role == "server":
-            self.fleet.workers[event.worker] = None
-        elif event.worker not in self._stages:
-            self._stages[event.worker] = False
-            self._out.append(do.CreateStage(event.worker))
-
-    def _leaving(self, event: ev.WorkerLeaving) -> None:
-        worker = self.roster.workers.get(event.worker)
-        if worker is not None:
-            worker.leaving = True
-            for attempt in list(worker.attempts.values()):
-                self._move_away(attempt)
-
     def _lost(self, event: ev.WorkerLost) -> None:
         self._gone.add(event.worker)
         worker = self.roster.workers.pop(event.worker, None)
@@ -189,174 +103,7 @@ class RunState:
             for copy in self.fleet.on(event.worker):
                 self._copy_lost(ev.CopyLost(copy))
 
-    def _lose_io(self, worker: IoWorker) -> None:
-        for attempt in list(worker.attempts.values()):
-            self._give_up(attempt, f"worker {worker.name} was lost")
-        if self.spec.mode.refreshes:
-            self._out += [do.ForgetTrainer(copy, worker.number) for copy in self.fleet.primaries()]
-
-    def _stage_ready(self, event: ev.StageReady) -> None:
-        if self._stages.get(event.worker) is False:
-            self._stages[event.worker] = True
-            self._announce()
-
-    def _stage_lost(self, event: ev.StageLost) -> None:
-        if self._stages.get(event.worker):
-            self._stages[event.worker] = False
-            self._out.append(do.CreateStage(event.worker))
-            self._announce()
-
-    # --- splits
-
-    def _splits_ready(self, event: ev.SplitsReady) -> None:
-        count, complete = self._supplies.get(event.pass_, (0, False))
-        if complete and event.count > count:
-            raise self._error(f"pass {event.pass_} was complete with {count} Splits, now there are {event.count}")
-        self._supplies[event.pass_] = (max(count, event.count), complete or event.complete)
-
-    def _attempt(self, number: int) -> Attempt | None:
-        """Return a live attempt, None for a stale one."""
-        attempt = self.roster.attempts.get(number)
-        if attempt is None and not self.roster.issued(number):
-            raise self._error(f"attempt {number} was never made")
-        return attempt
-
-    def _batches_done(self, event: ev.BatchesDone) -> None:
-        attempt = self._attempt(event.attempt)
-        if attempt is not None:
-            self._progress(attempt, event.upto)
-
-    def _progress(self, attempt: Attempt, upto: int) -> None:
-        if attempt.work.split is not None and self.book.progress(attempt.work, upto):
-            self._failures.pop(self._stream(attempt.work), None)
-
-    def _stream(self, work: Work) -> int:
-        return work.lane if self.spec.mode.ordered else work.split or 0
-
-    def _split_paused(self, event: ev.SplitPaused) -> None:
-        attempt = self._attempt(event.attempt)
-        if attempt is None or attempt.serial != event.serial or not attempt.stopping:
-            return
-        self._progress(attempt, event.upto)
-        attempt.paused = True
-        twins = self.roster.twins(attempt)
-        if (
-            attempt.moving or twins
-        ):  # a twin is not fenced and may be ahead: only a fresh attempt knows where the lane is
-            self._drop_twins(attempt)
-            self._cancel(attempt)
-            self.book.give_back(attempt.work, clean=not twins)
-
-    def _split_done(self, event: ev.SplitDone) -> None:
-        attempt = self._attempt(event.attempt)
-        if attempt is None:
-            return
-        self._drop_twins(attempt)
-        self.roster.end(attempt)
-        self._failures.pop(self._stream(attempt.work), None)
-        self.book.finish(attempt.work, event.batches)
-
-    def _split_failed(self, event: ev.SplitFailed) -> None:
-        attempt = self._attempt(event.attempt)
-        if attempt is None:
-            return
-        self._give_up(attempt, event.reason)
-        if event.fatal:
-            self._abort(
-                f"Split {attempt.work.split} of pass {attempt.pass_} failed on {attempt.worker}: {event.reason}"
-            )
-
-    def _split_slow(self, event: ev.SplitSlow) -> None:
-        attempt = self._attempt(event.attempt)
-        if attempt is None or attempt.stopping or self.phase is not Phase.RUNNING or not self.fleet.ready:
-            return
-        if not self.spec.mode.ordered:
-            self._cancel(attempt)
-            self.book.give_back(attempt.work, clean=False)
-        elif not self.roster.twins(attempt) and (worker := self.roster.free(avoid=attempt.worker)) is not None:
-            self._begin(attempt.work, worker, None, oldest=attempt.number)
-
-    def _layout_wanted(self, event: ev.LayoutWanted) -> None:
-        attempt = self._attempt(event.attempt)
-        if attempt is None:
-            self._out.append(do.Cancel(event.attempt))
-        elif self.fleet.ready:
-            self._out.append(do.Announce(event.attempt, self.layout()))
-
-    def _give_up(self, attempt: Attempt, reason: str) -> None:
-        """An attempt is gone; its work is run again, but not for ever."""
-        self.roster.end(attempt)
-        if self.roster.twins(attempt):
-            return
-        self.book.give_back(attempt.work, clean=attempt.paused)
-        stream = self._stream(attempt.work)
-        self._failures[stream] = self._failures.get(stream, 0) + 1
-        if self._failures[stream] > self.spec.retries:
-            self._abort(
-                f"Split {attempt.work.split} of pass {attempt.pass_} was tried {self._failures[stream]} times without "
-                f"progress, last: {reason}"
-            )
-
-    def _drop_twins(self, attempt: Attempt) -> None:
-        for twin in self.roster.twins(attempt):
-            self._cancel(twin)
-
-    def _cancel(self, attempt: Attempt) -> None:
-        self.roster.end(attempt)
-        self._out.append(do.Cancel(attempt.number))
-
-    def _move_away(self, attempt: Attempt) -> None:
-        attempt.moving = True
-        if attempt.paused:
-            self._cancel(attempt)
-            self.book.give_back(attempt.work, clean=True)
-        elif not attempt.stopping:
-            self._pause(attempt, 0)
-
-    def _pause(self, attempt: Attempt, target: int) -> None:
-        self._serial += 1
-        attempt.serial, attempt.stopping, attempt.paused = self._serial, True, False
-        self._out.append(do.Pause(attempt.number, max(0, target - attempt.work.step), self._serial))
-
-    def _begin(self, work: Work, worker: IoWorker, target: int | None, oldest: int | None = None) -> None:
-        attempt = self.roster.begin(self.book.pass_, work, worker)
-        until = None
-        if target is not None:
-            self._serial += 1
-            attempt.serial, attempt.stopping = self._serial, True
-            until = max(0, target - work.step)
-        self._out.append(
-            do.RunSplit(
-                attempt.number,
-                attempt.number if oldest is None else oldest,
-                worker.name,
-                self.book.pass_,
-                work.split,
-                work.start,
-                work.lane if self.spec.mode.ordered else worker.number,
-                work.step,
-                until,
-                attempt.serial,
-                (self.book.pass_, self.book.floor),
-                self.layout(),
-            )
-        )
-
     # --- hosts
-
-    def layout(self) -> Layout:
-        """Return where the parameters are now."""
-        hosts = self.fleet.hosts
-        stages = tuple(w for w, ready in self._stages.items() if ready) if self.spec.compute else None
-        copies = tuple(host.primary or 0 for host in hosts)
-        return Layout(self._version, copies, tuple(host.term for host in hosts), self.fleet.owners, stages)
-
-    def _announce(self) -> None:
-        """Tell every attempt the new layout, unless hosts are missing: then it is told when they are ready."""
-        self._version += 1
-        if self.fleet.ready:
-            layout = self.layout()
-            self._out += [do.Announce(number, layout) for number in self.roster.attempts]
 
     def _host_ready(self, event: ev.HostReady) -> None:
         if not self.fleet.copy_ready(event.copy, event.term):
@@ -386,9 +133,7 @@ class RunState:
             self._restore()
 
     def _forget_copy(self, copy: int) -> None:
-        """A cut that waits for a part of this copy: mark it again on the new primary, or give it up if it is too
-        late.
-        """
+        """If a cut waits for this copy's part: mark it again on the new primary, or give it up if it is too late."""
         if self._cutting is None or copy not in self._cutting.unwritten:
             return
         if self.phase is Phase.MARKING:
@@ -402,7 +147,7 @@ class RunState:
         self._drop_cut()
         for attempt in list(self.roster.attempts.values()):
             self._cancel(attempt)
-        self._moves = [_Move(move.shards, move.target) for move in self._moves if not move.copied]
+        self._moves = [Move(move.shards, move.target) for move in self._moves if not move.copied]
         self._version += 1
         self._at_end = False
         self._failures.clear()
@@ -425,8 +170,13 @@ class RunState:
             return
         cutting.unmarked.discard(event.copy)
         cutting.unwritten.discard(event.copy)
-        if not cutting.unwritten and self.phase is not Phase.MARKING:
-            self._out.append(do.PublishCut(cutting.cut))
+        if self.phase is not Phase.MARKING:
+            self._publish_if_whole()
+
+    def _publish_if_whole(self) -> None:
+        if self._cutting is not None and not self._cutting.unwritten:
+            self._cutting.publishing = True
+            self._out.append(do.PublishCut(self._cutting.cut))
 
     def _cut_failed(self, event: ev.CutFailed) -> None:
         if self._cutting is not None and event.cut == self._cutting.cut.number:
@@ -440,8 +190,10 @@ class RunState:
             self.cut, self._cutting = self._cutting.cut, None
 
     def _drop_cut(self) -> None:
+        """Give the cut up. One whose manifest may be on its way to the disk keeps its parts."""
         if self._cutting is not None:
-            self._out.append(do.DropCut(self._cutting.cut.number))
+            if not self._cutting.publishing:
+                self._out.append(do.DropCut(self._cutting.cut.number))
             self._cutting = None
             self._at_end = False
 
@@ -449,7 +201,7 @@ class RunState:
         shards = tuple(s for s in event.shards if 0 <= s < self.spec.shards)
         if len(shards) != len(event.shards) or not 0 <= event.target < self.spec.hosts:
             raise self._error(f"{event!r}: shards are 0 to {self.spec.shards - 1}, hosts 0 to {self.spec.hosts - 1}")
-        self._moves.append(_Move(shards, event.target))
+        self._moves.append(Move(shards, event.target))
 
     def _shards_copied(self, event: ev.ShardsCopied) -> None:
         move = self._moves[0] if self._moves else None
@@ -462,12 +214,6 @@ class RunState:
 
     def _abort_asked(self, event: ev.AbortAsked) -> None:
         self._abort(event.reason)
-
-    def _abort(self, reason: str) -> None:
-        if self.phase is not Phase.ABORTED:
-            self.reason = reason
-            self._enter(Phase.ABORTED)
-            self._out.append(do.Abort(reason, str(self.story)))
 
     # --- what each phase does on its own
 
@@ -490,14 +236,6 @@ class RunState:
     def _wants_drain(self) -> bool:
         return (self._cut_wanted and self._cutting is None) or bool(self._moves)
 
-    def _supply(self) -> None:
-        pass_ = self.book.pass_
-        if pass_ in self._supplies:
-            self.book.supply(*self._supplies[pass_])
-        elif self._asked_pass < pass_:
-            self._asked_pass = pass_
-            self._out.append(do.NeedSplits(pass_))
-
     def _end_of_pass(self) -> None:
         if self._wants_drain():
             self._enter(Phase.DRAINING)
@@ -512,26 +250,6 @@ class RunState:
         elif self._cutting is None and self.fleet.ready:
             self._enter(Phase.FINISHED)
             self._out.append(do.Finish())
-
-    def _issue(self, target: int | None) -> None:
-        while self.fleet.ready and (worker := self._worker_for(target)) is not None:
-            work = self.book.take(target)
-            if work is None:
-                return
-            self._begin(work, worker, target)
-
-    def _worker_for(self, target: int | None) -> IoWorker | None:
-        """Return a free worker; when draining, at need one whose attempt is paused (that one starts again later)."""
-        worker = self.roster.free()
-        if worker is None and target is not None and self.book.dirty and (paused := self.roster.paused()) is not None:
-            self._cancel(paused)
-            self.book.give_back(paused.work, clean=True)
-            worker = self.roster.free()
-        return worker
-
-    def _balance(self) -> None:
-        while (attempt := self.roster.crowded()) is not None:
-            self._move_away(attempt)
 
     def _settle_draining(self) -> None:
         self._out += self.fleet.place(self.cut.number)
@@ -569,7 +287,7 @@ class RunState:
         self._cut_number += 1
         copies = set(self.fleet.primaries())
         cut = Cut(self._cut_number, self.book.pass_, self.book.to_json(), self.spec.mode.to_json())
-        self._cutting = _CutProgress(cut, copies, set(copies))
+        self._cutting = CutProgress(cut, copies, set(copies))
         self._enter(Phase.MARKING)
         for copy in sorted(copies):
             self._mark(copy)
@@ -585,8 +303,7 @@ class RunState:
         """Go on once every host has marked; an abandoned cut lets the run go on, too."""
         if self.fleet.ready and (self._cutting is None or not self._cutting.unmarked):
             self._enter(Phase.RUNNING)
-            if self._cutting is not None and not self._cutting.unwritten:
-                self._out.append(do.PublishCut(self._cutting.cut))
+            self._publish_if_whole()
             self._resume()
 
     def _settle_moving(self) -> None:
@@ -602,19 +319,13 @@ class RunState:
             move.number = self._move_number
             self._out.append(do.MoveShards(move.number, move.shards, move.target, self.layout()))
 
-    def _resume(self) -> None:
-        layout = self.layout()
-        for attempt in list(self.roster.attempts.values()):
-            self._serial += 1
-            attempt.serial, attempt.stopping, attempt.paused = self._serial, False, False
-            self._out.append(do.Resume(attempt.number, self._serial, layout))
-
     def _settle_over(self) -> None:
         return
 
 
 _HANDLERS: dict[type, str] = {
     ev.WorkerJoined: "_joined",
+    ev.ServersJoined: "_servers_joined",
     ev.WorkerLeaving: "_leaving",
     ev.WorkerLost: "_lost",
     ev.StageReady: "_stage_ready",

@@ -6,6 +6,7 @@ stay in the works on the bench; only headers pass through the state machine.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
@@ -29,7 +30,7 @@ from heterps.protocol.client import (
 from heterps.protocol.events import Event, SplitDone
 from heterps.protocol.instructions import RunSplit
 from heterps.protocol.keys import BatchKey
-from heterps.protocol.messages import Pull, Push, Reply, Request
+from heterps.protocol.messages import Pull, Push, Refused, Reply, Request
 from heterps.protocol.modes import Mode
 from heterps.runtime.links import Link, StageLink
 from heterps.runtime.payload import Gradients, Pulled, Wanted
@@ -37,6 +38,8 @@ from heterps.runtime.stage import Outcome
 from heterps.runtime.work import Work, Workbench
 
 __all__ = ["Attempt"]
+
+_AGAIN_S = 0.1  # before a refused request is sent again
 
 
 class Attempt:
@@ -105,6 +108,15 @@ class Attempt:
     def handle(self, message: Any) -> None:
         """Take an instruction of the run, from any thread."""
         self.inbox.put(lambda: self.client.handle(message))
+
+    def between(self, look: Callable[[], None]) -> None:
+        """Have something looked at in the attempt's own thread, when no batch is being computed."""
+
+        def event() -> list[Action]:
+            look()
+            return []
+
+        self.inbox.put(event)
 
     def close(self) -> None:
         """End the reader. Buffers of batches in flight are not used again: a late answer may still write to them."""
@@ -195,6 +207,13 @@ class Attempt:
     def _answered(self, host: int, request: Request, reply: Reply | None, pulled: Pulled | None) -> list[Action]:
         if reply is None:
             return self.client.timed_out(host, request)
-        if pulled is not None and request.key.n in self._works:
+        if isinstance(reply, Refused):  # no answer: ask again, by then perhaps under another layout
+            self._later(lambda: self.client.timed_out(host, request))
+        elif pulled is not None and self.client.accepts(host, request, reply):
             self._works[request.key.n].pulled[host] = pulled
         return self.client.reply(host, request, reply)
+
+    def _later(self, event: Callable[[], list[Action]]) -> None:
+        timer = threading.Timer(_AGAIN_S, self.inbox.put, [event])
+        timer.daemon = True
+        timer.start()

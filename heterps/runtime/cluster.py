@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
-from distributed import Client, Future
+from distributed import Client
 
 from heterps.data import Dataset
 from heterps.errors import ClusterError
 from heterps.metrics import Metric
-from heterps.protocol.cut import Cut
 from heterps.runtime.config import settings
 from heterps.runtime.crew import ClusterCrew
 from heterps.runtime.desk import LocalRun, local_run
@@ -23,13 +23,19 @@ from heterps.runtime.host_station import HostStation
 from heterps.runtime.infer import Inferred
 from heterps.runtime.infer_task import infer_task
 from heterps.runtime.job import Job
+from heterps.runtime.keeper import Checkpoints, Keeper
+from heterps.runtime.patience import Patience
 from heterps.runtime.pools import pools_of
 from heterps.runtime.progress import Progress
+from heterps.runtime.remote import Remote
 from heterps.runtime.report import Reporter
+from heterps.runtime.resources import resource_of
 from heterps.runtime.roles import Roles
 from heterps.runtime.service import Address
 
 __all__ = ["ClusterEngine"]
+
+_T = TypeVar("_T")
 
 _WATCH_S = 0.5  # between looks at which workers are there
 _TICK_S = 0.05
@@ -46,8 +52,10 @@ class ClusterEngine:
         The cluster; its pools were checked.
     roles
         Which pool does what.
-    every_s
+    report_s
         Seconds between reports.
+    checkpoints
+        When to make cuts and what to go on from.
     closing
         What ends with the engine, such as a cluster made for it.
     slowdown
@@ -59,53 +67,60 @@ class ClusterEngine:
         job: Job,
         client: Client,
         roles: Roles | None = None,
-        every_s: float = 1.0,
+        report_s: float = 1.0,
         slowdown: Mapping[str, float] | None = None,
         closing: contextlib.ExitStack | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
+        self.checkpoints = checkpoints or Checkpoints()
         self._closing = closing or contextlib.ExitStack()
-        self.job, self.client, self.every_s = job, client, every_s
+        self.job, self.client, self.report_s = job, client, report_s
         self.roles = roles or Roles(stages=("io", "compute")[: max(1, len(job.stages))])
         self._slowdown = dict(slowdown or {})
         self._name = uuid.uuid4().hex[:8]
-        self._runs = self._passes = 0
-        self._hosts: dict[tuple[int, str], Any] = {}
-        self._held: list[Future] = []
+        self._runs = self.passes = 0
+        self._hosts: dict[tuple[int, str], Remote] = {}
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
+        job = self.job
+        keeper = Keeper(self.checkpoints, job, self.passes, self._runs)
+        self.passes = keeper.first
         self._runs += 1
-        first, job = self._passes, self.job
         run = f"{self._name}-{self._runs}"
-        crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, self._held, self._slowdown)
-        base = Cut(pass_=first, mode=job.mode.to_json())
-        seed = job.model.seed
-        spec = job.spec(first + epochs, retries=settings().retries + 1)
-        driver = crew.driver = Driver(spec, crew, lambda pass_: dataset.splits(pass_, seed), cut=base)
+        crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, keeper, fetch or {}, self._slowdown)
+        spec = job.spec(keeper.first + epochs, retries=settings().retries + 1, final_cut=keeper.writes)
+        splits = partial(dataset.splits, seed=job.model.seed)
+        driver = crew.driver = Driver(spec, crew, splits, cut=keeper.base, life=keeper.life)
         reporter = Reporter(epochs, job.metrics, crew.counts())
         try:
             with crew:
-                yield from self._loop(driver, crew, reporter, first)
+                yield from self._loop(driver, crew, reporter, keeper)
         finally:
-            self._passes += epochs  # also when stopped early: a key that was applied must not come again
+            self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
 
-    def _loop(self, driver: Driver, crew: ClusterCrew, reporter: Reporter, first: int) -> Iterator[Progress]:
-        epoch, watched = 0, -_WATCH_S
+    def _loop(self, driver: Driver, crew: ClusterCrew, reporter: Reporter, keeper: Keeper) -> Iterator[Progress]:
+        epoch, watched, first = 0, -_WATCH_S, keeper.first
+        patience = Patience(lambda: _workers_missing(driver), settings().workers_s)
         while not driver.finished:
             if monotonic() - watched >= _WATCH_S:
                 watched = monotonic()
                 crew.watch()
+                patience.check()
             driver.step(_TICK_S)
             crew.raise_failure()
             if driver.state.book.pass_ - first != epoch:
                 epoch = driver.state.book.pass_ - first
                 crew.collect(reporter)
                 reporter.next_epoch()
-            elif reporter.due(self.every_s):
+            elif reporter.due(self.report_s):
                 crew.collect(reporter)
-                yield reporter.progress(crew.counts(), epoch + 1, crew.busy)
+                counts = crew.counts()
+                keeper.ask(driver, counts.batches)
+                yield replace(reporter.progress(counts, epoch + 1, crew.busy), fetched=crew.peek())
         crew.collect(reporter)
-        yield reporter.progress(crew.counts(), reporter.epochs, crew.busy, done=True)
+        last = reporter.progress(crew.counts(), reporter.epochs, crew.busy, done=True)
+        yield replace(last, fetched=crew.peek())
 
     # --- reading
 
@@ -114,7 +129,7 @@ class ClusterEngine:
     ) -> Iterator[Inferred]:
         """Run forward on every Split, as tasks of the io pool; results come in order."""
         hosts = self.host_addresses()
-        workers = [w.address for pool in pools_of(self.client) if pool.name == self.roles.io for w in pool.workers]
+        workers = self._workers(self.roles.io)
         run = f"{self._name}-{uuid.uuid4().hex[:6]}"
         local_run(run, LocalRun(dataset, lambda event: None))
         there = None if workers[0].startswith("inproc://") else dataset
@@ -140,29 +155,45 @@ class ClusterEngine:
         finally:
             local_run(run, None)
 
+    def _workers(self, pool: str) -> list[str]:
+        found = [w.address for p in pools_of(self.client) if p.name == pool for w in p.workers]
+        if not found:
+            raise ClusterError(
+                f"no worker of pool {pool!r} is left; dask worker SCHEDULER --resources {resource_of(pool)}=1"
+            )
+        return found
+
     def host_addresses(self) -> list[Address]:
         """Return where the shard hosts are; makes them if nothing was trained yet."""
-        stations = dict(sorted((host, station) for (host, _), station in self._hosts.items()))
-        for host in range(self.job.hosts):
-            if host not in stations:
-                stations[host] = self._new_host(host)
-        return [stations[host].address().result(timeout=settings().call_s) for host in range(self.job.hosts)]
+        return [station.call("address") for station in self._stations()]
 
-    def _new_host(self, host: int) -> Any:
-        servers = [w.address for pool in pools_of(self.client) if pool.name == self.roles.server for w in pool.workers]
-        if not servers:
-            raise ClusterError(f"no worker of pool {self.roles.server!r} is there to hold the tables")
-        worker = servers[host % len(servers)]
-        future = self.client.submit(HostStation, self.job, host, actor=True, workers=[worker], pure=False)
-        self._held.append(future)
-        station = self._hosts[host, worker] = future.result(timeout=settings().call_s)
+    def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
+        """Call a function with every shard where it lies, all hosts at once; a save may take as long as it takes."""
+        stations = self._stations()
+        pending = [station.start("on_shard", function, args) for station in stations]
+        return [
+            station.finish(answer, "on_shard", patient=True) for station, answer in zip(stations, pending, strict=True)
+        ]
+
+    def _stations(self) -> list[Remote]:
+        """Shard hosts in order, the newest where one was made again; those that are not there yet are made."""
+        stations = {host: station for (host, _), station in self._hosts.items()}
+        return [stations[host] if host in stations else self._new_host(host) for host in range(self.job.hosts)]
+
+    def _new_host(self, host: int) -> Remote:
+        servers = self._workers(self.roles.server)
+        worker = sorted(servers)[host % len(servers)]  # as the protocol would place it
+        station = self._hosts[host, worker] = Remote(self.client, worker, HostStation, self.job, host)
         return station
 
     def close(self) -> None:
         """End the shard hosts; what was not saved is gone."""
         for station in self._hosts.values():
-            with suppress(Exception):
-                station.close().result(timeout=settings().connect_s)
+            station.close()
         self._hosts.clear()
-        self._held.clear()
         self._closing.close()
+
+
+def _workers_missing(driver: Driver) -> tuple[str, ...]:
+    """Return the pools without which the run stands still; what this process supplies itself is not missing."""
+    return tuple(what for what in driver.state.waiting_for() if "worker" in what)

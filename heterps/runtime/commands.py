@@ -13,6 +13,7 @@ from heterps.runtime.threads import Threads, thread_environment
 __all__ = ["Command", "scheduler_command", "worker_command"]
 
 _LOOPBACK = "127.0.0.1"
+_DEATH_TIMEOUT = "300s"  # a worker would otherwise wait for ever for a scheduler that is gone
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ def worker_command(
     words = ["dask", "worker", *([scheduler] if scheduler else []), "--name", name, "--host", host]
     words += [*_protocol(certificates, "worker"), "--nthreads", str(threads.tasks)]
     words += ["--resources", f"{resource_of(pool)}=1", "--nanny" if nanny else "--no-nanny"]
+    words += ["--death-timeout", _DEATH_TIMEOUT]
     words += ["--memory-limit", str(memory_bytes)] if memory_bytes is not None else []
     words += ["--scheduler-file", file] if file else []
     words += ["--local-directory", folder] if folder else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,19 +10,18 @@ from distributed import Client, Future
 
 from heterps.data import Dataset, Split
 from heterps.errors import ClusterError, HeterpsError, RunError
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
+from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.cut import Cut
-from heterps.runtime.config import settings
 from heterps.runtime.desk import LocalRun, decode_event, local_run, topic
 from heterps.runtime.driver import Driver
 from heterps.runtime.host import Counts
 from heterps.runtime.host_station import HostStation
 from heterps.runtime.io_station import IoStation, run_attempt
 from heterps.runtime.job import Job
+from heterps.runtime.keeper import Keeper
 from heterps.runtime.pools import pools_of
+from heterps.runtime.remote import Remote
 from heterps.runtime.report import Reporter
-from heterps.runtime.resources import resource_of
 from heterps.runtime.roles import Roles
 from heterps.runtime.service import Address
 from heterps.runtime.stage_station import StageStation
@@ -42,8 +40,12 @@ class ClusterCrew:
         Name of the run, part of every Dask key.
     dataset
         What is read.
-    hosts, lasting
-        Shard hosts by (number, worker) and their futures; they outlive the run.
+    hosts
+        Shard hosts by (number, worker); they outlive the run.
+    keeper
+        Cuts of the run.
+    fetch
+        Tensors to watch, by name.
     slowdown
         See :class:`~heterps.runtime.cluster.ClusterEngine`.
     """
@@ -55,24 +57,26 @@ class ClusterCrew:
         roles: Roles,
         run: str,
         dataset: Dataset,
-        hosts: dict[tuple[int, str], Any],
-        lasting: list[Future],
+        hosts: dict[tuple[int, str], Remote],
+        keeper: Keeper,
+        fetch: Mapping[str, str],
         slowdown: Mapping[str, float],
     ) -> None:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
         self.busy: dict[str, float] = {}
-        self._hosts, self._lasting, self._slowdown = hosts, lasting, slowdown
+        self._hosts, self._keeper, self._fetch, self._slowdown = hosts, keeper, dict(fetch), slowdown
         self._host_addresses: dict[int, Address] = {}
         self._stage_workers: list[str] = []
-        self._held: list[Future] = []
-        self._copies: dict[int, Any] = {}
+        self._copies: dict[int, Remote] = {}
         self._addresses: dict[int | str, Address] = {}
-        self._stages: dict[str, Any] = {}
-        self._stations: dict[str, Any] = {}
+        self._stages: dict[str, Remote] = {}
+        self._stations: dict[str, Remote] = {}
         self._tasks: dict[int, tuple[str, Future]] = {}
         self._known: dict[str, set[str]] = {}
         self._failure: BaseException | None = None
+        self._counted = Counts()
+        self._peeked: dict[str, Any] = {}
 
     def __enter__(self) -> ClusterCrew:
         local_run(self.run, LocalRun(self.dataset, self.driver.tell))
@@ -86,8 +90,7 @@ class ClusterCrew:
             with suppress(Exception):
                 future.cancel()
         for station in (*self._stations.values(), *self._stages.values()):
-            with suppress(Exception):
-                station.close().result(timeout=settings().connect_s)
+            station.close()
         local_run(self.run, None)
 
     def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
@@ -97,30 +100,45 @@ class ClusterCrew:
 
     def watch(self) -> None:
         """Tell the run which workers came and went."""
+        if self.client.status != "running":
+            raise ClusterError(
+                f"the scheduler is gone (the client is {self.client.status}); start it and its workers again. "
+                "A run with checkpoints goes on with launch(plan, resume=DIR)"
+            )
         workers = {worker.address: worker for pool in pools_of(self.client) for worker in pool.workers}
         self._names = {address: worker.name for address, worker in workers.items()}
         self._pools = {address: worker.pools for address, worker in workers.items()}
         found = {address: self.roles.of(worker.pools) for address, worker in workers.items()}
         for address in set(self._known) - set(found):
             self._lost(address)
-        for role in ("server", "compute", "io"):  # what others need comes first
+        self._servers_joined(
+            [address for address in sorted(found, key=self._holders_first) if "server" in found[address]]
+        )
+        for role in ("compute", "io"):  # what others need came first
             for address, joined in sorted(found.items()):
-                if role in joined and role not in self._known.get(address, set()):
-                    self._joined(address, role)
+                if role in joined and role not in self._known.get(address, set()) and not self._joined(address, role):
+                    joined.discard(role)  # lost while it joined, or slow: the next look tells
         self._known = found
-        if not any("io" in joined for joined in found.values()):
-            pool = self.roles.io
-            raise ClusterError(
-                f"no worker of pool {pool!r} is left; start one: "
-                f"dask worker SCHEDULER --resources {resource_of(pool)}=1"
-            )
 
-    def _joined(self, address: str, role: str) -> None:
+    def _servers_joined(self, addresses: Sequence[str]) -> None:
+        new = tuple(address for address in addresses if "server" not in self._known.get(address, set()))
+        if new:
+            self.driver.handle(ev.ServersJoined(new))
+
+    def _holders_first(self, address: str) -> tuple[int, str]:
+        """Servers join in the order of the hosts they hold, so that the run places every host where its tables are."""
+        held = [host for host, worker in self._hosts if worker == address]
+        return min(held, default=self.job.hosts), address
+
+    def _joined(self, address: str, role: str) -> bool:
         if role == "io":
-            local = address.startswith("inproc://")
-            station = self._actor(address, IoStation, self.run, self.job, None if local else self.dataset)
-            self._stations[address] = station
+            here = None if address.startswith("inproc://") else self.dataset
+            try:
+                self._stations[address] = Remote(self.client, address, IoStation, self.run, self.job, here)
+            except ClusterError:
+                return False
         self.driver.handle(ev.WorkerJoined(address, role))  # type: ignore[arg-type]
+        return True
 
     def _lost(self, address: str) -> None:
         self._stations.pop(address, None)
@@ -130,15 +148,6 @@ class ClusterCrew:
                 del self._tasks[attempt]
                 future.cancel()
         self.driver.handle(ev.WorkerLost(address))
-
-    def _actor(self, worker: str, kind: type, *args: Any) -> Any:
-        name = f"heterps-{kind.__name__}-{self.run}-{uuid.uuid4().hex[:6]}"
-        future = self.client.submit(
-            kind, *args, actor=True, workers=[worker], allow_other_workers=False, key=name, pure=False
-        )
-        # Dask forgets an actor with its last future: the engine's are kept with the hosts, a run's with the run.
-        (self._lasting if kind is HostStation else self._held).append(future)
-        return future.result(timeout=settings().call_s)
 
     # --- instructions
 
@@ -178,31 +187,47 @@ class ClusterCrew:
         worker, future = self._tasks.get(attempt, (None, None))
         station = self._stations.get(worker) if worker else None
         if station is not None:
-            station.deliver(attempt, instruction, self._addresses).result(timeout=settings().call_s)
+            with suppress(ClusterError):  # an attempt whose worker is gone needs no instruction
+                station.call("deliver", attempt, instruction, self._addresses)
         if isinstance(instruction, do.Cancel) and future is not None:
             del self._tasks[attempt]
 
     def create_host(self, create: do.CreateHost) -> None:
         """Make a shard host, or take the one of the run before."""
         place = (create.host, create.worker)
-        if place not in self._hosts:
-            if any(host == create.host for host, _ in self._hosts):
-                raise RunError(
-                    f"shard host {create.host} was lost with its rows, and there is no cut to return to; "
-                    "give launch(..., checkpoint=DIR) to have one"
-                )
-            self._hosts[place] = self._actor(create.worker, HostStation, self.job, create.host)
-        station = self._copies[create.copy] = self._hosts[place]
-        address = station.begin(self.run, create).result(timeout=settings().call_s)
+        lost = [known for known in self._hosts if known[0] == create.host and known != place]
+        if lost and not create.cut and self._keeper.base.pass_:
+            raise self._no_cut(create.host)
+        for known in lost:
+            del self._hosts[known]
+        try:
+            if place not in self._hosts:
+                self._hosts[place] = Remote(self.client, create.worker, HostStation, self.job, create.host)
+            station = self._copies[create.copy] = self._hosts[place]
+            address = station.call("begin", self.run, create, self._keeper.folder(create.cut))
+        except ClusterError:
+            self._hosts.pop(place, None)
+            self.driver.tell(ev.CopyLost(create.copy))
+            return
         self._addresses[create.copy] = self._host_addresses[create.host] = address
         if len(self._host_addresses) == self.job.hosts:
             for stage in self._stages.values():
-                stage.move(self._all_hosts()).result(timeout=settings().call_s)
+                stage.call("move", self._all_hosts())
         self._make_stages()
 
     def to_host(self, copy: int, instruction: Any) -> None:
         """Hand an instruction to a host."""
-        self._copies[copy].deliver(instruction).result(timeout=settings().call_s)
+        cut = getattr(instruction, "cut", None)
+        if isinstance(instruction, do.Rewind) and not cut and self._keeper.base.pass_:
+            raise self._no_cut(copy)
+        with suppress(ClusterError):  # a host that is gone is noticed by its worker's leaving
+            self._copies[copy].call("deliver", instruction, self._keeper.folder(cut))
+
+    def _no_cut(self, host: int) -> RunError:
+        return RunError(
+            f"shard host {host} was lost with its rows, and there is no cut to return to; "
+            "with launch(..., checkpoint=DIR) the run would have gone on by itself"
+        )
 
     def create_stage(self, worker: str) -> None:
         """Make the stage actors of a compute worker, once the shard hosts are there."""
@@ -217,9 +242,11 @@ class ClusterCrew:
         while self._stage_workers:
             worker = self._stage_workers.pop()
             slowdown = self._slowdown.get(self._names[worker], 0.0)
-            station = self._actor(worker, StageStation, self.job, mine, hosts, self._behind(hosts, mine), slowdown)
+            station = Remote(
+                self.client, worker, StageStation, self.job, mine, hosts, self._behind(hosts, mine), slowdown
+            )
             self._stages[worker] = station
-            self._addresses[worker] = station.addresses().result(timeout=settings().call_s)[1]
+            self._addresses[worker] = station.call("addresses")[1]
             self.driver.tell(ev.StageReady(worker))
 
     def _all_hosts(self) -> list[Address]:
@@ -233,32 +260,50 @@ class ClusterCrew:
             for worker in [address for address, pools in self._pools.items() if stages[index] in pools]:
                 name = f"{worker} stage {index}"
                 if name not in self._stages:
-                    station = self._actor(worker, StageStation, self.job, [index], hosts, found, 0.0)
+                    station = Remote(self.client, worker, StageStation, self.job, [index], hosts, found, 0.0)
                     self._stages[name] = station
-                    self._addresses[name] = station.addresses().result(timeout=settings().call_s)[index]
+                    self._addresses[name] = station.call("addresses")[index]
                 found.setdefault(index, []).append(self._addresses[name])
         return found
 
     def publish_cut(self, cut: Cut) -> None:
-        """Write the manifest."""
+        """Write the manifest of a cut."""
+        assert self._keeper.store is not None
+        copies = self.driver.state.layout().copies
+        self._keeper.store.publish(cut, [self._copies[copy].call("part", cut.number) for copy in copies])
 
     def drop_cut(self, cut: int) -> None:
-        """Remove the parts."""
+        """Remove the parts of a cut."""
+        if self._keeper.store is not None:
+            self._keeper.store.drop(cut)
 
     # --- reports
 
     def counts(self) -> Counts:
-        """Return what host 0 counted; every batch is pushed to every host."""
+        """Return what host 0 counted; every batch is pushed to every host. While it is lost, what it counted last."""
         for (host, _), station in self._hosts.items():
             if host == 0:
-                return Counts(**station.counts().result(timeout=settings().call_s))
-        return Counts()
+                with suppress(ClusterError):
+                    self._counted = Counts(**station.call("counts"))
+        return self._counted
+
+    def peek(self) -> dict[str, Any]:
+        """Return the watched tensors of a batch that was computed lately; while no worker has one, the ones before."""
+        for station in self._stations.values() if self._fetch else ():
+            with suppress(ClusterError):
+                if found := station.call("peek", self._fetch):
+                    self._peeked = found
+                    break
+        return self._peeked
 
     def collect(self, reporter: Reporter) -> None:
-        """Take metrics and times from all stations."""
-        parts: Sequence[Any] = [station.collect() for station in self._stations.values()]
-        for part in parts:
-            with suppress(Exception):
-                found = part.result(timeout=settings().call_s)
+        """Take metrics and times from all stations at once; one that is lost meanwhile has nothing to add."""
+        pending = []
+        for station in self._stations.values():
+            with suppress(ClusterError):
+                pending.append((station, station.start("collect")))
+        for station, answer in pending:
+            with suppress(ClusterError):
+                found = station.finish(answer, "collect")
                 reporter.add(found["states"], found["phases"], found["bad_rows"])
-        self.busy = {"io": reporter.phases.busy}
+        self.busy = {self.roles.io: reporter.phases.busy}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,7 +11,18 @@ from heterps.data import Dataset
 from heterps.protocol import events as ev
 from heterps.runtime.service import Address
 
-__all__ = ["Addresses", "LocalRun", "decode_event", "listen_on", "local_run", "run_here", "teller", "topic"]
+__all__ = [
+    "Addresses",
+    "LocalRun",
+    "client_tls",
+    "decode_event",
+    "listen_on",
+    "local_run",
+    "run_here",
+    "server_tls",
+    "teller",
+    "topic",
+]
 
 Addresses = Mapping[int | str, Address]  # of copies of shard hosts by number, of stage workers by name
 
@@ -47,16 +59,26 @@ def teller(run: str, worker: Any) -> Callable[[ev.Event], None]:
     """Return the way to the driver: its queue in the same process, else Dask's event stream."""
     if run in _RUNS:
         return _RUNS[run].tell
-    return lambda event: worker.log_event(topic(run), {"kind": type(event).__name__, **asdict(event)})
+    return lambda event: worker.log_event(topic(run), {"kind": type(event).__name__, "fields": asdict(event)})
 
 
 def decode_event(message: Mapping[str, Any]) -> ev.Event:
     """Rebuild an event from what a topic carried."""
-    fields = dict(message)
-    kind = getattr(ev, fields.pop("kind"))
-    event = kind(**fields)
+    event = getattr(ev, message["kind"])(**message["fields"])
     assert isinstance(event, ev.Event)
     return event
+
+
+def server_tls(worker: Any) -> ssl.SSLContext | None:
+    """Return the context with which a worker's services listen: the cluster's own, None where it speaks plain TCP."""
+    found = worker.security.get_listen_args("worker").get("ssl_context")
+    return found if str(worker.address).startswith("tls://") else None
+
+
+def client_tls(worker: Any) -> ssl.SSLContext | None:
+    """Return the context with which a worker calls services of others."""
+    found = worker.security.get_connection_args("worker").get("ssl_context")
+    return found if str(worker.address).startswith("tls://") else None
 
 
 def listen_on(worker: Any) -> str:

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from heterps.data import Split
 from heterps.errors import RunError
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
+from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.cut import Cut
 from heterps.protocol.run import RunState
 from heterps.protocol.spec import RunSpec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from heterps.data import Dataset
 from heterps.errors import UnknownKindError
@@ -14,6 +14,8 @@ from heterps.runtime.job import Job
 from heterps.runtime.progress import Progress
 
 __all__ = ["ENGINES", "Engine", "choose_engine", "make_engine"]
+
+_T = TypeVar("_T")
 
 
 class Engine(Protocol):
@@ -41,6 +43,16 @@ class Engine(Protocol):
 
         ``fetch`` maps names to sources (see :func:`~heterps.runtime.infer.sources_of`). Ids never trained on read as
         zeros; nothing changes.
+        """
+
+    passes: int
+    """Passes since the tables were fresh: the number of the next one, or of a run's first while it goes on."""
+
+    def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
+        """Call ``function(shard, host, *args)`` at every shard host while nothing trains; return results by host.
+
+        ``function`` is a plain function of an importable module, ``args`` and results are plain values: they may
+        travel.
         """
 
     def close(self) -> None:

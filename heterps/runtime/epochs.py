@@ -22,19 +22,19 @@ class Epochs:
     """
 
     def __init__(self, epochs: int) -> None:
-        self.epochs, self._epoch = epochs, 1
+        self.epochs = epochs
         self._batches = self._samples = self._skipped = self._bad_rows = 0
         self._stale = 0.0
         self._phases: dict[str, float] = {}
         self._began = perf_counter()
 
-    def report(self, progress: Progress, valid: Mapping[str, Any]) -> Progress:
+    def report(self, progress: Progress, epoch: int, valid: Mapping[str, Any]) -> Progress:
         """Return a pass's report as one of the whole; the pass ends with its ``done`` report."""
         batches = self._batches + progress.batches
         stale = self._stale + progress.staleness * progress.batches
         whole = replace(
             progress,
-            epoch=self._epoch,
+            epoch=epoch,
             epochs=self.epochs,
             batches=batches,
             samples=self._samples + progress.samples,
@@ -43,7 +43,7 @@ class Epochs:
             skipped=self._skipped + progress.skipped,
             bad_rows=self._bad_rows + progress.bad_rows,
             phases={name: s + self._phases.get(name, 0.0) for name, s in progress.phases.items()},
-            done=progress.done and self._epoch == self.epochs,
+            done=progress.done and epoch == self.epochs,
             valid=valid,
         )
         if progress.done:
@@ -51,6 +51,5 @@ class Epochs:
         return whole
 
     def _next(self, whole: Progress, stale: float) -> None:
-        self._epoch += 1
         self._batches, self._samples, self._stale = whole.batches, whole.samples, stale
         self._skipped, self._bad_rows, self._phases = whole.skipped, whole.bad_rows, dict(whole.phases)

@@ -15,9 +15,10 @@ from heterps.ragged import Ragged
 from heterps.stages.lowering import Group
 from heterps.tables import Routed
 
-__all__ = ["column_of", "ids_of", "rows_of"]
+__all__ = ["column_of", "ids_of", "other_columns", "rows_of"]
 
 F32 = npt.NDArray[np.float32]
+_TAKEN = ("self", "state", "prediction", "label")
 
 
 def column_of(batch: Batch, op: Op) -> Any:
@@ -25,6 +26,11 @@ def column_of(batch: Batch, op: Op) -> Any:
     if op.name not in batch.columns:
         raise DataError(f"the model reads the column {op.name!r}; the data has {', '.join(batch.columns)}")
     return batch[op.name]
+
+
+def other_columns(batch: Batch, label: str) -> dict[str, Any]:
+    """Return what metrics may use beside the label: all columns whose names mean nothing else to ``update``."""
+    return {name: column for name, column in batch.columns.items() if name not in (label, *_TAKEN)}
 
 
 def ids_of(batch: Batch, group: Group) -> npt.NDArray[np.uint64]:

@@ -6,6 +6,7 @@ workers run at once. In Sync a step's commit and the pulls that wait for it happ
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +19,12 @@ from heterps.protocol.events import CutFailed, CutWritten, Event
 from heterps.protocol.host import HostState
 from heterps.protocol.keys import BatchKey
 from heterps.protocol.messages import Granted, Push, Reply, Request
-from heterps.protocol.modes import Mode
-from heterps.runtime.model import Model
+from heterps.runtime.cuts import HostPart
+from heterps.runtime.job import Job
 from heterps.runtime.payload import Gradients, Pulled, Wanted, pack_reply, unpack_request
 from heterps.runtime.service import Method
 from heterps.runtime.wire import Message
-from heterps.tables import RowGradients, Shard, sum_lanes
+from heterps.tables import RowGradients, Shard, restore, sum_lanes, write_part
 
 __all__ = ["Counts", "Done", "ShardHost"]
 
@@ -68,50 +69,59 @@ class ShardHost:
 
     Parameters
     ----------
-    model
-        What the tables are.
-    host, hosts
-        Which of how many; decides the dense parameters that live here.
-    copy, mode, lanes
+    job
+        What the tables are, and how they are trained.
+    host
+        Its number; decides the shards and dense parameters that live here.
+    copy
         See :class:`~heterps.protocol.host.HostState`.
     report
         Takes events for the run.
-    store
-        Where cuts are written and read; None for a run without cuts.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        host: int,
-        hosts: int,
-        copy: int,
-        mode: Mode,
-        lanes: int,
-        report: Callable[[Event], None],
-        store: Any = None,
-    ) -> None:
-        first, last = model.dense_ranges(hosts)[host]
-        self.model, self.host, self.store = model, host, store
-        self.dense = model.parameters[first:last]
-        self.state = HostState(copy, mode, lanes)
+    def __init__(self, job: Job, host: int, copy: int, report: Callable[[Event], None]) -> None:
+        first, last = job.model.dense_ranges(job.hosts)[host]
+        self.model, self.host = job.model, host
+        self.dense = job.model.parameters[first:last]
+        self.state = HostState(copy, job.mode, job.lanes)
         self.counts = Counts()
         self.shard: Shard | None = None
+        self.parts: dict[int, HostPart] = {}
         self._report = report
         self._lock = threading.RLock()
-        self._ordered = mode.ordered
+        self._ordered = job.mode.ordered
         self._kept: dict[Push, Gradients] = {}
+        self._folder = ""
+        self._anew = True
+        self._disk: tempfile.TemporaryDirectory[str] | None = None
 
     # --- entry points
 
     def fresh(self, owned: Sequence[int]) -> None:
         """Begin with tables as the seed gives them."""
-        self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned)
+        self.close()
+        on_disk = any(group.storage == "ssd" for group in self.model.groups)
+        self._disk = tempfile.TemporaryDirectory(prefix="heterps-rows-") if on_disk else None
+        folder = self._disk.name if self._disk else None
+        self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned, folder=folder)
+        self.counts = Counts()
 
-    def deliver(self, message: Any) -> None:
-        """Take an instruction of the run."""
+    def close(self) -> None:
+        """Drop the tables, and their files where they are on disk."""
+        self.shard = None
+        if self._disk is not None:
+            self._disk.cleanup()
+            self._disk = None
+
+    def take_over(self, before: ShardHost) -> None:
+        """Go on with the tables of the run before."""
+        self.shard, self.counts, self._anew = before.shard, before.counts, False
+        self._disk = before._disk
+
+    def deliver(self, message: Any, folder: str = "") -> None:
+        """Take an instruction of the run; ``folder`` is where the cut is that it speaks of."""
         with self._lock:
+            self._folder = folder or self._folder
             for decision in self.state.handle(message):
                 self._carry_out(decision, None)
 
@@ -218,31 +228,33 @@ class ShardHost:
         self._apply(lanes[0][0].key, total)
 
     def _load(self, term: int, cut: int, owned: tuple[int, ...]) -> None:
-        """Load a cut; cut 0 is what the session began with: fresh tables, or those of its run before."""
+        """Load a cut; cut 0 is what the run began with: fresh tables, or those of the run before."""
         self._kept.clear()
-        state = None
+        state: Mapping[str, Any] | None = None
         if cut:
-            self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned)
-            state, counts = self.store.load(self.shard, cut)
-            self.counts = Counts(**counts)
-        elif self.shard is None:
             self.fresh(owned)
-        self.deliver(Loaded(term, state))
+            position = restore(self._tables(), self._folder).position
+            state, self.counts = position["state"], Counts(**position["counts"])
+        elif self._anew:
+            self.fresh(owned)
+        self.deliver(Loaded(term, None if state is None else dict(state)))
 
     def _mark(self, cut: int, state: dict[str, Any]) -> None:
         """From here on the first change of a row saves its old value; writing goes on beside training."""
-        write = self.store.begin(self, cut, state, vars(self.counts).copy())
+        rows, folder, counts = self._tables().cut(), self._folder, vars(self.counts).copy()
         copy = self.state.copy
 
         def work() -> None:
             try:
-                write()
+                with rows:
+                    part = write_part(rows, folder, host=self.host)
+                self.parts = {cut: HostPart(part.to_json(), state, counts)}
             except Exception as error:
                 self._report(CutFailed(copy, cut, f"{type(error).__name__}: {error}"))
             else:
                 self._report(CutWritten(copy, cut))
 
-        threading.Thread(target=work, name=f"heterps-cut-{cut}").start()
+        threading.Thread(target=work, name=f"heterps-cut-{cut}", daemon=True).start()
 
 
 def _copy(gradients: Gradients) -> Gradients:

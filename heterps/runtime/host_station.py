@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from distributed import get_worker
 
 from heterps.protocol import instructions as do
-from heterps.runtime.desk import listen_on, teller
+from heterps.runtime.cuts import HostPart
+from heterps.runtime.desk import listen_on, server_tls, teller
 from heterps.runtime.host import ShardHost
 from heterps.runtime.job import Job
 from heterps.runtime.service import Address, Listener
@@ -24,53 +26,49 @@ class HostStation:
         self._shard_host: ShardHost | None = None
         self._listener: Listener | None = None
 
-    def begin(self, run: str, create: do.CreateHost) -> Address:
+    def begin(self, run: str, create: do.CreateHost, folder: str) -> Address:
         """Make the copy that a run asked for, around the tables that are here."""
-        job, before = self.job, self._shard_host
-        host = ShardHost(
-            job.model,
-            host=self.host,
-            hosts=job.hosts,
-            copy=create.copy,
-            mode=job.mode,
-            lanes=job.lanes,
-            report=teller(run, self._worker),
-        )
-        if before is not None:
-            host.shard, host.counts = before.shard, before.counts
+        host = ShardHost(self.job, self.host, create.copy, teller(run, self._worker))
+        if self._shard_host is not None:
+            host.take_over(self._shard_host)
         if self._listener is not None:
             self._listener.close()
         self._shard_host = host
-        self._listener = Listener(host, listen_on(self._worker))
-        host.deliver(create)
+        self._listener = Listener(host, listen_on(self._worker), server_tls(self._worker))
+        host.deliver(create, folder)
         return self._listener.address
 
     def address(self) -> Address:
         """Return where the host is to be called; before any run its tables are as the seed gives them."""
         if self._listener is None:
-            host = ShardHost(
-                self.job.model,
-                host=self.host,
-                hosts=self.job.hosts,
-                copy=-1,
-                mode=self.job.mode,
-                lanes=self.job.lanes,
-                report=lambda event: None,
-            )
+            host = ShardHost(self.job, self.host, -1, lambda event: None)
             host.fresh([shard for shard, owner in enumerate(self.job.owners) if owner == self.host])
-            self._shard_host, self._listener = host, Listener(host, listen_on(self._worker))
+            self._shard_host, self._listener = host, Listener(host, listen_on(self._worker), server_tls(self._worker))
         return self._listener.address
 
-    def deliver(self, instruction: Any) -> None:
+    def on_shard(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Call ``function(shard, host, *args)`` between runs: saving, loading, shrinking."""
+        self.address()
+        assert self._shard_host is not None
+        return function(self._shard_host.shard, self.host, *args)
+
+    def deliver(self, instruction: Any, folder: str = "") -> None:
         """Take an instruction of the run."""
         assert self._shard_host is not None
-        self._shard_host.deliver(instruction)
+        self._shard_host.deliver(instruction, folder)
+
+    def part(self, cut: int) -> HostPart:
+        """Return what the host wrote for a cut."""
+        assert self._shard_host is not None
+        return self._shard_host.parts[cut]
 
     def counts(self) -> dict[str, Any]:
         """Return what was applied so far."""
         return vars(self._shard_host.counts).copy() if self._shard_host else {}
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop answering and drop the tables."""
         if self._listener is not None:
             self._listener.close()
+        if self._shard_host is not None:
+            self._shard_host.close()

@@ -22,8 +22,8 @@ from heterps.kernels.program import Program
 from heterps.metrics import Metric, State
 from heterps.ragged import Ragged
 from heterps.runtime.columns import check_columns
-from heterps.runtime.feeds import column_of, ids_of, rows_of
-from heterps.runtime.job import Job
+from heterps.runtime.feeds import column_of, ids_of, other_columns, rows_of
+from heterps.runtime.job import PREDICTION, Job
 from heterps.runtime.payload import Pulled, Wanted
 from heterps.stages.lowering import Group, pull_name
 from heterps.tables import Router
@@ -33,8 +33,6 @@ __all__ = ["PREDICTION", "Inference", "Inferred", "Read", "Values", "infer_split
 F32 = npt.NDArray[np.float32]
 Read = Callable[[int, Wanted], Pulled]
 Values = npt.NDArray[Any] | Ragged
-
-PREDICTION = "prediction"
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +90,7 @@ class Inference:
         self._tensors = {op for op in self.fetch.values() if op in lowered.graph and lowered.graph[op].kind != "input"}
         self._predicts = bool(self.metrics) or PREDICTION in self.fetch.values()
         self.program = self._program(lowered.graph)
+        self._unread = set() if self.metrics else _only_for_loss(lowered.graph)
         self.groups = tuple(g for g in lowered.groups if pull_name(g) in self.program.feeds)
         self._routers = {group.name: Router(job.owners, depth=1) for group in self.groups}
         self._params = np.empty(job.model.layout.size, np.float32)
@@ -114,9 +113,8 @@ class Inference:
         graph, label = self.program.graph, self.job.model.label
         needed = {name for name in self.program.feeds if graph[name].kind == "input"}
         needed |= {name for group in self.groups for name in group.ids}
-        if not self.metrics:
-            needed -= set(graph[graph.loss].inputs[1:])
-        elif label is None:
+        needed -= self._unread
+        if self.metrics and label is None:
             raise DataError(f"metrics compare with a label, but {graph.loss!r} computes its own")
         needed |= {name for name in self.fetch.values() if name in graph and graph[name].kind == "input"}
         check_columns(graph, schema, needed)
@@ -152,7 +150,7 @@ class Inference:
             op = graph[name]
             if op.kind == "pull":
                 fed[name] = feeds[op.attrs["group"]]
-            elif op.name in batch.columns:
+            elif name not in self._unread:
                 fed[name] = column_of(batch, op)
         return self.program.forward(fed, self._views, train=False)
 
@@ -176,12 +174,13 @@ class Inference:
         name = self.job.model.label
         if not self.metrics or name is None:
             return
-        columns: dict[str, Any] = dict(batch.columns)
-        label = columns.pop(name)
+        label: Any = batch[name]
+        columns = other_columns(batch, name)
         for metric in self.metrics:
-            states[metric.name] = metric.update(
-                states[metric.name], self.program.prediction, label, **_keywords(columns)
-            )
+            try:
+                states[metric.name] = metric.update(states[metric.name], self.program.prediction, label, **columns)
+            except KeyError as error:
+                raise DataError(f"metric {metric.name!r}: {error.args[0]}") from error
 
     def _value(self, batch: Batch, source: str, results: Mapping[str, Any]) -> Values:
         if source == PREDICTION:
@@ -201,9 +200,10 @@ def infer_split(
     return Inference(job, metrics, fetch).run(read, dataset, split)
 
 
-def _keywords(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns whose names do not stand for something else in a metric's ``update``."""
-    return {name: column for name, column in columns.items() if name not in ("self", "state", "prediction", "label")}
+def _only_for_loss(graph: Graph) -> set[str]:
+    """Label and weight: predictions do not need them, and come out the same with and without."""
+    others = graph[graph.loss].inputs[1:]
+    return {name for name in others if [op.name for op in graph.consumers(name)] == [graph.loss]}
 
 
 def joined(parts: Iterable[Mapping[str, Values]], names: Iterable[str]) -> dict[str, Values]:

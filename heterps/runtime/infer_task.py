@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping, Sequence
+
+from distributed import get_worker
 
 from heterps.data import Dataset, Split
 from heterps.metrics import Metric
-from heterps.runtime.desk import run_here
+from heterps.runtime.desk import client_tls, run_here
 from heterps.runtime.host import ShardHost
 from heterps.runtime.infer import Inferred, infer_split
 from heterps.runtime.job import Job
@@ -18,10 +21,10 @@ from heterps.runtime.service import Address, local_service
 __all__ = ["infer_task", "link_to"]
 
 
-def link_to(address: Address) -> Link:
+def link_to(address: Address, tls: ssl.SSLContext | None = None) -> Link:
     """Take the nearest way to a shard host."""
     service = local_service(address)
-    return DirectLink(service) if isinstance(service, ShardHost) else SocketLink(SocketPeer(address))
+    return DirectLink(service) if isinstance(service, ShardHost) else SocketLink(SocketPeer(address, tls=tls))
 
 
 def infer_task(
@@ -37,7 +40,8 @@ def infer_task(
     here = run_here(run)
     data = here.dataset if here is not None else dataset
     assert data is not None
-    links = [link_to(address) for address in hosts]
+    tls = client_tls(get_worker())
+    links = [link_to(address, tls) for address in hosts]
 
     def read(host: int, wanted: Wanted) -> Pulled:
         return links[host].read(wanted)

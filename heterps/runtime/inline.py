@@ -5,12 +5,11 @@ The same protocol, hosts and attempts as on a cluster, run one after another. Sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import threadpoolctl
 
 from heterps.data import BadRows, Dataset, Split
@@ -22,8 +21,9 @@ from heterps.protocol.events import WorkerJoined
 from heterps.runtime.attempt import Attempt
 from heterps.runtime.driver import Driver
 from heterps.runtime.host import Counts, ShardHost
-from heterps.runtime.infer import PREDICTION, Inference, Inferred
+from heterps.runtime.infer import Inference, Inferred
 from heterps.runtime.job import Job
+from heterps.runtime.keeper import Checkpoints, Keeper
 from heterps.runtime.links import DirectLink, Link
 from heterps.runtime.payload import Pulled, Wanted
 from heterps.runtime.progress import Progress
@@ -31,6 +31,9 @@ from heterps.runtime.report import Reporter
 from heterps.runtime.work import Workbench
 
 __all__ = ["InlineEngine"]
+
+_T = TypeVar("_T")
+_PATIENCE_S = 60.0
 
 
 class InlineEngine:
@@ -40,20 +43,26 @@ class InlineEngine:
     ----------
     job
         What to run.
-    every_s
+    report_s
         Seconds between reports.
+    checkpoints
+        When to make cuts and what to go on from.
     threads
         Threads of a BLAS call while the engine lives. More than one helps little at the sizes of these models, and on
         a machine with other work it costs a lot: BLAS threads spin while they wait for each other.
     """
 
-    def __init__(self, job: Job, every_s: float = 1.0, threads: int = 1) -> None:
-        self.job, self.every_s = replace(job, stages=()), every_s  # one thread: everything is one stage
+    def __init__(
+        self, job: Job, report_s: float = 1.0, threads: int = 1, checkpoints: Checkpoints | None = None
+    ) -> None:
+        self.job, self.report_s = replace(job, stages=()), report_s  # one thread: everything is one stage
+        self.checkpoints = checkpoints or Checkpoints()
+        self._runs = 0
         self._blas = threadpoolctl.threadpool_limits(threads)
         self.hosts: dict[int, ShardHost] = {}
         self._copies: dict[int, ShardHost] = {}
         self._attempts: dict[int, Attempt] = {}
-        self._passes = 0
+        self.passes = 0
         depth = job.in_flight * max(job.lanes, 1) + 1
         self._bench = Workbench(self.job, depth=depth)
 
@@ -62,39 +71,49 @@ class InlineEngine:
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         self._dataset, self._bad = dataset, BadRows(dataset.bad_input)
-        seed, first = self.job.model.seed, self._passes
-        spec = self.job.spec(first + epochs)
-        base = Cut(pass_=first, mode=self.job.mode.to_json())
-        self._driver = Driver(spec, self, lambda pass_: dataset.splits(pass_, seed), cut=base)
+        seed = self.job.model.seed
+        keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs)
+        self.passes = keeper.first
+        self._runs += 1
+        spec = self.job.spec(keeper.first + epochs, final_cut=keeper.writes)
+        splits = partial(dataset.splits, seed=seed)
+        self._driver = Driver(spec, self, splits, cut=keeper.base, life=keeper.life)
         reporter = Reporter(epochs, self.job.metrics, self._counts())
         self._driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
         self._driver.handle(WorkerJoined("inline", "io"))
         try:
-            for progress in self._loop(reporter, first):
-                yield replace(progress, fetched=self._peek(fetch or {}))
+            for progress in self._loop(reporter, keeper.first):
+                yield replace(progress, fetched=self._bench.peek(fetch or {}))
         finally:
             self._end()
-            self._passes += epochs  # also when stopped early: a key that was applied must not come again
+            self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
 
     def _loop(self, reporter: Reporter, first: int) -> Iterator[Progress]:
         driver, epoch = self._driver, 0
         while not driver.finished:
             moved = driver.step()
-            for attempt in list(self._attempts.values()):
-                moved |= attempt.pump()
-                if attempt.ended:
-                    del self._attempts[attempt.run.attempt]
-            if not moved and not driver.finished:
-                raise RunError(f"the run stands still; it waits for {', '.join(driver.state.waiting_for())}")
-            if driver.state.book.pass_ - first != epoch:
+            if driver.state.book.pass_ - first != epoch:  # before the first batch of the new pass is computed
                 epoch = driver.state.book.pass_ - first
                 self._collect(reporter)
                 reporter.next_epoch()
-            elif reporter.due(self.every_s):
+            moved |= self._pump()
+            self._keeper.ask(driver, self._counts().batches)
+            if not moved and not driver.finished and not driver.step(_PATIENCE_S):  # a cut may be on its way to disk
+                raise RunError(f"the run stands still; it waits for {', '.join(driver.state.waiting_for())}")
+            if reporter.due(self.report_s):
                 self._collect(reporter)
                 yield reporter.progress(self._counts(), epoch + 1)
         self._collect(reporter)
         yield reporter.progress(self._counts(), reporter.epochs, done=True)
+
+    def _pump(self) -> bool:
+        """Let every attempt do what it can; False if none could do anything."""
+        moved = False
+        for attempt in list(self._attempts.values()):
+            moved |= attempt.pump()
+            if attempt.ended:
+                del self._attempts[attempt.run.attempt]
+        return moved
 
     def _collect(self, reporter: Reporter) -> None:
         reporter.add(self._bench.take_metrics(), self._bench.phases.take())
@@ -131,34 +150,29 @@ class InlineEngine:
 
     def create_host(self, create: do.CreateHost) -> None:
         """Make a shard host, around the tables of the run before if there was one."""
-        job = self.job
-        host = ShardHost(
-            job.model,
-            host=create.host,
-            hosts=job.hosts,
-            copy=create.copy,
-            mode=job.mode,
-            lanes=job.lanes,
-            report=self._driver.tell,
-        )
+        host = ShardHost(self.job, create.host, create.copy, self._driver.tell)
         before = self.hosts.get(create.host)
         if before is not None:
-            host.shard, host.counts = before.shard, before.counts
+            host.take_over(before)
         self.hosts[create.host] = self._copies[create.copy] = host
-        host.deliver(create)
+        host.deliver(create, self._keeper.folder(create.cut))
 
     def to_host(self, copy: int, instruction: Any) -> None:
         """Hand an instruction to a host."""
-        self._copies[copy].deliver(instruction)
+        self._copies[copy].deliver(instruction, self._keeper.folder(getattr(instruction, "cut", None)))
 
     def create_stage(self, worker: str) -> None:
         """Nothing to do: compute is fused here."""
 
     def publish_cut(self, cut: Cut) -> None:
-        """Nothing to do: the caller's thread cannot be lost without the caller."""
+        """Write the manifest of a cut."""
+        assert self._keeper.store is not None
+        self._keeper.store.publish(cut, [self.hosts[host].parts[cut.number] for host in range(self.job.hosts)])
 
     def drop_cut(self, cut: int) -> None:
-        """Nothing to do."""
+        """Remove the parts of a cut."""
+        assert self._keeper.store is not None
+        self._keeper.store.drop(cut)
 
     # --- reading
 
@@ -172,29 +186,27 @@ class InlineEngine:
 
     def read(self, host: int, wanted: Wanted) -> Pulled:
         """Read rows and parameters without training."""
+        return self._host(host).read(wanted)
+
+    def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
+        """Call a function with every shard."""
+        shards = [self._host(host).shard for host in range(self.job.hosts)]
+        return [function(shard, host, *args) for host, shard in enumerate(shards)]
+
+    def _host(self, host: int) -> ShardHost:
         if host not in self.hosts:
             self.hosts[host] = self._fresh(host)
-        return self.hosts[host].read(wanted)
+        return self.hosts[host]
 
     def _fresh(self, host: int) -> ShardHost:
         """A host before any run: tables as the seed gives them."""
         job = self.job
-        made = ShardHost(
-            job.model, host=host, hosts=job.hosts, copy=-1, mode=job.mode, lanes=job.lanes, report=lambda event: None
-        )
+        made = ShardHost(job, host, -1, lambda event: None)
         made.fresh([shard for shard, owner in enumerate(job.owners) if owner == host])
         return made
 
-    def _peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
-        """Copy tensors of the batch computed last."""
-        if not fetch or not self._bench.program.has_run:
-            return {}
-        program, calls = self._bench.program, self._bench.program.calls()
-        return {
-            name: np.array(program.prediction if source == PREDICTION else calls[source].y)
-            for name, source in fetch.items()
-        }
-
     def close(self) -> None:
-        """Put BLAS threads back."""
+        """Drop the tables, put BLAS threads back."""
+        for host in self.hosts.values():
+            host.close()
         self._blas.restore_original_limits()

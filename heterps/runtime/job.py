@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heterps.data import BadRows, Batch, Dataset, Split
+from heterps.errors import PlanError
 from heterps.kernels.steps import Scope, scope_of
 from heterps.metrics import Metric
 from heterps.protocol.modes import Mode
@@ -14,7 +15,9 @@ from heterps.protocol.spec import RunSpec
 from heterps.runtime.model import Model
 from heterps.tables import N_SHARDS, spread_shards
 
-__all__ = ["Job"]
+__all__ = ["PREDICTION", "Job"]
+
+PREDICTION = "prediction"  # what the loss predicts, beside the ops a graph names
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,12 @@ class Job:
     lanes: int = 1
     metrics: tuple[Metric, ...] = ()
     stages: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.mode.refreshes:
+            raise PlanError(
+                f"mode {self.mode.name!r} is not run by any engine yet; Async(merge=n) also sends less often"
+            )
 
     @property
     def fused(self) -> bool:

@@ -21,6 +21,20 @@ from heterps.runtime.threads import Threads, allot, available_cores
 __all__ = ["DEFAULT_WORKERS", "local_cluster"]
 
 DEFAULT_WORKERS: Mapping[str, int] = {"server": 1, "io": 1, "compute": 1}
+# What a scheduler and workers do all the time to watch over machines. In one process they are many on one event loop,
+# which then takes a fifth of a core from training; and spill files would only move bytes that actors keep anyway.
+_CALM: Mapping[str, Any] = {
+    "worker.memory.spill": False,
+    "worker.memory.target": False,
+    "worker.memory.monitor-interval": "2s",
+    "worker.profile.enabled": False,
+    "admin.tick.interval": "500ms",
+    "admin.system-monitor.interval": "5s",
+    "admin.system-monitor.disk": False,
+    "admin.system-monitor.gil.enabled": False,
+    "scheduler.active-memory-manager.start": False,
+    "scheduler.work-stealing": False,
+}
 _LOOPBACK = "127.0.0.1:0"  # both kinds of server answer /health over HTTP, dashboard or not
 
 
@@ -104,8 +118,7 @@ def _quiet() -> Iterator[None]:
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        # In one process the spill files would only move bytes out of memory that actors keep there anyway.
-        with dask.config.set({"distributed.worker.memory.spill": False, "distributed.worker.memory.target": False}):
+        with dask.config.set({f"distributed.{key}": value for key, value in _CALM.items()}):
             yield
     finally:
         logger.setLevel(before)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
+from rich.progress import BarColumn, Progress as Bar, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from heterps.runtime.progress import Progress
 
@@ -24,7 +23,7 @@ def metered(reports: Iterator[Progress], console: Console | None = None) -> Iter
         for progress in reports:
             _show(bar, task, progress)
             if progress.valid or progress.done:
-                console.print(str(progress), highlight=False)
+                console.print(str(progress), highlight=False, soft_wrap=True)
             yield progress
 
 

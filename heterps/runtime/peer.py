@@ -56,11 +56,8 @@ class SocketPeer:
 
     def _open(self) -> socket.socket:
         a = self.address
-        if a.machine == machine():
-            connection = socket.socket(socket.AF_UNIX)
-            connection.settimeout(self._timeout_s)
-            connection.connect(a.unix)
-        else:
+        connection = self._open_unix() if a.machine == machine() else None
+        if connection is None:
             connection = socket.create_connection((a.host, a.port), self._timeout_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if a.tls:
@@ -73,6 +70,20 @@ class SocketPeer:
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             connection.setsockopt(socket.SOL_SOCKET, option, interval)
         send(connection, Message({"token": a.token}))
+        return connection
+
+    def _open_unix(self) -> socket.socket | None:
+        """Take the short way; None where the socket belongs to another user, who is reached by TCP."""
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(self._timeout_s)
+        try:
+            connection.connect(self.address.unix)
+        except PermissionError:
+            connection.close()
+            return None
+        except OSError:
+            connection.close()
+            raise
         return connection
 
     def call(self, method: str, arrays: Sequence[npt.NDArray[Any]] = (), **head: Any) -> Message:

@@ -63,6 +63,8 @@ class Progress:
     fetched: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
+        if not self.samples:
+            return f"epoch {self.epoch}/{self.epochs} | no batch trained yet"
         parts = [
             f"epoch {self.epoch}/{self.epochs}",
             f"{self.samples:,} samples",

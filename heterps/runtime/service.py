@@ -114,6 +114,7 @@ class Listener:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self.tls is not None:
                 connection = self.tls.wrap_socket(connection, server_side=True)
+                self._connections.add(connection)
         buffers = Buffers()
         hello = receive(connection, buffers)
         if hello is None or not hmac.compare_digest(str(hello.head.get("token")), self.address.token):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from distributed import get_worker
 
 from heterps.kernels.layout import ParamLayout
-from heterps.runtime.desk import listen_on
+from heterps.runtime.desk import client_tls, listen_on, server_tls
 from heterps.runtime.job import Job
 from heterps.runtime.links import call_stage
 from heterps.runtime.peer import Peer, PeerLost, connect
@@ -44,12 +45,15 @@ class StageStation:
         slowdown: float = 0.0,
     ) -> None:
         worker = get_worker()
-        self._source = source = DenseReader(job, hosts)
+        tls = client_tls(worker)
+        self._source = source = DenseReader(job, hosts, tls)
         self._hosts = {
-            index: StageHost(job, index, source, _next_stage(behind, index), worker.state.nthreads, slowdown)
+            index: StageHost(
+                job, index, source, _next_stage(behind, index, client_tls(worker)), worker.state.nthreads, slowdown
+            )
             for index in stages
         }
-        self._listeners = {i: Listener(host, listen_on(worker)) for i, host in self._hosts.items()}
+        self._listeners = {i: Listener(host, listen_on(worker), server_tls(worker)) for i, host in self._hosts.items()}
 
     def addresses(self) -> dict[int, Address]:
         """Return where each stage is to be called."""
@@ -72,8 +76,8 @@ class StageStation:
 class DenseReader:
     """Reads dense parameters from the shard hosts; each thread has connections of its own."""
 
-    def __init__(self, job: Job, hosts: Sequence[Address]) -> None:
-        self._model, self._addresses = job.model, hosts
+    def __init__(self, job: Job, hosts: Sequence[Address], tls: ssl.SSLContext | None = None) -> None:
+        self._model, self._addresses, self._tls = job.model, hosts, tls
         self._ranges = job.model.dense_ranges(job.hosts)
         self._here = threading.local()
 
@@ -97,11 +101,11 @@ class DenseReader:
     def _peer(self, host: int) -> Peer:
         peers: dict[int, Peer] = self._here.__dict__.setdefault("peers", {})
         if host not in peers:
-            peers[host] = connect(self._addresses[host])
+            peers[host] = connect(self._addresses[host], tls=self._tls)
         return peers[host]
 
 
-def _next_stage(behind: Mapping[int, Sequence[Address]], index: int) -> NextStage | None:
+def _next_stage(behind: Mapping[int, Sequence[Address]], index: int, tls: ssl.SSLContext | None) -> NextStage | None:
     """Return the way to the stage behind: workers in turn, the next one where one does not answer."""
     addresses = behind.get(index + 1)
     if not addresses:
@@ -109,7 +113,7 @@ def _next_stage(behind: Mapping[int, Sequence[Address]], index: int) -> NextStag
     here, turn = threading.local(), itertools.count()
 
     def step(seed: int, feeds: Mapping[str, Any]) -> Outcome:
-        peers = here.__dict__.setdefault("peers", [connect(address) for address in addresses])
+        peers = here.__dict__.setdefault("peers", [connect(address, tls=tls) for address in addresses])
         first = next(turn)
         for i in range(len(peers)):
             try:

@@ -23,8 +23,8 @@ from heterps.metrics import Metric, State
 from heterps.protocol.keys import BatchKey
 from heterps.ragged import Ragged
 from heterps.runtime.crossing import add_gradients
-from heterps.runtime.feeds import column_of, ids_of, rows_of
-from heterps.runtime.job import Job
+from heterps.runtime.feeds import column_of, ids_of, other_columns, rows_of
+from heterps.runtime.job import PREDICTION, Job
 from heterps.runtime.payload import Gradients, Pulled, Wanted
 from heterps.runtime.phases import Phases
 from heterps.runtime.stage import Outcome, needs_behind
@@ -255,11 +255,21 @@ class Workbench:
 
     def _measure(self, prediction: Any, batch: Batch) -> None:
         label = batch[self._label] if self._label else None
-        if label is None or isinstance(label, Ragged):
+        if label is None or isinstance(label, Ragged) or self._label is None:
             return
+        columns = other_columns(batch, self._label)
         with self._metrics_lock:  # the driver collects them from another thread
             for name, (metric, state) in self.metrics.items():
-                self.metrics[name] = (metric, metric.update(state, prediction, label))
+                self.metrics[name] = (metric, metric.update(state, prediction, label, **columns))
+
+    def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
+        """Copy tensors of the batch computed here last: name -> op, or ``prediction``."""
+        program = self.program
+        if not fetch or not program.has_run:
+            return {}
+        calls = program.calls()
+        known = {name: op for name, op in fetch.items() if op == PREDICTION or op in calls}
+        return {name: np.array(program.prediction if op == PREDICTION else calls[op].y) for name, op in known.items()}
 
     def take_metrics(self) -> dict[str, State]:
         """Return the states since the last call."""

@@ -1,4 +1,6 @@
-"""Hunt for bugs in the protocol: one seed is one world with its faults; the code that runs in it is the production code."""
+"""Hunt for bugs in the protocol: one seed is one world with its faults; the code that runs in it is the production
+code.
+"""
 
 from heterps.simulator.hunt import Failure, Hunt, hunt, shrink
 from heterps.simulator.scenario import Fault, Scenario, draw

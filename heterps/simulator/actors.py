@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from heterps.protocol import BatchKey, ClientState, HostState
-from heterps.protocol import client as cl
-from heterps.protocol import decisions as de
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
+from heterps.protocol import (
+    BatchKey,
+    ClientState,
+    HostState,
+    client as cl,
+    decisions as de,
+    events as ev,
+    instructions as do,
+)
 from heterps.protocol.messages import Granted, Push, Refused, Reply, Request
 from heterps.simulator.network import TIMEOUT, Process
 from heterps.simulator.rows import Shard, gradient
@@ -111,11 +115,11 @@ class Copy:
             self.world.post(ev.CutWritten(self.number, cut))
 
     def _insert(self, insert: de.Insert) -> None:
-        for message in [m for m in self._payloads if type(m) is de.TakeIn and m.shards == insert.shards]:
-            self.rows.update({number: shard.copy() for number, shard in self._payloads[message].items()})
+        self.rows.update({number: shard.copy() for number, shard in self._payloads[insert.message].items()})
 
     def _retain(self, retain: de.Retain) -> None:
         self.rows = {number: shard for number, shard in self.rows.items() if number in retain.owned}
+        self._kept.clear()
 
     def _report(self, report: de.Report) -> None:
         self.world.post(report.event)
@@ -216,11 +220,15 @@ class Task:
             payload = (self.client.layout.owned(host), grads)
         self.world.to_copy(self.client.layout.copies[host], request, (self, request), payload)
 
+    def _work(self) -> float:
+        """Return how long reading or computing a batch takes."""
+        return self.process.pace * (0.3 + self.world.net.random())
+
     def _read(self, read: cl.Read) -> None:
         assert self.run.split is not None
         batches = self.world.scenario.splits[self.run.split]
         message = cl.BatchRead(read.n) if read.n < batches else cl.SplitEnded(batches)
-        self.world.net.at(0.3 + self.world.net.random(), self.process, self.receive, message)
+        self.world.net.at(self._work(), self.process, self.receive, message)
 
     def _compute(self, compute: cl.Compute) -> None:
         key, stage = compute
@@ -228,7 +236,7 @@ class Task:
             self._steps[key, stage] = self.world.net.now
             self.world.to_stage(stage, self, key)
         else:
-            self.world.net.at(0.3 + self.world.net.random(), self.process, self.computed, key, stage)
+            self.world.net.at(self._work(), self.process, self.computed, key, stage)
 
     def _forget(self, forget: cl.Forget) -> None:
         self._pulled.pop(forget.key.n, None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from heterps.protocol import BatchKey, Cut, Phase
+from heterps.protocol.messages import FAR
 from heterps.simulator.rows import Shard, keys_of, sync_values
 
 if TYPE_CHECKING:
@@ -43,7 +45,28 @@ def cut(world: World, made: Cut) -> str:
     for number, shard in shards.items():
         if shard.counts != first or any(count != 1 for count in shard.counts.values()):
             return f"cut {made.number}, shard {number}: {_difference(shard.counts, dict.fromkeys(first, 1))}"
+    wanted = _keys_at(made, world.scenario.splits)
+    if set(first) != wanted:
+        return f"cut {made.number} has {sorted(first)}, but the run goes on after {sorted(wanted)}"
     return _windows(made, first, state)
+
+
+def _keys_at(made: Cut, splits: Sequence[int]) -> set[BatchKey]:
+    """Return the keys that the run will not send again when it goes on from the cut."""
+    progress, keys = made.progress, set(keys_of(splits, made.pass_))
+    if "lanes" in progress:
+        rows = [(s, start, ended) for s, _, start, ended in progress["lanes"]]
+        counts = {split: _done_in_lane(split, rows) for split in range(len(splits))}
+    else:
+        done = {*range(progress["low"]), *progress["done"]}
+        counts = {**dict.fromkeys(done, FAR), **dict(progress["starts"])}
+    return keys | {BatchKey(made.pass_, s, n) for s, count in counts.items() for n in range(min(count, splits[s]))}
+
+
+def _done_in_lane(split: int, lanes: list[tuple[int, int, bool]]) -> int:
+    """Return how many batches of a Split are done when its lane stands at (Split, batch, ended)."""
+    present, start, ended = lanes[split % len(lanes)]
+    return FAR if ended or split < present else start if split == present else 0
 
 
 def _windows(made: Cut, counts: dict[BatchKey, int], state: dict[str, object] | None) -> str:

@@ -87,6 +87,15 @@ class _Faults:
         return bool(copies)
 
     @staticmethod
+    def part_servers(world: World, pick: int) -> bool:
+        """Servers do not hear each other for a while, and before that is over one of them dies or freezes."""
+        world.parted_until = world.net.now + 1.5 * DETECTION
+        victim = _pick(world, "server", pick)
+        act = _freeze if pick % 3 == 0 else _kill
+        world.net.at(1.4 * DETECTION * world.net.random(), None, act, world, victim)
+        return victim is not None and world.scenario.spec.replicas > 1
+
+    @staticmethod
     def crash_io(world: World, pick: int) -> bool:
         return _kill(world, _pick(world, "io", pick))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from heterps.simulator.scenario import Scenario, draw
 from heterps.simulator.world import Outcome, simulate
@@ -60,6 +61,8 @@ def shrink(scenario: Scenario, tries: int = 400) -> Scenario:
     """Return a smaller scenario that still fails: drop faults, noise and size one by one as long as that works."""
     while tries > 0:
         for candidate in _smaller(scenario):
+            if candidate == scenario:
+                continue
             tries -= 1
             if simulate(candidate).problem:
                 scenario = candidate
@@ -77,9 +80,9 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     if scenario.quiet:
         yield replace(scenario, quiet=0)
         yield replace(scenario, quiet=scenario.quiet // 2)
-        for name in ("loss", "duplication", "lateness"):
-            if getattr(scenario, name):
-                yield replace(scenario, **{name: 0})
+        yield replace(scenario, loss=0)
+        yield replace(scenario, duplication=0)
+        yield replace(scenario, lateness=0)
     for i in range(len(faults)):
         yield replace(scenario, faults=faults[:i] + faults[i + 1 :])
     for i in range(len(splits)):
@@ -88,8 +91,8 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         if splits[i]:
             yield replace(scenario, splits=(*splits[:i], splits[i] - 1, *splits[i + 1 :]))
     for name in ("passes", "lanes", "hosts", "replicas"):
-        if getattr(spec, name) > 1:
-            yield replace(scenario, spec=replace(spec, **{name: getattr(spec, name) - 1}))
+        fewer: dict[str, Any] = {name: max(1, getattr(spec, name) - 1)}
+        yield replace(scenario, spec=replace(spec, **fewer))
     if scenario.io > 1:
         yield replace(scenario, io=scenario.io - 1)
     if scenario.lazy:

@@ -22,16 +22,17 @@ _LATE = 2.5 * TIMEOUT
 class Process:
     """A worker process: it can die for good, or freeze and wake up with everything that arrived meanwhile."""
 
-    __slots__ = ("alive", "frozen", "inbox", "lost", "name", "role")
+    __slots__ = ("alive", "frozen", "inbox", "lost", "name", "pace", "role")
 
     def __init__(self, name: str, role: str) -> None:
         self.name = name
         self.role = role
         self.alive = True
         self.frozen = False
+        self.pace = 1.0
         self.lost = False
         """The run was told that it is gone, whether that is true or not."""
-        self.inbox: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.inbox: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
 
 
 class Network:
@@ -43,18 +44,18 @@ class Network:
         self.trace: list[str] | None = None
         self.random = Random(scenario.seed * 2 + 1).random
         self.steps = 0
-        self._agenda: list[tuple[float, int, Process | None, Callable[..., None], tuple[Any, ...]]] = []
+        self._agenda: list[tuple[float, int, Process | None, Callable[..., object], tuple[Any, ...]]] = []
         self._order = 0
         self._quiet = scenario.quiet
         self._noise = (scenario.loss, scenario.loss + scenario.duplication)
         self._noisy = self._noise[1] + scenario.lateness
 
-    def at(self, delay: float, process: Process | None, act: Callable[..., None], *args: Any) -> None:
+    def at(self, delay: float, process: Process | None, act: Callable[..., object], *args: Any) -> None:
         """Let something happen on a process (None: the driver's machine) after a delay."""
         self._order += 1
         heappush(self._agenda, (self.now + delay, self._order, process, act, args))
 
-    def send(self, process: Process | None, act: Callable[..., None], *args: Any, reliable: bool = False) -> None:
+    def send(self, process: Process | None, act: Callable[..., object], *args: Any, reliable: bool = False) -> None:
         """Send a message. A reliable one may be late or come twice, but is not lost."""
         delay = 0.5 + self.random()
         if self._order < self._quiet:
@@ -67,7 +68,7 @@ class Network:
         heappush(self._agenda, (self.now + delay, self._order, process, act, args))
 
     def _disturb(
-        self, luck: float, delay: float, process: Process | None, act: Callable[..., None], args: Any, reliable: bool
+        self, luck: float, delay: float, process: Process | None, act: Callable[..., object], args: Any, reliable: bool
     ) -> float:
         """Return the new delay of a message, negative if it is lost; a duplicate is sent from here."""
         if luck < self._noise[0] and not reliable:

@@ -1,8 +1,8 @@
 """The simulated tables, and what they must be in the end.
 
 A shard has a value that depends on the order and the bits of everything ever applied, and a count per batch key. A
-gradient depends on all values it was computed from. So a step computed from the wrong rows, or summed in another order, or
-applied twice, changes the value for good.
+gradient depends on all values it was computed from. So a step computed from the wrong rows, or summed in another
+order, or applied twice, changes the value for good.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ FAULTS = (
     "crash server twice",
     "freeze server",
     "lose copy",
+    "part servers",
     "crash io",
     "freeze io",
     "fail split",
@@ -31,12 +32,34 @@ FAULTS = (
 """Kinds of planned faults (cuts and moves are no faults, but what faults must not disturb)."""
 
 
+TRIGGERS = (
+    "BackupReady",
+    "CutMarked",
+    "CutWritten",
+    "CutPublished",
+    "HostReady",
+    "SplitPaused",
+    "SplitDone",
+    "ShardsCopied",
+    "WorkerLost",
+)
+"""Events after which a fault is most likely to find the run between two states."""
+
+
 class Fault(NamedTuple):
-    """Something that happens when the world has processed ``at`` steps; ``pick`` chooses among what it can hit."""
+    """Something that happens when the world has made ``at`` steps, or right after the ``at``-th event of a kind.
+
+    ``pick`` chooses among what it can hit.
+    """
 
     at: int
     kind: str
     pick: int
+    after: str = ""
+
+    def __str__(self) -> str:
+        when = f"after {self.after} number {self.at}" if self.after else f"at step {self.at}"
+        return f"{when}: {self.kind} (#{self.pick})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +82,8 @@ class Scenario:
         Splits become known one by one.
     loss, duplication, lateness
         Share of messages that get lost, arrive twice, or arrive after their timeout.
+    slow
+        Every io worker whose number this divides is several times slower (0: none).
     quiet
         Number of messages after which there is no noise.
     faults
@@ -73,6 +98,7 @@ class Scenario:
     compute: int
     slots: int
     lazy: bool
+    slow: int
     loss: float
     duplication: float
     lateness: float
@@ -84,55 +110,93 @@ class Scenario:
         lines = [
             f"seed {self.seed}: {spec.mode}, {spec.passes} passes, lanes {spec.lanes}, hosts {spec.hosts}, "
             f"replicas {spec.replicas}, shards {spec.shards}, final cut {spec.final_cut}",
-            f"batches per Split {self.splits}{' (known one by one)' if self.lazy else ''}; workers: {self.servers} server, "
-            f"{self.io} io with {self.slots} slots, {self.compute} compute",
+            f"batches per Split {self.splits}{' (known one by one)' if self.lazy else ''}",
+            f"workers: {self.servers} server, {self.io} io with {self.slots} slots, {self.compute} compute"
+            + (f"; io workers divisible by {self.slow} are slow" if self.slow else ""),
             f"noise in the first {self.quiet} messages: loss {self.loss:.2f}, duplication {self.duplication:.2f}, "
             f"lateness {self.lateness:.2f}",
         ]
-        return "\n".join(lines + [f"at step {fault.at}: {fault.kind} (#{fault.pick})" for fault in self.faults])
+        return "\n".join(lines + [str(fault) for fault in self.faults])
+
+
+class Theme(NamedTuple):
+    """What a seed concentrates on: rare sequences are found by drawing much of one kind, not a little of everything."""
+
+    replicas: tuple[int, ...]
+    hosts: tuple[int, ...]
+    kinds: tuple[str, ...]
+    faults: tuple[int, ...]
+    cuts: tuple[int, ...]
+    noise: tuple[float, ...]
+    batches: tuple[int, ...] = (0, 1, 2, 2, 3, 4)
+
+
+_LOSE_HOSTS = ("crash server", "crash server twice", "freeze server", "lose copy")
+_LOSE_COPIES = ("part servers", "part servers", "lose copy", "crash server twice", "freeze server")
+_LOSE_IO = ("crash io", "freeze io", "fail split", "slow split", "leave io", "join io")
+
+_LOSE_COMPUTE = ("crash compute", "lose stage")
+
+THEMES = (
+    Theme((1, 2), (1, 2, 2, 3), FAULTS, (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
+    Theme((2,), (1, 1, 2), _LOSE_COPIES, (2, 3, 4), (0, 1, 2), (0, 0.05, 0.1), (3, 4, 6)),
+    Theme((1,), (2, 2, 3), (*_LOSE_HOSTS, "freeze io", "freeze io"), (2, 3), (1, 2, 3), (0, 0.05, 0.2)),
+    Theme((1,), (2, 2, 3), _LOSE_IO, (1, 2, 3), (1, 2, 3), (0, 0.05, 0.2)),
+    Theme((1, 2), (2, 2, 3), ("move", "move", *_LOSE_HOSTS, *_LOSE_IO), (2, 3), (0, 1), (0, 0.05)),
+)
+"""Anything; replicas; returning to cuts; cuts while io workers die; hand-over."""
 
 
 def draw(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     rng = Random(seed)
-    spec = _draw_spec(rng)
-    noisy = rng.random() < 0.6
+    theme = rng.choice(THEMES)
+    spec = _draw_spec(rng, theme)
+    noisy = rng.random() < 0.7
     return Scenario(
         seed=seed,
         spec=spec,
-        splits=tuple(rng.choice((0, 1, 2, 2, 3, 5)) for _ in range(rng.randint(1, 4))),
-        servers=max(rng.randint(1, spec.hosts + 1), spec.replicas),
+        splits=tuple(rng.choice(theme.batches) for _ in range(rng.randint(1, 3))),
+        servers=rng.randint(max(1, spec.replicas), spec.hosts + 1),
         io=rng.randint(1, 3),
         compute=rng.randint(1, 2) if spec.compute else 0,
         slots=rng.choice((1, 1, 2)),
         lazy=rng.random() < 0.1,
-        loss=rng.choice((0, 0.03, 0.1)) if noisy else 0,
-        duplication=rng.choice((0, 0.03, 0.1)) if noisy else 0,
-        lateness=rng.choice((0, 0.03, 0.1)) if noisy else 0,
-        quiet=rng.choice((100, 300, 600)) if noisy else 0,
-        faults=_draw_faults(rng, spec),
+        slow=rng.choice((0, 0, 2, 3)),
+        loss=rng.choice(theme.noise) if noisy else 0,
+        duplication=rng.choice(theme.noise) if noisy else 0,
+        lateness=rng.choice(theme.noise) if noisy else 0,
+        quiet=rng.choice((100, 200, 400)) if noisy else 0,
+        faults=_draw_faults(rng, theme, spec),
     )
 
 
-def _draw_spec(rng: Random) -> RunSpec:
-    mode: Mode = rng.choice((Sync(), Sync(), Async(1), Async(2), Async(3), Async(2, merge=2), Geo(k=2)))
+def _draw_spec(rng: Random, theme: Theme) -> RunSpec:
+    mode: Mode = rng.choice((Sync(), Sync(), Sync(), Async(1), Async(2), Async(3), Async(2, merge=2), Geo(k=2)))
     return RunSpec(
         mode=mode,
         passes=rng.choice((1, 1, 1, 2)),
         lanes=rng.randint(1, 3),
-        hosts=rng.choice((1, 2, 2, 3)),
+        hosts=rng.choice(theme.hosts),
         shards=3,
-        replicas=rng.choice((1, 2)),
-        compute=rng.random() < 0.25,
+        replicas=rng.choice(theme.replicas),
+        compute=rng.random() < 0.2,
         retries=1000,
-        final_cut=rng.random() < 0.3,
+        final_cut=rng.random() < 0.2,
     )
 
 
-def _draw_faults(rng: Random, spec: RunSpec) -> tuple[Fault, ...]:
-    kinds = [kind for kind in FAULTS if spec.compute or kind not in ("crash compute", "lose stage")]
-    some = [
-        Fault(rng.randint(5, 400), rng.choice(kinds), rng.randrange(60)) for _ in range(rng.choice((0, 1, 2, 2, 3, 4)))
-    ]
-    some += [Fault(rng.randint(5, 300), "cut", 0) for _ in range(rng.choice((0, 1, 1, 2)))]
-    return tuple(sorted(some))
+def _draw_faults(rng: Random, theme: Theme, spec: RunSpec) -> tuple[Fault, ...]:
+    """Draw moments over the whole run, but often close together: a fault is dangerous while another is dealt with."""
+    kinds = [kind for kind in theme.kinds if kind not in _LOSE_COMPUTE] + spec.compute * 2 * [*_LOSE_COMPUTE]
+    drawn = [rng.choice(kinds) for _ in range(rng.choice(theme.faults))] + ["cut"] * rng.choice(theme.cuts)
+    centre, width = rng.randint(10, 200), rng.choice((15, 40, 300))
+    return tuple(sorted(_draw_fault(rng, kind, centre, width) for kind in drawn))
+
+
+def _draw_fault(rng: Random, kind: str, centre: int, width: int) -> Fault:
+    if kind == "cut" and rng.random() < 0.3:
+        return Fault(rng.randint(1, 2), kind, 0, "CutPublished")
+    if rng.random() < 0.4:
+        return Fault(rng.randint(1, 4), kind, rng.randrange(60), rng.choice(TRIGGERS))
+    return Fault(max(5, centre + rng.randint(-width, width)), kind, rng.randrange(60))

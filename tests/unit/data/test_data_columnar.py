@@ -9,8 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from heterps.data import (
     BadRows,
@@ -23,6 +22,7 @@ from heterps.data import (
     Ids,
     Match,
     Number,
+    Salted,
     Schema,
     Split,
     csv,
@@ -46,6 +46,8 @@ SCHEMA = Schema.of(
         Id("k"),
         Bucket("v", (-1.0, 0.0, 2.5)),
         Cross((Category("s"), Id("k"), Category("n"))),
+        Salted("m"),
+        Salted("k"),
     ),
     dense("x", Number("v"), Number("n", log=True, mean=0.5, std=3.0, missing=-1.0)),
     ragged("tags", Categories("t"), Ids("u")),
@@ -60,6 +62,7 @@ rows = st.lists(
         st.none() | st.floats(-1e6, 1e6, width=32),
         st.lists(st.text("pq", min_size=1, max_size=3), max_size=4),
         st.lists(st.integers(0, 2**63 - 1), max_size=3),
+        st.none() | st.integers(0, 2**32 - 1),
     ),
     min_size=1,
     max_size=30,
@@ -78,20 +81,21 @@ def columns_of(data: Dataset, batch_size: int) -> dict[str, list]:
 def write_csv(path: Path, table: list[tuple]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = stdlib_csv.writer(file, lineterminator="\n")
-        writer.writerow("snkvtu")
-        for s, n, k, v, t, u in table:
-            writer.writerow(
-                [s or "", "" if n is None else n, k, "" if v is None else repr(v), "|".join(t), "|".join(map(str, u))]
-            )
+        writer.writerow("snkvtum")
+        for s, n, k, v, t, u, m in table:
+            integers = ["" if value is None else value for value in (n, m)]
+            lists = "|".join(t), "|".join(map(str, u))
+            writer.writerow([s or "", integers[0], k, "" if v is None else repr(v), *lists, integers[1]])
 
 
 def arrow(table: list[tuple], as_lists: bool, encoded: bool) -> pa.Table:
-    s, n, k, v, t, u = map(list, zip(*table, strict=True))
+    s, n, k, v, t, u, m = map(list, zip(*table, strict=True))
     text = pa.array(s, pa.string())
     return pa.table(
         {
             "s": text.dictionary_encode() if encoded else text,
             "n": pa.array(n, pa.int64()),
+            "m": pa.array(m, pa.uint32() if encoded else pa.int64()),
             "k": pa.array(k, pa.uint64()),
             "v": pa.array(v, pa.float32() if encoded else pa.float64()),
             "t": pa.array(t, pa.list_(pa.string())) if as_lists else pa.array(["|".join(i) for i in t]),

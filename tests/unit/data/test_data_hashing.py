@@ -1,6 +1,5 @@
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from heterps.data.hashing import RESERVED_ID, cross_ids, hash_bytes, hash_span, hash_strings, salt_of
 

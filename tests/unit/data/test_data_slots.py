@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from heterps.data import (
     BadRows,
@@ -74,6 +73,7 @@ def test_one_line_in_each_style(tmp_path: Path, style: str) -> None:
 
 def test_bad_lines_name_the_slot(tmp_path: Path) -> None:
     lines = {
+        "NUL byte": "click:1 w:a\0b",
         "token without a colon": "click:1 oops",
         "not a finite number in slot 'click'": "click:yes",
         "not an id in slot '7'": "click:1 7:-4",
@@ -95,6 +95,14 @@ def test_counts_that_do_not_fit(tmp_path: Path) -> None:
     assert bad.reasons == {"counts that do not fit the line": 3}
 
 
+def utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 @settings(max_examples=150)
 @given(st.binary(max_size=200), st.integers(1, 40), st.sampled_from(["name:value", "value:name", "counted"]))
 def test_any_bytes_are_read_or_counted(tmp_path_factory, noise, grain, style) -> None:  # type: ignore[no-untyped-def]
@@ -104,6 +112,7 @@ def test_any_bytes_are_read_or_counted(tmp_path_factory, noise, grain, style) ->
     for i, piece in enumerate(cut([str(path)], grain)):
         seen += sum(batch.size for batch in data.read(Split(0, i, (piece,)), batch_size=3, bad=bad))
     lines = [line for line in noise.split(b"\n") if line.strip(b" \t\r")]
+    assert bad.reasons.get("invalid UTF-8", 0) == sum(not utf8(line) and b"\0" not in line for line in lines)
     assert seen + bad.count == len(lines)
 
 

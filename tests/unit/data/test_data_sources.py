@@ -1,12 +1,16 @@
 """Generators, images, reading ahead, rows in memory, permuted features, formats by name."""
 
 import gzip
+import pickle
 import struct
 import threading
 import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from heterps.data import (
@@ -20,6 +24,7 @@ from heterps.data import (
     csv,
     dense,
     feature_importance,
+    frame,
     generator,
     idx,
     image_folder,
@@ -33,6 +38,7 @@ from heterps.data import (
     standardised,
     weight,
 )
+from heterps.data.preload import ahead
 from heterps.data.readers import READERS
 from heterps.errors import DataError, UnknownKindError
 from heterps.ragged import Ragged
@@ -52,13 +58,12 @@ def values(data: Dataset, name: str = "y", batch_size: int = 7, **options: int) 
 SCHEMA = Schema.of(label("y"), sparse("ids", shape=(2,)), dense("x", shape=(2, 2)), ragged("tags"), weight("w"))
 
 
-def make_rows(shard: int):  # type: ignore[no-untyped-def]
-    print("printing does no harm")
-    for i in range(1500):
-        yield {"y": shard, "ids": [i, 2**63 + i], "x": [[i, 0], [0, i]], "tags": range(i % 3), "w": 0.5}
-
-
 def test_a_generator_runs_in_a_process_of_its_own() -> None:
+    def make_rows(shard: int):  # type: ignore[no-untyped-def]
+        print("printing does no harm")
+        for i in range(1500):
+            yield {"y": shard, "ids": [i, 2**63 + i], "x": [[i, 0], [0, i]], "tags": range(i % 3), "w": 0.5}
+
     data = generator(make_rows, SCHEMA, shards=2)
     assert len(data.splits()) == 2
     for split in data.splits():
@@ -286,3 +291,67 @@ def test_splits_survive_json() -> None:
     for split in data.splits(3, 4):
         assert Split.from_json(split.to_json()) == split
         assert split.pass_ == 3
+
+
+def double(shard: int):  # type: ignore[no-untyped-def]
+    yield {"y": 2 * shard}
+
+
+def test_every_dataset_is_a_value_that_workers_can_get(tmp_path: Path) -> None:
+    pixels = write_idx(tmp_path / "i", np.zeros((3, 2, 2)))
+    (tmp_path / "s.log").write_text("click:1 2:3\n")
+    pq.write_table(pa.table({"y": [1.0]}), tmp_path / "p.parquet")
+    everything: list[Dataset] = [
+        adult(),
+        adult().persist().shuffle("global"),
+        slots_shuffle(adult(), [("x", 1)]),
+        open_dataset(tmp_path / "s.log"),
+        open_dataset(tmp_path / "p.parquet"),
+        frame(pd.DataFrame({"y": [1.0, 2.0]})),
+        arrays({"y": np.arange(3)}),
+        idx(pixels, write_idx(tmp_path / "l", np.arange(3))),
+        generator(double, Schema.of(label("y")), shards=3),
+    ]
+    for data in everything:
+        twin = pickle.loads(pickle.dumps(data))
+        assert twin.splits(1, 2) == data.splits(1, 2)
+        assert values(twin, batch_size=4096) == values(data, batch_size=4096)
+
+
+def test_remote_files_by_url() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    text = "".join(f"{i}\n" for i in range(500)).encode()
+    memory.pipe({"/clicks/a.csv": text, "/clicks/b.csv.gz": gzip.compress(text)})
+    buffer = pa.BufferOutputStream()
+    pq.write_table(pa.table({"y": np.arange(9.0)}), buffer)
+    memory.pipe("/clicks/c.parquet", buffer.getvalue().to_pybytes())
+    data = csv("memory://clicks/*.csv*", Schema.of(label("y", Number("n"))), columns=["n"], split_cost=600)
+    assert len(data.splits()) > 2
+    assert values(data) == [*range(500), *range(500)]
+    assert values(open_dataset("memory://clicks/c.parquet")) == list(range(9))
+    with pytest.raises(DataError, match="no such file: memory://clicks/z"):
+        csv("memory://clicks/z*.csv")
+    with pytest.raises(DataError, match="no such file: memory://clicks/none"):
+        csv("memory://clicks/none.csv", Schema.of(label("y", Number("n"))), columns=["n"]).splits()
+
+
+def test_reading_overlaps_computing() -> None:
+    """The thread reads batch n + 1 while the caller still holds batch n: seen by the order of events alone."""
+    asked: list[int] = []
+    second = threading.Event()
+
+    def read(ring: int):  # type: ignore[no-untyped-def]
+        data = arrays({"y": np.arange(30)})
+        for batch in data.read(data.splits()[0], batch_size=10, ring=ring):
+            asked.append(batch.key.n)
+            if batch.key.n == 1:
+                second.set()
+            yield batch
+
+    batches = ahead(read, depth=1)
+    first = next(batches)
+    assert second.wait(timeout=60)  # nobody asked for it yet
+    assert first["y"].tolist() == list(range(10))
+    assert [batch.key.n for batch in batches] == [1, 2]
+    assert asked == [0, 1, 2]

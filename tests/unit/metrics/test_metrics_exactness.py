@@ -5,8 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sklearn import metrics as sk
 
 from heterps.errors import UnknownKindError
@@ -43,26 +42,38 @@ def test_exact_sums_refuse_what_is_not_finite() -> None:
         add_exact(zero_exact(), np.array([1.0, math.nan]))
 
 
-@pytest.mark.parametrize("name", ["auc", "exact_auc", "logloss", "mae", "rmse", "accuracy"])
+@pytest.mark.parametrize("name", sorted(METRICS))
 def test_any_grouping_of_batches_gives_the_same_bits(name: str) -> None:
     which = metric(name)
     p, y = rows(3000)
-    states = [which.update(which.init(), p[i : i + 100], y[i : i + 100]) for i in range(0, 3000, 100)]
-    once = which.result(which.update(which.init(), p, y))
+    prediction = (
+        np.stack([1 - p, p, p * p, p / 2, p / 3, p / 4], 1) if name.startswith("acc") and name != "accuracy" else p
+    )
+    more = {"weight": np.random.default_rng(2).random(3000), "group": np.arange(3000, dtype=np.uint64) % 7}
+
+    def part(state, a: int, b: int):  # type: ignore[no-untyped-def]
+        return which.update(state, prediction[a:b], y[a:b], **{name: column[a:b] for name, column in more.items()})
+
+    once = which.result(part(which.init(), 0, 3000))
+    states = [part(which.init(), i, i + 100) for i in range(0, 3000, 100)]
     assert once == which.result(merge_all(which, states)) == which.result(merge_all(which, states[::-1]))
     running = which.init()
     for i in range(0, 3000, 750):
-        running = which.update(running, p[i : i + 750], y[i : i + 750])
+        running = part(running, i, i + 750)
     assert which.result(running) == once
 
 
 def test_equal_to_scikit_learn() -> None:
     p, y = rows(5000)
-    w = np.random.default_rng(1).random(5000)
+    w = np.random.default_rng(1).integers(1, 1000, 5000) / 1024
     wide = p.astype(np.float64)
     expected = {
         "exact_auc": sk.roc_auc_score(y, wide, sample_weight=w),
         "logloss": sk.log_loss(y, wide, sample_weight=w),
+        "mse": sk.mean_squared_error(y, wide, sample_weight=w),
+        "actual_ctr": np.average(y, weights=w),
+        "predicted_ctr": np.average(wide, weights=w),
+        "copc": (y * w).sum() / (wide * w).sum(),
         "mae": sk.mean_absolute_error(y, wide, sample_weight=w),
         "rmse": sk.root_mean_squared_error(y, wide, sample_weight=w),
         "accuracy": sk.accuracy_score(y, wide > 0.5, sample_weight=w),
@@ -84,7 +95,8 @@ def test_binned_auc_is_close_to_the_exact_one() -> None:
 def test_undefined_results_are_nan() -> None:
     for name, make in METRICS.items():
         which = make()
-        assert np.isnan(which.result(which.init())), name
+        result = which.result(which.init())
+        assert np.isnan(result) if name != "ctr_bundle" else set(result.values()) == {0.0}, name
     one_class = ExactAUC()
     assert math.isnan(one_class.result(one_class.update(one_class.init(), np.array([0.5, 0.6]), np.array([1, 1]))))
 
@@ -100,5 +112,5 @@ def test_own_metrics_and_unknown_names() -> None:
     which = metric(biggest)
     parts = [which.update(which.init(), np.array(v), np.zeros(2)) for v in ([1.0, 2.0], [5.0, 0.0])]
     assert which.result(merge_all(which, parts)) == 5.0
-    with pytest.raises(UnknownKindError, match="no metric is called 'auk'; there are accuracy, auc"):
+    with pytest.raises(UnknownKindError, match="no metric is called 'auk'; there are acc1, acc5, accuracy"):
         metric("auk")

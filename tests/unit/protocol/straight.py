@@ -4,11 +4,18 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from heterps.protocol import ClientState, HostState, RunSpec, RunState, SplitsReady, WorkerJoined
-from heterps.protocol import client as cl
-from heterps.protocol import decisions as de
-from heterps.protocol import events as ev
-from heterps.protocol import instructions as do
+from heterps.protocol import (
+    ClientState,
+    HostState,
+    RunSpec,
+    RunState,
+    SplitsReady,
+    WorkerJoined,
+    client as cl,
+    decisions as de,
+    events as ev,
+    instructions as do,
+)
 
 
 class Straight:

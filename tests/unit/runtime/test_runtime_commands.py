@@ -8,8 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from dask.cli import _register_command_ep
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from heterps.cli import main
 from heterps.errors import ClusterError

@@ -4,8 +4,7 @@ import sys
 import numpy as np
 import pytest
 import threadpoolctl
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from heterps.errors import ClusterError
 from heterps.runtime.preload import prepare_process

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import heterps as hps
-from heterps.errors import DataError, GraphError, RunError
+from heterps.errors import CheckpointError, DataError, GraphError, RunError
 from tests.unit.session.models import columns, data, graph
 
 
@@ -85,7 +85,7 @@ class EngineContract(ABC):
         assert same(second, both)
 
     def test_leaving_the_loop_ends_training_and_keeps_what_was_learnt(self) -> None:
-        with self.launch(plan(), mode="sync", every_s=0.0) as session:
+        with self.launch(plan(), mode="sync", report_s=0.0) as session:
             fresh = tables(session)
             for progress in session.train(data(), epochs=50):
                 if progress.batches:
@@ -97,7 +97,7 @@ class EngineContract(ABC):
 
     def test_an_error_of_the_caller_passes_through_and_ends_the_session(self) -> None:
         def interrupted() -> None:
-            with self.launch(plan(), every_s=0.0) as session:
+            with self.launch(plan(), report_s=0.0) as session:
                 opened.append(session)
                 for _ in session.train(data(), epochs=50):
                     raise KeyboardInterrupt
@@ -188,6 +188,73 @@ class EngineContract(ABC):
         assert np.array_equal(np.array(table["vector"].to_pylist(), np.float32), wanted["vector"])  # type: ignore[index]
         assert np.array_equal(np.array(table["ids"].to_pylist(), np.uint64), wanted["ids"])  # type: ignore[index]
         assert [p.name for p in tmp_path.iterdir()] == ["out.parquet"]
+
+    # --- tables
+
+    @pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 3), (3, 2)])
+    def test_a_saved_model_goes_on_exactly_on_any_number_of_hosts(
+        self, tmp_path: Path, before: int, after: int
+    ) -> None:
+        with self.launch(plan(shard_hosts=before), mode="sync") as session:
+            saved = trained(session)
+            session.save(tmp_path / "model")
+            wanted = trained(session)
+        with self.launch(plan(shard_hosts=after), mode="sync") as session:
+            session.load(tmp_path / "model")
+            assert same(saved, tables(session))
+            assert same(wanted, trained(session))
+
+    def test_saving_changes_nothing_and_keeps_the_snapshot_before(self, tmp_path: Path) -> None:
+        with self.launch(plan(), mode="sync") as session:
+            trained(session)
+            first = session.save(tmp_path)
+            wanted = trained(session)
+            second = session.save(tmp_path)
+            assert same(wanted, tables(session))
+            session.load(first)
+            assert not same(wanted, tables(session))
+            session.load(second)
+            assert same(wanted, tables(session))
+        with self.launch(plan(), mode="sync") as session:
+            assert same(wanted, trained(session, epochs=2))
+
+    def test_one_table_of_another_model(self, tmp_path: Path) -> None:
+        with self.launch(plan()) as session:
+            wanted = trained(session)
+            session.save(tmp_path)
+        with self.launch(plan(shard_hosts=2)) as session:
+            fresh = tables(session)
+            assert session.load_table(tmp_path, "vectors") == 120
+            found = tables(session)
+        assert np.array_equal(found["vectors"], wanted["vectors"])
+        assert not np.array_equal(found["weights"], wanted["weights"])
+        assert not np.array_equal(found["hidden"], fresh["hidden"])
+
+    @pytest.mark.parametrize("valid", [False, True])
+    def test_a_run_that_was_lost_goes_on_exactly(self, tmp_path: Path, valid: bool) -> None:
+        watched = data(seed=8) if valid else None
+        with self.launch(plan(), mode="sync") as session:
+            list(session.train(data(), epochs=3, valid=watched))
+            wanted = tables(session)
+        with self.launch(plan(), mode="sync", checkpoint=tmp_path, every_batches=5, report_s=0.0) as session:
+            for progress in session.train(data(), epochs=3, valid=watched):
+                if progress.samples > 1500 and list(tmp_path.glob("checkpoint/0*")):
+                    break
+        with self.launch(plan(), mode="sync", checkpoint=tmp_path, resume=tmp_path) as session:
+            reports = list(session.train(data(), epochs=3, valid=watched))
+            assert same(wanted, tables(session))
+        assert (reports[-1].done, reports[-1].epoch) == (True, 3)
+        assert reports[-1].samples == 4500  # those of the lost run count, each once
+
+    def test_a_missing_model_says_what_is_there(self, tmp_path: Path) -> None:
+        (tmp_path / "monday").mkdir()
+        with self.launch(plan()) as session:
+            with pytest.raises(CheckpointError, match=r"no folder .*tuesday; .* has monday"):
+                session.load(tmp_path / "tuesday")
+            with pytest.raises(CheckpointError, match="no finished snapshot"):
+                session.load(tmp_path / "monday")
+            with pytest.raises(CheckpointError, match="one of checkpoint, delta, base"):
+                session.save(tmp_path / "monday", kind="all")  # type: ignore[arg-type]
 
     # --- mistakes
 

@@ -10,14 +10,14 @@ from heterps import ops
 SLOTS, NUMBERS = 3, 2
 
 
-def graph(dim: int = 4, dropout: float = 0.0) -> hps.Graph:
+def graph(dim: int = 4, dropout: float = 0.0, storage: str = "memory") -> hps.Graph:
     ids = ops.input("ids", shape=(SLOTS,), dtype="uint64")
     x, y = ops.input("x", shape=(NUMBERS,)), ops.input("y")
-    vectors = ops.lookup(ids, table="vectors", dim=dim, name="vectors")
+    vectors = ops.lookup(ids, table="vectors", dim=dim, name="vectors", storage=storage)
     h = ops.relu(ops.dense(ops.concat(vectors, x, name="features"), 8, name="fc"), name="hidden")
     if dropout:
         h = ops.dropout(h, dropout, name="drop")
-    wide = ops.sum(ops.lookup(ids, table="wide", dim=1, name="weights"), name="wide")
+    wide = ops.sum(ops.lookup(ids, table="wide", dim=1, name="weights", storage=storage), name="wide")
     logit = ops.add(wide, ops.dense(h, 1, name="out"), name="logit")
     return hps.Graph(loss=ops.logloss(logit, y, name="loss"), outputs={"vector": h})
 

@@ -2,8 +2,7 @@ import itertools
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import heterps as hps
 from graphs.ctrdnn import ctrdnn

@@ -11,8 +11,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from heterps.protocol import BatchKey

@@ -1,0 +1,193 @@
+"""Forecast against measured throughput of plans on this machine.
+
+Run ``python -m benchmarks.planner`` (about two minutes). The Profile comes from micro-measurements only
+(:mod:`heterps.runtime.measure`): none of the runs below is used in it. Plans, each of Wide & Deep:
+
+- ``fused``: everything in one stage, one worker per core
+- ``1 io | 1 compute``, ``2 io | 1 compute``: table access apart from the dense layers
+- ``fused, 2 servers``: two shard hosts
+
+``--processes`` runs each plan on a scheduler and workers in processes of their own (``heterps launch``); without it
+workers share this process. Columns: rows per second as forecast; as measured by the wall clock; and as measured by the
+processor time that the run took, spread over all cores, which is what the wall clock would show if nothing else ran on
+the machine and nothing waited. ``error`` compares the forecast with the wall clock; look at ``load`` first: on a busy
+machine only the last column means something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+import heterps as hps
+from benchmarks.files import tsv
+from benchmarks.workload import Workload
+from graphs.wide_deep import wide_deep
+from heterps.data import Criteo, Dataset
+from heterps.hardware import Device, Hardware, Pool
+from heterps.planner import Plan, Profile
+from heterps.planner.evaluate import by_hand, forecast
+from heterps.planner.problem import make_problem
+from heterps.planner.search import best_price_per_row
+from heterps.planner.solvers import solver
+from heterps.runtime.measure import measure_profile
+
+ROWS = 200_000
+BATCH = 4096
+POOLS = ("server", "io", "compute")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One plan: workers by pool, and the layers of its stages."""
+
+    name: str
+    servers: int
+    io: int
+    compute: int
+
+    def plan(self, hardware: Hardware, depth: int = 2) -> Plan:
+        """The plan, made by hand."""
+        stages = [("io", ["*"], self.io)]
+        if self.compute:
+            stages = [("io", ["read", "pull*"], self.io), ("compute", ["*"], self.compute)]
+        return by_hand(
+            wide_deep(), hardware, stages, batch_size=BATCH, shard_hosts=self.servers, shard_pool="server", depth=depth
+        )
+
+
+CORES = len(os.sched_getaffinity(0))
+CASES = (
+    Case("fused", 1, CORES, 0),
+    Case("1 io | 1 compute", 1, 1, 1),
+    Case("2 io | 1 compute", 1, 2, 1),
+    Case("fused, 2 servers", 2, CORES, 0),
+)
+
+
+def one_machine() -> Hardware:
+    """Describe this machine as three pools that share its cores."""
+    local = Hardware.local()
+    device: Device = local.pool("cpu").device
+    return Hardware(tuple(Pool(name, device, cap=CORES, host="local") for name in POOLS), local.hosts)
+
+
+def data() -> Dataset:
+    """Criteo-shaped text in Splits of a second or two: workers read it where it lies."""
+    return replace(Criteo(str(tsv(Workload(), ROWS))), split_cost=4 << 20)
+
+
+def train(plan: Plan, seconds: float) -> dict[str, Any]:
+    """Train after a warm-up; rows per second by the clock and by processor time."""
+    with hps.launch(plan, engine="dask", report_s=0.25, metrics=()) as session:
+        run = session.train(data(), epochs=1000)
+        _after(run, 0.0, rows=10 * BATCH)  # everything is loaded and compiled by then
+        first = _after(run, 2.0)
+        busy, began = _busy_s(), time.perf_counter()
+        last = _after(run, seconds)
+        wall, busy = time.perf_counter() - began, _busy_s() - busy
+        run.close()
+    rows = last.samples - first.samples
+    return {"wall": rows / wall, "processor": rows / busy * CORES, "load": os.getloadavg()[0]}
+
+
+def _after(run: Iterator[Any], seconds: float, rows: int = 0) -> Any:
+    began = time.perf_counter()
+    for progress in run:
+        if time.perf_counter() - began >= seconds and progress.samples >= rows:
+            return progress
+    raise RuntimeError("the run ended early: give it more epochs")
+
+
+def _busy_s() -> float:
+    """Processor seconds of this process and of everything that was launched with it."""
+    root = psutil.Process(int(os.environ.get("HETERPS_BENCH_ROOT", os.getpid())))
+    family = {process.pid: process for process in (root, *root.children(recursive=True))}
+    return sum(sum(process.cpu_times()[:2]) for process in family.values())
+
+
+def run_in_processes(case: Case, seconds: float) -> dict[str, Any]:
+    """Start the pools with ``heterps launch``, run the case in its script, read what it wrote."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.json"
+        script = Path(folder) / "script.py"
+        script.write_text(
+            f"from benchmarks.planner import script_main\nif __name__ == '__main__':\n"
+            f"    script_main({case.name!r}, {seconds}, {str(out)!r})\n"
+        )
+        words = ["--logs", folder, "--servers", case.servers, "--io", case.io, "--compute", case.compute, script]
+        path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        command = [sys.executable, "-m", "heterps", "launch", *map(str, words)]
+        subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True, stdout=subprocess.DEVNULL)
+        return dict(json.loads(out.read_text()))
+
+
+def script_main(name: str, seconds: float, out: str) -> None:
+    """What runs under ``heterps launch``."""
+    os.environ["HETERPS_BENCH_ROOT"] = str(os.getppid())
+    case = next(case for case in CASES if case.name == name)
+    Path(out).write_text(json.dumps(train(case.plan(one_machine()), seconds)))
+
+
+def time_solver(chains: int = 20) -> None:
+    """Exact least price per row of random chains: processor milliseconds, solves and gap."""
+    print(f"{'layers x types':>14} {'caps':>6} {'median ms':>10} {'most ms':>8} {'solves':>7} {'most gap':>9}")
+    for layers, types in ((16, 2), (64, 8)):
+        for cap in (np.inf, 40.0):
+            found = [_solved(np.random.default_rng(max(seed, 0)), layers, types, cap) for seed in range(-1, chains)]
+            times, solves, gaps = zip(*found[1:], strict=True)  # the first loads the compiled loops
+            row = f"{layers:>10} x {types} {cap:>6} {1e3 * np.median(times):>10.1f} {1e3 * max(times):>8.1f}"
+            print(f"{row} {max(solves):>7} {max(gaps):>9.2%}")
+
+
+def _solved(rng: np.random.Generator, layers: int, types: int, cap: float) -> tuple[float, int, float]:
+    seconds = rng.uniform(0.001, 0.01, (2, layers, types)) / layers
+    problem = make_problem(seconds, rng.uniform(0.9, 1, seconds.shape), rng.uniform(1, 10, types), cap=cap)
+    start = time.process_time()
+    found = best_price_per_row(problem, 1000.0, solver("exact").solve)
+    spent = time.process_time() - start
+    return spent, found.solves if found else 0, found.gap if found else 0.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--processes", action="store_true", help="workers in processes of their own")
+    parser.add_argument("--solver", action="store_true", help="only the time that the exact solver takes")
+    parser.add_argument("--seconds", type=float, default=8.0)
+    chosen = parser.parse_args()
+    if chosen.solver:
+        time_solver()
+        return
+    hardware, graph = one_machine(), wide_deep()
+    measured = measure_profile(graph, hardware.pool("io"), data(), sockets=chosen.processes)
+    profile = Profile(dict.fromkeys(POOLS, measured.pools["io"]), measured.batch_sizes, measured.unique_fraction)
+    print(
+        f"{'plan':20} {'forecast':>10} {'wall':>10} {'error':>7} {'processor':>10} {'error':>7} {'load':>6}  bound by"
+    )
+    for case in CASES:
+        plan = forecast(case.plan(hardware), hardware, profile)
+        assert plan.forecast is not None
+        expected = plan.forecast.rows_per_second
+        found = run_in_processes(case, chosen.seconds) if chosen.processes else train(plan, chosen.seconds)
+        errors = [expected / max(found[kind], 1e-9) - 1 for kind in ("wall", "processor")]
+        print(
+            f"{case.name:20} {expected:10,.0f} {found['wall']:10,.0f} {errors[0]:+7.0%} {found['processor']:10,.0f} "
+            f"{errors[1]:+7.0%} {found['load']:6.1f}  {plan.forecast.bottleneck}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Options about data that several commands have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from heterps.data import READERS, Dataset, open_dataset
+from heterps.errors import DataError, UnknownKindError
+
+__all__ = ["data_options", "opened", "parse_names"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def data_options(command: _F) -> _F:
+    """Add ``--data`` and ``--format``."""
+    formats = ", ".join(sorted(READERS))
+    data = click.option(
+        "--data",
+        required=True,
+        multiple=True,
+        metavar="PATH",
+        help="File, glob, folder or URL; may be given several times. adult:train and adult:test are bundled.",
+    )
+    kind = click.option(
+        "--format", "kind", default="auto", show_default=True, metavar="NAME", help=f"Of the data: auto, {formats}."
+    )
+    return data(kind(command))
+
+
+def opened(paths: tuple[str, ...], kind: str) -> Dataset:
+    """Open what ``--data`` or ``--valid`` names."""
+    if kind != "auto" and kind not in READERS:
+        raise UnknownKindError(f"no data format is called {kind!r}; there are auto, {', '.join(sorted(READERS))}")
+    if len(paths) == 1:
+        return open_dataset(paths[0], kind)
+    if any(path.split(":")[0] == "adult" for path in paths):
+        raise DataError("the bundled data is one of adult:train and adult:test, and not mixed with files")
+    return open_dataset(list(paths), kind)
+
+
+def parse_names(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Turn ``--metric auc --metric logloss`` or ``--metric auc,logloss`` into names."""
+    return tuple(name.strip() for text in given for name in text.split(",") if name.strip())

@@ -1,0 +1,42 @@
+"""``heterps evaluate``: metrics of a saved model on data."""
+
+from __future__ import annotations
+
+import json
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from heterps.cli._data import data_options, opened, parse_names
+from heterps.session import load
+
+__all__ = ["command"]
+
+_EPILOG = """\b
+Examples:
+  heterps evaluate model/ --data adult:test
+  heterps evaluate model/ --data 'valid-*.tsv' --metric auc,logloss,accuracy --json
+"""
+
+
+@click.command(short_help="Measure a saved model on files.", epilog=_EPILOG)
+@click.argument("model", metavar="DIR")
+@data_options
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="May be given several times, or as a,b,c.")
+@click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(model: str, data: tuple[str, ...], kind: str, metrics: tuple[str, ...], engine: str, as_json: bool) -> None:
+    """Measure the model that `heterps train --out DIR` or session.save(DIR) wrote."""
+    dataset = opened(data, kind)
+    with load(model, engine=engine) as session:
+        results = session.evaluate(dataset, parse_names(metrics) or None)
+    if as_json:
+        click.echo(json.dumps(results, default=float))
+        return
+    table = Table()
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    for name, value in results.items():
+        table.add_row(name, f"{value:.5f}" if isinstance(value, float) else str(value))
+    Console().print(table)

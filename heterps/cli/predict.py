@@ -1,0 +1,38 @@
+"""``heterps predict``: predictions, or other tensors, of a saved model as a Parquet file."""
+
+from __future__ import annotations
+
+import click
+import pyarrow.parquet as pq
+
+from heterps.cli._data import data_options, opened, parse_names
+from heterps.session import load
+
+__all__ = ["command"]
+
+_EPILOG = """\b
+Examples:
+  heterps predict model/ --data adult:test --out predictions.parquet
+  heterps predict model/ --data items.csv --fetch item_id,item_vector --out items.parquet
+"""
+
+
+@click.command(short_help="Write predictions of a saved model to a Parquet file.", epilog=_EPILOG)
+@click.argument("model", metavar="DIR")
+@data_options
+@click.option("--out", required=True, metavar="FILE", help="Parquet file to write; rows in the order of the data.")
+@click.option(
+    "--fetch",
+    multiple=True,
+    metavar="NAME",
+    help="prediction (the default), an output or op of the graph, a column of the data; several, or as a,b,c.",
+)
+@click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
+def command(model: str, data: tuple[str, ...], kind: str, out: str, fetch: tuple[str, ...], engine: str) -> None:
+    """Predict with the model that `heterps train --out DIR` or session.save(DIR) wrote. No label is needed."""
+    dataset = opened(data, kind)
+    with load(model, engine=engine) as session:
+        path = session.predict(dataset, out=out, fetch=parse_names(fetch) or ("prediction",))
+    schema = pq.read_schema(path)
+    rows = pq.read_metadata(path).num_rows
+    click.echo(f"{rows:,} rows to {path}: {', '.join(f'{field.name} ({field.type})' for field in schema)}")

@@ -1,0 +1,95 @@
+"""``heterps profile``: measure kernels, table access and calls, for plans that rest on facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from heterps.cli._models import load_graph, parse_settings
+from heterps.errors import PlanError
+from heterps.hardware import Hardware
+from heterps.planner.figures import bytes_text, percent_text, seconds_text
+from heterps.planner.profile import Line, Profile, Rates
+
+__all__ = ["command"]
+
+
+@click.command(short_help="Measure kernels, table access and calls on this machine.")
+@click.argument("target", metavar="FILE[:FUNCTION]")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
+@click.option(
+    "--data", metavar="GLOB", help="Criteo files to read and to take ids from; without: Zipf ids, no reading."
+)
+@click.option("--pool", default="cpu", show_default=True, help="Name of the pool that this machine stands for.")
+@click.option("--in-process", is_flag=True, help="Workers share one process, as in launch(plan) on one machine.")
+@click.option("--add-to", type=click.Path(dir_okay=False), help="A profile to which the pool is added.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write the profile to this file.")
+def command(
+    target: str,
+    settings: tuple[str, ...],
+    data: str | None,
+    pool: str,
+    in_process: bool,
+    add_to: str | None,
+    out: str | None,
+) -> None:
+    r"""Measure what a model's layers, table access and calls take on one core of this machine (some 15 seconds).
+
+    \b
+    Examples:
+      heterps profile graphs/wide_deep.py --out profile.json
+      heterps profile graphs/wide_deep.py --data 'train-*.tsv' --out profile.json
+      heterps plan graphs/wide_deep.py --profile profile.json
+    """
+    from heterps.data import Criteo
+    from heterps.runtime.measure import measure_profile
+
+    graph = load_graph(target, parse_settings(settings))
+    device = Hardware.local().pool("cpu")
+    dataset = Criteo(data) if data else None
+    measured = measure_profile(graph, replace(device, name=pool), dataset, sockets=not in_process)
+    whole = measured if add_to is None else _joined(Profile.load(add_to), measured)
+    if out:
+        whole.save(out)
+    _print(Console(), pool, measured)
+
+
+def _joined(known: Profile, new: Profile) -> Profile:
+    for pool, rates in new.pools.items():
+        if pool in known.pools:
+            raise PlanError(f"the profile has a pool {pool!r} already: choose another name with --pool")
+        known = known.with_pool(pool, rates)
+    return known
+
+
+def _print(console: Console, pool: str, profile: Profile) -> None:
+    rates = profile.pools[pool]
+    table = Table(title=f"Pool {pool}: one unit, batches of {' and '.join(map(str, profile.batch_sizes))}")
+    table.add_column("work")
+    for heading in ("fixed", "per item", "item"):
+        table.add_column(heading, justify="right")
+    for name, line, item in _lines(rates):
+        table.add_row(name, seconds_text(line.fixed_s), seconds_text(line.s_per_item), item)
+    console.print(table)
+    megabyte = seconds_text(rates.wire_s_per_byte * 1e6)
+    console.print(f"a call takes {seconds_text(rates.call_s)} on either side, a megabyte {megabyte}")
+    console.print(f"one connection carries {bytes_text(rates.network_bytes_per_s)}/s")
+    console.print(f"parallel part of the kernels: {percent_text(rates.compute_fraction)}")
+    if profile.unique_fraction is not None:
+        console.print(f"distinct ids in a batch: {percent_text(profile.unique_fraction)}")
+    for note in profile.notes:
+        console.print(note)
+
+
+def _lines(rates: Rates) -> list[tuple[str, Line, str]]:
+    named = [
+        ("read", rates.read, "row"),
+        ("de-duplicate", rates.dedupe, "id"),
+        ("pull (shard host)", rates.pull, "unique row"),
+        ("push (shard host)", rates.push, "unique row"),
+        ("dense (shard host)", rates.dense, "parameter"),
+    ]
+    return named + [(f"layer {name}", line, "row") for name, line in rates.layers.items()]

@@ -1,0 +1,139 @@
+"""``heterps train``: a model file and data in, a trained model out."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from heterps.cli._data import data_options, opened, parse_names
+from heterps.cli._models import load_graph, parse_settings
+from heterps.cli._rules import parse_rule
+from heterps.data import Dataset
+from heterps.errors import DataError
+from heterps.planner.plan import Plan
+from heterps.runtime.meter import metered
+from heterps.runtime.progress import Progress
+from heterps.session import launch
+
+__all__ = ["command"]
+
+_EPILOG = """\b
+Examples:
+  heterps train graphs/wide_deep.py --data adult:train --valid adult:test \\
+      --set slots=19 --set dense=5 --epochs 2 --out model/
+  heterps train graphs/dlrm.py --data 'day_*.tsv' --format criteo --mode sync
+  heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --every-batches 10000
+  heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --resume run/
+  heterps train plan.json --data train/*.parquet --sparse RowWiseAdaGrad:lr=0.02
+"""
+
+
+@click.command(short_help="Train a model on files.", epilog=_EPILOG)
+@click.argument("target", metavar="FILE[:FUNCTION]")
+@data_options
+@click.option("--valid", multiple=True, metavar="PATH", help="Evaluated after each pass.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
+@click.option("--batch-size", type=click.IntRange(1), help="Rows per batch [default: 1024, or the plan's].")
+@click.option("--epochs", type=click.IntRange(1), default=1, show_default=True, help="Passes over the data.")
+@click.option("--mode", type=click.Choice(["sync", "async"]), help="How workers keep in step [default: async].")
+@click.option(
+    "--shuffle", type=click.Choice(["none", "local", "global"]), default="local", show_default=True, help="Of the rows."
+)
+@click.option("--sparse", metavar="RULE", help="Rule of the tables [default: ElementAdaGrad:lr=0.01].")
+@click.option("--dense", metavar="RULE", help="Rule of the dense parameters [default: Adam:lr=0.001].")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Measured while training [default: auc].")
+@click.option("--seed", default=0, show_default=True, help="Of first values, shuffling and dropout.")
+@click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
+@click.option("--out", metavar="DIR", help="Save the trained model to this folder.")
+@click.option("--checkpoint", metavar="DIR", help="Keep cuts of the run here, to go on from if it is lost.")
+@click.option("--every-batches", type=click.IntRange(1), help="Make a cut so often, besides the one at the end.")
+@click.option(
+    "--resume", metavar="DIR", help="Go on from the newest cut in this folder, with the same data and options."
+)
+@click.option("--profile", is_flag=True, help="Show where the time went.")
+def command(
+    target: str,
+    data: tuple[str, ...],
+    kind: str,
+    valid: tuple[str, ...],
+    settings: tuple[str, ...],
+    batch_size: int | None,
+    epochs: int,
+    mode: str | None,
+    shuffle: Any,
+    sparse: str | None,
+    dense: str | None,
+    metrics: tuple[str, ...],
+    seed: int,
+    engine: str,
+    out: str | None,
+    checkpoint: str | None,
+    every_batches: int | None,
+    resume: str | None,
+    profile: bool,
+) -> None:
+    """Train the model that FUNCTION in FILE returns, or a graph or plan saved as JSON."""
+    plan = _plan(target, settings, batch_size)
+    training, validation = opened(data, kind), opened(valid, kind) if valid else None
+    rules = [parse_rule(text) if text else None for text in (sparse, dense)]
+    console = Console()
+    with launch(
+        plan,
+        engine=engine,
+        mode=mode,
+        sparse=rules[0],
+        dense=rules[1],
+        seed=seed,
+        metrics=parse_names(metrics) or None,
+        checkpoint=checkpoint,
+        every_batches=every_batches,
+        resume=resume,
+    ) as session:
+        reports = _checked(session, training.shuffle(shuffle), epochs, validation)
+        last = deque(metered(reports, console), maxlen=1).pop()
+        if out:
+            session.save(out)
+            console.print(f"saved to {out}", highlight=False)
+    if profile:
+        _print_phases(console, last)
+
+
+def _plan(target: str, settings: tuple[str, ...], batch_size: int | None) -> Plan:
+    """Take a plan as it is; put a graph into one stage."""
+    if target.endswith(".json") and _is_plan(target):
+        plan = Plan.load(target)
+        if batch_size not in (None, plan.batch_size) or settings:
+            raise DataError(f"{target} is a plan: its batch size and model are decided; plan again to change them")
+        return plan
+    return Plan.fused(load_graph(target, parse_settings(settings)), batch_size=batch_size or 1024)
+
+
+def _is_plan(target: str) -> bool:
+    try:
+        with open(target) as file:
+            return '"heterps-plan/' in file.read(200)
+    except OSError:
+        return False
+
+
+def _checked(session: Any, data: Dataset, epochs: int, valid: Dataset | None) -> Any:
+    """Columns that do not fit are most often a model whose arguments do not: say how to change them."""
+    try:
+        return session.train(data, epochs, valid)
+    except DataError as error:
+        raise DataError(f"{error}\nThe model's arguments can be changed with --set NAME=VALUE") from error
+
+
+def _print_phases(console: Console, progress: Progress) -> None:
+    total = sum(progress.phases.values()) or 1.0
+    table = Table(title=f"{total:.1f} s over all workers", title_justify="left")
+    table.add_column("phase")
+    table.add_column("seconds", justify="right")
+    table.add_column("share", justify="right")
+    for name, seconds in sorted(progress.phases.items(), key=lambda item: -item[1]):
+        table.add_row(name, f"{seconds:.2f}", f"{100 * seconds / total:.0f} %")
+    console.print(table)

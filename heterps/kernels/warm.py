@@ -1,0 +1,98 @@
+"""Compile every loop that training in float32 uses, so that workers start with a filled cache.
+
+Loops are compiled by running them: tiny programs that between them take every branch which has a loop of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from heterps.graph import Graph, Op, ops
+from heterps.graph.tensor import Tensor
+from heterps.graph.types import Form
+from heterps.kernels.jit import LOOPS
+from heterps.kernels.program import Program
+from heterps.kernels.rows import Lists, Rows
+
+__all__ = ["Warmed", "warm"]
+
+
+@dataclass(frozen=True)
+class Warmed:
+    """How one loop came to be there: forms compiled just now, forms read from the cache on disk."""
+
+    loop: str
+    compiled: int
+    cached: int
+
+
+def warm() -> tuple[Warmed, ...]:
+    """Compile, or load from the cache, every loop; return what was done, by loop."""
+    for graph in _graphs():
+        _run(graph)
+    return tuple(_account(name, loop) for name, loop in sorted(LOOPS.items()))
+
+
+def _account(name: str, loop: Any) -> Warmed:
+    return Warmed(name, sum(loop.stats.cache_misses.values()), sum(loop.stats.cache_hits.values()))
+
+
+def _graphs() -> list[Graph]:
+    return [_layers(), _layers(weighted=True), _classes(), _pooled()]
+
+
+def _inputs() -> tuple[Tensor, Tensor]:
+    return ops.input("x", shape=(3,)), ops.input("y")
+
+
+def _layers(*, weighted: bool = False) -> Graph:
+    """Layers, activations, interactions."""
+    x, y = _inputs()
+    a = ops.relu(ops.dense(x, 4))
+    b = ops.dropout(ops.layer_norm(ops.relu(ops.add(a, ops.dense(x, 4)))), 0.5)
+    c = ops.cross(a, b)
+    fields = ops.reshape(ops.concat(a, b, c), (3, 4))
+    d = ops.concat(ops.fm(fields), ops.dot_interaction(a, fields), ops.tanh(a), ops.relu(ops.dense(c, 2)))
+    logit = ops.dense(ops.dense(d, 3), 1)
+    return Graph(loss=ops.logloss(logit, y, ops.input("w")) if weighted else ops.logloss(logit, y))
+
+
+def _classes() -> Graph:
+    x, _ = _inputs()
+    label = ops.input("label", dtype="int64")
+    return Graph(loss=ops.softmax_cross_entropy(ops.softmax(ops.dense(x, 3)), label))
+
+
+def _pooled() -> Graph:
+    """All ways of gathering, over fixed slots and lists, on a graph that is lowered already."""
+    fixed, lists = ops.input("fixed", (2,), "uint64"), ops.input("lists", (), "uint64", ragged=True)
+    rows = ops.build("pull", fixed, lists, name="pull", group="g", width=4, tables=("g",))
+    parts = [
+        ops.build("gather_pool", rows, ids, columns=(0, 3), source=source, pooling=pooling)
+        for source, ids in ((0, fixed), (1, lists))
+        for pooling in ("none", "sum", "mean", "max")
+        if not (ids is lists and pooling == "none")
+    ]
+    y = ops.input("y", shape=(2,))
+    return Graph(loss=ops.mse(ops.dense(ops.concat(*parts), 2), y))
+
+
+def _run(graph: Graph) -> None:
+    program = Program(graph, batch_size=2)
+    params = np.full(program.layout.size, 0.1, np.float32)
+    feeds = {name: _value(graph[name]) for name in program.feeds}
+    program.forward(feeds, params)
+    program.backward()
+    program.forward(feeds, params, train=False)
+
+
+def _value(op: Op) -> Any:
+    if op.type.form is Form.ROWS:
+        index = np.zeros(4, np.int32)
+        return Rows(np.ones((1, 4), np.float32), (index.reshape(2, 2), index), (None, np.array([0, 1, 4])))
+    if op.type.form is Form.RAGGED:
+        return Lists(np.zeros(1, np.uint64), np.array([0, 1, 1]))
+    return np.ones((2, *op.type.shape), op.type.dtype)

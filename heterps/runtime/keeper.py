@@ -1,0 +1,89 @@
+"""When a run makes cuts, where they go, and what it goes on from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+
+from heterps.errors import CheckpointError
+from heterps.protocol.cut import Cut
+from heterps.protocol.events import CutAsked
+from heterps.runtime.cuts import CutStore, Standing
+from heterps.runtime.driver import Driver
+from heterps.runtime.job import Job
+
+__all__ = ["Checkpoints", "Keeper"]
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """What the user wants kept.
+
+    Parameters
+    ----------
+    path
+        Folder for cuts; None for a run without.
+    every_batches, every_s
+        A cut after so many batches, or seconds; one is made at the end in any case.
+    resume
+        Folder to go on from; the first training of the session takes it up.
+    """
+
+    path: str | None = None
+    every_batches: int | None = None
+    every_s: float | None = None
+    resume: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("every_batches", "every_s"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise CheckpointError(f"checkpoints {name.replace('_', ' ')} {value}: must be more than 0")
+        if self.path is None and (self.every_batches or self.every_s):
+            raise CheckpointError("checkpoints are asked for, but no folder is given for them: checkpoint=DIR")
+
+
+class Keeper:
+    """The checkpoints of one run.
+
+    Parameters
+    ----------
+    wanted
+        What the user wants.
+    job
+        What is trained.
+    passes
+        Passes of the session before this run.
+    runs
+        Runs of the session before this one; only the first resumes.
+    """
+
+    def __init__(self, wanted: Checkpoints, job: Job, passes: int, runs: int) -> None:
+        self.wanted = wanted
+        path = wanted.path or wanted.resume
+        self.standing = Standing.read(wanted.resume, job) if wanted.resume and not runs else None
+        self.first, self.life = passes, runs
+        self.base = Cut(pass_=passes, mode=job.mode.to_json())
+        if self.standing is not None:
+            self.first, self.life, self.base = self.standing.first, self.standing.life + 1, self.standing.cut
+        self.store = CutStore(path, job, self.first, self.life) if path else None
+        if self.store is not None and self.standing is not None:
+            self.store.know(self.base.number, self.standing.folder)
+        self._then, self._batches = monotonic(), 0
+
+    @property
+    def writes(self) -> bool:
+        """Whether cuts are made during and after the run."""
+        return self.wanted.path is not None
+
+    def folder(self, cut: int | None) -> str:
+        """Return the folder of a cut for a host; cut 0, the beginning, has none."""
+        return str(self.store.folder(cut)) if self.store is not None and cut else ""
+
+    def ask(self, driver: Driver, batches: int) -> None:
+        """Ask the run for a cut when one is due."""
+        every_s, every = self.wanted.every_s, self.wanted.every_batches
+        late = every_s is not None and monotonic() - self._then >= every_s
+        if late or (every is not None and batches - self._batches >= every):
+            self._then, self._batches = monotonic(), batches
+            driver.handle(CutAsked())

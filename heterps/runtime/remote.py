@@ -1,0 +1,90 @@
+"""An object on a worker: a Dask actor that lives as long as this handle, every call with a time limit."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from distributed import Client
+from distributed.comm import CommClosedError
+
+from heterps.errors import ClusterError
+from heterps.runtime.config import settings
+
+__all__ = ["Remote"]
+
+_LOOK_S = 0.5
+
+
+class Remote:
+    """Makes an actor on one worker and calls it.
+
+    Parameters
+    ----------
+    client
+        Client of the cluster.
+    worker
+        Address of the worker.
+    kind, *args
+        What to make there.
+    """
+
+    def __init__(self, client: Client, worker: str, kind: type, *args: Any) -> None:
+        self.worker, self._client, self._name = worker, client, kind.__name__
+        # Dask forgets an actor with its last future.
+        self._future = client.submit(
+            kind,
+            *args,
+            actor=True,
+            workers=[worker],
+            allow_other_workers=False,
+            key=f"heterps-{kind.__name__}-{uuid.uuid4().hex[:8]}",
+            pure=False,
+        )
+        self._actor = self._made()
+
+    def _made(self) -> Any:
+        """Wait until it is there; on a worker that dies meanwhile Dask would let it wait for ever."""
+        until = monotonic() + settings().call_s
+        while True:
+            try:
+                return self._future.result(timeout=_LOOK_S)
+            except TimeoutError as error:
+                there = self.worker in self._client.scheduler_info(n_workers=-1)["workers"]
+                if not there or monotonic() > until:
+                    self._future.release()
+                    raise self._lost("being made", error if there else OSError("the worker is gone")) from error
+            except (CommClosedError, OSError) as error:
+                raise self._lost("being made", error) from error
+
+    def start(self, method: str, *args: Any) -> Any:
+        """Call without waiting; :meth:`finish` takes the answer."""
+        try:
+            with self._client.as_current():  # an actor takes the client that is current when it is called
+                return getattr(self._actor, method)(*args)
+        except RuntimeError as error:  # Dask knows already that the worker is gone
+            raise self._lost(method, error) from error
+
+    def finish(self, pending: Any, method: str = "call", *, patient: bool = False) -> Any:
+        """Wait for the answer of a call that was started; a patient caller has no time limit."""
+        try:
+            with self._client.as_current():
+                return pending.result(timeout=None if patient else settings().call_s)
+        except (TimeoutError, CommClosedError, OSError, RuntimeError) as error:
+            raise self._lost(method, error) from error
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Call and wait."""
+        return self.finish(self.start(method, *args), method)
+
+    def _lost(self, method: str, error: BaseException) -> ClusterError:
+        return ClusterError(f"{self._name} on worker {self.worker} did not answer to {method}: {error or 'no answer'}")
+
+    def close(self) -> None:
+        """Let it end its work, then let go of it; a worker that is gone needs neither."""
+        with suppress(Exception):
+            self.call("close")
+        with suppress(Exception):
+            self._future.release()

@@ -1,0 +1,69 @@
+"""A training script for fault tests: trains, has one of its workers killed at random, and says what came out."""
+
+SCRIPT = '''
+import hashlib, json, os, pathlib, signal, sys, threading, time
+from dataclasses import replace
+import numpy as np
+import heterps as hps
+from heterps import ops
+from distributed import Client
+
+MODE, VICTIM, OPTIONS = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+SLOTS, IDS, ROWS = 4, 500, 24_000
+
+def graph():
+    ids = ops.input("ids", (SLOTS,), "uint64")
+    x, y = ops.input("x", (3,)), ops.input("y")
+    h = ops.concat(ops.lookup(ids, "deep", 4), x)
+    h = ops.relu(ops.dense(h, 16, name="fc"))
+    wide = ops.sum(ops.lookup(ids, "wide", 1))
+    return hps.Graph(loss=ops.logloss(ops.add(wide, ops.dense(h, 1, name="out")), y))
+
+def data():
+    rng = np.random.default_rng(5)
+    ids = rng.integers(0, IDS, (ROWS, SLOTS)).astype(np.uint64) + np.arange(SLOTS, dtype=np.uint64) * np.uint64(IDS)
+    x = rng.standard_normal((ROWS, 3)).astype(np.float32)
+    y = (ids[:, 0] % 2 == 1).astype(np.float32)
+    return replace(hps.arrays({"ids": ids, "x": x, "y": y}), split_cost=ROWS // 6)
+
+def digest(session):
+    ids = np.arange(SLOTS * IDS, dtype=np.uint64).reshape(SLOTS, IDS).T.copy()
+    rows = hps.arrays({"ids": ids, "x": np.ones((IDS, 3), np.float32)})
+    found = session.predict(rows, fetch=["prediction", "deep", "wide"])
+    return hashlib.sha256(b"".join(np.ascontiguousarray(found[k]).tobytes() for k in sorted(found))).hexdigest()
+
+def plan(workers, hosts):
+    return hps.Plan.fused(graph(), batch_size=64, workers=workers, lanes=3, shard_hosts=hosts)
+
+def kill(pids):
+    name, pid = next((n, p) for n, p in pids.items() if n.startswith(VICTIM))
+    os.kill(pid, signal.SIGSTOP if OPTIONS.get("freeze") else signal.SIGKILL)
+    pathlib.Path("killed").write_text(name)
+
+def train(session, client, epochs):
+    """Kill once a third of all samples is applied."""
+    pids = {}
+    if VICTIM != "none":
+        found = client.run(os.getpid)
+        pids = {w["name"]: found[a] for a, w in client.scheduler_info(n_workers=-1)["workers"].items()}
+    for last in session.train(data(), epochs=epochs):
+        if pids and last.samples > ROWS * epochs // 3:
+            kill(pids)
+            pids = {}
+    return last
+
+def main():
+    client = Client()
+    workers, hosts, epochs = OPTIONS.get("workers", 2), OPTIONS.get("hosts", 1), 2
+    names = ("checkpoint", "every_s", "resume")
+    options = {name: OPTIONS[name] for name in names if name in OPTIONS}
+    with hps.launch(plan(workers, hosts), client=client, mode=MODE, report_s=0.05, **options) as session:
+        last = train(session, client, epochs)
+        result = {"samples": last.samples, "batches": last.batches, "digest": digest(session)}
+    with hps.launch(plan(1, 1), engine="inline", mode=MODE) as session:
+        last = list(session.train(data(), epochs=epochs))[-1]
+        result["expected"] = {"samples": last.samples, "batches": last.batches, "digest": digest(session)}
+    pathlib.Path("result.json").write_text(json.dumps(result))
+
+main()
+'''

@@ -1,0 +1,49 @@
+"""Workers killed in the middle of a run, on real processes: every batch counts once, in Sync with the same bits."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import Launched
+from tests.cluster.faults import SCRIPT
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("faults")]
+
+
+def run(launched: Launched, mode: str, victim: str, *launch: str, **options: Any) -> dict[str, Any]:
+    (launched.folder / "faults.py").write_text(SCRIPT)
+    words = f"import runpy, sys; sys.argv = ['faults.py', {mode!r}, {victim!r}, {json.dumps(options)!r}]\n"
+    code, out, err = launched.run(words + "runpy.run_path('faults.py', run_name='__main__')", *launch)
+    assert code == 0, f"{out}\n{err}"
+    if victim != "none":
+        assert launched.wait_for("killed").startswith(victim)
+    result = json.loads((launched.folder / "result.json").read_text())
+    launched.wait_until_gone()
+    return result
+
+
+def check(result: dict[str, Any], mode: str) -> None:
+    expected = result["expected"]
+    assert (result["samples"], result["batches"]) == (expected["samples"], expected["batches"])
+    if mode == "sync":
+        assert result["digest"] == expected["digest"]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_an_io_worker_is_killed(launched: Launched, mode: str) -> None:
+    check(run(launched, mode, "io", "--servers", "1", "--io", "2", "--compute", "0"), mode)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_shard_host_is_killed_and_the_run_returns_to_the_last_cut(launched: Launched, mode: str) -> None:
+    folder = str(launched.folder / "model")
+    result = run(
+        launched, mode, "server", "--servers", "1", "--io", "2", "--compute", "0", checkpoint=folder, every_s=0.2
+    )
+    check(result, mode)
+
+
+def test_five_workers_and_two_hosts_give_the_bits_of_one_thread(launched: Launched) -> None:
+    result = run(launched, "sync", "none", "--servers", "2", "--io", "5", "--compute", "0", workers=5, hosts=2)
+    check(result, "sync")

@@ -1,0 +1,193 @@
+"""The report as text and page, and the commands."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from click.testing import CliRunner
+
+from graphs.ctrdnn import ctrdnn
+from graphs.wide_deep import wide_deep
+from heterps.cli import main
+from heterps.planner import MinCost, Plan, Request, frontier, plan
+from heterps.planner.charts import draw_frontier, draw_split, draw_timeline
+from heterps.planner.explain import explain
+from heterps.planner.html import report_html
+from heterps.planner.report import machine_ratio, report_text
+from heterps.stages import layers_of
+from tests.unit.planner.conftest import RENTED
+
+
+@pytest.fixture(scope="module")
+def request_(rented):
+    return Request(ctrdnn(), rented, MinCost(2e6), (8192,))
+
+
+@pytest.fixture(scope="module")
+def made(rented):
+    return plan(ctrdnn(), rented, goal=MinCost(2e6), batch_size=8192)
+
+
+def test_text_has_everything_that_is_asked_for(made):
+    text = report_text(made)
+    for stage in made.stages:
+        assert stage.name in text
+        assert all(layer in text for layer in stage.layers)
+    for word in ("rows/s", "bound by", "ratio", "busy", "an hour", "per million rows", "memory of a worker", "link "):
+        assert word in text
+    assert "Proof: price per million rows" in text
+    assert "What lost, and why" in text
+    assert "cpu-only" in text
+    assert all(assumption.split()[0] in text for assumption in made.assumptions)
+    assert made.report() == text
+
+
+def test_text_of_a_plan_made_by_hand():
+    text = Plan.fused(wide_deep(), batch_size=64, workers=2).report()
+    assert "one fused stage" in text
+    assert "made by hand" in text
+
+
+def test_emulated_pools_are_called_so(made, rented):
+    pools = tuple(replace(pool, emulated=pool.name == "gpu") for pool in made.pools)
+    emulated = replace(made, pools=pools)
+    assert "emulated" in emulated.report()
+    assert "Emulated" in report_html(emulated, layers_of(made.graph, batch_size=8192))
+
+
+def test_machine_ratio_is_in_lowest_terms(made):
+    stages = tuple(replace(stage, units=units) for stage, units in zip(made.stages, (10, 2), strict=True))
+    assert machine_ratio(replace(made, stages=stages)) == "5 cpu : 1 gpu"
+
+
+def test_pictures_are_well_formed(made, request_):
+    points = frontier(request_, made, points=6)
+    chosen = (made.forecast.rows_per_second, made.forecast.price_per_hour)
+    layers = layers_of(made.graph, batch_size=8192)
+    for svg in (draw_split(made, layers), draw_frontier(points, chosen), draw_timeline(made)):
+        root = ET.fromstring(svg)
+        assert root.tag.endswith("svg")
+        assert len(list(root.iter())) > 10
+    assert "One point only" in draw_frontier(points[:1])
+    assert "No forecast" in draw_timeline(Plan.fused(wide_deep(), batch_size=64))
+
+
+class _Tags(HTMLParser):
+    VOID = ("meta", "br", "rect", "path", "circle", "line")
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.links = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.links += [value for name, value in attrs if name in ("src", "href") and value]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def test_page_is_one_self_contained_file(made, request_):
+    page = report_html(
+        made, layers_of(made.graph, batch_size=8192), frontier(request_, made, 6), explain(request_), "T<1>"
+    )
+    parser = _Tags()
+    parser.feed(page)
+    assert parser.open == []
+    assert parser.links == []
+    assert "<script" not in page
+    assert "T&lt;1&gt;" in page
+    assert not re.search(r"https?://(?!www\.w3\.org)", page)
+    for heading in ("Stages", "The split graph", "Price against throughput", "The pipeline over time", "Proof"):
+        assert f"<h2>{heading}</h2>" in page
+
+
+# --- the commands
+
+
+@pytest.fixture
+def hw(tmp_path):
+    path = tmp_path / "hw.toml"
+    path.write_text(RENTED)
+    return str(path)
+
+
+def run(*args):
+    return CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+def test_plan_prints_the_report(hw):
+    result = run("plan", "graphs/ctrdnn.py", "--hardware", hw, "--rows-per-second", "2M", "--batch-size", 8192)
+    assert result.exit_code == 0, result.output
+    assert "Proof:" in result.output
+    assert "compute" in result.output
+
+
+def test_plan_for_this_machine():
+    result = run("plan", "graphs/wide_deep.py", "--batch-size", 4096)
+    assert result.exit_code == 0, result.output
+    assert "one fused stage" in result.output
+
+
+def test_plan_json_out_html_and_diff(hw, tmp_path):
+    a, b, page = tmp_path / "a.json", tmp_path / "b.json", tmp_path / "r.html"
+    common = ("graphs/ctrdnn.py", "--hardware", hw, "--rows-per-second", "2M", "--batch-size", 8192)
+    first = run("plan", *common, "--json", "--out", a, "--html", page)
+    assert first.exit_code == 0, first.output
+    assert Plan.from_json(json.loads(first.output)) == Plan.load(a)
+    assert page.read_text().startswith("<!doctype html>")
+    assert run("plan", *common, "--pin", "fc12=cpu", "--pin", "loss=cpu", "--out", b).exit_code == 0
+    result = run("plan", "diff", a, b)
+    assert result.exit_code == 0, result.output
+    assert "op fc12" in result.output
+    assert run("plan", "diff", a, a).output == "no difference\n"
+
+
+def test_plan_compare_and_explain(hw):
+    common = ("graphs/wide_deep.py", "--hardware", hw, "--arrival-rate", "1M", "--batch-size", 4096)
+    result = run("plan", *common, "--compare")
+    assert result.exit_code == 0, result.output
+    assert all(name in result.output for name in ("exact", "milp", "greedy", "cpu-only", "gpu-only"))
+    result = run("plan", *common, "--explain")
+    assert result.exit_code == 0, result.output
+    assert "Legal cuts" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--rows-per-second", "1k", "--budget", "3"), "different goals"),
+        (("--rows-per-second", "fast"), "is not a number"),
+        (("--rows-per-second", "1k", "--pin", "fc0"), "--pin takes OP=POOL"),
+        (("--rows-per-second", "90G"), "no feasible plan"),
+        (("--rows-per-second", "1k", "--solver", "magic"), "unknown solver 'magic'"),
+        (("--rows-per-second", "1k", "--profile", "none.json"), "none.json: cannot be read"),
+    ],
+)
+def test_mistakes_are_messages(hw, options, message):
+    result = run("plan", "graphs/wide_deep.py", "--hardware", hw, "--batch-size", 4096, *options)
+    assert result.exit_code != 0
+    assert message in result.output
+    assert "Traceback" not in result.output
+
+
+def test_help_keeps_its_examples_apart():
+    result = run("plan", "--help")
+    assert "\n    heterps plan diff a.json b.json\n" in result.output
+
+
+def test_profile_measures_and_plan_uses_it(tmp_path):
+    path = tmp_path / "profile.json"
+    result = run("profile", "graphs/wide_deep.py", "--set", "hidden=[16]", "--out", path)
+    assert result.exit_code == 0, result.output
+    assert "layer fc0" in result.output
+    again = run("profile", "graphs/wide_deep.py", "--set", "hidden=[16]", "--add-to", path)
+    assert "has a pool 'cpu' already" in again.output
+    planned = run("plan", "graphs/wide_deep.py", "--set", "hidden=[16]", "--batch-size", 1024, "--profile", path)
+    assert planned.exit_code == 0, planned.output
+    assert "rates of cpu were measured" in planned.output

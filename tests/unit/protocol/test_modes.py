@@ -1,0 +1,29 @@
+import json
+
+import pytest
+from hypothesis import given, strategies as st
+
+from heterps.errors import PlanError, UnknownKindError
+from heterps.protocol import Async, Geo, Mode, Sync, mode_from_json
+
+modes = st.one_of(
+    st.just(Sync()),
+    st.builds(Async, depth=st.integers(1, 9), merge=st.integers(1, 9)),
+    st.builds(Geo, k=st.integers(1, 999)),
+)
+
+
+@given(modes)
+def test_modes_survive_json(mode: Mode) -> None:
+    assert mode_from_json(json.loads(json.dumps(mode.to_json()))) == mode
+
+
+@pytest.mark.parametrize("make", [lambda: Async(depth=0), lambda: Async(merge=0), lambda: Geo(k=0)])
+def test_nonsense_is_refused_by_name(make: object) -> None:
+    with pytest.raises(PlanError, match="use 1 or more"):
+        make()  # type: ignore[operator]
+
+
+def test_unknown_modes_are_named() -> None:
+    with pytest.raises(UnknownKindError, match=r"'half'.*async, geo, sync"):
+        mode_from_json({"mode": "half"})

@@ -1,0 +1,257 @@
+"""RunState by hand: one situation per test."""
+
+import pytest
+
+from heterps.errors import PlanError, ProtocolError
+from heterps.protocol import Async, Cut, Geo, Phase, RunSpec, RunState, Sync, events as ev, instructions as do
+
+
+def started(spec: RunSpec, *, splits: int = 2, io: int = 1, servers: int = 1) -> tuple[RunState, list[do.Instruction]]:
+    """Return a run whose hosts are ready, and what it wants done then."""
+    run = RunState(spec)
+    out = run.handle(*(ev.WorkerJoined(f"io{i}", "io") for i in range(io)))
+    out += run.handle(*(ev.WorkerJoined(f"server{i}", "server") for i in range(servers)))
+    creates = [i for i in out if isinstance(i, do.CreateHost)]
+    out = run.handle(*(ev.HostReady(c.copy, c.term) for c in creates))
+    assert do.NeedSplits(0) in out
+    out += run.handle(ev.SplitsReady(0, splits))
+    run.validate()
+    return run, out
+
+
+def only(out: list[do.Instruction], kind: type) -> list:
+    return [i for i in out if isinstance(i, kind)]
+
+
+def test_a_lost_worker_means_a_fresh_attempt_from_the_known_progress() -> None:
+    run, out = started(RunSpec(shards=2), io=2)
+    first, second = only(out, do.RunSplit)
+    assert {first.split, second.split} == {0, 1}
+    run.handle(ev.BatchesDone(first.attempt, 5))
+    assert run.handle(ev.WorkerLost(first.worker)) == []
+    (again,) = only(run.handle(ev.SplitDone(second.attempt, 3)), do.RunSplit)
+    assert (again.split, again.start) == (first.split, 5)
+    assert again.oldest == again.attempt > second.attempt
+    assert run.handle(ev.SplitDone(first.attempt, 9)) == []  # stale
+
+
+def test_an_event_that_cannot_be_is_an_error_with_the_story() -> None:
+    run, _ = started(RunSpec(shards=2))
+    with pytest.raises(ProtocolError, match=r"attempt 99 was never made(.|\n)*RunSplit"):
+        run.handle(ev.SplitDone(99, 1))
+    with pytest.raises(ProtocolError, match="shards are 0 to 1"):
+        run.handle(ev.MoveAsked((7,), 0))
+    run.handle(ev.SplitsReady(0, 2))
+    with pytest.raises(ProtocolError, match="was complete with 2"):
+        run.handle(ev.SplitsReady(0, 3))
+    with pytest.raises(ProtocolError, match="no event"):
+        run.handle("hello")  # type: ignore[arg-type]
+
+
+def test_retries_end_when_there_is_no_progress() -> None:
+    run, out = started(RunSpec(shards=2, retries=2), splits=1)
+    for _ in range(2):
+        (attempt,) = only(out, do.RunSplit)
+        out = run.handle(ev.SplitFailed(attempt.attempt, "boom"))
+    (attempt,) = only(out, do.RunSplit)
+    run.handle(ev.BatchesDone(attempt.attempt, 1))
+    out = run.handle(ev.SplitFailed(attempt.attempt, "boom"))
+    assert only(out, do.RunSplit), "progress counts"
+    for _ in range(2):
+        (attempt,) = only(out, do.RunSplit)
+        out = run.handle(ev.SplitFailed(attempt.attempt, "boom"))
+    (abort,) = only(out, do.Abort)
+    assert run.phase is Phase.ABORTED
+    assert "Split 0 of pass 0" in abort.reason
+    assert "boom" in abort.reason
+    assert "SplitFailed" in abort.story
+    assert run.handle(ev.CutAsked()) == []
+
+
+def test_a_fatal_failure_aborts_at_once() -> None:
+    run, out = started(RunSpec(shards=2))
+    out = run.handle(ev.SplitFailed(only(out, do.RunSplit)[0].attempt, "no such file", fatal=True))
+    assert "no such file" in only(out, do.Abort)[0].reason
+
+
+def test_a_lost_host_takes_all_back_to_the_cut() -> None:
+    run, out = started(RunSpec(hosts=2, shards=2), servers=2)
+    (attempt,) = only(out, do.RunSplit)
+    run.handle(ev.BatchesDone(attempt.attempt, 4))
+    lost, kept = attempt.layout.copies
+    out = run.handle(ev.CopyLost(lost))
+    assert only(out, do.Cancel) == [do.Cancel(attempt.attempt)]
+    (rewind,) = only(out, do.Rewind)
+    assert (rewind.copy, rewind.cut) == (kept, 0)
+    assert rewind.term > attempt.layout.terms[1]
+    (create,) = only(out, do.CreateHost)
+    assert create.term > attempt.layout.terms[0]
+    run.handle(ev.HostReady(kept, attempt.layout.terms[1]))  # of the old term: says nothing
+    assert run.phase is Phase.RESTORING
+    out = run.handle(ev.HostReady(create.copy, create.term), ev.HostReady(kept, rewind.term))
+    (again,) = only(out, do.RunSplit)
+    assert (again.split, again.start) == (0, 0)
+    run.validate()
+
+
+def test_a_ready_backup_is_promoted_and_nothing_is_cancelled() -> None:
+    run, out = started(RunSpec(shards=2, replicas=2), servers=2)
+    (attempt,) = only(out, do.RunSplit)
+    (attach,) = only(out, do.Attach)
+    run.handle(ev.BackupReady(attach.copy, attach.backup))
+    (promote,) = run.handle(ev.CopyLost(attach.copy))[:1]
+    assert isinstance(promote, do.Promote)
+    assert promote.copy == attach.backup
+    out = run.handle(ev.HostReady(promote.copy, promote.term))
+    (announce,) = only(out, do.Announce)
+    assert announce.attempt == attempt.attempt
+    assert announce.layout.copies == (promote.copy,)
+    assert announce.layout.terms == (promote.term,)
+    assert announce.layout.version > attempt.layout.version
+
+
+def test_a_backup_that_is_not_ready_is_not_promoted() -> None:
+    run, out = started(RunSpec(shards=2, replicas=2), servers=2)
+    (attach,) = only(out, do.Attach)
+    out = run.handle(ev.CopyLost(attach.copy))
+    assert not only(out, do.Promote)
+    assert only(out, do.Discard) == [do.Discard(attach.backup)]
+    assert run.phase is Phase.RESTORING
+
+
+def test_a_cut_waits_for_everything_and_counts_when_published() -> None:
+    run, out = started(RunSpec(shards=2), io=2)
+    one, two = only(out, do.RunSplit)
+    pauses = only(run.handle(ev.CutAsked()), do.Pause)
+    assert [p.attempt for p in pauses] == [one.attempt, two.attempt]
+    run.handle(ev.SplitPaused(one.attempt, 3, pauses[0].serial))
+    assert run.phase is Phase.DRAINING
+    (mark,) = only(run.handle(ev.SplitDone(two.attempt, 7)), do.MarkCut)
+    (resume,) = only(run.handle(ev.CutMarked(mark.copy, mark.cut)), do.Resume)
+    assert resume.attempt == one.attempt
+    assert run.cut.number == 0
+    (publish,) = only(run.handle(ev.CutWritten(mark.copy, mark.cut)), do.PublishCut)
+    assert publish.cut.progress["starts"] == [[0, 3]]
+    assert run.cut.number == 0, "not before the manifest is on disk"
+    run.handle(ev.CutPublished(mark.cut))
+    assert run.cut == publish.cut
+    assert Cut.from_json(publish.cut.to_json()) == publish.cut
+    later = RunState(run.spec, cut=publish.cut, life=1)
+    (create,) = later.handle(ev.WorkerJoined("s", "server"))
+    assert isinstance(create, do.CreateHost)
+    assert create.cut == mark.cut
+    out = later.handle(ev.HostReady(create.copy, create.term), ev.WorkerJoined("w", "io"))
+    assert out == [do.NeedSplits(0)], "nothing runs before the engine knows the Splits"
+    (again,) = only(later.handle(ev.SplitsReady(0, 2)), do.RunSplit)
+    assert (again.split, again.start) == (0, 3)
+    assert again.attempt > two.attempt
+
+
+def test_a_split_that_lost_its_worker_is_looked_at_before_a_cut() -> None:
+    run, out = started(RunSpec(shards=2), splits=1)
+    (attempt,) = only(out, do.RunSplit)
+    run.handle(ev.WorkerLost("io0"), ev.CutAsked())
+    assert run.phase is Phase.DRAINING
+    assert run.waiting_for() == ("an io worker to run Splits",)
+    (again,) = only(run.handle(ev.WorkerJoined("io9", "io")), do.RunSplit)
+    assert again.until == 0
+    assert again.oldest > attempt.attempt
+    assert only(run.handle(ev.SplitPaused(again.attempt, 2, again.serial)), do.MarkCut)
+
+
+def test_sync_lanes_are_levelled_before_a_cut() -> None:
+    run, out = started(RunSpec(mode=Sync(), lanes=2, shards=2), io=2)
+    one, two = only(out, do.RunSplit)
+    pauses = only(run.handle(ev.CutAsked()), do.Pause)
+    run.handle(ev.SplitPaused(one.attempt, 4, pauses[0].serial))
+    (further,) = only(run.handle(ev.SplitPaused(two.attempt, 3, pauses[1].serial)), do.Pause)
+    assert (further.attempt, further.until) == (two.attempt, 4)
+    assert only(run.handle(ev.SplitPaused(two.attempt, 4, further.serial)), do.MarkCut)
+
+
+def test_sync_lanes_move_to_a_worker_that_joins() -> None:
+    run, out = started(RunSpec(mode=Sync(), lanes=4, shards=2), splits=4)
+    assert [r.lane for r in only(out, do.RunSplit)] == [0, 1, 2, 3]
+    pauses = only(run.handle(ev.WorkerJoined("new", "io")), do.Pause)
+    assert len(pauses) == 2
+    for pause in pauses:
+        out = run.handle(ev.SplitPaused(pause.attempt, 1, pause.serial))
+        (moved,) = only(out, do.RunSplit)
+        assert (moved.worker, moved.start) == ("new", 1)
+        assert do.Cancel(pause.attempt) in out
+
+
+def test_a_slow_lane_runs_twice_and_the_first_result_wins() -> None:
+    run, out = started(RunSpec(mode=Sync(), lanes=1, shards=2), splits=1, io=2)
+    (slow,) = only(out, do.RunSplit)
+    (twin,) = only(run.handle(ev.SplitSlow(slow.attempt)), do.RunSplit)
+    assert twin.worker != slow.worker
+    assert twin.oldest == slow.attempt, "the slow one is not fenced"
+    out = run.handle(ev.SplitDone(twin.attempt, 2))
+    assert do.Cancel(slow.attempt) in out
+    assert run.handle(ev.SplitDone(slow.attempt, 2)) == []
+
+
+def test_a_move_copies_first_and_then_changes_all_terms() -> None:
+    run, out = started(RunSpec(hosts=2, shards=4), servers=2)
+    (attempt,) = only(out, do.RunSplit)
+    (pause,) = only(run.handle(ev.MoveAsked((0,), 1)), do.Pause)
+    (move,) = only(run.handle(ev.SplitPaused(attempt.attempt, 0, pause.serial)), do.MoveShards)
+    assert run.layout().owners == (0, 0, 1, 1)
+    owns = only(run.handle(ev.ShardsCopied(move.move)), do.Own)
+    assert [own.owned for own in owns] == [(1,), (0, 2, 3)]
+    assert all(own.term > term for own, term in zip(owns, attempt.layout.terms, strict=True))
+    out = run.handle(*(ev.HostReady(own.copy, own.term) for own in owns))
+    (resume,) = only(out, do.Resume)
+    assert resume.layout.owners == (1, 0, 1, 1)
+    assert run.phase is Phase.RUNNING
+
+
+def test_disk_full_gives_the_cut_up_and_the_run_goes_on() -> None:
+    run, out = started(RunSpec(shards=2), splits=1)
+    (attempt,) = only(out, do.RunSplit)
+    (pause,) = only(run.handle(ev.CutAsked()), do.Pause)
+    (mark,) = only(run.handle(ev.SplitPaused(attempt.attempt, 0, pause.serial)), do.MarkCut)
+    out = run.handle(ev.CutMarked(mark.copy, mark.cut), ev.CutFailed(mark.copy, mark.cut, "disk full"))
+    assert do.DropCut(mark.cut) in out
+    assert run.phase is Phase.RUNNING
+    assert run.cut.number == 0
+
+
+def test_stage_workers_come_and_go_by_announcement() -> None:
+    run, out = started(RunSpec(shards=2, compute=True), splits=1)
+    (attempt,) = only(out, do.RunSplit)
+    assert attempt.layout.stages == ()
+    assert run.waiting_for() == ("a compute worker with its stage actors",)
+    assert run.handle(ev.WorkerJoined("gpu0", "compute")) == [do.CreateStage("gpu0")]
+    (announce,) = run.handle(ev.StageReady("gpu0"))
+    assert isinstance(announce, do.Announce)
+    assert announce.layout.stages == ("gpu0",)
+    assert run.handle(ev.StageLost("gpu0"))[0] == do.CreateStage("gpu0")
+
+
+def test_a_lost_worker_does_not_come_back_under_its_name() -> None:
+    run, _ = started(RunSpec(shards=2), splits=1)
+    run.handle(ev.WorkerLost("io0"))
+    assert run.handle(ev.WorkerJoined("io0", "io")) == []
+    assert only(run.handle(ev.WorkerJoined("io1", "io")), do.RunSplit)
+
+
+def test_geo_forgets_the_trainer_of_a_lost_worker() -> None:
+    run, out = started(RunSpec(mode=Geo(k=2), shards=2), splits=1)
+    (attempt,) = only(out, do.RunSplit)
+    (forget,) = only(run.handle(ev.WorkerLost("io0")), do.ForgetTrainer)
+    assert forget.trainer == attempt.lane
+    (again,) = only(run.handle(ev.WorkerJoined("io1", "io")), do.RunSplit)
+    assert again.lane != attempt.lane
+
+
+@pytest.mark.parametrize("wrong", [{"passes": 0}, {"replicas": 3}, {"hosts": 5, "shards": 4}])
+def test_a_spec_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(PlanError, match="run: "):
+        RunSpec(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_cut_of_another_mode_is_refused() -> None:
+    with pytest.raises(PlanError, match="use the cut's mode"):
+        RunState(RunSpec(mode=Async(merge=2)), cut=Cut(mode=Async().to_json()))

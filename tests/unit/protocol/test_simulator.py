@@ -1,0 +1,43 @@
+"""The simulator on the real protocol: no seed may break the promise."""
+
+from dataclasses import replace
+
+import pytest
+
+from heterps.simulator import draw, hunt, simulate
+from heterps.simulator.scenario import FAULTS
+
+SEEDS, CHUNKS = 20_000, 16
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_seed_keeps_the_promise(chunk: int) -> None:
+    size = SEEDS // CHUNKS
+    found = hunt(range(chunk * size, (chunk + 1) * size))
+    assert found.failure is None, str(found.failure)
+    assert found.seeds == size
+    noise = {"message lost", "message duplicated", "message late"}
+    assert set(found.fired) == {*FAULTS, *noise}, "every kind of fault must fire in every chunk"
+    assert set(found.modes) == {"sync", "async", "geo"}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("chunk", range(100))
+def test_a_million_seeds_keep_the_promise(chunk: int) -> None:
+    found = hunt(range(10_000_000 + chunk * 10_000, 10_000_000 + (chunk + 1) * 10_000))
+    assert found.failure is None, str(found.failure)
+
+
+def test_a_seed_is_a_history() -> None:
+    for seed in (1, 2, 3):
+        first, second = simulate(draw(seed), trace=True), simulate(draw(seed), trace=True)
+        assert first.trace
+        assert first.trace == second.trace
+        assert first.fired == second.fired
+
+
+def test_waiting_for_ever_is_noticed() -> None:
+    scenario = replace(draw(1), io=0, faults=())
+    problem = simulate(scenario).problem
+    assert "waiting for" in problem
+    assert "an io worker to run Splits" in problem

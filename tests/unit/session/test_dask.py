@@ -1,0 +1,73 @@
+"""The engine contract on an in-process Dask cluster, and what only a cluster has."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import heterps as hps
+from heterps.errors import ClusterError
+from heterps.runtime.local import local_cluster
+from heterps.stages import partition
+from tests.unit.session.contract import EngineContract, plan, same, trained
+from tests.unit.session.models import data, graph
+
+pytestmark = pytest.mark.xdist_group("dask")
+
+
+class TestDask(EngineContract):
+    def launch(self, plan: hps.Plan, **options: Any) -> hps.Session:
+        return hps.launch(plan, engine="dask", **options)
+
+
+def staged(*cuts: str, **rest: Any) -> hps.Plan:
+    """A plan whose compute ops run in stages of their own, cut before the named ops."""
+    fused = hps.Plan.fused(graph(4, 0.0), batch_size=64, **rest)
+    io, *compute = (part.ops for part in partition(fused.graph).parts)
+    ops = [op for part in compute for op in part]
+    bounds = [0, *(ops.index(cut) for cut in cuts), len(ops)]
+    pieces = [tuple(io), *(tuple(ops[a:b]) for a, b in pairwise(bounds))]
+    (stage,), pool = fused.stages, fused.pools[0]
+    gpu = replace(pool, name="compute")
+    stages = tuple(
+        replace(stage, name=f"stage {i}", layers=(), ops=ops, pool=gpu.name if i == 1 else pool.name, units=2)
+        for i, ops in enumerate(pieces)
+    )
+    return replace(fused, stages=stages, pools=(pool, gpu))
+
+
+@pytest.mark.parametrize("cuts", [(), ("hidden",)])
+def test_stages_elsewhere_give_the_bits_of_one_thread(cuts: tuple[str, ...]) -> None:
+    with hps.launch(plan(lanes=3), engine="inline", mode="sync") as session:
+        expected = trained(session)
+    with hps.launch(staged(*cuts, lanes=3, shard_hosts=2), mode="sync") as session:
+        assert same(trained(session), expected)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_any_number_of_workers_gives_the_same_bits(workers: int) -> None:
+    with hps.launch(plan(lanes=5), engine="inline", mode="sync") as session:
+        expected = trained(session, epochs=2)
+    with hps.launch(plan(lanes=5, workers=workers), mode="sync") as session:
+        assert same(trained(session, epochs=2), expected)
+
+
+def test_merged_pushes_count_every_batch_once() -> None:
+    with hps.launch(plan(workers=2), mode=hps.Async(depth=2, merge=3)) as session:
+        last = list(session.train(data(), epochs=2))[-1]
+    assert last.samples == 3000
+
+
+def test_a_missing_pool_is_named_before_anything_runs() -> None:
+    with local_cluster({"server": 1}) as client, pytest.raises(ClusterError, match="pool 'io' has 0 of 1 workers"):
+        hps.launch(plan(), client=client)
+
+
+def test_rows_on_disk_train_as_rows_in_memory() -> None:
+    results = []
+    for storage in ("memory", "ssd"):
+        chosen = hps.Plan.fused(graph(storage=storage), batch_size=64, shard_hosts=2)
+        with hps.launch(chosen, mode="sync") as session:
+            results.append(trained(session))
+    assert same(*results)
