@@ -79,6 +79,7 @@ class ClusterEngine:
         self._slowdown = dict(slowdown or {})
         self._name = uuid.uuid4().hex[:8]
         self._runs = self.passes = 0
+        self._crew: ClusterCrew | None = None
         self._hosts: dict[tuple[int, str], Remote] = {}
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
@@ -91,6 +92,7 @@ class ClusterEngine:
         crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, keeper, fetch or {}, self._slowdown)
         spec = job.spec(keeper.first + epochs, retries=settings().retries + 1, final_cut=keeper.writes)
         splits = partial(dataset.splits, seed=job.model.seed)
+        self._crew = crew
         driver = crew.driver = Driver(spec, crew, splits, cut=keeper.base, life=keeper.life)
         reporter = Reporter(epochs, job.metrics, crew.counts())
         try:
@@ -121,6 +123,10 @@ class ClusterEngine:
         crew.collect(reporter)
         last = reporter.progress(crew.counts(), reporter.epochs, crew.busy, done=True)
         yield replace(last, fetched=crew.peek())
+
+    def stage_steps(self) -> dict[str, int]:
+        """Return how many batches each compute worker of the run has computed, by name."""
+        return self._crew.stage_steps() if self._crew is not None else {}
 
     # --- reading
 

@@ -287,6 +287,10 @@ class ClusterCrew:
                     self._counted = Counts(**station.call("counts"))
         return self._counted
 
+    def stage_steps(self) -> dict[str, int]:
+        """Return how many batches each compute worker has computed, by name."""
+        return {self._names[w]: sum(s.call("steps").values()) for w, s in self._stages.items() if w in self._names}
+
     def peek(self) -> dict[str, Any]:
         """Return the watched tensors of a batch that was computed lately; while no worker has one, the ones before."""
         for station in self._stations.values() if self._fetch else ():

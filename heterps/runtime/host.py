@@ -29,7 +29,9 @@ from heterps.tables import RowGradients, Shard, restore, sum_lanes, write_part
 __all__ = ["Counts", "Done", "ShardHost"]
 
 Done = Callable[[Reply, Pulled | None], None]
-_PATIENCE_S = 5.0  # a pull that waits longer is answered "wait"; the caller asks again, and so knows that we live
+# A Sync pull that is not due by then is answered "wait" and asked again: so the caller knows that we live, and its
+# connection is free for what may have become more urgent, such as the word that its lane has stopped.
+_PATIENCE_S = 0.05
 
 
 @dataclass
@@ -149,17 +151,9 @@ class ShardHost:
 
     def _on_request(self, message: Message) -> Message:
         request, payload = unpack_request(message)
-        answered = threading.Event()
-        answer: list[Message] = []
-
-        def done(reply: Reply, pulled: Pulled | None) -> None:
-            answer.append(pack_reply(reply, pulled))
-            answered.set()
-
-        self.request(request, payload, done)
-        if not answered.wait(_PATIENCE_S):
-            return Message({"wait": True})
-        return answer[0]
+        waiter = _Waiter()
+        self.request(request, payload, waiter)
+        return waiter.wait(_PATIENCE_S)
 
     def _on_read(self, message: Message) -> Message:
         ids = dict(zip(message.head["groups"], message.arrays, strict=True))
@@ -181,7 +175,8 @@ class ShardHost:
             case Answer((_, done), reply):
                 done(reply, None)
             case Serve((wanted, done), _, reply):
-                done(reply, self._pull(wanted))
+                if not getattr(done, "gone", False):  # nobody waits for these rows any more
+                    done(reply, self._pull(wanted))
             case Keep(push):
                 self._kept[push] = _copy(payload)
             case Commit(_, pushes):
@@ -255,6 +250,24 @@ class ShardHost:
                 self._report(CutWritten(copy, cut))
 
         threading.Thread(target=work, name=f"heterps-cut-{cut}", daemon=True).start()
+
+
+class _Waiter:
+    """A caller in another process: its connection's thread waits here for the answer."""
+
+    def __init__(self) -> None:
+        self.gone = False
+        self._answered = threading.Event()
+        self._answer = Message({"wait": True})
+
+    def __call__(self, reply: Reply, pulled: Pulled | None) -> None:
+        self._answer = pack_reply(reply, pulled)
+        self._answered.set()
+
+    def wait(self, seconds: float) -> Message:
+        """Return the answer, or the word that it is not there yet."""
+        self.gone = not self._answered.wait(seconds)
+        return self._answer
 
 
 def _copy(gradients: Gradients) -> Gradients:

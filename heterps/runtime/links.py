@@ -76,13 +76,12 @@ class SocketLink:
                 done(None, None)
         self._peer.close()
 
-    def _ask(self, request: Request, payload: Wanted | Gradients | None) -> tuple[Reply, Pulled | None]:
+    def _ask(self, request: Request, payload: Wanted | Gradients | None) -> tuple[Reply | None, Pulled | None]:
         message = pack_request(request, payload)
-        while not self._closed:
-            reply = self._peer.call("request", message.arrays, **message.head)
-            if "wait" not in reply.head:  # a Sync pull that is not due yet is asked for again
-                return unpack_reply(reply, payload if isinstance(payload, Wanted) else None)
-        raise PeerLost("the link was closed")
+        reply = self._peer.call("request", message.arrays, **message.head)
+        if "wait" in reply.head:  # a Sync pull that is not due yet: the client asks again, unless it has other plans
+            return None, None
+        return unpack_reply(reply, payload if isinstance(payload, Wanted) else None)
 
     def read(self, wanted: Wanted) -> Pulled:
         """Ask on a connection of one's own thread."""

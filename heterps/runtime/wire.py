@@ -3,7 +3,7 @@
 ``[magic u32 | head bytes u32 | array bytes u64] head  array 0 | pad | array 1 | pad ...``
 
 The head carries the caller's values and the dtype and shape of every array. All array bytes are read by one call into a
-buffer that exists already: each return to Python would wait for the GIL behind whatever else runs (docs/adr/0501).
+buffer that exists already: a blocking socket moves them without the GIL (docs/adr/0501).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from heterps.protocol import Window
 from heterps.tables.dense import DenseBlock
 from heterps.tables.group import RowGroup
 from heterps.tables.partition import Partition
+from heterps.tables.records import ids_of
 
 __all__ = ["Cut", "GroupCut"]
 
@@ -46,7 +47,7 @@ class GroupCut:
             with part.lock:
                 blocks.append(part.read_cut(order[bounds[shard] : bounds[shard + 1]]))
         words = np.concatenate(blocks)
-        return words[np.lexsort((words[:, 0], words[:, 1]))]
+        return words[np.argsort(ids_of(words))]
 
     def end(self) -> None:
         """Let changes be changes again."""

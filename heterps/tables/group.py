@@ -34,6 +34,8 @@ F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
+#: Positions a thread works on before it lets others have the lock.
+TURN = 8192
 _NONE32: F32 = np.empty(0, np.float32)
 _NO_ROWS: U32 = np.empty(0, np.uint32)
 
@@ -78,16 +80,25 @@ def _split(ids: U64, part_of: I32, parts: I32, order: I32, bounds: I64) -> Any:
     return -1
 
 
+@entry_loop
+def _find_reserved(ids: U64) -> Any:
+    """Return the position of a reserved id, or -1."""
+    for i in range(ids.size):
+        if ids[i] == np.uint64(RESERVED):
+            return i
+    return -1
+
+
 class _Work(threading.local):
     """Buffers of one calling thread, grown as needed and kept."""
 
     def __init__(self) -> None:
-        self.order = np.empty(0, np.int32)
-        self.missing = np.empty(0, np.int32)
+        self.order = self.missing = self.all = np.empty(0, np.int32)
 
     def reserve(self, n: int) -> None:
         if len(self.order) < n:
             self.order, self.missing = np.empty(2 * n, np.int32), np.empty(2 * n, np.int32)
+            self.all = np.arange(2 * n, dtype=np.int32)
 
 
 class RowGroup:
@@ -98,13 +109,14 @@ class RowGroup:
     owned
         The logical shards held here.
     partitions
-        Ranges of logical shards with a lock of their own; two threads seldom want the same one.
+        Ranges of logical shards with a lock of their own. One is best for a few threads, because a lock is held for a
+        few thousand ids only and sorting ids by partition costs more than waiting; many threads want as many.
     folder
         Where rows are kept if the storage is "ssd".
     """
 
     def __init__(
-        self, spec: GroupSpec, *, seed: int, owned: Sequence[int], partitions: int = 4, folder: Path | None = None
+        self, spec: GroupSpec, *, seed: int, owned: Sequence[int], partitions: int = 1, folder: Path | None = None
     ) -> None:
         self.spec, self.layout = spec, Layout(spec, seed)
         self.owned = tuple(sorted(owned))
@@ -112,6 +124,7 @@ class RowGroup:
         self._part_of = np.full(spec.n_shards, -1, np.int32)
         self._part_of[list(self.owned)] = np.arange(len(self.owned)) * count // max(len(self.owned), 1)
         self._folder, self._count = _folder(spec, folder), count
+        self._whole = count == 1 and len(self.owned) == spec.n_shards
         self.partitions = self._new_partitions()
         self.waiting = self._waiting_room(seed, count)
         self._work = _Work()
@@ -147,11 +160,22 @@ class RowGroup:
     def split(self, ids: U64) -> tuple[I32, I64]:
         """Return positions in order of partition, and where each partition's begin."""
         self._work.reserve(len(ids))
-        order, bounds = self._work.order, np.empty(len(self.partitions) + 1, np.int64)
-        bad = int(_split(ids, self._part_of, self._work.missing, order, bounds))
+        if self._whole:
+            order, bounds = self._work.all, np.array([0, len(ids)])
+            bad = int(_find_reserved(ids))
+        else:
+            order, bounds = self._work.order, np.empty(len(self.partitions) + 1, np.int64)
+            bad = int(_split(ids, self._part_of, self._work.missing, order, bounds))
         if bad >= 0:
             self._complain(int(ids[bad]))
         return order, bounds
+
+    def _turns(self, bounds: I64) -> Iterator[tuple[Partition, int, int]]:
+        """Yield partitions with their lock held and a range of positions: a few thousand, then others have a turn."""
+        for part, (first, last) in zip(self.partitions, pairwise(bounds.tolist()), strict=True):
+            for lo in range(first, last, TURN):
+                with part.lock:
+                    yield part, lo, min(lo + TURN, last)
 
     def _complain(self, id_: int) -> None:
         if id_ == RESERVED:
@@ -172,9 +196,8 @@ class RowGroup:
         order, bounds = self.split(ids)
         values, rows = self._out(len(ids), out), np.empty(len(ids), np.uint32)
         with self._room_for(ids, order, bounds, make):
-            for p, part in enumerate(self.partitions):
-                with part.lock:
-                    part.pull(ids, order, bounds[p], bounds[p + 1], rows, values.reshape(-1), make, step)
+            for part, lo, hi in self._turns(bounds):
+                part.pull(ids, order, lo, hi, rows, values.reshape(-1), make, step)
         return values, rows
 
     def _out(self, n: int, out: F32 | None) -> F32:
@@ -212,12 +235,12 @@ class RowGroup:
     def _apply(self, g: Gradients, order: I32, bounds: I64, step: int, make: bool) -> tuple[PushCounts, I64]:
         numbers = self.layout.rule_numbers(step) if self.layout.scheduled else None
         total, missing = NOTHING, [np.empty(0, np.int64)]
-        for p, part in enumerate(self.partitions):
-            with part.lock:
-                if numbers is not None:
-                    part.set_numbers(numbers)
-                stats = part.push(g, order, bounds[p], bounds[p + 1], make, step, self._work.missing)
-                total = total.plus(PushCounts(int(stats[0]), int(stats[1]), int(stats[2])))
+        for part, lo, hi in self._turns(bounds):
+            if numbers is not None:
+                part.set_numbers(numbers)
+            stats = part.push(g, order, lo, hi, make, step, self._work.missing).tolist()
+            total = total.plus(PushCounts(*stats[:3]))
+            if stats[3]:
                 missing.append(self._work.missing[: stats[3]].astype(np.int64))
         return total, np.sort(np.concatenate(missing))
 

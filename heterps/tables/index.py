@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.tables.jit import entry_loop, inline
+from heterps.tables.jit import entry_loop, inline, inner_loop
 
 __all__ = ["CAP", "COUNT", "FREE", "FRONTIER", "HIGH", "LEAST", "META", "MOVED", "OLD", "STEP", "new_meta"]
 
@@ -66,7 +66,7 @@ def id_at(words: U32, at: np.int64) -> Any:
     return np.uint64(words[at]) | (np.uint64(words[at + 1]) << np.uint64(32))
 
 
-@inline
+@inner_loop
 def find(entries: U64, meta: I64, words: U32, stride: np.int64, id_: np.uint64, h: np.int64) -> Any:
     """Return the row of an id, or -1."""
     place = home(meta, h)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from heterps.tables.hashing import shards_of
 from heterps.tables.manifest import NAME, Manifest, StoredFile
 from heterps.tables.records import pack
 from heterps.tables.shard import Shard
-from heterps.tables.snapshot import DENSE, Snapshots
+from heterps.tables.snapshot import DENSE, THREADS, Snapshots
 from heterps.tables.spec import GroupSpec
 
 __all__ = ["find_generation", "load_table", "read_rows", "restore", "verify"]
@@ -34,12 +35,23 @@ def find_generation(path: str | Path) -> Path:
 
 def read_rows(folder: Path, file: StoredFile, columns: list[str] | None = None) -> Columns:
     """Return the columns of a file after checking its hash; lists become two-dimensional."""
+    parts = list(_row_groups(folder, file, columns))
+    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _row_groups(folder: Path, file: StoredFile, columns: list[str] | None = None) -> Iterator[Columns]:
+    """Yield the columns of a file, one Parquet row group (at least one, perhaps empty) after another."""
     data = read_checked(folder / file.name, file.sha256, file.size)
     try:
-        table = pq.read_table(pa.BufferReader(data), columns=columns, use_threads=False)
+        reader = pq.ParquetFile(pa.BufferReader(data))
+        for k in range(reader.num_row_groups):
+            table = reader.read_row_group(k, columns=columns, use_threads=False)
+            yield {name: _to_numpy(table.column(name)) for name in table.column_names}
+        if reader.num_row_groups == 0:
+            table = reader.read(columns=columns)
+            yield {name: _to_numpy(table.column(name)) for name in table.column_names}
     except (pa.ArrowException, OSError) as error:
         raise CheckpointError(f"{folder / file.name} cannot be read: {error}") from error
-    return {name: _to_numpy(table.column(name)) for name in table.column_names}
 
 
 def _to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
@@ -99,18 +111,36 @@ def _words(spec: GroupSpec) -> str:
 
 
 def _restore_group(group: RowGroup, manifest: Manifest, folder: Path) -> None:
-    for columns in _owned_rows(group, manifest.files_of(group.spec.name), folder):
-        group.write(columns["id"], pack(group.layout, columns))
+    files = _files_for(group, manifest)
+    share = len(group.owned) / group.spec.n_shards
+    for part in group.partitions:
+        part.expect(int(manifest.rows(group.spec.name) * share / len(group.partitions) * 1.05))
+
+    def load(file: StoredFile) -> None:
+        for columns in _owned_rows(group, folder, file):
+            group.write(columns["id"], pack(group.layout, columns))
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(load, files))
 
 
-def _owned_rows(group: RowGroup, files: tuple[StoredFile, ...], folder: Path) -> Iterator[Columns]:
+def _files_for(group: RowGroup, manifest: Manifest) -> list[StoredFile]:
+    """Return the files of a saved group in which there may be rows of the logical shards held here."""
+    owned = _owned_mask(group)
+    return [f for f in manifest.files_of(group.spec.name) if f.rows and owned[f.first : f.last + 1].any()]
+
+
+def _owned_mask(group: RowGroup) -> npt.NDArray[np.bool_]:
     owned = np.zeros(group.spec.n_shards, np.bool_)
     owned[list(group.owned)] = True
-    for file in files:
-        if owned[file.first : file.last + 1].any() and file.rows:
-            columns = read_rows(folder, file)
-            mine = owned[shards_of(columns["id"], group.spec.n_shards)]
-            yield columns if mine.all() else {name: array[mine] for name, array in columns.items()}
+    return owned
+
+
+def _owned_rows(group: RowGroup, folder: Path, file: StoredFile) -> Iterator[Columns]:
+    owned = _owned_mask(group)
+    for columns in _row_groups(folder, file):
+        mine = owned[shards_of(columns["id"], group.spec.n_shards)]
+        yield columns if mine.all() else {name: array[mine] for name, array in columns.items()}
 
 
 def _restore_dense(shard: Shard, manifest: Manifest, folder: Path) -> None:
@@ -156,9 +186,10 @@ def load_table(shard: Shard, path: str | Path, table: str, *, into: str | None =
         raise CheckpointError(f"{folder}: table {table!r} has dim {old.dim}, {new.name!r} here has {new.dim}")
     slots = f"{table}.slots" if old.rule == new.rule and old.accessor == new.accessor else ""
     total = 0
-    for columns in _owned_rows(target, manifest.files_of(source.name), folder):
-        target.set_table(new.name, columns["id"], columns[table], columns.get(slots))
-        total += len(columns["id"])
+    for file in manifest.files_of(source.name):
+        for columns in _owned_rows(target, folder, file):
+            target.set_table(new.name, columns["id"], columns[table], columns.get(slots))
+            total += len(columns["id"])
     return total
 
 

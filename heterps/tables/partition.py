@@ -93,6 +93,11 @@ class Partition:
         rows = self.high + n
         self._rows.commit(rows * self.layout.stride if rows <= self.most else len(self._rows) + 1)
 
+    def expect(self, n: int) -> None:
+        """Give an empty index the places that ``n`` rows will need, so that it need not grow on the way."""
+        if len(self) == 0:
+            self.meta[index.CAP] = max(index.LEAST, min(n, self.most) * 1000 // int(self.meta[index.LOAD]) + 1)
+
     def set_numbers(self, numbers: F32) -> None:
         """Set what the rules' loops take, for the next push."""
         self.store = self.store._replace(numbers=numbers)

@@ -62,11 +62,13 @@ def _dedupe(ids: U64, places: U64, stamp: np.uint64, pad: bool, padding: np.uint
     be cleared between batches.
     """
     mask = np.uint64(places.size - 1)
+    homes = np.empty(BLOCK, np.uint64)
     n = 0
     for start in range(0, ids.size, BLOCK):
         stop = min(start + BLOCK, ids.size)
         for i in range(start, stop):
-            prefetch(places, np.int64((mix(ids[i]) >> np.uint64(32)) & mask))
+            homes[i - start] = (mix(ids[i]) >> np.uint64(32)) & mask
+            prefetch(places, np.int64(homes[i - start]))
         for i in range(start, stop):
             id_ = ids[i]
             if pad and id_ == padding:
@@ -74,7 +76,7 @@ def _dedupe(ids: U64, places: U64, stamp: np.uint64, pad: bool, padding: np.uint
                 continue
             if id_ == np.uint64(RESERVED):
                 return -1 - i
-            place = (mix(id_) >> np.uint64(32)) & mask
+            place = homes[i - start]
             while True:
                 entry = places[place]
                 if entry >> np.uint64(32) != stamp:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from heterps.tables.half import decode, encode
 from heterps.tables.hashing import mix, prefetch
 from heterps.tables.index import HIGH, find, home, id_at
-from heterps.tables.jit import entry_loop, inline
+from heterps.tables.jit import entry_loop, inline, inner_loop
 from heterps.tables.layout import CODE, COLUMN, COUNTER, GATED, HALF, SLOT, STATE, STRIDE, TICK, VALUE, WIDTH, N
 from heterps.tables.store import BLOCK, Block, Gradients, Store, capture, create, start_segment
 from heterps.tables.update import update_rows
@@ -35,7 +35,7 @@ LINE = 16
 APPLIED, SKIPPED, CREATED, MISSING, HINTED = range(5)
 
 
-@inline
+@inner_loop
 def look_ahead(s: Store, ids: U64, order: I32, lo: int, hi: int, hashes: I64, rows: I64) -> None:
     """For the ids of a block: hash, likely row (or -1), and both cache lines on their way."""
     entries, meta, words, layout = s.entries, s.meta, s.words, s.layout

@@ -72,7 +72,7 @@ class Shard:
     owned
         Logical shards held here, per group name or for all groups; None for all.
     partitions
-        Locks a group; threads that pull and push different ids seldom meet.
+        Locks a group has; see :class:`~heterps.tables.group.RowGroup`.
     folder
         Where groups with storage "ssd" keep their rows.
     """
@@ -84,7 +84,7 @@ class Shard:
         *,
         seed: int = 0,
         owned: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        partitions: int = 4,
+        partitions: int = 1,
         folder: str | Path | None = None,
     ) -> None:
         self.seed = seed

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,14 @@ from heterps.tables.manifest import NAME, Manifest, Part, StoredFile, union
 from heterps.tables.records import unpack
 from heterps.tables.spec import DenseSpec, GroupSpec
 
-__all__ = ["DENSE", "Snapshots", "save_shard", "write_part"]
+__all__ = ["DENSE", "THREADS", "Snapshots", "save_shard", "write_part"]
 
 #: Group name of files with dense parameters.
 DENSE = "dense parameters"
 #: Rows from which a group's logical shards go to more than one file, and rows of a Parquet row group.
-FILE_ROWS, ROW_GROUP = 1 << 20, 1 << 17
+FILE_ROWS, ROW_GROUP = 1 << 19, 1 << 16
+#: Files of a group written or read side by side.
+THREADS = 2
 _OPTIONS: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_statistics": ["id"]}
 _UNFINISHED = ".unfinished-"
 
@@ -54,11 +57,17 @@ def write_part(cut: Cut, folder: str | Path, *, kind: Kind = "checkpoint", host:
 
 
 def _write_group(group: GroupCut, folder: Path, kind: Kind, prefix: str) -> Iterator[StoredFile]:
-    for n, shards in enumerate(_bundles(group)):
-        path = folder / f"rows-{prefix}-{n:04d}.parquet"
-        with HashedFile(path) as file:
-            rows = _write_rows(group, shards, file, kind)
-        yield StoredFile(path.name, group.group.spec.name, shards[0], shards[-1], rows, file.size, file.sha256)
+    with ThreadPoolExecutor(THREADS) as pool:
+        yield from pool.map(
+            lambda numbered: _write_file(group, folder / f"rows-{prefix}-{numbered[0]:04d}.parquet", numbered[1], kind),
+            enumerate(_bundles(group)),
+        )
+
+
+def _write_file(group: GroupCut, path: Path, shards: Sequence[int], kind: Kind) -> StoredFile:
+    with HashedFile(path) as file:
+        rows = _write_rows(group, shards, file, kind)
+    return StoredFile(path.name, group.group.spec.name, shards[0], shards[-1], rows, file.size, file.sha256)
 
 
 def _bundles(group: GroupCut) -> Iterator[list[int]]:

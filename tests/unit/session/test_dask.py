@@ -71,3 +71,12 @@ def test_rows_on_disk_train_as_rows_in_memory() -> None:
         with hps.launch(chosen, mode="sync") as session:
             results.append(trained(session))
     assert same(*results)
+
+
+def test_a_slow_compute_worker_gets_fewer_batches() -> None:
+    """By counts, not by time: with one of three workers five times as slow, it computes well under a third."""
+    from benchmarks.balance import throughput
+
+    steps, _ = throughput(0.01, slow=0.05, seconds=1.0)
+    assert steps["compute-0"] < 0.2 * sum(steps.values())
+    assert min(steps["compute-1"], steps["compute-2"]) > 0.25 * sum(steps.values())
