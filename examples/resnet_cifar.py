@@ -4,8 +4,8 @@
 
 FOLDER holds train/CLASS/*.jpg and test/CLASS/*.jpg (or .png), 32x32 pixels: CIFAR-10 is at
 https://www.cs.toronto.edu/~kriz/cifar.html. Guessing is right once in ten times (top-1), or in two (top-5). Channels
-are an eighth of the paper's and few pictures are seen, so that a laptop needs about a minute. Two workers compute a step
-together: their gradients are added up before the rule sees them.
+are an eighth of the paper's and few pictures are seen, so that a laptop needs about a minute. Two workers compute a
+step together: their gradients are added up before the rule sees them.
 """
 
 import sys
