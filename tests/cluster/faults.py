@@ -46,6 +46,7 @@ def train(session, client, epochs):
     if VICTIM != "none":
         found = client.run(os.getpid)
         pids = {w["name"]: found[a] for a, w in client.scheduler_info(n_workers=-1)["workers"].items()}
+        pids["scheduler"] = client.run_on_scheduler(os.getpid)
     for last in session.train(data(), epochs=epochs):
         if pids and last.samples > ROWS * epochs // 3:
             kill(pids)
