@@ -48,6 +48,11 @@ def test_a_shard_host_is_killed_and_the_run_returns_to_the_last_cut(launched: La
     check(result, mode)
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_stage_worker_is_killed(launched: Launched, mode: str) -> None:
+    check(run(launched, mode, "compute", "--servers", "1", "--io", "2", "--compute", "2", staged=True), mode)
+
+
 def test_five_workers_and_two_hosts_give_the_bits_of_one_thread(launched: Launched) -> None:
     result = run(launched, "sync", "none", "--servers", "2", "--io", "5", "--compute", "0", workers=5, hosts=2)
     check(result, "sync")
