@@ -14,7 +14,9 @@ from heterps.cli._models import load_graph, parse_settings
 from heterps.cli._rules import parse_rule
 from heterps.data import Dataset
 from heterps.errors import DataError
+from heterps.hardware import Hardware
 from heterps.planner.plan import Plan
+from heterps.planner.planner import plan as make_plan
 from heterps.runtime.meter import metered
 from heterps.runtime.progress import Progress
 from heterps.session import launch
@@ -103,13 +105,13 @@ def command(
 
 
 def _plan(target: str, settings: tuple[str, ...], batch_size: int | None) -> Plan:
-    """Take a plan as it is; put a graph into one stage."""
+    """Take a plan as it is; plan a graph for this machine."""
     if target.endswith(".json") and _is_plan(target):
         plan = Plan.load(target)
         if batch_size not in (None, plan.batch_size) or settings:
             raise DataError(f"{target} is a plan: its batch size and model are decided; plan again to change them")
         return plan
-    return Plan.fused(load_graph(target, parse_settings(settings)), batch_size=batch_size or 1024)
+    return make_plan(load_graph(target, parse_settings(settings)), Hardware.local(), batch_size=batch_size or 1024)
 
 
 def _is_plan(target: str) -> bool:

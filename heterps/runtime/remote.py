@@ -7,6 +7,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
+import dask
 from distributed import Client
 from distributed.comm import CommClosedError
 
@@ -33,16 +34,18 @@ class Remote:
 
     def __init__(self, client: Client, worker: str, kind: type, *args: Any) -> None:
         self.worker, self._client, self._name = worker, client, kind.__name__
-        # Dask forgets an actor with its last future.
-        self._future = client.submit(
-            kind,
-            *args,
-            actor=True,
-            workers=[worker],
-            allow_other_workers=False,
-            key=f"heterps-{kind.__name__}-{uuid.uuid4().hex[:8]}",
-            pure=False,
-        )
+        # Dask forgets an actor with its last future. Arrays given as a dataset travel with the actor, once a worker, on
+        # purpose: data scattered to one worker would be lost with it.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            self._future = client.submit(
+                kind,
+                *args,
+                actor=True,
+                workers=[worker],
+                allow_other_workers=False,
+                key=f"heterps-{kind.__name__}-{uuid.uuid4().hex[:8]}",
+                pure=False,
+            )
         self._actor = self._made()
 
     def _made(self) -> Any:

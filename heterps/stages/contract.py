@@ -115,6 +115,8 @@ def _layer(
     heaviest = max(ops, key=lambda op: (labels[op.name].cost.flops, op.kind == "gather_pool"))
     bound = Bound.COMPUTE if any(labels[op.name].bound is Bound.COMPUTE for op in ops) else Bound.IO
     reason = next(labels[op.name].reason for op in (heaviest, *ops) if labels[op.name].bound is bound)
+    if name == READ:
+        reason = f"reads the data, {sum(op.type.bytes for op in ops):.0f} B a sample"
     forced = any(labels[op.name].forced for op in ops)
     pins = {op.place for op in ops} - {None}
     pulls = [op for op in ops if op.kind == "pull"]

@@ -23,7 +23,10 @@ def draw(split: Partition, title: str = "") -> str:
     height = HEADER + max(len(c) for c in columns) * (BOX_H + GAP_Y) + MARGIN
     width = 2 * MARGIN + len(columns) * BOX_W + (len(columns) - 1) * GAP_X
     body = [_panel(i, part.side, height) for i, part in enumerate(split.parts)]
-    body += [_line(split, edge, spots) for edge in split.layers.edges]
+    named: set[str] = set()
+    for edge in split.layers.edges:
+        body.append(_line(split, edge, spots, label=edge.tensor not in named))
+        named.add(edge.tensor)
     body += [_box(layer, *spots[i]) for i, layer in enumerate(split.layers.layers)]
     crossing = f"{split.crossing_bytes / split.layers.batch_size:,.0f} B a sample cross, both directions"
     return (
@@ -72,15 +75,19 @@ def _box(layer: Layer, x: int, y: int) -> str:
     )
 
 
-def _line(split: Partition, edge: Edge, spots: dict[int, tuple[int, int]]) -> str:
+def _line(split: Partition, edge: Edge, spots: dict[int, tuple[int, int]], label: bool) -> str:
+    """Draw a tensor's way; one that several Layers read is named once, as it crosses once."""
     (x1, y1), (x2, y2) = spots[edge.source], spots[edge.target]
     per_sample = (edge.forward_bytes + edge.backward_bytes) / split.layers.batch_size
     if x1 != x2:
         a, b = (x1 + BOX_W, y1 + BOX_H / 2), (x2 - 1, y2 + BOX_H / 2)
         bend = (b[0] - a[0]) / 2
         path = f"M{a[0]} {a[1]} C{a[0] + bend} {a[1]} {b[0] - bend} {b[1]} {b[0]} {b[1]}"
-        label = f'<text x="{b[0] - 8}" y="{b[1] - 7}" font-size="10.5" text-anchor="end" fill="#4a5568">'
-        return _stroke(path, True) + label + f"{escape(edge.tensor)}: {per_sample:,.0f} B</text>"
+        if not label:
+            return _stroke(path, True)
+        halo = 'paint-order="stroke" stroke="#ffffff" stroke-width="3"'
+        text = f'<text x="{b[0] - 8}" y="{b[1] - 7}" font-size="10.5" text-anchor="end" fill="#4a5568" {halo}>'
+        return _stroke(path, True) + text + f"{escape(edge.tensor)}: {per_sample:,.0f} B</text>"
     if y2 - y1 == BOX_H + GAP_Y:
         return _stroke(f"M{x1 + BOX_W / 2} {y1 + BOX_H} L{x2 + BOX_W / 2} {y2 - 1}", False)
     bulge, right = x1 + BOX_W + 36, x1 + BOX_W

@@ -32,8 +32,16 @@ def digest(session):
     found = session.predict(rows, fetch=["prediction", "deep", "wide"])
     return hashlib.sha256(b"".join(np.ascontiguousarray(found[k]).tobytes() for k in sorted(found))).hexdigest()
 
-def plan(workers, hosts):
-    return hps.Plan.fused(graph(), batch_size=64, workers=workers, lanes=3, shard_hosts=hosts)
+def plan(workers, hosts, staged=False):
+    fused = hps.Plan.fused(graph(), batch_size=64, workers=workers, lanes=3, shard_hosts=hosts)
+    if not staged:
+        return fused
+    (stage,), pool = fused.stages, fused.pools[0]
+    parts = hps.partition(fused.graph).parts
+    pools = ("io", "compute")
+    stages = (replace(stage, name=n, layers=(), ops=p.ops, pool=n, units=2) for n, p in zip(pools, parts, strict=True))
+    described = tuple(replace(pool, name=name) for name in ("server", *pools))
+    return replace(fused, stages=tuple(stages), pools=described, shard_pool="server")
 
 def kill(pids):
     name, pid = next((n, p) for n, p in pids.items() if n.startswith(VICTIM))
@@ -46,6 +54,7 @@ def train(session, client, epochs):
     if VICTIM != "none":
         found = client.run(os.getpid)
         pids = {w["name"]: found[a] for a, w in client.scheduler_info(n_workers=-1)["workers"].items()}
+        pids["scheduler"] = client.run_on_scheduler(os.getpid)
     for last in session.train(data(), epochs=epochs):
         if pids and last.samples > ROWS * epochs // 3:
             kill(pids)
@@ -57,7 +66,8 @@ def main():
     workers, hosts, epochs = OPTIONS.get("workers", 2), OPTIONS.get("hosts", 1), 2
     names = ("checkpoint", "every_s", "resume")
     options = {name: OPTIONS[name] for name in names if name in OPTIONS}
-    with hps.launch(plan(workers, hosts), client=client, mode=MODE, report_s=0.05, **options) as session:
+    staged = OPTIONS.get("staged", False)
+    with hps.launch(plan(workers, hosts, staged), client=client, mode=MODE, report_s=0.05, **options) as session:
         last = train(session, client, epochs)
         result = {"samples": last.samples, "batches": last.batches, "digest": digest(session)}
     with hps.launch(plan(1, 1), engine="inline", mode=MODE) as session:

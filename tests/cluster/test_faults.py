@@ -11,10 +11,14 @@ from tests.cluster.faults import SCRIPT
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("faults")]
 
 
-def run(launched: Launched, mode: str, victim: str, *launch: str, **options: Any) -> dict[str, Any]:
+def start(launched: Launched, mode: str, victim: str, *launch: str, **options: Any) -> tuple[int, str, str]:
     (launched.folder / "faults.py").write_text(SCRIPT)
     words = f"import runpy, sys; sys.argv = ['faults.py', {mode!r}, {victim!r}, {json.dumps(options)!r}]\n"
-    code, out, err = launched.run(words + "runpy.run_path('faults.py', run_name='__main__')", *launch)
+    return launched.run(words + "runpy.run_path('faults.py', run_name='__main__')", *launch)
+
+
+def run(launched: Launched, mode: str, victim: str, *launch: str, **options: Any) -> dict[str, Any]:
+    code, out, err = start(launched, mode, victim, *launch, **options)
     assert code == 0, f"{out}\n{err}"
     if victim != "none":
         assert launched.wait_for("killed").startswith(victim)
@@ -44,6 +48,20 @@ def test_a_shard_host_is_killed_and_the_run_returns_to_the_last_cut(launched: La
     check(result, mode)
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_stage_worker_is_killed(launched: Launched, mode: str) -> None:
+    check(run(launched, mode, "compute", "--servers", "1", "--io", "2", "--compute", "2", staged=True), mode)
+
+
 def test_five_workers_and_two_hosts_give_the_bits_of_one_thread(launched: Launched) -> None:
     result = run(launched, "sync", "none", "--servers", "2", "--io", "5", "--compute", "0", workers=5, hosts=2)
     check(result, "sync")
+
+
+def test_the_scheduler_is_killed_and_another_launch_goes_on(launched: Launched) -> None:
+    pools, folder = ("--servers", "1", "--io", "2"), str(launched.folder / "model")
+    code, _, err = start(launched, "sync", "scheduler", *pools, checkpoint=folder, every_s=0.1)
+    assert code != 0
+    assert "the scheduler is gone" in err
+    launched.wait_until_gone()
+    check(run(launched, "sync", "none", *pools, checkpoint=folder, resume=folder), "sync")
