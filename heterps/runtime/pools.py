@@ -6,7 +6,6 @@ Dask lets a task whose resource nobody has wait for ever; so everything is check
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +13,12 @@ from typing import Any
 from distributed import Client
 
 from heterps.errors import ClusterError
-from heterps.planner.plan import Plan
 from heterps.runtime.ask import ask_workers
 from heterps.runtime.config import settings
 from heterps.runtime.resources import declared_pools, resource_of
 from heterps.runtime.versions import check_versions, report_versions
 
-__all__ = ["FoundPool", "FoundWorker", "Need", "check", "needs_of", "pools_of", "shortages", "wait_for_pools"]
+__all__ = ["FoundPool", "FoundWorker", "Need", "check", "pools_of", "shortages", "wait_for_pools"]
 
 
 @dataclass(frozen=True)
@@ -60,13 +58,6 @@ class Need:
     pool: str
     workers: int = 1
     memory_bytes: float = 0.0
-
-
-def needs_of(plan: Plan) -> tuple[Need, ...]:
-    """Return what a Plan asks of each pool; a worker can carry a shard host beside its stage."""
-    workers = Counter(plan.units)
-    workers[plan.shard_pool] = max(workers[plan.shard_pool], plan.shard_hosts)
-    return tuple(Need(pool, count, plan.memory_bytes.get(pool, 0.0)) for pool, count in sorted(workers.items()))
 
 
 def pools_of(client: Client) -> tuple[FoundPool, ...]:

@@ -5,7 +5,9 @@ import pytest
 from heterps.errors import ClusterError
 from heterps.graph import Graph, ops
 from heterps.planner.plan import Plan
-from heterps.runtime.pools import Need, check, group_by_pool, needs_of, wait_for_pools, workers_from
+from heterps.runtime.open import needs_of_roles
+from heterps.runtime.pools import Need, check, group_by_pool, wait_for_pools, workers_from
+from heterps.runtime.roles import roles_for
 from heterps.runtime.versions import check_versions, report_versions
 
 
@@ -52,7 +54,7 @@ def test_a_plan_says_what_it_needs() -> None:
     x = ops.input("x", shape=(3,))
     graph = Graph(loss=ops.logloss(ops.dense(x, 1, name="out"), ops.input("y", shape=())))
     plan = Plan.fused(graph, batch_size=8, workers=2, shard_hosts=3, memory_bytes={"cpu": 5.0})
-    assert needs_of(plan) == (Need("cpu", 3, 5.0),)
+    assert needs_of_roles(plan, roles_for(plan, {"cpu"})) == (Need("cpu", 3, 5.0),)
 
 
 def test_other_versions_are_named() -> None:
