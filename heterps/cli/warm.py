@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import time
 
 import click
@@ -12,7 +11,7 @@ from rich.table import Table
 
 __all__ = ["command"]
 
-PARTS = ("heterps.kernels.warm", "heterps.tables.warm", "heterps.data.warm", "heterps.metrics.warm")
+PARTS = ("heterps.kernels.warm", "heterps.tables.warm", "heterps.data.warm")
 
 
 @click.command("warm")
@@ -31,8 +30,6 @@ def command(quiet: bool) -> None:
     table = Table("loop", "compiled now", "from the cache", title="CPU loops")
     compiled = cached = 0
     for part in PARTS:
-        if importlib.util.find_spec(part) is None:
-            continue
         for done in importlib.import_module(part).warm():
             table.add_row(done.loop, str(done.compiled), str(done.cached))
             compiled, cached = compiled + done.compiled, cached + done.cached

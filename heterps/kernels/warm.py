@@ -5,11 +5,11 @@ Loops are compiled by running them: tiny programs that between them take every b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from heterps.compiled import Warmed
 from heterps.graph import Graph, Op, ops
 from heterps.graph.tensor import Tensor
 from heterps.graph.types import Form
@@ -18,15 +18,6 @@ from heterps.kernels.program import Program
 from heterps.kernels.rows import Lists, Rows
 
 __all__ = ["Warmed", "warm"]
-
-
-@dataclass(frozen=True)
-class Warmed:
-    """How one loop came to be there: forms compiled just now, forms read from the cache on disk."""
-
-    loop: str
-    compiled: int
-    cached: int
 
 
 def warm() -> tuple[Warmed, ...]:
