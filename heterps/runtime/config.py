@@ -33,6 +33,7 @@ class Settings:
     call_s: float
     blas_threads: int | None
     switch_interval_s: float
+    warm: bool
     max_restarts: int
     start_s: float
     grace_s: float
@@ -67,6 +68,7 @@ def settings() -> Settings:
         call_s=_seconds("timeouts.call"),
         blas_threads=None if blas is None else _count("worker.blas-threads", least=1),
         switch_interval_s=_seconds("worker.switch-interval"),
+        warm=_get("worker.warm") is True,
         max_restarts=_count("launcher.max-restarts", least=0),
         start_s=_seconds("launcher.start"),
         grace_s=_seconds("launcher.grace"),

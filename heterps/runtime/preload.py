@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+import threading
 from typing import Any
 
 from heterps.runtime.config import settings
 from heterps.runtime.threads import limit_blas
 
-__all__ = ["dask_setup", "prepare_process"]
+__all__ = ["dask_setup", "prepare_process", "warm_all"]
 
 
 def dask_setup(worker: Any) -> None:
     """Prepare the process of a worker; Dask calls this by name."""
     prepare_process()
+    if settings().warm:
+        threading.Thread(target=warm_all, name="heterps-warm", daemon=True).start()
+
+
+def warm_all() -> None:
+    """Compile every loop, or read it from the cache, beside the worker's start: its first batch then finds them."""
+    for part in ("tables", "kernels", "data"):
+        importlib.import_module(f"heterps.{part}.warm").warm()
 
 
 def prepare_process() -> None:

@@ -35,6 +35,8 @@ class Launched:
     def start_words(self, *words: str) -> subprocess.Popen[str]:
         path = os.pathsep.join(filter(None, [str(_REPOSITORY), os.environ.get("PYTHONPATH")]))
         programs = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+        # Many short-lived workers on two cores: each would read all loops from the cache for a few batches.
+        self.environment.setdefault("DASK_HETERPS__WORKER__WARM", "false")
         own = {"HETERPS_TEST_MARK": self.mark, "PYTHONPATH": path, "PATH": programs, "TMPDIR": str(self.folder)}
         if self.terminal is not None:  # makes it the controlling terminal of the new session
             words = ("setsid", "--ctty", "--wait", *words)
