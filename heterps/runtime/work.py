@@ -144,15 +144,17 @@ class Workbench:
             self.program.forward(feeds, work.dense, seed=batch_seed(self.model.seed, *work.key))
             work.loss = self.program.loss * work.batch.size
         with self.phases("backward"):
-            gradients = self.program.backward(out=work.gradient)
-            for group in self.model.lowered.groups:
-                work.row_gradients[group.name] = self._keep(work, group, gradients.inputs[pull_name(group)])
+            groups = self.model.lowered.groups
+            # Forward has read the rows and nobody needs them any more: their buffer takes the gradient.
+            rows = {pull_name(group): work.rows(group.name, group.width) for group in groups}
+            self.program.backward(out=work.gradient, rows=rows)
+            work.row_gradients = {group.name: rows[pull_name(group)] for group in groups}
         if self.metrics:
             with self.phases("metrics"):
                 self._measure(self.program.prediction, work.batch)
 
     def _keep(self, work: Work, group: Group, gradient: F32) -> F32:
-        """The rows were read by forward and backward and are not needed any more: their buffer takes the gradient."""
+        """Copy a gradient that was computed elsewhere to the buffer of the rows, which nobody needs any more."""
         rows = work.rows(group.name, group.width)
         np.copyto(rows, gradient)
         return rows
