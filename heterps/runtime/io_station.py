@@ -20,6 +20,7 @@ from distributed import get_worker, secede
 from heterps.data import BadRows, Dataset, Split
 from heterps.protocol import events as ev, instructions as do
 from heterps.runtime.attempt import Attempt
+from heterps.runtime.config import settings
 from heterps.runtime.desk import Addresses, client_tls, run_here, teller
 from heterps.runtime.infer_task import link_to
 from heterps.runtime.job import Job
@@ -150,7 +151,7 @@ class IoStation:
             return iter
         assert self.dataset is not None
         assert self._bad is not None
-        return partial(self.job.read, self.dataset, split, bad=self._bad)
+        return partial(self.job.read, self.dataset, split, bad=self._bad, prefetch=settings().prefetch)
 
     def _take_slot(self) -> _Slot:
         with self._lock:

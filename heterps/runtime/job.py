@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from heterps.data import BadRows, Batch, Dataset, Split
+from heterps.data import Arrays, BadRows, Batch, Dataset, Split
+from heterps.data.persist import Persisted
+from heterps.data.preload import ahead
 from heterps.errors import PlanError
 from heterps.kernels.steps import Scope, scope_of
 from heterps.metrics import Metric
@@ -77,7 +79,15 @@ class Job:
         """Return what the protocol is told."""
         return RunSpec(self.mode, passes, self.lanes, self.hosts, N_SHARDS, compute=not self.fused, **rest)
 
-    def read(self, dataset: Dataset, split: Split, start: int, bad: BadRows) -> Iterator[Batch]:
-        """Read a Split from batch ``start`` on."""
-        ring = self.in_flight + 1
-        return dataset.read(split, batch_size=self.batch_size, seed=self.model.seed, start=start, bad=bad, ring=ring)
+    def read(self, dataset: Dataset, split: Split, start: int, bad: BadRows, prefetch: int = 0) -> Iterator[Batch]:
+        """Read a Split from batch ``start`` on, up to ``prefetch`` batches ahead in a thread; memory needs none."""
+        if isinstance(dataset, Arrays | Persisted):
+            prefetch = 0
+        ring = self.in_flight + 1 + (prefetch + 1 if prefetch else 0)  # held here, waiting, being written
+
+        def batches(_: int) -> Iterator[Batch]:
+            return dataset.read(
+                split, batch_size=self.batch_size, seed=self.model.seed, start=start, bad=bad, ring=ring
+            )
+
+        return ahead(batches, prefetch) if prefetch else batches(ring)
