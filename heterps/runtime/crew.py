@@ -76,6 +76,7 @@ class ClusterCrew:
         self._known: dict[str, set[str]] = {}
         self._failure: BaseException | None = None
         self._counted = Counts()
+        self._begun: set[int] = set()
         self._peeked: dict[str, Any] = {}
 
     def __enter__(self) -> ClusterCrew:
@@ -196,8 +197,9 @@ class ClusterCrew:
         """Make a shard host, or take the one of the run before."""
         place = (create.host, create.worker)
         lost = [known for known in self._hosts if known[0] == create.host and known != place]
-        if lost and not create.cut and self._keeper.base.pass_:
+        if (lost or create.host in self._begun) and not create.cut and self._keeper.base.pass_:
             raise self._no_cut(create.host)
+        self._begun.add(create.host)
         for known in lost:
             del self._hosts[known]
         try:
@@ -220,8 +222,10 @@ class ClusterCrew:
         cut = getattr(instruction, "cut", None)
         if isinstance(instruction, do.Rewind) and not cut and self._keeper.base.pass_:
             raise self._no_cut(copy)
-        with suppress(ClusterError):  # a host that is gone is noticed by its worker's leaving
+        try:
             self._copies[copy].call("deliver", instruction, self._keeper.folder(cut))
+        except ClusterError:
+            self.driver.tell(ev.CopyLost(copy))
 
     def _no_cut(self, host: int) -> RunError:
         return RunError(
@@ -266,11 +270,18 @@ class ClusterCrew:
                 found.setdefault(index, []).append(self._addresses[name])
         return found
 
-    def publish_cut(self, cut: Cut) -> None:
-        """Write the manifest of a cut."""
+    def publish_cut(self, cut: Cut) -> bool:
+        """Write the manifest of a cut; a host that is lost before it told its part takes the cut with it."""
         assert self._keeper.store is not None
-        copies = self.driver.state.layout().copies
-        self._keeper.store.publish(cut, [self._copies[copy].call("part", cut.number) for copy in copies])
+        parts = []
+        for copy in self.driver.state.layout().copies:
+            try:
+                parts.append(self._copies[copy].call("part", cut.number))
+            except ClusterError:
+                self.driver.tell(ev.CopyLost(copy))
+                return False
+        self._keeper.store.publish(cut, parts)
+        return True
 
     def drop_cut(self, cut: int) -> None:
         """Remove the parts of a cut."""

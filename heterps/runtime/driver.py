@@ -34,8 +34,8 @@ class Crew(Protocol):
     def create_stage(self, worker: str) -> None:
         """Make the stage actors of a compute worker."""
 
-    def publish_cut(self, cut: Cut) -> None:
-        """Write the manifest of a cut whose parts are all on disk."""
+    def publish_cut(self, cut: Cut) -> bool:
+        """Write the manifest of a cut whose parts are all on disk; False if a host was lost before that."""
 
     def drop_cut(self, cut: int) -> None:
         """Remove the parts of a cut that will not be completed."""
@@ -102,8 +102,8 @@ class Driver:
                 self._known[pass_] = self._splits(pass_)
                 self.tell(ev.SplitsReady(pass_, len(self._known[pass_])))
             case do.PublishCut(cut):
-                crew.publish_cut(cut)
-                self.tell(ev.CutPublished(cut.number))
+                if crew.publish_cut(cut):
+                    self.tell(ev.CutPublished(cut.number))
             case do.DropCut(number):
                 crew.drop_cut(number)
             case do.CreateStage(worker):

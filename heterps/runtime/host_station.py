@@ -25,12 +25,14 @@ class HostStation:
         self.job, self.host = job, host
         self._shard_host: ShardHost | None = None
         self._listener: Listener | None = None
+        self._run = ""
 
     def begin(self, run: str, create: do.CreateHost, folder: str) -> Address:
         """Make the copy that a run asked for, around the tables that are here."""
         host = ShardHost(self.job, self.host, create.copy, teller(run, self._worker))
-        if self._shard_host is not None:
+        if self._shard_host is not None and run != self._run:  # a second copy in one run begins anew, from a cut
             host.take_over(self._shard_host)
+        self._run = run
         if self._listener is not None:
             self._listener.close()
         self._shard_host = host

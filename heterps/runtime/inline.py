@@ -164,10 +164,11 @@ class InlineEngine:
     def create_stage(self, worker: str) -> None:
         """Nothing to do: compute is fused here."""
 
-    def publish_cut(self, cut: Cut) -> None:
+    def publish_cut(self, cut: Cut) -> bool:
         """Write the manifest of a cut."""
         assert self._keeper.store is not None
         self._keeper.store.publish(cut, [self.hosts[host].parts[cut.number] for host in range(self.job.hosts)])
+        return True
 
     def drop_cut(self, cut: int) -> None:
         """Remove the parts of a cut."""
