@@ -24,9 +24,7 @@ class Settings:
     Durations are in seconds.
     """
 
-    depth: int
     prefetch: int
-    credits: int
     retries: int
     connect_s: float
     workers_s: float
@@ -59,9 +57,7 @@ def settings() -> Settings:
     _refuse_unknown(dask.config.get("heterps", {}), defaults()["heterps"], "heterps")
     blas = _get("worker.blas-threads")
     return Settings(
-        depth=_count("depth", least=1),
         prefetch=_count("prefetch", least=0),
-        credits=_count("credits", least=1),
         retries=_count("retries", least=0),
         connect_s=_seconds("timeouts.connect"),
         workers_s=_seconds("timeouts.workers"),

@@ -7,7 +7,7 @@ from heterps.runtime.config import settings
 
 def test_the_shipped_defaults_are_read() -> None:
     found = settings()
-    assert found.depth >= 1
+    assert found.retries >= 0
     assert found.switch_interval_s == pytest.approx(5e-4)
     assert found.blas_threads is None
     assert not found.trusted_network
@@ -22,10 +22,10 @@ def test_both_spellings_of_a_key_and_units_are_understood() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("heterps.depht", 2, r"heterps\.depht is not known; known: depth"),
+        ("heterps.retires", 2, r"heterps\.retires is not known; known: prefetch"),
         ("heterps.timeouts.cal", "1s", r"heterps\.timeouts\.cal is not known"),
-        ("heterps.depth", 0, r"heterps\.depth is 0, must be a whole number of at least 1"),
-        ("heterps.depth", True, r"heterps\.depth is True"),
+        ("heterps.retries", -1, r"heterps\.retries is -1, must be a whole number of at least 0"),
+        ("heterps.retries", True, r"heterps\.retries is True"),
         ("heterps.retries", "many", r"heterps\.retries is 'many'"),
         ("heterps.timeouts.call", "soon", r"heterps\.timeouts\.call is 'soon', must be a duration"),
         ("heterps.timeouts.call", "-1s", r"must be a duration"),
