@@ -65,6 +65,7 @@ class ClusterCrew:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
         self.busy: dict[str, float] = {}
+        self._scheduler = client.scheduler_info()["id"]
         self._hosts, self._keeper, self._fetch, self._slowdown = hosts, keeper, dict(fetch), slowdown
         self._host_addresses: dict[int, Address] = {}
         self._stage_workers: list[str] = []
@@ -101,11 +102,7 @@ class ClusterCrew:
 
     def watch(self) -> None:
         """Tell the run which workers came and went."""
-        if self.client.status != "running":
-            raise ClusterError(
-                f"the scheduler is gone (the client is {self.client.status}); start it and its workers again. "
-                "A run with checkpoints goes on with launch(plan, resume=DIR)"
-            )
+        self._look_at_scheduler()
         workers = {worker.address: worker for pool in pools_of(self.client) for worker in pool.workers}
         self._names = {address: worker.name for address, worker in workers.items()}
         self._pools = {address: worker.pools for address, worker in workers.items()}
@@ -120,6 +117,17 @@ class ClusterCrew:
                 if role in joined and role not in self._known.get(address, set()) and not self._joined(address, role):
                     joined.discard(role)  # lost while it joined, or slow: the next look tells
         self._known = found
+
+    def _look_at_scheduler(self) -> None:
+        """Raise if it is gone; another one in its place knows nothing of this run."""
+        status, scheduler = self.client.status, self.client.scheduler_info()["id"]
+        if status == "running" and scheduler == self._scheduler:
+            return
+        found = f"the client is {status}" if status != "running" else "another one is in its place"
+        raise ClusterError(
+            f"the scheduler is gone ({found}); start it and its workers again. "
+            "A run with checkpoints goes on with launch(plan, resume=DIR)"
+        )
 
     def _servers_joined(self, addresses: Sequence[str]) -> None:
         new = tuple(address for address in addresses if "server" not in self._known.get(address, set()))
