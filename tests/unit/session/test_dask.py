@@ -1,5 +1,6 @@
 """The engine contract on an in-process Dask cluster, and what only a cluster has."""
 
+import gc
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import heterps as hps
 from heterps.errors import ClusterError
 from heterps.runtime.local import local_cluster
+from heterps.runtime.work import Workbench
 from heterps.stages import partition
 from tests.unit.session.contract import EngineContract, plan, same, trained
 from tests.unit.session.models import data, graph
@@ -57,6 +59,15 @@ def test_merged_pushes_count_every_batch_once() -> None:
     with hps.launch(plan(workers=2), mode=hps.Async(depth=2, merge=3)) as session:
         last = list(session.train(data(), epochs=2))[-1]
     assert last.samples == 3000
+
+
+def test_one_run_after_another_keeps_no_buffers_of_those_before() -> None:
+    with hps.launch(plan(workers=2), mode=hps.Async(depth=2)) as session:
+        for _ in range(4):
+            session.fit(data())
+            gc.collect()
+        benches = [held for held in gc.get_objects() if isinstance(held, Workbench)]
+        assert len(benches) <= 2  # of one run, not of four
 
 
 def test_a_missing_pool_is_named_before_anything_runs() -> None:
