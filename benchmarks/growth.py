@@ -2,17 +2,18 @@
 
 Wide & Deep of the peers' workload in one thread, one thing changed at a time; CPU time per sample, and the part of it
 that tables take (de-duplicating ids, pulling, pushing). Rows are drawn evenly from all there are, which no cache likes,
-and lie on disk (``storage="ssd"``). Prints the exponent of growth between neighbours and writes docs/growth.svg.
+and lie on disk (``storage="ssd"``). Exponents of growth between neighbours; the page and docs/growth.svg are written.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,16 @@ import numpy as np
 import heterps as hps
 from benchmarks.curves import Curve, Panel, panels
 from benchmarks.report import DOCS
+from benchmarks.workload import DATA_FOLDER
 from heterps import ops
 
 TABLES = ("deduplicate", "pull", "push")
 FILL = 1 << 20  # rows made at a time
 DENSE = 13
+TOLERANCE = 0.15  # of exponents: the clock of the machine wanders
+RESULTS = DATA_FOLDER / "growth.json"
+BEGIN, END = "<!-- growth -->", "<!-- end of growth -->"
+Found = list[list[float]]
 
 
 @dataclass(frozen=True)
@@ -125,40 +131,60 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a measurement")
     parser.add_argument("--rows", type=float, default=1e8, help="most rows; 1e8 take 9 GB of disk for the while")
-    parser.add_argument("--only", default="", help="comma-separated axes")
-    parser.add_argument("--no-docs", action="store_true", help="print only; leave docs/growth.svg alone")
+    parser.add_argument("--only", default="", help="comma-separated axes; the others keep their older figures")
+    parser.add_argument("--no-docs", action="store_true", help="print only; leave the page alone")
     chosen = parser.parse_args()
-    drawn = []
-    for axis in axes(int(chosen.rows)):
+    known = axes(int(chosen.rows))
+    held: dict[str, Found] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for axis in known:
         if not chosen.only or axis.name in chosen.only.split(","):
-            drawn.append(measure(axis, chosen.seconds))
+            held[axis.name] = [measured(axis, point, chosen.seconds) for point in axis.points]
+            RESULTS.parent.mkdir(parents=True, exist_ok=True)
+            RESULTS.write_text(json.dumps(held))
+            print(table(axis, held[axis.name]))
     if not chosen.no_docs:
-        (DOCS / "growth.svg").write_text(panels("CPU microseconds per sample", drawn))
+        write([(axis, held[axis.name]) for axis in known if axis.name in held])
 
 
-def measure(axis: Axis, seconds: float) -> Panel:
-    """Measure an axis and print a line per point."""
-    print(f"\n| {axis.name} | CPU us per sample | exponent | tables' part | exponent |\n|---|---|---|---|---|")
-    found: list[tuple[float, float, float]] = []
-    for point in axis.points:
-        found.append((float(getattr(point, axis.name)), *cost(point, seconds)))
-        total, tables = (_exponent(found, k) for k in (1, 2))
-        at, all_, part = found[-1]
-        print(f"| {at:,.0f} | {all_:.1f} | {total} | {part:.2f} | {tables} |", flush=True)
-    for k, what in ((1, "all"), (2, "tables")):
-        steep = [b[0] for a, b in pairwise(found) if _slope(a, b, k) > axis.expected + 0.1]
-        if steep:
-            print(f"steeper than {axis.expected:g} ({what}): at {', '.join(f'{at:,.0f}' for at in steep)}")
-    curves = tuple(Curve(name, tuple((row[0], row[k]) for row in found)) for k, name in ((1, "all"), (2, "tables")))
-    return Panel(axis.name, curves)
+def measured(axis: Axis, point: Point, seconds: float) -> list[float]:
+    """Where a point lies on its axis, its cost, and the tables' part of that."""
+    found = [float(getattr(point, axis.name)), *cost(point, seconds)]
+    print(f"  {axis.name} {found[0]:,.0f}: {found[1]:.1f} us", file=sys.stderr, flush=True)
+    return found
 
 
-def _exponent(found: list[tuple[float, float, float]], k: int) -> str:
-    return f"{_slope(found[-2], found[-1], k):.2f}" if len(found) > 1 else ""
+def table(axis: Axis, found: Found) -> str:
+    """An axis as Markdown, with what is steeper than it should be in bold."""
+    lines = [f"| {axis.name} | CPU us per sample | exponent | tables' part | exponent |", "|---|---|---|---|---|"]
+    for number, (at, total, part) in enumerate(found):
+        slopes = [""] * 2 if not number else [_slope(found[number - 1], found[number], k) for k in (1, 2)]
+        marked = [_marked(slope, axis.expected) for slope in slopes]
+        lines.append(f"| {at:,.0f} | {total:.1f} | {marked[0]} | {part:.2f} | {marked[1]} |")
+    return "\n".join([*lines, ""])
 
 
-def _slope(a: tuple[float, ...], b: tuple[float, ...], k: int) -> float:
+def _slope(a: list[float], b: list[float], k: int) -> float:
     return math.log(b[k] / a[k]) / math.log(b[0] / a[0])
+
+
+def _marked(slope: float | str, expected: float) -> str:
+    if isinstance(slope, str):
+        return slope
+    return f"**{slope:.2f}**" if slope > expected + TOLERANCE else f"{slope:.2f}"
+
+
+def write(known: list[tuple[Axis, Found]]) -> None:
+    """Put the tables into docs/benchmarks.md between their marks, and the curves beside it."""
+    charts = []
+    for axis, found in known:
+        curves = [Curve(name, tuple((row[0], row[k]) for row in found)) for k, name in ((1, "all"), (2, "tables"))]
+        charts.append(Panel(axis.name, tuple(curves)))
+    (DOCS / "growth.svg").write_text(panels("CPU microseconds per sample", charts))
+    page = DOCS / "benchmarks.md"
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    parts = [BEGIN, "", "![growth](growth.svg)", "", *(table(axis, found) for axis, found in known), END]
+    page.write_text(before + "\n".join(parts) + after)
 
 
 if __name__ == "__main__":

@@ -110,4 +110,9 @@ def _map(size: int, file: int | None) -> mmap.mmap:
             area.madvise(mmap.MADV_HUGEPAGE)
         return area
     os.ftruncate(file, size)
-    return mmap.mmap(file, size, flags=mmap.MAP_SHARED)
+    area = mmap.mmap(file, size, flags=mmap.MAP_SHARED)
+    if hasattr(mmap, "MADV_RANDOM"):
+        # Rows are touched here and there. Read ahead, the file would lie in the cache in pieces of megabytes, and one
+        # changed row would write back all of its piece.
+        area.madvise(mmap.MADV_RANDOM)
+    return area
