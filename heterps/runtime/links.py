@@ -111,6 +111,7 @@ class StageLink:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._todo: SimpleQueue[tuple[int, Any, Any] | None] = SimpleQueue()
+        self._closed = False
         threading.Thread(target=self._work, name="heterps-stage-link", daemon=True).start()
 
     def step(self, seed: int, feeds: Mapping[str, Any], done: Callable[[Outcome | None], None]) -> None:
@@ -125,10 +126,14 @@ class StageLink:
             except PeerLost:
                 sleep(_RETRY_S)
                 done(None)
+            except Exception:
+                if not self._closed:  # else the tables are gone, and nobody waits for the batch
+                    raise
             else:
                 done(outcome)
         self._peer.close()
 
     def close(self) -> None:
         """End the thread once it is done with what it does now."""
+        self._closed = True
         self._todo.put(None)
