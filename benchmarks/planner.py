@@ -70,6 +70,7 @@ class Case:
         )
 
 
+CHAINS = ((16, 2, np.inf, 1), (16, 2, 40.0, 1), (16, 2, 40.0, 8), (64, 8, np.inf, 1), (64, 8, 40.0, 1))
 CORES = len(os.sched_getaffinity(0))
 CASES = (
     Case("fused", 1, CORES, 0),
@@ -147,7 +148,7 @@ def time_solver(chains: int = 20) -> None:
     """Exact least price per row of random chains: processor milliseconds, solves and gap."""
     heads = f"{'layers x types':>14} {'caps':>6} {'sold in':>8} {'median ms':>10} {'most ms':>8} {'solves':>7}"
     print(f"{heads} {'most gap':>9}")
-    for (layers, types), cap, pack in itertools.product(((16, 2), (64, 8)), (np.inf, 40.0), (1, 8)):
+    for layers, types, cap, pack in CHAINS:
         found = [_solved(np.random.default_rng(max(seed, 0)), layers, types, cap, pack) for seed in range(-1, chains)]
         times, solves, gaps = zip(*found[1:], strict=True)  # the first loads the compiled loops
         row = f"{layers:>10} x {types} {cap:>6} {pack:>8} {1e3 * np.median(times):>10.1f} {1e3 * max(times):>8.1f}"
