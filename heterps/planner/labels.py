@@ -21,7 +21,7 @@ __all__ = ["TooManyLabelsError", "label_placement"]
 
 _LABELS = (2_000, 30_000)  # room that is taken at first, and at most
 _MOST_CHOICES = 4_096
-# Not called from Python: half a second less to compile each.
+# Not called from Python: no wrapper has to be compiled.
 _INNER: dict[str, Any] = {"nogil": True, "cache": True, "no_cpython_wrapper": True, "error_model": "numpy"}
 
 
