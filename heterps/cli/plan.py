@@ -85,7 +85,7 @@ def command() -> None:
 @click.option("--explain", "explaining", is_flag=True, help="Each layer on each pool, each cut, each move.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Write the report as one self-contained page.")
-@click.option("--out", type=click.Path(dir_okay=False), help="Save the plan for `heterps train --plan`.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Save the plan: `heterps train PLAN.json` runs it.")
 def make(
     target: str, settings: tuple[str, ...], hardware: str | None, rows_per_second: float | None,
     arrival_rate: float | None, budget: float | None, batch_size: int | None, profile_path: str | None,
