@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,7 @@ from heterps.runtime.keeper import Checkpoints
 from heterps.runtime.meter import metered
 from heterps.runtime.model import Model
 from heterps.runtime.output import write_parquet
+from heterps.runtime.profile import Profile
 from heterps.runtime.progress import Progress
 from heterps.runtime.saved import SavedModel
 from heterps.runtime.saving import load_one_table, load_tables, save_tables, shrink_tables
@@ -178,6 +180,7 @@ class Session:
     def __init__(self, plan: Plan, engine: Engine) -> None:
         self.plan, self.engine = plan, engine
         self._open = True
+        self._profile = Profile()
 
     @property
     def job(self) -> Job:
@@ -211,11 +214,21 @@ class Session:
         check_columns(self.plan.graph, dataset.schema)
         if valid is not None:
             check_columns(self.plan.graph, valid.schema)
-        return self._train(dataset, epochs, valid, self._tensors(fetch))
+        return self._watched(self._train(dataset, epochs, valid, self._tensors(fetch)))
+
+    def _watched(self, reports: Generator[Progress, None, None]) -> Iterator[Progress]:
+        with closing(reports):  # leaving the loop ends training at once
+            for progress in reports:
+                self._profile = progress.profile
+                yield progress
+
+    def profile(self) -> Profile:
+        """Return where the time of the last training went, by pool and phase; ``.save("profile.svg")`` draws it."""
+        return self._profile
 
     def _train(
         self, dataset: Dataset, epochs: int, valid: Dataset | None, fetch: Mapping[str, str]
-    ) -> Iterator[Progress]:
+    ) -> Generator[Progress, None, None]:
         if valid is None:
             yield from self.engine.train(dataset, epochs, fetch)
             return

@@ -119,9 +119,9 @@ class ClusterEngine:
                 crew.collect(reporter)
                 counts = crew.counts()
                 keeper.ask(driver, counts.batches)
-                yield replace(reporter.progress(counts, epoch + 1, crew.busy), fetched=crew.peek())
+                yield replace(reporter.progress(counts, epoch + 1), fetched=crew.peek())
         crew.collect(reporter)
-        last = reporter.progress(crew.counts(), reporter.epochs, crew.busy, done=True)
+        last = reporter.progress(crew.counts(), reporter.epochs, done=True)
         yield replace(last, fetched=crew.peek())
 
     def stage_steps(self) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -64,13 +64,14 @@ class ClusterCrew:
     ) -> None:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
-        self.busy: dict[str, float] = {}
         self._hosts, self._keeper, self._fetch, self._slowdown = hosts, keeper, dict(fetch), slowdown
         self._host_addresses: dict[int, Address] = {}
         self._stage_workers: list[str] = []
         self._copies: dict[int, Remote] = {}
         self._addresses: dict[int | str, Address] = {}
         self._stages: dict[str, Remote] = {}
+        self._stage_pools: dict[str, str] = {}
+        self._threads: dict[str, int] = {}
         self._stations: dict[str, Remote] = {}
         self._tasks: dict[int, tuple[str, Future]] = {}
         self._known: dict[str, set[str]] = {}
@@ -106,7 +107,9 @@ class ClusterCrew:
                 f"the scheduler is gone (the client is {self.client.status}); start it and its workers again. "
                 "A run with checkpoints goes on with launch(plan, resume=DIR)"
             )
-        workers = {worker.address: worker for pool in pools_of(self.client) for worker in pool.workers}
+        pools = pools_of(self.client)
+        self._threads = {pool.name: sum(w.nthreads for w in pool.workers) for pool in pools if pool.name in self.roles}
+        workers = {worker.address: worker for pool in pools for worker in pool.workers}
         self._names = {address: worker.name for address, worker in workers.items()}
         self._pools = {address: worker.pools for address, worker in workers.items()}
         found = {address: self.roles.of(worker.pools) for address, worker in workers.items()}
@@ -249,7 +252,7 @@ class ClusterCrew:
             station = Remote(
                 self.client, worker, StageStation, self.job, mine, hosts, self._behind(hosts, mine), slowdown
             )
-            self._stages[worker] = station
+            self._stages[worker], self._stage_pools[worker] = station, stages[1]
             self._addresses[worker] = station.call("addresses")[1]
             self.driver.tell(ev.StageReady(worker))
 
@@ -265,7 +268,7 @@ class ClusterCrew:
                 name = f"{worker} stage {index}"
                 if name not in self._stages:
                     station = Remote(self.client, worker, StageStation, self.job, [index], hosts, found, 0.0)
-                    self._stages[name] = station
+                    self._stages[name], self._stage_pools[name] = station, stages[index]
                     self._addresses[name] = station.call("addresses")[index]
                 found.setdefault(index, []).append(self._addresses[name])
         return found
@@ -314,11 +317,15 @@ class ClusterCrew:
     def collect(self, reporter: Reporter) -> None:
         """Take metrics and times from all stations at once; one that is lost meanwhile has nothing to add."""
         pending = []
-        for station in self._stations.values():
+        for pool, station in self._by_pool():
             with suppress(ClusterError):
-                pending.append((station, station.start("collect")))
-        for station, answer in pending:
+                pending.append((pool, station, station.start("collect")))
+        for pool, station, answer in pending:
             with suppress(ClusterError):
-                found = station.finish(answer, "collect")
-                reporter.add(found["states"], found["phases"], found["bad_rows"])
-        self.busy = {self.roles.io: reporter.phases.busy}
+                reporter.add(pool, **station.finish(answer, "collect"))
+        reporter.tick(self._threads)
+
+    def _by_pool(self) -> Iterator[tuple[str, Remote]]:
+        yield from ((self.roles.io, station) for station in self._stations.values())
+        yield from ((self._stage_pools[name], station) for name, station in self._stages.items())
+        yield from ((self.roles.server, station) for station in self._hosts.values())

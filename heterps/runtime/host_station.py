@@ -68,6 +68,10 @@ class HostStation:
         """Return what was applied so far."""
         return vars(self._shard_host.counts).copy() if self._shard_host else {}
 
+    def collect(self) -> dict[str, Any]:
+        """Return times since the last call."""
+        return {"phases": self._shard_host.phases.take() if self._shard_host else {}}
+
     def close(self) -> None:
         """Stop answering and drop the tables."""
         if self._listener is not None:

@@ -26,6 +26,7 @@ from heterps.runtime.job import Job
 from heterps.runtime.keeper import Checkpoints, Keeper
 from heterps.runtime.links import DirectLink, Link
 from heterps.runtime.payload import Pulled, Wanted
+from heterps.runtime.phases import total
 from heterps.runtime.progress import Progress
 from heterps.runtime.report import Reporter
 from heterps.runtime.work import Workbench
@@ -34,6 +35,7 @@ __all__ = ["InlineEngine"]
 
 _T = TypeVar("_T")
 _PATIENCE_S = 60.0
+_POOL = "inline"  # the one thread, as reports call it
 
 
 class InlineEngine:
@@ -80,7 +82,7 @@ class InlineEngine:
         self._driver = Driver(spec, self, splits, cut=keeper.base, life=keeper.life)
         reporter = Reporter(epochs, self.job.metrics, self._counts())
         self._driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
-        self._driver.handle(WorkerJoined("inline", "io"))
+        self._driver.handle(WorkerJoined(_POOL, "io"))
         try:
             for progress in self._loop(reporter, keeper.first):
                 yield replace(progress, fetched=self._bench.peek(fetch or {}))
@@ -116,7 +118,9 @@ class InlineEngine:
         return moved
 
     def _collect(self, reporter: Reporter) -> None:
-        reporter.add(self._bench.take_metrics(), self._bench.phases.take())
+        phases = (self._bench.phases, *(host.phases for host in self.hosts.values()))
+        reporter.add(_POOL, total(each.take() for each in phases), self._bench.take_metrics())
+        reporter.tick({_POOL: 1})
         reporter.bad_rows = self._bad.count
 
     def _counts(self) -> Counts:

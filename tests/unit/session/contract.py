@@ -10,6 +10,7 @@ import pytest
 
 import heterps as hps
 from heterps.errors import CheckpointError, DataError, GraphError, RunError
+from heterps.runtime.phases import WAITING
 from tests.unit.session.models import columns, data, graph
 
 
@@ -137,6 +138,26 @@ class EngineContract(ABC):
         with self.launch(plan()) as session:
             last = list(session.train(data().shuffle("global", window=100), epochs=2))[-1]
         assert last.samples == 3000
+
+    # --- seeing it
+
+    @pytest.mark.parametrize("mode", ["sync", "async"])
+    def test_every_phase_is_counted_once(self, mode: str) -> None:
+        with self.launch(plan(shard_hosts=2), mode=mode) as session:
+            reports = list(session.train(data(), epochs=2))
+            profile = session.profile()
+        assert profile == reports[-1].profile
+        assert all(seconds > 0 for phase, seconds in profile.phases.items() if phase != WAITING), profile
+        # One lane: what it does, and what hosts do for it, happens one after another.
+        assert sum(profile.phases.values()) <= profile.elapsed_s
+        assert set(profile.busy) == set(profile.capacity_s) == set(reports[-1].busy)
+        assert all(0 < share <= 1 for share in profile.busy.values())
+        assert all(f"{pool} " in str(reports[-1]).partition("busy")[2] for pool in profile.busy)
+
+    def test_the_profile_of_several_passes_with_validation_is_their_sum(self) -> None:
+        with self.launch(plan()) as session:
+            ends = [report for report in session.train(data(), epochs=2, valid=data(seed=8)) if report.valid]
+        assert all(ends[1].phases[phase] > seconds > 0 for phase, seconds in ends[0].phases.items() if phase != WAITING)
 
     # --- inference
 
