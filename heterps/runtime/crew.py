@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from distributed import Client, Future
@@ -64,6 +64,7 @@ class ClusterCrew:
     ) -> None:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
+        self._scheduler = client.scheduler_info()["id"]
         self._hosts, self._keeper, self._fetch, self._slowdown = hosts, keeper, dict(fetch), slowdown
         self._host_addresses: dict[int, Address] = {}
         self._stage_workers: list[str] = []
@@ -75,6 +76,7 @@ class ClusterCrew:
         self._stations: dict[str, Remote] = {}
         self._tasks: dict[int, tuple[str, Future]] = {}
         self._known: dict[str, set[str]] = {}
+        self._silent: set[str] = set()
         self._failure: BaseException | None = None
         self._counted = Counts()
         self._begun: set[int] = set()
@@ -102,14 +104,10 @@ class ClusterCrew:
 
     def watch(self) -> None:
         """Tell the run which workers came and went."""
-        if self.client.status != "running":
-            raise ClusterError(
-                f"the scheduler is gone (the client is {self.client.status}); start it and its workers again. "
-                "A run with checkpoints goes on with launch(plan, resume=DIR)"
-            )
+        self._look_at_scheduler()
         pools = pools_of(self.client)
         self._threads = {pool.name: sum(w.nthreads for w in pool.workers) for pool in pools if pool.name in self.roles}
-        workers = {worker.address: worker for pool in pools for worker in pool.workers}
+        workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self._silent}
         self._names = {address: worker.name for address, worker in workers.items()}
         self._pools = {address: worker.pools for address, worker in workers.items()}
         found = {address: self.roles.of(worker.pools) for address, worker in workers.items()}
@@ -124,6 +122,17 @@ class ClusterCrew:
                     joined.discard(role)  # lost while it joined, or slow: the next look tells
         self._known = found
 
+    def _look_at_scheduler(self) -> None:
+        """Raise if it is gone; another one in its place knows nothing of this run."""
+        status, scheduler = self.client.status, self.client.scheduler_info()["id"]
+        if status == "running" and scheduler == self._scheduler:
+            return
+        found = f"the client is {status}" if status != "running" else "another one is in its place"
+        raise ClusterError(
+            f"the scheduler is gone ({found}); start it and its workers again. "
+            "A run with checkpoints goes on with launch(plan, resume=DIR)"
+        )
+
     def _servers_joined(self, addresses: Sequence[str]) -> None:
         new = tuple(address for address in addresses if "server" not in self._known.get(address, set()))
         if new:
@@ -137,12 +146,20 @@ class ClusterCrew:
     def _joined(self, address: str, role: str) -> bool:
         if role == "io":
             here = None if address.startswith("inproc://") else self.dataset
-            try:
+            with self._or_lost(address):
                 self._stations[address] = Remote(self.client, address, IoStation, self.run, self.job, here)
-            except ClusterError:
+            if address not in self._stations:
                 return False
         self.driver.handle(ev.WorkerJoined(address, role))  # type: ignore[arg-type]
         return True
+
+    @contextmanager
+    def _or_lost(self, worker: str) -> Iterator[None]:
+        """A worker that does not answer in time is lost to the run, though Dask may list it for minutes."""
+        try:
+            yield
+        except ClusterError:
+            self._silent.add(worker)
 
     def _lost(self, address: str) -> None:
         self._stations.pop(address, None)
@@ -191,7 +208,7 @@ class ClusterCrew:
         worker, future = self._tasks.get(attempt, (None, None))
         station = self._stations.get(worker) if worker else None
         if station is not None:
-            with suppress(ClusterError):  # an attempt whose worker is gone needs no instruction
+            with self._or_lost(station.worker):  # an attempt whose worker is gone needs no instruction
                 station.call("deliver", attempt, instruction, self._addresses)
         if isinstance(instruction, do.Cancel) and future is not None:
             del self._tasks[attempt]
@@ -212,12 +229,14 @@ class ClusterCrew:
             address = station.call("begin", self.run, create, self._keeper.folder(create.cut))
         except ClusterError:
             self._hosts.pop(place, None)
+            self._silent.add(create.worker)
             self.driver.tell(ev.CopyLost(create.copy))
             return
         self._addresses[create.copy] = self._host_addresses[create.host] = address
         if len(self._host_addresses) == self.job.hosts:
             for stage in self._stages.values():
-                stage.call("move", self._all_hosts())
+                with self._or_lost(stage.worker):
+                    stage.call("move", self._all_hosts())
         self._make_stages()
 
     def to_host(self, copy: int, instruction: Any) -> None:
@@ -228,6 +247,7 @@ class ClusterCrew:
         try:
             self._copies[copy].call("deliver", instruction, self._keeper.folder(cut))
         except ClusterError:
+            self._silent.add(self._copies[copy].worker)
             self.driver.tell(ev.CopyLost(copy))
 
     def _no_cut(self, host: int) -> RunError:
@@ -248,13 +268,12 @@ class ClusterCrew:
         mine = [i for i in range(1, len(stages)) if stages[i] == stages[1]]
         while self._stage_workers:
             worker = self._stage_workers.pop()
-            slowdown = self._slowdown.get(self._names[worker], 0.0)
-            station = Remote(
-                self.client, worker, StageStation, self.job, mine, hosts, self._behind(hosts, mine), slowdown
-            )
-            self._stages[worker], self._stage_pools[worker] = station, stages[1]
-            self._addresses[worker] = station.call("addresses")[1]
-            self.driver.tell(ev.StageReady(worker))
+            slowdown, behind = self._slowdown.get(self._names[worker], 0.0), self._behind(hosts, mine)
+            with self._or_lost(worker):
+                station = Remote(self.client, worker, StageStation, self.job, mine, hosts, behind, slowdown)
+                self._addresses[worker] = station.call("addresses")[1]
+                self._stages[worker], self._stage_pools[worker] = station, stages[1]
+                self.driver.tell(ev.StageReady(worker))
 
     def _all_hosts(self) -> list[Address]:
         return [self._host_addresses[host] for host in range(self.job.hosts)]
@@ -297,7 +316,7 @@ class ClusterCrew:
         """Return what host 0 counted; every batch is pushed to every host. While it is lost, what it counted last."""
         for (host, _), station in self._hosts.items():
             if host == 0:
-                with suppress(ClusterError):
+                with self._or_lost(station.worker):
                     self._counted = Counts(**station.call("counts"))
         return self._counted
 
@@ -308,7 +327,7 @@ class ClusterCrew:
     def peek(self) -> dict[str, Any]:
         """Return the watched tensors of a batch that was computed lately; while no worker has one, the ones before."""
         for station in self._stations.values() if self._fetch else ():
-            with suppress(ClusterError):
+            with self._or_lost(station.worker):
                 if found := station.call("peek", self._fetch):
                     self._peeked = found
                     break
@@ -318,10 +337,10 @@ class ClusterCrew:
         """Take metrics and times from all stations at once; one that is lost meanwhile has nothing to add."""
         pending = []
         for pool, station in self._by_pool():
-            with suppress(ClusterError):
+            with self._or_lost(station.worker):
                 pending.append((pool, station, station.start("collect")))
         for pool, station, answer in pending:
-            with suppress(ClusterError):
+            with self._or_lost(station.worker):
                 reporter.add(pool, **station.finish(answer, "collect"))
         reporter.tick(self._threads)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
+from math import inf
 from time import monotonic
 from typing import Any
 
 import dask
-from distributed import Client
+from distributed import CancelledError, Client
 from distributed.comm import CommClosedError
 
 from heterps.errors import ClusterError
@@ -49,18 +50,11 @@ class Remote:
         self._actor = self._made()
 
     def _made(self) -> Any:
-        """Wait until it is there; on a worker that dies meanwhile Dask would let it wait for ever."""
-        until = monotonic() + settings().call_s
-        while True:
-            try:
-                return self._future.result(timeout=_LOOK_S)
-            except TimeoutError as error:
-                there = self.worker in self._client.scheduler_info(n_workers=-1)["workers"]
-                if not there or monotonic() > until:
-                    self._future.release()
-                    raise self._lost("being made", error if there else OSError("the worker is gone")) from error
-            except (CommClosedError, OSError) as error:
-                raise self._lost("being made", error) from error
+        try:
+            return self._wait(self._future, "being made", settings().call_s)
+        except ClusterError:
+            self._future.release()
+            raise
 
     def start(self, method: str, *args: Any) -> Any:
         """Call without waiting; :meth:`finish` takes the answer."""
@@ -68,22 +62,43 @@ class Remote:
             with self._client.as_current():  # an actor takes the client that is current when it is called
                 return getattr(self._actor, method)(*args)
         except RuntimeError as error:  # Dask knows already that the worker is gone
-            raise self._lost(method, error) from error
+            raise self._lost(method, str(error)) from error
 
     def finish(self, pending: Any, method: str = "call", *, patient: bool = False) -> Any:
         """Wait for the answer of a call that was started; a patient caller has no time limit."""
-        try:
-            with self._client.as_current():
-                return pending.result(timeout=None if patient else settings().call_s)
-        except (TimeoutError, CommClosedError, OSError, RuntimeError) as error:
-            raise self._lost(method, error) from error
+        return self._wait(pending, method, inf if patient else settings().call_s)
 
     def call(self, method: str, *args: Any) -> Any:
         """Call and wait."""
         return self.finish(self.start(method, *args), method)
 
-    def _lost(self, method: str, error: BaseException) -> ClusterError:
-        return ClusterError(f"{self._name} on worker {self.worker} did not answer to {method}: {error or 'no answer'}")
+    def _wait(self, pending: Any, method: str, limit_s: float) -> Any:
+        """Wait, looking now and then whether the other side is still there: Dask would let a call to one that is gone
+        wait for ever.
+        """
+        until = monotonic() + limit_s
+        while True:
+            try:
+                with self._client.as_current():
+                    return pending.result(timeout=_LOOK_S)
+            except TimeoutError as error:
+                late = f"no answer within {limit_s:g} s" if pending.done() or monotonic() > until else ""
+                if reason := self._gone() or late:
+                    raise self._lost(method, reason) from error
+            except (CancelledError, CommClosedError, OSError, RuntimeError) as error:
+                raise self._lost(method, str(error)) from error
+
+    def _gone(self) -> str:
+        """Say what is gone: the scheduler, this object, its worker; empty if all are there."""
+        if self._client.status != "running":
+            return "the scheduler is gone"
+        if self._future.status not in ("pending", "finished"):
+            return f"Dask has {self._future.status} it"
+        there = self._client.scheduler_info(n_workers=-1)["workers"]
+        return "" if self.worker in there else "the worker is gone"
+
+    def _lost(self, method: str, reason: str) -> ClusterError:
+        return ClusterError(f"{self._name} on worker {self.worker} did not answer to {method}: {reason}")
 
     def close(self) -> None:
         """Let it end its work, then let go of it; a worker that is gone needs neither."""

@@ -29,6 +29,7 @@ Method = Callable[[Message], Message]
 # One value per process: tells whether an address is our own.
 PROCESS = uuid.uuid4().hex
 _LOCAL: dict[str, Service] = {}
+_HELLO_S = 10.0  # for a caller to show its certificate and token: strangers must not hold threads
 
 
 class Service(Protocol):
@@ -110,6 +111,7 @@ class Listener:
             connection.close()
 
     def _converse(self, connection: socket.socket) -> None:
+        connection.settimeout(_HELLO_S)
         if connection.family == socket.AF_INET:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self.tls is not None:
@@ -119,6 +121,7 @@ class Listener:
         hello = receive(connection, buffers)
         if hello is None or not hmac.compare_digest(str(hello.head.get("token")), self.address.token):
             return
+        connection.settimeout(None)  # a caller may have nothing to ask for as long as it likes
         while not self._closed and (request := receive(connection, buffers)) is not None:
             send(connection, self._answer(request))
 
