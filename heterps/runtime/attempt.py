@@ -92,7 +92,7 @@ class Attempt:
         """Begin."""
         self._carry_out(self.client.start())
 
-    def pump(self, limit: int = 64) -> bool:
+    def pump(self, limit: int) -> bool:
         """Do what can be done without waiting, up to so many events; False if there was nothing."""
         moved = False
         while limit and not self.ended and not self.inbox.empty():

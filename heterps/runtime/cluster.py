@@ -111,15 +111,14 @@ class ClusterEngine:
                 patience.check()
             driver.step(_TICK_S)
             crew.raise_failure()
+            keeper.ask(driver)
             if driver.state.book.pass_ - first != epoch:
                 epoch = driver.state.book.pass_ - first
                 crew.collect(reporter)
                 reporter.next_epoch()
             elif reporter.due(self.report_s):
                 crew.collect(reporter)
-                counts = crew.counts()
-                keeper.ask(driver, counts.batches)
-                yield replace(reporter.progress(counts, epoch + 1), fetched=crew.peek())
+                yield replace(reporter.progress(crew.counts(), epoch + 1), fetched=crew.peek())
         crew.collect(reporter)
         last = reporter.progress(crew.counts(), reporter.epochs, done=True)
         yield replace(last, fetched=crew.peek())

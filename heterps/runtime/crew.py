@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -27,6 +28,8 @@ from heterps.runtime.service import Address
 from heterps.runtime.stage_station import StageStation
 
 __all__ = ["ClusterCrew"]
+
+_log = logging.getLogger("heterps")
 
 
 class ClusterCrew:
@@ -77,6 +80,7 @@ class ClusterCrew:
         self._tasks: dict[int, tuple[str, Future]] = {}
         self._known: dict[str, set[str]] = {}
         self._silent: set[str] = set()
+        self._names: dict[str, str] = {}
         self._failure: BaseException | None = None
         self._counted = Counts()
         self._begun: set[int] = set()
@@ -158,8 +162,13 @@ class ClusterCrew:
         """A worker that does not answer in time is lost to the run, though Dask may list it for minutes."""
         try:
             yield
-        except ClusterError:
+        except ClusterError as error:
+            self._give_up(worker, error)
+
+    def _give_up(self, worker: str, error: ClusterError) -> None:
+        if worker not in self._silent:
             self._silent.add(worker)
+            _log.warning("worker %s is lost to the run: %s", self._names.get(worker, worker), error)
 
     def _lost(self, address: str) -> None:
         self._stations.pop(address, None)
@@ -226,10 +235,11 @@ class ClusterCrew:
             if place not in self._hosts:
                 self._hosts[place] = Remote(self.client, create.worker, HostStation, self.job, create.host)
             station = self._copies[create.copy] = self._hosts[place]
-            address = station.call("begin", self.run, create, self._keeper.folder(create.cut))
-        except ClusterError:
+            folder, every = self._keeper.folder(create.cut), self._keeper.cut_every(create.host)
+            address = station.call("begin", self.run, create, folder, every)
+        except ClusterError as error:
             self._hosts.pop(place, None)
-            self._silent.add(create.worker)
+            self._give_up(create.worker, error)
             self.driver.tell(ev.CopyLost(create.copy))
             return
         self._addresses[create.copy] = self._host_addresses[create.host] = address
@@ -246,8 +256,8 @@ class ClusterCrew:
             raise self._no_cut(copy)
         try:
             self._copies[copy].call("deliver", instruction, self._keeper.folder(cut))
-        except ClusterError:
-            self._silent.add(self._copies[copy].worker)
+        except ClusterError as error:
+            self._give_up(self._copies[copy].worker, error)
             self.driver.tell(ev.CopyLost(copy))
 
     def _no_cut(self, host: int) -> RunError:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from heterps.protocol.decisions import Answer, Apply, Commit, Decision, Keep, Load, Loaded, Mark, Report, Serve
-from heterps.protocol.events import CutFailed, CutWritten, Event
+from heterps.protocol.events import CutAsked, CutFailed, CutWritten, Event
 from heterps.protocol.host import HostState
 from heterps.protocol.keys import BatchKey
 from heterps.protocol.messages import Granted, Push, Reply, Request
@@ -80,9 +80,14 @@ class ShardHost:
         See :class:`~heterps.protocol.host.HostState`.
     report
         Takes events for the run.
+    cut_every
+        Ask the run for a cut each time so many batches more were applied. Asked here, where they are counted, the cut
+        is late by what is in flight only.
     """
 
-    def __init__(self, job: Job, host: int, copy: int, report: Callable[[Event], None]) -> None:
+    def __init__(
+        self, job: Job, host: int, copy: int, report: Callable[[Event], None], cut_every: int | None = None
+    ) -> None:
         first, last = job.model.dense_ranges(job.hosts)[host]
         self.model, self.host = job.model, host
         self.dense = job.model.parameters[first:last]
@@ -91,7 +96,7 @@ class ShardHost:
         self.phases = Phases()
         self.shard: Shard | None = None
         self.parts: dict[int, HostPart] = {}
-        self._report = report
+        self._report, self._cut_every = report, cut_every
         self._lock = threading.RLock()
         self._ordered = job.mode.ordered
         self._kept: dict[Push, Gradients] = {}
@@ -216,6 +221,9 @@ class ShardHost:
         self.phases.carve({"rule": applied.rule_s})
         with self._lock:
             self.counts.add(gradients, applied.skipped, applied.staleness)
+            due = self._cut_every is not None and self.counts.batches % self._cut_every == 0
+        if due:
+            self._report(CutAsked())
 
     def _commit(self, lanes: list[tuple[Push, Gradients]]) -> None:
         """Sum in lane order, then one update: the same bits whoever computed the lanes."""

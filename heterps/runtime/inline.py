@@ -35,6 +35,7 @@ __all__ = ["InlineEngine"]
 
 _T = TypeVar("_T")
 _PATIENCE_S = 60.0
+_TURN = 4  # events of an attempt between looks at the run's: about a batch
 _POOL = "inline"  # the one thread, as reports call it
 
 
@@ -99,7 +100,7 @@ class InlineEngine:
                 self._collect(reporter)
                 reporter.next_epoch()
             moved |= self._pump()
-            self._keeper.ask(driver, self._counts().batches)
+            self._keeper.ask(driver)
             if not moved and not driver.finished and not driver.step(_PATIENCE_S):  # a cut may be on its way to disk
                 raise RunError(f"the run stands still; it waits for {', '.join(driver.state.waiting_for())}")
             if reporter.due(self.report_s):
@@ -112,7 +113,7 @@ class InlineEngine:
         """Let every attempt do what it can; False if none could do anything."""
         moved = False
         for attempt in list(self._attempts.values()):
-            moved |= attempt.pump()
+            moved |= attempt.pump(_TURN)
             if attempt.ended:
                 del self._attempts[attempt.run.attempt]
         return moved
@@ -154,7 +155,8 @@ class InlineEngine:
 
     def create_host(self, create: do.CreateHost) -> None:
         """Make a shard host, around the tables of the run before if there was one."""
-        host = ShardHost(self.job, create.host, create.copy, self._driver.tell)
+        every = self._keeper.cut_every(create.host)
+        host = ShardHost(self.job, create.host, create.copy, self._driver.tell, every)
         before = self.hosts.get(create.host)
         if before is not None:
             host.take_over(before)
