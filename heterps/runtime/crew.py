@@ -13,6 +13,7 @@ from heterps.data import Dataset, Split
 from heterps.errors import ClusterError, HeterpsError, RunError
 from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.cut import Cut
+from heterps.runtime.ask import ask_scheduler
 from heterps.runtime.desk import LocalRun, decode_event, local_run, topic
 from heterps.runtime.driver import Driver
 from heterps.runtime.host import Counts
@@ -20,7 +21,7 @@ from heterps.runtime.host_station import HostStation
 from heterps.runtime.io_station import IoStation, run_attempt
 from heterps.runtime.job import Job
 from heterps.runtime.keeper import Keeper
-from heterps.runtime.pools import pools_of
+from heterps.runtime.pools import group_by_pool, workers_from
 from heterps.runtime.remote import Remote
 from heterps.runtime.report import Reporter
 from heterps.runtime.roles import Roles
@@ -67,7 +68,7 @@ class ClusterCrew:
     ) -> None:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
-        self._scheduler = client.scheduler_info()["id"]
+        self._scheduler = ask_scheduler(client)["id"]
         self._hosts, self._keeper, self._fetch, self._slowdown = hosts, keeper, dict(fetch), slowdown
         self._host_addresses: dict[int, Address] = {}
         self._stage_workers: list[str] = []
@@ -108,8 +109,12 @@ class ClusterCrew:
 
     def watch(self) -> None:
         """Tell the run which workers came and went."""
-        self._look_at_scheduler()
-        pools = pools_of(self.client)
+        try:
+            pools = group_by_pool(workers_from(self._look_at_scheduler()))
+        except ClusterError as error:
+            raise ClusterError(
+                f"{error}; start it and its workers again. A run with checkpoints goes on with launch(plan, resume=DIR)"
+            ) from error
         self._threads = {pool.name: sum(w.nthreads for w in pool.workers) for pool in pools if pool.name in self.roles}
         workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self._silent}
         self._names = {address: worker.name for address, worker in workers.items()}
@@ -126,16 +131,12 @@ class ClusterCrew:
                     joined.discard(role)  # lost while it joined, or slow: the next look tells
         self._known = found
 
-    def _look_at_scheduler(self) -> None:
+    def _look_at_scheduler(self) -> Mapping[str, Any]:
         """Raise if it is gone; another one in its place knows nothing of this run."""
-        status, scheduler = self.client.status, self.client.scheduler_info()["id"]
-        if status == "running" and scheduler == self._scheduler:
-            return
-        found = f"the client is {status}" if status != "running" else "another one is in its place"
-        raise ClusterError(
-            f"the scheduler is gone ({found}); start it and its workers again. "
-            "A run with checkpoints goes on with launch(plan, resume=DIR)"
-        )
+        found = ask_scheduler(self.client)
+        if found["id"] != self._scheduler:
+            raise ClusterError("the scheduler is gone (another one is in its place)")
+        return found
 
     def _servers_joined(self, addresses: Sequence[str]) -> None:
         new = tuple(address for address in addresses if "server" not in self._known.get(address, set()))

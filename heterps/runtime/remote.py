@@ -13,11 +13,13 @@ from distributed import CancelledError, Client
 from distributed.comm import CommClosedError
 
 from heterps.errors import ClusterError
+from heterps.runtime.ask import ask_scheduler
 from heterps.runtime.config import settings
 
 __all__ = ["Remote"]
 
 _LOOK_S = 0.5
+_MAKE_S = 60.0  # at least, for what is made: a worker may first have to import everything
 
 
 class Remote:
@@ -51,7 +53,7 @@ class Remote:
 
     def _made(self) -> Any:
         try:
-            return self._wait(self._future, "being made", settings().call_s)
+            return self._wait(self._future, "being made", max(_MAKE_S, settings().call_s))
         except ClusterError:
             self._future.release()
             raise
@@ -94,7 +96,10 @@ class Remote:
             return "the scheduler is gone"
         if self._future.status not in ("pending", "finished"):
             return f"Dask has {self._future.status} it"
-        there = self._client.scheduler_info(n_workers=-1)["workers"]
+        try:
+            there = ask_scheduler(self._client)["workers"]
+        except ClusterError as error:
+            return str(error)
         return "" if self.worker in there else "the worker is gone"
 
     def _lost(self, method: str, reason: str) -> ClusterError:
