@@ -35,6 +35,7 @@ __all__ = ["Session", "launch", "load"]
 Metrics = Sequence[str | Metric]
 Fetch = str | Sequence[str] | Mapping[str, str]
 
+_SPLITS_PER_LANE = 4  # so that lanes which end early find more, and the last ones are short
 _TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",), "softmax_cross_entropy": ("acc1",)}
 _EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {
     "logloss": ("auc", "logloss"),
@@ -214,7 +215,15 @@ class Session:
         check_columns(self.plan.graph, dataset.schema)
         if valid is not None:
             check_columns(self.plan.graph, valid.schema)
-        return self._watched(self._train(dataset, epochs, valid, self._tensors(fetch)))
+        return self._watched(self._train(self._spread(dataset), epochs, valid, self._tensors(fetch)))
+
+    def _spread(self, dataset: Dataset) -> Dataset:
+        """Give every lane something to read. Lanes belong to the plan: any number of workers sees the same Splits.
+
+        A lane that is alone reads one Split after another anyway, and mixes rows better in a large one.
+        """
+        lanes = self.plan.lanes
+        return dataset.spread(_SPLITS_PER_LANE * lanes, self.plan.batch_size) if lanes > 1 else dataset
 
     def _watched(self, reports: Generator[Progress, None, None]) -> Iterator[Progress]:
         with closing(reports):  # leaving the loop ends training at once

@@ -52,6 +52,8 @@ class ClusterCrew:
         Tensors to watch, by name.
     slowdown
         See :class:`~heterps.runtime.cluster.ClusterEngine`.
+    silent
+        Workers that did not answer in time, in this run or before: not used again.
     """
 
     def __init__(
@@ -65,11 +67,13 @@ class ClusterCrew:
         keeper: Keeper,
         fetch: Mapping[str, str],
         slowdown: Mapping[str, float],
+        silent: set[str],
     ) -> None:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
         self._scheduler = ask_scheduler(client)["id"]
         self._hosts, self._keeper, self._fetch, self._slowdown = hosts, keeper, dict(fetch), slowdown
+        self._silent = silent
         self._host_addresses: dict[int, Address] = {}
         self._stage_workers: list[str] = []
         self._copies: dict[int, Remote] = {}
@@ -80,7 +84,6 @@ class ClusterCrew:
         self._stations: dict[str, Remote] = {}
         self._tasks: dict[int, tuple[str, Future]] = {}
         self._known: dict[str, set[str]] = {}
-        self._silent: set[str] = set()
         self._names: dict[str, str] = {}
         self._failure: BaseException | None = None
         self._counted = Counts()

@@ -76,14 +76,18 @@ class SocketPeer:
             if a.tls:
                 assert self._tls is not None, "a TLS cluster hands its context to every peer"
                 connection = self._tls.wrap_socket(connection)
-        # A kernel timeout instead of Python's: recv with MSG_WAITALL stays one system call.
+        if not isinstance(connection, ssl.SSLSocket):  # which tries again for ever when the kernel gives up
+            self._limit(connection)
+        send(connection, Message({"token": a.token}))
+        return connection
+
+    def _limit(self, connection: socket.socket) -> None:
+        """Set a timeout of the kernel's instead of Python's: recv with MSG_WAITALL stays one system call."""
         connection.settimeout(None)
         seconds = int(self._timeout_s)
         interval = seconds.to_bytes(8, "little") + int((self._timeout_s - seconds) * 1e6).to_bytes(8, "little")
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             connection.setsockopt(socket.SOL_SOCKET, option, interval)
-        send(connection, Message({"token": a.token}))
-        return connection
 
     def _open_unix(self) -> socket.socket | None:
         """Take the short way; None where the socket belongs to another user, who is reached by TCP."""

@@ -24,7 +24,7 @@ class Progress:
     seconds
         Since training began.
     samples_per_s
-        Since the last report.
+        Since the last report; in the last one, since training began.
     loss
         Mean per sample since the last report.
     metrics
@@ -36,7 +36,7 @@ class Progress:
     bad_rows
         Lines of input that were skipped.
     busy
-        Share of its threads' time that each pool worked since the last report.
+        Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
     profile
         Where the time went since training began.
     done
@@ -77,9 +77,9 @@ class Progress:
             f"{self.samples:,} samples",
             f"{self.samples_per_s:,.0f}/s",
             f"loss {self.loss:.4f}",
-            *(f"{name} {value:.4f}" for name, value in self.metrics.items() if isinstance(value, float)),
+            *_measured(self.metrics),
+            *(f"valid {text}" for text in _measured(self.valid)),
         ]
-        parts += [f"valid {name} {value:.4f}" for name, value in self.valid.items() if isinstance(value, float)]
         if self.busy:
             parts.append("busy " + ", ".join(f"{pool} {100 * share:.0f} %" for pool, share in self.busy.items()))
         if self.staleness:
@@ -89,3 +89,8 @@ class Progress:
         if self.bad_rows:
             parts.append(f"{self.bad_rows} bad lines")
         return " | ".join(parts)
+
+
+def _measured(metrics: Mapping[str, Any]) -> list[str]:
+    """Metrics that are one number; what is not defined yet (a pass has just begun) is left out."""
+    return [f"{name} {value:.4f}" for name, value in metrics.items() if isinstance(value, float) and value == value]

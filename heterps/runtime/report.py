@@ -66,11 +66,13 @@ class Reporter:
         """Return how far the run is."""
         now = perf_counter()
         since, all_ = counts.since(self._last), counts.since(self._before)
+        # What was trained since the last report; all of it where that is nothing, or the last word.
+        lately = since.samples > 0 and not done
         basis = since if since.samples else all_
-        elapsed = now - (self._then if since.samples else self._began)
+        speed = since.samples / (now - self._then) if lately else all_.samples / (now - self._began)
         self._last, self._then = counts, now
         profile = Profile(now - self._began, dict(self._phases), self._capacity)
-        lately = profile - self._told if since.samples else profile
+        busy = (profile - self._told if lately else profile).busy
         self._told = profile
         return Progress(
             epoch=epoch,
@@ -78,13 +80,13 @@ class Reporter:
             batches=all_.batches,
             samples=all_.samples,
             seconds=now - self._began,
-            samples_per_s=basis.samples / elapsed if elapsed else 0.0,
+            samples_per_s=speed,
             loss=basis.loss / basis.samples if basis.samples else float("nan"),
             metrics=self.results(),
             staleness=all_.staleness / all_.batches if all_.batches else 0.0,
             skipped=all_.skipped,
             bad_rows=self.bad_rows,
-            busy=lately.busy,
+            busy=busy,
             profile=profile,
             done=done,
         )

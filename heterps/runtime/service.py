@@ -102,21 +102,22 @@ class Listener:
             threading.Thread(target=self._serve, args=[connection], name="heterps-serve", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        self._connections.add(connection)
-        try:
-            with contextlib.suppress(OSError, errors.ClusterError, ValueError):
-                self._converse(connection)
-        finally:
-            self._connections.discard(connection)
-            connection.close()
+        with contextlib.suppress(OSError, errors.ClusterError, ValueError), self._secured(connection) as secured:
+            self._connections.add(secured)
+            try:
+                self._converse(secured)
+            finally:
+                self._connections.discard(secured)
+
+    def _secured(self, connection: socket.socket) -> socket.socket:
+        """Return what to talk through; wrapping for TLS leaves nothing in the socket that was given."""
+        connection.settimeout(_HELLO_S)
+        if connection.family == socket.AF_UNIX:
+            return connection
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection if self.tls is None else self.tls.wrap_socket(connection, server_side=True)
 
     def _converse(self, connection: socket.socket) -> None:
-        connection.settimeout(_HELLO_S)
-        if connection.family == socket.AF_INET:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self.tls is not None:
-                connection = self.tls.wrap_socket(connection, server_side=True)
-                self._connections.add(connection)
         buffers = Buffers()
         hello = receive(connection, buffers)
         if hello is None or not hmac.compare_digest(str(hello.head.get("token")), self.address.token):

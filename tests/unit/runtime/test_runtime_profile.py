@@ -5,9 +5,11 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given, strategies as st
 
+from heterps.runtime.meter import _Passes
 from heterps.runtime.phases import PHASES, WAITING, Phases
 from heterps.runtime.profile import Profile
 from heterps.runtime.profile_drawing import LEFT, RIGHT, WIDTH, draw
+from heterps.runtime.progress import Progress
 
 SECONDS = st.floats(0, 1e6)
 POOLS = st.dictionaries(
@@ -59,3 +61,15 @@ def test_parts_of_a_phase_are_not_counted_twice() -> None:
     assert seconds["gather"] == 1.0
     assert 2.0 <= seconds["forward"] < 2.5
     assert not any(phases.take().values())
+
+
+def test_a_bar_is_full_at_the_end_and_knows_its_length_after_a_pass() -> None:
+    passes = _Passes()
+    reports = [(1, 500, False), (2, 1100, False), (2, 1900, False), (3, 2100, False), (3, 3000, True)]
+    totals = [passes.total(Progress(epoch, 3, 0, n, 1.0, 1.0, 0.5, done=done)) for epoch, n, done in reports]
+    assert totals == [None, 3300, 3300, 3150, 3000]
+
+
+def test_what_is_not_measured_yet_is_not_shown() -> None:
+    shown = str(Progress(2, 3, 1, 64, 1.0, 64.0, 0.5, metrics={"auc": float("nan"), "rmse": 0.25}, staleness=1.25))
+    assert shown == "epoch 2/3 | 64 samples | 64/s | loss 0.5000 | rmse 0.2500 | staleness 1.2"

@@ -11,6 +11,7 @@ import pytest
 import heterps as hps
 from heterps.errors import CheckpointError, DataError, GraphError, RunError
 from heterps.runtime.phases import WAITING
+from heterps.tables import Manifest
 from tests.unit.session.models import columns, data, graph
 
 
@@ -266,6 +267,21 @@ class EngineContract(ABC):
             assert same(wanted, tables(session))
         assert (reports[-1].done, reports[-1].epoch) == (True, 3)
         assert reports[-1].samples == 4500  # those of the lost run count, each once
+
+    def test_cuts_come_by_counted_batches_whatever_the_reports(self, tmp_path: Path) -> None:
+        with self.launch(plan(), mode="sync", checkpoint=tmp_path, every_batches=60, report_s=1e9) as session:
+            last = list(session.train(data(), epochs=20))[-1]
+        counted = [Manifest.read(cut).position["counts"]["batches"] for cut in sorted(tmp_path.glob("checkpoint/0*"))]
+        assert counted[-1] == last.batches == 20 * 26
+        assert len(counted) == 2
+        assert 60 <= counted[0] < last.batches  # a cut that is being written when the next is due makes it late
+
+    def test_data_in_memory_keeps_all_lanes_busy_and_batches_whole(self) -> None:
+        whole = hps.arrays(columns())
+        assert len(whole.splits()) == 1
+        with self.launch(plan(lanes=2, workers=2)) as session:
+            last = list(session.train(whole))[-1]
+        assert (last.samples, last.batches) == (1500, 24)
 
     def test_a_missing_model_says_what_is_there(self, tmp_path: Path) -> None:
         (tmp_path / "monday").mkdir()
