@@ -1,4 +1,4 @@
-"""Ask the scheduler, or several workers at once, within a limit of time; an error says whose answer is missing."""
+"""Run a function on several workers at once, with a limit of time and an error that says whose answer is missing."""
 
 from __future__ import annotations
 
@@ -11,27 +11,7 @@ from distributed import Client
 from heterps.errors import ClusterError
 from heterps.runtime.config import settings
 
-__all__ = ["ask_scheduler", "ask_workers"]
-
-
-def ask_scheduler(client: Client) -> Mapping[str, Any]:
-    """Return what the scheduler says of itself and of all its workers, now.
-
-    ``Client.scheduler_info`` returns a cache, which a timer of the client's overwrites every other second with one that
-    has no workers in it: read at the wrong moment, all workers are gone.
-    """
-    limit = settings().connect_s
-
-    async def ask() -> Mapping[str, Any]:
-        found: Mapping[str, Any] = await asyncio.wait_for(client.scheduler.identity(n_workers=-1), limit)
-        return found
-
-    try:
-        found: Mapping[str, Any] = client.sync(ask)
-    except (AttributeError, OSError, TimeoutError) as error:  # a client that was cut off has no scheduler any more
-        reason = str(error) or f"no answer within {limit:g} s"
-        raise ClusterError(f"the scheduler is gone (the client is {client.status}; {reason})") from error
-    return found
+__all__ = ["ask_workers"]
 
 
 def ask_workers(

@@ -13,11 +13,11 @@ from heterps.data import Dataset, Split
 from heterps.errors import ClusterError, HeterpsError, RunError
 from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.cut import Cut
-from heterps.runtime.ask import ask_scheduler
 from heterps.runtime.desk import LocalRun, decode_event, local_run, topic
 from heterps.runtime.driver import Driver
 from heterps.runtime.host import Counts
 from heterps.runtime.host_station import HostStation
+from heterps.runtime.identity import identity_of
 from heterps.runtime.io_station import IoStation, run_attempt
 from heterps.runtime.job import Job
 from heterps.runtime.keeper import Keeper
@@ -71,7 +71,7 @@ class ClusterCrew:
     ) -> None:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
-        self._scheduler = ask_scheduler(client)["id"]
+        self._scheduler = ""
         self._hosts, self._keeper, self._fetch, self._slowdown = hosts, keeper, dict(fetch), slowdown
         self._silent = silent
         self._host_addresses: dict[int, Address] = {}
@@ -112,12 +112,7 @@ class ClusterCrew:
 
     def watch(self) -> None:
         """Tell the run which workers came and went."""
-        try:
-            pools = group_by_pool(workers_from(self._look_at_scheduler()))
-        except ClusterError as error:
-            raise ClusterError(
-                f"{error}; start it and its workers again. A run with checkpoints goes on with launch(plan, resume=DIR)"
-            ) from error
+        pools = group_by_pool(workers_from(self._identity()))
         self._threads = {pool.name: sum(w.nthreads for w in pool.workers) for pool in pools if pool.name in self.roles}
         workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self._silent}
         self._names = {address: worker.name for address, worker in workers.items()}
@@ -134,12 +129,18 @@ class ClusterCrew:
                     joined.discard(role)  # lost while it joined, or slow: the next look tells
         self._known = found
 
-    def _look_at_scheduler(self) -> Mapping[str, Any]:
-        """Raise if it is gone; another one in its place knows nothing of this run."""
-        found = ask_scheduler(self.client)
-        if found["id"] != self._scheduler:
+    def _identity(self) -> Mapping[str, Any]:
+        """Ask the scheduler; raise if it is gone. Another one in its place knows nothing of this run."""
+        try:
+            identity = identity_of(self.client)
+            self._scheduler = self._scheduler or identity["id"]
+            if identity["id"] == self._scheduler:
+                return identity
             raise ClusterError("the scheduler is gone (another one is in its place)")
-        return found
+        except ClusterError as error:
+            raise ClusterError(
+                f"{error}; start it and its workers again. A run with checkpoints goes on with launch(plan, resume=DIR)"
+            ) from error
 
     def _servers_joined(self, addresses: Sequence[str]) -> None:
         new = tuple(address for address in addresses if "server" not in self._known.get(address, set()))
@@ -240,7 +241,7 @@ class ClusterCrew:
                 self._hosts[place] = Remote(self.client, create.worker, HostStation, self.job, create.host)
             station = self._copies[create.copy] = self._hosts[place]
             folder, every = self._keeper.folder(create.cut), self._keeper.cut_every(create.host)
-            address = station.call("begin", self.run, create, folder, every)
+            address = station.call("begin", self.run, create, folder, every, patient=True)
         except ClusterError as error:
             self._hosts.pop(place, None)
             self._give_up(create.worker, error)
@@ -259,7 +260,7 @@ class ClusterCrew:
         if isinstance(instruction, do.Rewind) and not cut and self._keeper.base.pass_:
             raise self._no_cut(copy)
         try:
-            self._copies[copy].call("deliver", instruction, self._keeper.folder(cut))
+            self._copies[copy].call("deliver", instruction, self._keeper.folder(cut), patient=True)  # may load a cut
         except ClusterError as error:
             self._give_up(self._copies[copy].worker, error)
             self.driver.tell(ev.CopyLost(copy))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from math import inf
 from time import monotonic
 from typing import Any
 
@@ -13,13 +12,12 @@ from distributed import CancelledError, Client
 from distributed.comm import CommClosedError
 
 from heterps.errors import ClusterError
-from heterps.runtime.ask import ask_scheduler
 from heterps.runtime.config import settings
+from heterps.runtime.identity import identity_of
 
 __all__ = ["Remote"]
 
 _LOOK_S = 0.5
-_MAKE_S = 60.0  # at least, for what is made: a worker may first have to import everything
 
 
 class Remote:
@@ -53,7 +51,7 @@ class Remote:
 
     def _made(self) -> Any:
         try:
-            return self._wait(self._future, "being made", max(_MAKE_S, settings().call_s))
+            return self._wait(self._future, "being made", patient=True)  # a worker may compile or read first
         except ClusterError:
             self._future.release()
             raise
@@ -67,40 +65,46 @@ class Remote:
             raise self._lost(method, str(error)) from error
 
     def finish(self, pending: Any, method: str = "call", *, patient: bool = False) -> Any:
-        """Wait for the answer of a call that was started; a patient caller has no time limit."""
-        return self._wait(pending, method, inf if patient else settings().call_s)
+        """Wait for the answer of a call that was started.
 
-    def call(self, method: str, *args: Any) -> Any:
+        The limit is ``heterps.timeouts.call``; a patient caller lets work take as long as it takes, and the limit is
+        for the silence of the worker.
+        """
+        return self._wait(pending, method, patient)
+
+    def call(self, method: str, *args: Any, patient: bool = False) -> Any:
         """Call and wait."""
-        return self.finish(self.start(method, *args), method)
+        return self.finish(self.start(method, *args), method, patient=patient)
 
-    def _wait(self, pending: Any, method: str, limit_s: float) -> Any:
+    def _wait(self, pending: Any, method: str, patient: bool) -> Any:
         """Wait, looking now and then whether the other side is still there: Dask would let a call to one that is gone
         wait for ever.
         """
-        until = monotonic() + limit_s
+        limit_s, since, seen = settings().call_s, monotonic(), None
         while True:
             try:
                 with self._client.as_current():
                     return pending.result(timeout=_LOOK_S)
             except TimeoutError as error:
-                late = f"no answer within {limit_s:g} s" if pending.done() or monotonic() > until else ""
-                if reason := self._gone() or late:
-                    raise self._lost(method, reason) from error
+                seen, before = self._seen(method), seen
+                if patient and seen != before:
+                    since = monotonic()
+                if pending.done() or monotonic() - since > limit_s:
+                    raise self._lost(method, f"{'silence' if patient else 'no answer'} for {limit_s:g} s") from error
             except (CancelledError, CommClosedError, OSError, RuntimeError) as error:
                 raise self._lost(method, str(error)) from error
 
-    def _gone(self) -> str:
-        """Say what is gone: the scheduler, this object, its worker; empty if all are there."""
-        if self._client.status != "running":
-            return "the scheduler is gone"
-        if self._future.status not in ("pending", "finished"):
-            return f"Dask has {self._future.status} it"
+    def _seen(self, method: str) -> float:
+        """Return when the scheduler last heard of the worker; raise if one of them, or this object, is gone."""
         try:
-            there = ask_scheduler(self._client)["workers"]
+            worker = identity_of(self._client)["workers"].get(self.worker)
         except ClusterError as error:
-            return str(error)
-        return "" if self.worker in there else "the worker is gone"
+            raise self._lost(method, str(error)) from error
+        if worker is None:
+            raise self._lost(method, "the worker is gone")
+        if self._future.status not in ("pending", "finished"):
+            raise self._lost(method, f"Dask says it is {self._future.status}")
+        return float(worker["last_seen"])
 
     def _lost(self, method: str, reason: str) -> ClusterError:
         return ClusterError(f"{self._name} on worker {self.worker} did not answer to {method}: {reason}")

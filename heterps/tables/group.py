@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +21,7 @@ from heterps.tables.initialisers import Zeros
 from heterps.tables.jit import entry_loop
 from heterps.tables.layout import Layout
 from heterps.tables.partition import Partition
+from heterps.tables.records import fill
 from heterps.tables.rows import NO_ROW, push_rows, update_block, update_segment
 from heterps.tables.rules import Sum
 from heterps.tables.spec import GroupSpec, TableSpec
@@ -306,10 +307,7 @@ class RowGroup:
         keep = [rows[order[a:b]][present[order[a:b]]].astype(np.int64) for a, b in pairwise(bounds)]
         spared = sum(map(len, keep))
         if self.spec.when_full == "refuse" or wanted + spared > budget:
-            raise TableFullError(
-                f"group {self.spec.name!r} holds {len(self)} of at most {budget} rows and {wanted} new ids need one: "
-                "raise budget, use more shard hosts, shrink the table, add an entry, or set when_full to an eviction"
-            )
+            raise self._full_error(wanted)
         self.evicted += evict(self.spec, self.partitions, keep, min(max(excess, budget // SHARE), len(self) - spared))
 
     def find(self, ids: Any) -> U32:
@@ -349,13 +347,34 @@ class RowGroup:
                 if slots is not None and table in self.layout.slot_columns:
                     part.set_slots(rows[at].astype(np.int64), self.layout.slot_columns[table], slots[at])
 
-    def write(self, ids: U64, records: U32) -> None:
-        """Set whole rows from records (see :mod:`~heterps.tables.records`), creating absent ones."""
+    def append(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Add rows that were saved (see :mod:`~heterps.tables.records`) to an empty group; then :meth:`build_index`."""
+        ids = columns["id"]
         order, bounds = self.split(ids)
-        with self._room_for(ids, order, bounds, True):
-            for p, part in enumerate(self.partitions):
-                with part.lock:
-                    part.write(ids, order, bounds[p], bounds[p + 1], np.ascontiguousarray(records).reshape(-1))
+        for p, part in enumerate(self.partitions):
+            at = order[bounds[p] : bounds[p + 1]]
+            mine = columns if len(at) == len(ids) else {name: array[at] for name, array in columns.items()}
+            with part.lock:
+                words = part.append(len(at))
+            fill(self.layout, mine, words)
+
+    def build_index(self) -> None:
+        """Make the appended rows known, and let those go that are beyond the budget."""
+        for part in self.partitions:
+            with part.lock:
+                part.build_index()
+        excess = 0 if self.spec.budget is None else len(self) - self.spec.budget
+        if excess > 0:
+            if self.spec.when_full == "refuse":
+                raise self._full_error(0)
+            nothing = [np.empty(0, np.int64) for _ in self.partitions]
+            self.evicted += evict(self.spec, self.partitions, nothing, excess)
+
+    def _full_error(self, wanted: int) -> TableFullError:
+        return TableFullError(
+            f"group {self.spec.name!r} holds {len(self)} of at most {self.spec.budget} rows and {wanted} new ids need "
+            "one: raise budget, use more shard hosts, shrink the table, add an entry, or set when_full to an eviction"
+        )
 
 
 def _folder(spec: GroupSpec, folder: Path | None) -> Path | None:

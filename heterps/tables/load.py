@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from heterps.errors import CheckpointError, HeterpsError
+from heterps.errors import CheckpointError, HeterpsError, TableError, TableFullError
 from heterps.tables.disk import read_checked
 from heterps.tables.group import RowGroup
 from heterps.tables.hashing import shards_of
 from heterps.tables.manifest import NAME, Manifest, StoredFile
-from heterps.tables.records import pack
+from heterps.tables.pages import row_groups
 from heterps.tables.shard import Shard
 from heterps.tables.snapshot import DENSE, THREADS, Snapshots
 from heterps.tables.spec import GroupSpec
@@ -43,24 +42,9 @@ def _row_groups(folder: Path, file: StoredFile, columns: list[str] | None = None
     """Yield the columns of a file, one Parquet row group (at least one, perhaps empty) after another."""
     data = read_checked(folder / file.name, file.sha256, file.size)
     try:
-        reader = pq.ParquetFile(pa.BufferReader(data))
-        for k in range(reader.num_row_groups):
-            table = reader.read_row_group(k, columns=columns, use_threads=False)
-            yield {name: _to_numpy(table.column(name)) for name in table.column_names}
-        if reader.num_row_groups == 0:
-            table = reader.read(columns=columns)
-            yield {name: _to_numpy(table.column(name)) for name in table.column_names}
+        yield from row_groups(data, columns)
     except (pa.ArrowException, OSError) as error:
         raise CheckpointError(f"{folder / file.name} cannot be read: {error}") from error
-
-
-def _to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    array = column.combine_chunks()
-    array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
-    if pa.types.is_fixed_size_list(array.type):
-        width = array.type.list_size
-        return np.asarray(array.flatten().to_numpy(zero_copy_only=False)).reshape(-1, width)
-    return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
 def restore(shard: Shard, path: str | Path) -> Manifest:
@@ -111,17 +95,18 @@ def _words(spec: GroupSpec) -> str:
 
 
 def _restore_group(group: RowGroup, manifest: Manifest, folder: Path) -> None:
-    files = _files_for(group, manifest)
-    share = len(group.owned) / group.spec.n_shards
-    for part in group.partitions:
-        part.expect(int(manifest.rows(group.spec.name) * share / len(group.partitions) * 1.05))
-
     def load(file: StoredFile) -> None:
         for columns in _owned_rows(group, folder, file):
-            group.write(columns["id"], pack(group.layout, columns))
+            group.append(columns)
 
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(load, files))
+        list(pool.map(load, _files_for(group, manifest)))
+    try:
+        group.build_index()
+    except TableFullError:
+        raise
+    except TableError as error:
+        raise CheckpointError(f"{folder}: {error}") from error
 
 
 def _files_for(group: RowGroup, manifest: Manifest) -> list[StoredFile]:
@@ -139,8 +124,11 @@ def _owned_mask(group: RowGroup) -> npt.NDArray[np.bool_]:
 def _owned_rows(group: RowGroup, folder: Path, file: StoredFile) -> Iterator[Columns]:
     owned = _owned_mask(group)
     for columns in _row_groups(folder, file):
-        mine = owned[shards_of(columns["id"], group.spec.n_shards)]
-        yield columns if mine.all() else {name: array[mine] for name, array in columns.items()}
+        if owned.all():
+            yield columns
+        else:
+            mine = owned[shards_of(columns["id"], group.spec.n_shards)]
+            yield {name: array[mine] for name, array in columns.items()}
 
 
 def _restore_dense(shard: Shard, manifest: Manifest, folder: Path) -> None:

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heterps.errors import TableError
 from heterps.tables import index
 from heterps.tables.accessor import LIVE
 from heterps.tables.layout import Layout
+from heterps.tables.records import ids_of
 from heterps.tables.region import Region, physical_bytes
 from heterps.tables.rows import find_rows, pull_rows, push_rows
 from heterps.tables.store import BLOCK, Gradients, Store, new_block
-from heterps.tables.upkeep import capture_rows, delete_rows, order_by_shard, read_at_cut, write_rows
+from heterps.tables.upkeep import capture_rows, delete_rows, fill_index, order_by_shard, read_at_cut
 
 __all__ = ["Partition"]
 
@@ -93,10 +95,19 @@ class Partition:
         rows = self.high + n
         self._rows.commit(rows * self.layout.stride if rows <= self.most else len(self._rows) + 1)
 
-    def expect(self, n: int) -> None:
-        """Give an empty index the places that ``n`` rows will need, so that it need not grow on the way."""
-        if len(self) == 0:
-            self.meta[index.CAP] = max(index.LEAST, min(n, self.most) * 1000 // int(self.meta[index.LOAD]) + 1)
+    def append(self, n: int) -> U32:
+        """Return ``n`` new rows of an empty partition to be filled, ids included; then :meth:`build_index`."""
+        self.make_room(n)
+        self.meta[[index.HIGH, index.COUNT]] += n
+        return self.words[self.high - n :]
+
+    def build_index(self) -> None:
+        """Make the appended rows known."""
+        self.meta[index.CAP] = max(index.LEAST, len(self) * 1050 // int(self.meta[index.LOAD]))
+        sorted_ = np.empty(len(self), np.uint64)
+        double = int(fill_index(self._entries.array, self.meta, self._rows.array, self.layout.stride, sorted_))
+        if double >= 0:
+            raise TableError(f"id {ids_of(self.words[double : double + 1])[0]} has two rows")
 
     def set_numbers(self, numbers: F32) -> None:
         """Set what the rules' loops take, for the next push."""
@@ -119,11 +130,6 @@ class Partition:
     def find(self, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> int:
         """Write the rows of ids, return how many have none."""
         return int(find_rows(self.store, ids, order, lo, hi, rows))
-
-    def write(self, ids: U64, order: I32, lo: int, hi: int, records: U32) -> None:
-        """Set whole rows from records (see :mod:`~heterps.tables.records`)."""
-        self.make_room(hi - lo)
-        write_rows(self.store, ids, order, lo, hi, records)
 
     def delete(self, rows: npt.ArrayLike) -> None:
         """Delete rows that exist."""

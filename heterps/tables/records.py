@@ -11,7 +11,7 @@ import numpy.typing as npt
 from heterps.tables.accessor import Counters
 from heterps.tables.layout import Layout
 
-__all__ = ["ids_of", "pack", "unpack"]
+__all__ = ["fill", "ids_of", "unpack"]
 
 U32 = npt.NDArray[np.uint32]
 Columns = dict[str, npt.NDArray[Any]]
@@ -43,24 +43,18 @@ def unpack(layout: Layout, words: U32, *, state: bool = True) -> Columns:
     return out
 
 
-def pack(layout: Layout, columns: Mapping[str, npt.NDArray[Any]]) -> U32:
-    """Inverse of :func:`unpack`; what is not there starts as in a new row (values: zero)."""
-    n = len(columns["id"])
-    words = np.zeros((n, layout.stride), np.uint32)
+def fill(layout: Layout, columns: Mapping[str, npt.NDArray[Any]], words: U32) -> None:
+    """Inverse of :func:`unpack`: set records from the columns of a checkpoint. A new last use starts at 0."""
     floats = words.view(np.float32)
-    floats[:, layout.state :] = layout.template
     words[:, 0] = columns["id"] & np.uint64(0xFFFFFFFF)
     words[:, 1] = columns["id"] >> np.uint64(32)
     _set_values(layout, words, columns)
     for name, where in layout.slot_columns.items():
-        if f"{name}.slots" in columns:
-            floats[:, where] = columns[f"{name}.slots"]
+        floats[:, where] = columns[f"{name}.slots"]
     for k in range(layout.n_counters):
-        if Counters._fields[k] in columns:
-            floats[:, layout.counter + k] = columns[Counters._fields[k]]
-    if layout.tick >= 0 and "last_use" in columns:
-        words[:, layout.tick] = columns["last_use"]
-    return words
+        floats[:, layout.counter + k] = columns[Counters._fields[k]]
+    if layout.tick >= 0:
+        words[:, layout.tick] = columns.get("last_use", np.uint32(0))
 
 
 def _values(layout: Layout, words: U32) -> npt.NDArray[np.float32]:
@@ -72,6 +66,5 @@ def _values(layout: Layout, words: U32) -> npt.NDArray[np.float32]:
 def _set_values(layout: Layout, words: U32, columns: Mapping[str, npt.NDArray[Any]]) -> None:
     view, first = (words.view(np.float16), 2 * layout.value) if layout.half else (words.view(np.float32), layout.value)
     for table in layout.group.tables:
-        if table.name in columns:
-            where = layout.group.columns(table.name)
-            view[:, first + where.start : first + where.stop] = columns[table.name]
+        where = layout.group.columns(table.name)
+        view[:, first + where.start : first + where.stop] = columns[table.name]

@@ -93,7 +93,7 @@ def _write_rows(group: GroupCut, shards: Sequence[int], file: HashedFile, kind: 
             words = words[select(group.group.layout, words, kind)]
             if len(words):
                 columns = unpack(group.group.layout, words, state=kind == "checkpoint")
-                writer.write_table(to_table(columns, schema), row_group_size=ROW_GROUP)
+                writer.write_table(to_table(columns, schema), row_group_size=len(words))
             total += len(words)
     return total
 

@@ -1,4 +1,4 @@
-"""The compiled loops beside training: deleting rows, reading a cut, writing rows that were saved."""
+"""The compiled loops beside training: deleting rows, reading a cut, an index for rows that were restored."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.tables.hashing import mix, prefetch
-from heterps.tables.index import delete, find, home, id_at, insert
-from heterps.tables.jit import entry_loop, inline
+from heterps.tables.index import CAP, HIGH, delete, home, id_at, put
+from heterps.tables.jit import entry_loop, inline, inner_loop
 from heterps.tables.layout import STRIDE
 from heterps.tables.store import Store, capture
 
-__all__ = ["capture_rows", "delete_rows", "order_by_shard", "read_at_cut", "write_rows"]
+__all__ = ["capture_rows", "delete_rows", "fill_index", "order_by_shard", "read_at_cut"]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 I64 = npt.NDArray[np.int64]
-I32 = npt.NDArray[np.int32]
 
 #: Rows ahead of the one at hand whose cache lines are asked for, and words of a line.
 AHEAD, LINE = 16, 16
+#: Upper bits of a hash by which entries are ordered before they go into an empty index.
+BUCKET_BITS = 11
 
 
 @inline
@@ -66,23 +67,42 @@ def read_at_cut(s: Store, rows: I64, out: U32) -> None:
 
 
 @entry_loop
-def write_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, records: U32) -> None:
-    """Set whole rows, creating those that are absent."""
-    entries, meta, words, captured = s.entries, s.meta, s.words, s.captured
-    stride = s.layout[STRIDE]
-    for i in range(lo, hi):
-        ahead = np.int64(mix(ids[order[min(i + AHEAD, hi - 1)]]) >> np.uint64(32))
-        prefetch(entries, home(meta, ahead))
-        at = np.int64(order[i])
-        h = np.int64(mix(ids[at]) >> np.uint64(32))
-        row = find(entries, meta, words, stride, ids[at], h)
-        if row < 0:
-            row = insert(entries, meta, words, stride, ids[at], h)
-            if row < captured.size and captured[row] == 0:
-                captured[row] = -1  # free at the cut: not part of it
-        else:
-            capture(s, row)
-        move(records, np.uint64(at * stride + 2), words, np.uint64(row * stride + 2), np.uint64(stride - 2))
+def fill_index(entries: U64, meta: I64, words: U32, stride: int, sorted_: U64) -> Any:
+    """Enter all rows into an empty index; return a row whose id another one has too, or -1.
+
+    Entries are first brought into the order of the upper bits of their hash: so each part of the index is filled while
+    it is in the cache.
+    """
+    ends = np.zeros((1 << BUCKET_BITS) + 1, np.int64)
+    shift = np.uint64(64 - BUCKET_BITS)
+    for row in range(meta[HIGH]):
+        ends[np.int64(mix(id_at(words, row * stride)) >> shift) + 1] += 1
+    for k in range(1, ends.size):
+        ends[k] += ends[k - 1]
+    for row in range(meta[HIGH]):
+        hash_ = mix(id_at(words, row * stride))
+        bucket = np.int64(hash_ >> shift)
+        sorted_[ends[bucket]] = (hash_ & np.uint64(0xFFFFFFFF00000000)) | np.uint64(row + 1)
+        ends[bucket] += 1
+    for i in range(sorted_.size):
+        put(entries, sorted_[i], home(meta, np.int64(sorted_[i] >> np.uint64(32))))
+    return find_double(entries, meta, words, stride)
+
+
+@inner_loop
+def find_double(entries: U64, meta: I64, words: U32, stride: int) -> Any:
+    """Return a row whose id an earlier one has too, or -1."""
+    place = 0
+    while place < meta[CAP] or entries[place] != np.uint64(0):
+        entry, before = entries[place], place - 1
+        while entry and before >= 0 and entries[before] >> np.uint64(32) == entry >> np.uint64(32):
+            row = np.int64(entry & np.uint64(0xFFFFFFFF)) - 1
+            other = np.int64(entries[before] & np.uint64(0xFFFFFFFF)) - 1
+            if id_at(words, row * stride) == id_at(words, other * stride):
+                return row
+            before -= 1
+        place += 1
+    return -1
 
 
 @entry_loop

@@ -74,6 +74,7 @@ def test_a_frozen_worker_is_lost_to_the_run(launched: Launched, mode: str, victi
     check(run(launched, mode, victim, *pools, staged=victim == "compute", freeze=True), mode)
 
 
+@pytest.mark.soak  # some ninety seconds of waiting
 def test_a_frozen_shard_host_is_lost_to_the_run(launched: Launched) -> None:
     launched.environment["DASK_HETERPS__TIMEOUTS__CALL"] = "8s"
     code, _, err = start(launched, "async", "server", "--servers", "1", "--io", "2", freeze=True)

@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -17,7 +18,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from heterps.errors import CheckpointError
+from heterps.errors import CheckpointError, TableFullError
 from heterps.protocol import BatchKey
 from heterps.tables import (
     SGD,
@@ -46,6 +47,7 @@ from heterps.tables import (
 )
 from heterps.tables.hashing import shards_of
 from heterps.tables.load import read_rows
+from heterps.tables.rows import NO_ROW
 from heterps.tables.snapshot import DENSE
 
 GROUPS = (
@@ -54,6 +56,7 @@ GROUPS = (
     GroupSpec("rare", (TableSpec("rare", 2, SGD(), entry=CountEntry(2)),), n_shards=16),
 )
 DENSE_SPECS = (DenseSpec("w", (4, 3), Adam(), Normal(0.1)), DenseSpec("b", (3,), SGD()))
+ONES = np.ones((50, 2), np.float32)
 WIDTHS = {group.name: group.width for group in GROUPS}
 
 
@@ -236,6 +239,33 @@ def test_files_hold_the_logical_shards_they_say(
     other = new_shard()
     restore(other, tmp_path)
     assert contents(other) == contents(trained)
+
+
+def test_an_id_saved_by_two_hosts_is_refused(tmp_path: Path) -> None:
+    folder, shards = Snapshots(tmp_path).begin(), [new_shard(), new_shard()]
+    parts = []
+    for host, shard in enumerate(shards):
+        train(shard, 0, 1)
+        with shard.cut() as cut:
+            parts.append(write_part(cut, folder, host=host))
+    Snapshots(tmp_path).commit(folder, parts, seed=7, groups=GROUPS, dense=DENSE_SPECS)
+    with pytest.raises(CheckpointError, match=r"id \d+ has two rows"):
+        restore(new_shard(), tmp_path)
+
+
+def test_restore_keeps_to_a_budget_that_was_lowered(tmp_path: Path) -> None:
+    def shard(**options: Any) -> Shard:
+        return Shard([GroupSpec("g", (TableSpec("t", 2, SGD()),), **options)])
+
+    full = shard(when_full="least_recent", budget=100)
+    for first in (0, 50):
+        full.push(BatchKey(0, 0, first), {"g": RowGradients(np.arange(first, first + 50, dtype=np.uint64), ONES)})
+    save_shard(full, tmp_path)
+    less = shard(when_full="least_recent", budget=60)
+    restore(less, tmp_path)
+    assert (less.group("g").find(np.arange(100, dtype=np.uint64)) == NO_ROW).nonzero()[0].tolist() == [*range(40)]
+    with pytest.raises(TableFullError, match="holds 100 of at most 60 rows"):
+        restore(shard(budget=60), tmp_path)
 
 
 def test_delta_and_base_saves(trained: Shard, tmp_path: Path) -> None:
