@@ -27,9 +27,9 @@ class HostStation:
         self._listener: Listener | None = None
         self._run = ""
 
-    def begin(self, run: str, create: do.CreateHost, folder: str) -> Address:
+    def begin(self, run: str, create: do.CreateHost, folder: str, cut_every: int | None) -> Address:
         """Make the copy that a run asked for, around the tables that are here."""
-        host = ShardHost(self.job, self.host, create.copy, teller(run, self._worker))
+        host = ShardHost(self.job, self.host, create.copy, teller(run, self._worker), cut_every)
         if self._shard_host is not None and run != self._run:  # a second copy in one run begins anew, from a cut
             host.take_over(self._shard_host)
         self._run = run
@@ -67,6 +67,10 @@ class HostStation:
     def counts(self) -> dict[str, Any]:
         """Return what was applied so far."""
         return vars(self._shard_host.counts).copy() if self._shard_host else {}
+
+    def collect(self) -> dict[str, Any]:
+        """Return times since the last call."""
+        return {"phases": self._shard_host.phases.take() if self._shard_host else {}}
 
     def close(self) -> None:
         """Stop answering and drop the tables."""
