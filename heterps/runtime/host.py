@@ -79,9 +79,11 @@ class ShardHost:
         See :class:`~heterps.protocol.host.HostState`.
     report
         Takes events for the run.
+    threads
+        See :class:`~heterps.tables.Shard`.
     """
 
-    def __init__(self, job: Job, host: int, copy: int, report: Callable[[Event], None]) -> None:
+    def __init__(self, job: Job, host: int, copy: int, report: Callable[[Event], None], *, threads: int = 1) -> None:
         first, last = job.model.dense_ranges(job.hosts)[host]
         self.model, self.host = job.model, host
         self.dense = job.model.parameters[first:last]
@@ -89,7 +91,7 @@ class ShardHost:
         self.counts = Counts()
         self.shard: Shard | None = None
         self.parts: dict[int, HostPart] = {}
-        self._report = report
+        self._report, self._threads = report, threads
         self._lock = threading.RLock()
         self._ordered = job.mode.ordered
         self._kept: dict[Push, Gradients] = {}
@@ -105,7 +107,9 @@ class ShardHost:
         on_disk = any(group.storage == "ssd" for group in self.model.groups)
         self._disk = tempfile.TemporaryDirectory(prefix="heterps-rows-") if on_disk else None
         folder = self._disk.name if self._disk else None
-        self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned, folder=folder)
+        self.shard = Shard(
+            self.model.groups, self.dense, seed=self.model.seed, owned=owned, threads=self._threads, folder=folder
+        )
         self.counts = Counts()
 
     def close(self) -> None:
