@@ -38,10 +38,10 @@ class Owners:
         """Call ``work`` with ranges of positions of every partition, its lock held; return what it returned."""
         jobs = [(part, lo, hi) for part, (lo, hi) in zip(partitions, pairwise(bounds.tolist()), strict=True)]
         if bounds[-1] < WORTH_IT or len(jobs) > self.threads:
-            return [result for job in jobs for result in _in_turns(*job, work)]
-        later = [pool.submit(_in_turns, *job, work) for pool, job in zip(self._pools, jobs[1:], strict=False)]
+            return [result for job in jobs for result in _in_turns(job, work)]
+        later = [pool.submit(_in_turns, job, work) for pool, job in zip(self._pools, jobs[1:], strict=False)]
         try:
-            first = _in_turns(*jobs[0], work)
+            first = _in_turns(jobs[0], work)
         finally:
             others = [future.exception() for future in later]  # nobody works on for a call that has ended
         for error in filter(None, others):
@@ -49,8 +49,9 @@ class Owners:
         return [*first, *(result for future in later for result in future.result())]
 
 
-def _in_turns(part: Partition, first: int, last: int, work: Callable[[Partition, int, int], T]) -> list[T]:
+def _in_turns(job: tuple[Partition, int, int], work: Callable[[Partition, int, int], T]) -> list[T]:
     """Work on a few thousand positions at a time, then others have a turn."""
+    part, first, last = job
     results = []
     for lo in range(first, last, TURN):
         with part.lock:
