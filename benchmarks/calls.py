@@ -40,6 +40,7 @@ from distributed.core import send_recv
 from distributed.protocol import to_serialize
 from threadpoolctl import threadpool_limits
 
+from heterps.runtime.identity import identity_of
 from heterps.runtime.peer import SocketPeer
 from heterps.runtime.service import Address, Listener, Method
 from heterps.runtime.wire import Message
@@ -268,7 +269,7 @@ def describe_host(client: Client, address: str, same_process: bool) -> dict[str,
 
 
 def measure(client: Client, ways: tuple[str, ...], where: str, loads: tuple[str, ...], count: int) -> None:
-    address, caller = list(client.scheduler_info(n_workers=-1)["workers"])
+    address, caller = list(identity_of(client)["workers"])
     host = describe_host(client, address, "object" in ways)
     for load in loads:
         busy = [address if where == "host" else caller]

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import tree
+from benchmarks.workload import DATA_FOLDER
 
 ROOT = Path(__file__).parent.parent
+LOGS = DATA_FOLDER / "logs"
 
 
 class ContenderError(RuntimeError):
@@ -32,6 +34,8 @@ class Window:
     samples: int
     seconds: float
     cpu_seconds: float
+    others: float = 0.0  # cores that other processes used meanwhile
+    stolen: float = 0.0  # cores that the hypervisor took
 
     @property
     def rate(self) -> float:
@@ -59,7 +63,7 @@ class Entry:
 class Contender:
     """A running system under test."""
 
-    def __init__(self, entry: Entry, python: Path, common: dict[str, Any], logs: Path) -> None:
+    def __init__(self, entry: Entry, python: Path, common: dict[str, Any], logs: Path = LOGS) -> None:
         logs.mkdir(parents=True, exist_ok=True)
         self.entry = entry
         self.log = logs / f"{entry.name.replace('/', '-').replace(' ', '_')}.log"
@@ -86,13 +90,22 @@ class Contender:
         self._reply(timeout)
         self._park()
 
+    def warm_up(self, seconds: float) -> None:
+        """Give the system a window that does not count; from now on its memory is looked at between windows only."""
+        self.go(seconds)
+        self.memory.close()
+
     def go(self, seconds: float) -> Window:
         """Give the system one window."""
-        before = self._wake()
+        before, (busy, stolen), began = self._wake(), tree.machine_seconds(), time.perf_counter()
         told = self._ask(f"go {seconds}", seconds * 6 + 120)
-        used = tree.cpu_seconds(self.process.pid) - before
+        used, took = tree.cpu_seconds(self.process.pid) - before, time.perf_counter() - began
+        busy_now, stolen_now = tree.machine_seconds()
         self._park()
-        return Window(int(told["samples"]), float(told["seconds"]), float(told.get("cpu_seconds", used)))
+        self.memory.look()
+        others, stolen = max(0.0, busy_now - busy - used) / took, (stolen_now - stolen) / took
+        cpu = float(told.get("cpu_seconds", used))
+        return Window(int(told["samples"]), float(told["seconds"]), cpu, others, stolen)
 
     def learn(self, samples: int, timeout: float = 1800) -> Window:
         """Train once over the first samples."""
@@ -113,7 +126,7 @@ class Contender:
         try:
             self.process.stdin.write(b"quit\n")  # type: ignore[union-attr]
             self.process.stdin.close()  # type: ignore[union-attr]
-            self.process.wait(5)
+            self.process.wait(8)
         except (OSError, subprocess.TimeoutExpired):
             pass
         _end(members)

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.workload import DATA_FOLDER, Samples, Workload
 
+PARTS = 8  # files of a folder, so that processes can share them
+
 
 def tsv(workload: Workload, samples: int, folder: Path = DATA_FOLDER) -> Path:
     """Label, counts, then tokens as eight hexadecimal digits, tab-separated, no header: the Criteo layout."""
 
     def write(path: Path) -> None:
-        with path.open("w") as out:
-            for part in workload.chunks(samples):
+        path.mkdir()
+        for number, part in enumerate(_parts(workload, samples)):
+            with (path / f"part-{number}.tsv").open("w") as out:
                 out.writelines(_tsv_lines(workload, part))
 
-    return _once(folder / f"{workload.name}-n{samples}.tsv", write)
+    return _once(folder / f"{workload.name}-n{samples}-tsv", write)
+
+
+def _parts(workload: Workload, samples: int) -> Iterator[Samples]:
+    """The samples cut into as many parts as there will be files."""
+    made = workload.generate(samples)
+    for number in range(PARTS):
+        yield made.rows(number * samples // PARTS, (number + 1) * samples // PARTS)
 
 
 def _tsv_lines(workload: Workload, part: Samples) -> list[str]:
@@ -29,20 +39,16 @@ def _tsv_lines(workload: Workload, part: Samples) -> list[str]:
 
 
 def parquet(workload: Workload, samples: int, folder: Path = DATA_FOLDER) -> Path:
-    """Columns ``label``, ``I1``.., ``C1``.. (tokens as integers), one row group per chunk."""
+    """Columns ``label``, ``I1``.., ``C1``.. (tokens as integers)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     def write(path: Path) -> None:
-        writer = None
-        for part in workload.chunks(samples):
-            table = pa.table(_columns(workload, part))
-            writer = writer or pq.ParquetWriter(path, table.schema)
-            writer.write_table(table)
-        if writer:
-            writer.close()
+        path.mkdir()
+        for number, part in enumerate(_parts(workload, samples)):
+            pq.write_table(pa.table(_columns(workload, part)), path / f"part-{number}.parquet")
 
-    return _once(folder / f"{workload.name}-n{samples}.parquet", write)
+    return _once(folder / f"{workload.name}-n{samples}-parquet", write)
 
 
 def _columns(workload: Workload, part: Samples) -> dict[str, np.ndarray]:

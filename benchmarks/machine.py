@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import platform
+import time
 from pathlib import Path
 
 import numpy as np  # noqa: F401  (loads the BLAS that is described)
@@ -24,5 +26,18 @@ def describe() -> dict[str, str]:
         "memory": f"{gigabytes:.0f} GiB",
         "BLAS": blas,
         "Python": platform.python_version(),
-        "load at the start": " ".join(f"{x:.1f}" for x in os.getloadavg()),
     }
+
+
+def spare(seconds: float = 1.0) -> str:
+    """How many cores two processes that only count get: what a measurement can hope for."""
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        got = sum(pool.map(_spin, [seconds, seconds], chunksize=1))
+    return f"before it two spinning processes got {got:.2f} cores"
+
+
+def _spin(seconds: float) -> float:
+    began, used = time.perf_counter(), time.process_time()
+    while time.perf_counter() - began < seconds:
+        pass
+    return (time.process_time() - used) / (time.perf_counter() - began)

@@ -1,30 +1,47 @@
-"""HeterPS through its public API: ``launch(plan)``, or with ``--variant=inline`` in one thread without Dask."""
+"""HeterPS through its public API: ``launch(plan)`` in an in-process cluster.
+
+Variants: ``inline`` (one thread, without Dask), ``tcp`` (scheduler, 1 server and 2 trainers as processes of their own).
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 import heterps as hps
+from benchmarks import tree
 from benchmarks.serve import DENSE_LR, Settings, serve, settings
 from benchmarks.workload import Samples
 from graphs.deepfm import deepfm
 from graphs.dlrm import dlrm
 from graphs.wide_deep import wide_deep
+from heterps.data import Salted, Schema, parquet, sparse
+from heterps.data.criteo import CATEGORIES, criteo_schema
 from heterps.hardware import Hardware
 from heterps.planner import plan
 
-MODELS = {"wide_deep": wide_deep, "deepfm": deepfm, "dlrm": dlrm}
+MODELS = {"wide_deep": wide_deep, "deepfm": partial(deepfm, linear=False), "dlrm": dlrm}
+RULES = {"sgd": hps.SGD, "adagrad": hps.ElementAdaGrad, "rowwise": hps.RowWiseAdaGrad}
 FOREVER = 1_000_000
 SPLITS = 8
+TRAINERS = 2
 
 
 def graph(chosen: Settings) -> hps.Graph:
     return MODELS[chosen.model](slots=chosen.shape.slots, dense=chosen.shape.dense, dim=chosen.dim)
 
 
-def dataset(chosen: Settings, samples: Samples) -> hps.Dataset:
+def in_memory(chosen: Settings, samples: Samples) -> hps.Dataset:
     """The samples as our reader takes them: ids are arbitrary 64-bit numbers, not places in an array."""
     slot = np.arange(chosen.shape.slots, dtype=np.uint64) << np.uint64(32)
     ids = chosen.shape.tokens(samples.index).astype(np.uint64) | slot
@@ -32,30 +49,72 @@ def dataset(chosen: Settings, samples: Samples) -> hps.Dataset:
     return hps.arrays({"x": samples.dense, "ids": ids, "y": samples.label}, split_cost=max(1, len(samples) // SPLITS))
 
 
+def training_data(chosen: Settings) -> hps.Dataset:
+    if chosen.source == "tsv":
+        size = sum(path.stat().st_size for path in Path(chosen.file).iterdir())
+        return hps.Criteo(f"{chosen.file}/*.tsv", split_cost=-(-size // SPLITS))
+    if chosen.source == "parquet":
+        x, y = (criteo_schema()[name] for name in ("x", "y"))
+        ids = sparse("ids", *(Salted(name) for name in CATEGORIES))
+        return parquet(f"{chosen.file}/*.parquet", Schema.of(ids, x, y), split_cost=1)  # a Split per file
+    return in_memory(chosen, chosen.read_train())
+
+
+@contextlib.contextmanager
+def processes() -> Iterator[str]:
+    """A scheduler, a server and trainers that talk over TCP; yields the scheduler's address."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as logs:
+        words = ["-m", "heterps", "launch", "--servers", "1", "--io", str(TRAINERS), "--logs", logs]
+        launcher = subprocess.Popen([sys.executable, *words], stderr=subprocess.PIPE, text=True)
+        assert launcher.stderr is not None
+        try:
+            line = next((line for line in launcher.stderr if "DASK_SCHEDULER_ADDRESS=" in line), "")
+            if not line:
+                raise RuntimeError("the cluster did not start")
+            yield line.split("DASK_SCHEDULER_ADDRESS=")[1].split()[0]
+        finally:
+            launcher.send_signal(signal.SIGTERM)
+            launcher.wait(30)
+
+
 class Ours:
     """A session, trained window by window."""
 
     def __init__(self, chosen: Settings) -> None:
-        self.chosen, self.data = chosen, dataset(chosen, chosen.read_train())
-        inline = chosen.variant == "inline"
-        rows = hps.ElementAdaGrad(lr=chosen.lr) if chosen.rule == "adagrad" else hps.SGD(lr=chosen.lr)
-        made = hps.Plan.fused(graph(chosen), batch_size=chosen.batch) if inline else self.plan()
+        self.chosen, self.data = chosen, training_data(chosen)
+        self.kept = contextlib.ExitStack()
+        made, client = self.plan(), self.client()
         splits = len(self.data.splits())
         if splits < 2 * made.lanes:
             raise SystemExit(f"{splits} Splits for {made.lanes} lanes: some would idle and the figure would mislead")
-        self.session = hps.launch(
+        session = hps.launch(
             made,
-            engine="inline" if inline else "auto",
-            sparse=rows,
+            client,
+            engine="inline" if chosen.variant == "inline" else "dask",
+            sparse=RULES[chosen.rule](lr=chosen.lr),
             dense=hps.SGD(lr=DENSE_LR),
-            seed=chosen.shape.seed,
+            seed=chosen.seed,
             metrics=(),
             report_s=0.25,
         )
+        self.session = self.kept.enter_context(session)
 
     def plan(self) -> hps.Plan:
-        """The plan that the planner makes for this machine."""
-        return plan(graph(self.chosen), Hardware.local(), batch_size=self.chosen.batch)
+        """The plan that the planner makes for this machine; by hand where the comparison says what runs where."""
+        made, size = graph(self.chosen), self.chosen.batch
+        if self.chosen.variant == "inline":
+            return hps.Plan.fused(made, batch_size=size)
+        if self.chosen.variant == "tcp":
+            return hps.Plan.fused(made, batch_size=size, workers=TRAINERS)
+        return plan(made, Hardware.local(), batch_size=size)
+
+    def client(self) -> object:
+        """A client of the processes; none where the cluster is this process."""
+        if self.chosen.variant != "tcp":
+            return None
+        from distributed import Client
+
+        return self.kept.enter_context(Client(self.kept.enter_context(processes()), set_as_default=False))
 
     def window(self, seconds: float) -> tuple[int, float]:
         """Train until that long after the first report; leaving the loop stops the run, so that nothing goes on.
@@ -65,12 +124,11 @@ class Ours:
         first = began = cpu = None
         for progress in self.session.train(self.data, FOREVER):
             now = time.perf_counter()
-            if first is None or began is None:
-                first, began, cpu = progress.samples, now, time.process_time()
+            if not first or began is None:
+                first, began, cpu = progress.samples, now, tree.cpu_seconds(os.getpid())
             elif now - began >= seconds:
                 print(progress, dict(progress.phases), flush=True)
-                # The in-process cluster is this process: its CPU time between the two reports is exact.
-                self.cpu_seconds = time.process_time() - cpu
+                self.cpu_seconds = tree.cpu_seconds(os.getpid()) - cpu
                 return progress.samples - first, now - began
         raise RuntimeError("the run ended before its window did")
 
@@ -82,7 +140,11 @@ class Ours:
 
     def score(self) -> float:
         """AUC on the held-out samples."""
-        return float(self.session.evaluate(dataset(self.chosen, self.chosen.read_test()), ["auc"])["auc"])
+        return float(self.session.evaluate(in_memory(self.chosen, self.chosen.read_test()), ["auc"])["auc"])
+
+    def close(self) -> None:
+        """End the session and what was started for it."""
+        self.kept.close()
 
 
 if __name__ == "__main__":

@@ -176,7 +176,7 @@ class Trainer:
 def main() -> None:
     chosen = Settings(**json.loads(os.environ["HETERPS_PADDLE_SETTINGS"]))
     paddle.enable_static()
-    paddle.seed(1)
+    paddle.seed(chosen.seed)
     raise_message_limit()
     fleet.init(is_collective=False)
     model = Model(chosen)

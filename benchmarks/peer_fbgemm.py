@@ -14,8 +14,8 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
 )
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from benchmarks.serve import DENSE_LR, ROW_RANGE, Settings, Stepwise, serve, settings
-from benchmarks.torch_model import Net
+from benchmarks.serve import DENSE_LR, Settings, Stepwise, serve, settings
+from benchmarks.torch_model import Net, first_rows
 from benchmarks.workload import Samples
 
 
@@ -27,14 +27,14 @@ def by_slot(samples: Samples, size: int) -> torch.Tensor:
 
 
 def build(chosen: Settings) -> Stepwise:
-    torch.manual_seed(1)
+    torch.manual_seed(chosen.seed)
     torch.set_num_threads(chosen.threads)
     torch.set_flush_denormal(True)
     train, test, size, slots = chosen.read_train(), chosen.read_test(), chosen.batch, chosen.shape.slots
     x, ids, y = torch.from_numpy(train.dense), by_slot(train, size), torch.from_numpy(train.label)
     net = Net(chosen.shape, chosen.model)
     width = -(-net.width // 4) * 4  # the operator takes widths that are multiples of four
-    rule = OptimType.EXACT_ROWWISE_ADAGRAD if chosen.rule == "adagrad" else OptimType.EXACT_SGD
+    rule = OptimType.EXACT_SGD if chosen.rule == "sgd" else OptimType.EXACT_ROWWISE_ADAGRAD
     table = SplitTableBatchedEmbeddingBagsCodegen(
         [(chosen.ids, width, EmbeddingLocation.HOST, ComputeDevice.CPU)] * slots,
         optimizer=rule,
@@ -42,7 +42,8 @@ def build(chosen: Settings) -> Stepwise:
         pooling_mode=PoolingMode.SUM,
         eps=1e-8,
     )
-    table.init_embedding_weights_uniform(-ROW_RANGE, ROW_RANGE)
+    for rows in table.split_embedding_weights():
+        first_rows(rows, chosen.dim)
     dense_rule = torch.optim.SGD(net.parameters(), DENSE_LR)
 
     def lookup(flat: torch.Tensor) -> torch.Tensor:

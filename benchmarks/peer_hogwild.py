@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from itertools import cycle
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -12,8 +14,21 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from benchmarks import workload
 from benchmarks.peer_torch import row_numbers
-from benchmarks.serve import DENSE_LR, ROW_RANGE, Settings, serve, settings
-from benchmarks.torch_model import Net
+from benchmarks.serve import DENSE_LR, Settings, serve, settings
+from benchmarks.torch_model import Net, first_rows
+
+
+def share(chosen: Settings, number: int) -> Iterator[tuple[torch.Tensor, ...]]:
+    """One process's batches, over and over: a contiguous share of the samples, or every other file."""
+    if chosen.source != "memory":
+        from benchmarks.torch_files import Batches
+
+        yield from Batches(chosen, number, chosen.threads)
+    train, size = chosen.read_train(), chosen.batch
+    part = train.rows(number * len(train) // chosen.threads, (number + 1) * len(train) // chosen.threads)
+    held = torch.from_numpy(part.dense), row_numbers(part, chosen.ids), torch.from_numpy(part.label)
+    for i in cycle(range(len(part) // size)):
+        yield tuple(column[i * size : (i + 1) * size] for column in held)
 
 
 class Lane:
@@ -22,23 +37,15 @@ class Lane:
     def __init__(self, chosen: Settings, number: int, net: Net, table: torch.Tensor) -> None:
         torch.set_num_threads(1)
         torch.set_flush_denormal(True)
-        train = chosen.read_train()
-        share = slice(number * len(train) // chosen.threads, (number + 1) * len(train) // chosen.threads)
-        part = train.rows(share.start, share.stop)
         self.size, self.lr, self.net, self.table = chosen.batch, chosen.lr, net, table
-        self.x, self.y = torch.from_numpy(part.dense), torch.from_numpy(part.label)
-        self.rows, self.weights = row_numbers(part, chosen.ids), list(net.parameters())
-        self.next = 0
+        self.weights, self.batches = list(net.parameters()), share(chosen, number)
 
     def step(self) -> None:
         """Train the next batch of this lane's share."""
-        size = self.size
-        part = slice(self.next * size, (self.next + 1) * size)
-        self.next = (self.next + 1) % (len(self.y) // size)
-        rows = self.rows[part]
+        x, rows, y = next(self.batches)
         looked_up = self.table.index_select(0, rows.view(-1)).requires_grad_()
-        logit = self.net(self.x[part], looked_up.view(*rows.shape, -1))
-        loss = binary_cross_entropy_with_logits(logit, self.y[part])
+        logit = self.net(x, looked_up.view(*rows.shape, -1))
+        loss = binary_cross_entropy_with_logits(logit, y)
         *dense, sparse = torch.autograd.grad(loss, [*self.weights, looked_up])
         with torch.no_grad():
             torch._foreach_add_(self.weights, dense, alpha=-DENSE_LR)
@@ -66,10 +73,10 @@ class Hogwild:
     def __init__(self, chosen: Settings) -> None:
         if chosen.rule != "sgd":
             raise SystemExit("Hogwild is benchmarked with SGD only: AdaGrad's state would need locks")
-        torch.manual_seed(1)
+        torch.manual_seed(chosen.seed)
         self.chosen = chosen
         self.net = Net(chosen.shape, chosen.model).share_memory()
-        self.table = torch.empty(chosen.shape.slots * chosen.ids, self.net.width).uniform_(-ROW_RANGE, ROW_RANGE)
+        self.table = first_rows(torch.empty(chosen.shape.slots * chosen.ids, self.net.width), chosen.dim)
         self.table.share_memory_()
         spawn, self.pipes = multiprocessing.get_context("spawn"), []
         for number in range(chosen.threads):

@@ -78,7 +78,7 @@ def row_update(chosen: Settings) -> rules.Optimizer:
 def build(chosen: Settings) -> Stepwise:
     tf.config.threading.set_intra_op_parallelism_threads(chosen.threads)
     tf.config.threading.set_inter_op_parallelism_threads(chosen.threads)
-    tf.random.set_seed(1)
+    tf.random.set_seed(chosen.seed)
     train, test, slots = chosen.read_train(), chosen.read_test(), chosen.shape.slots
     batches = tensors(train, chosen.ids, chosen.batch)
     net = Net(chosen.shape, chosen.model)

@@ -9,117 +9,79 @@ import json
 from pathlib import Path
 from statistics import median
 from typing import Any
-from xml.sax.saxutils import escape
 
-from benchmarks.systems import INLINE, LIMIT, OURS, WANTED, Case
+from benchmarks.bars import bars
+from benchmarks.figures import Row, cores, rates, ratios, reference, row_of, taken
+from benchmarks.systems import INLINE, LIMIT, OURS, TCP, Case
+from benchmarks.targets import verdicts
 
 DOCS = Path(__file__).parent.parent / "docs"
-ENOUGH_CORES = 1.6  # of the two that every judged system asks for
 BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
-
-
-def rates(row: dict[str, Any], per_core: bool = False) -> list[float]:
-    """Samples per second, or per CPU second, of each window."""
-    return [w["samples"] / (w["cpu_seconds"] if per_core else w["seconds"]) for w in row["windows"]]
-
-
-def cores(row: dict[str, Any]) -> float:
-    """CPU seconds per second: below what a system asks for where others use the machine."""
-    return median(w["cpu_seconds"] / w["seconds"] for w in row["windows"])
-
-
-def ratios(ours: dict[str, Any], theirs: dict[str, Any], per_core: bool = False) -> list[float]:
-    """Ours over theirs, round by round."""
-    pairs = zip(rates(ours, per_core), rates(theirs, per_core), strict=False)
-    return [a / b for a, b in pairs]
-
-
-def reference(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The row that the others are compared with: ours, or PyTorch where ours did not run."""
-    for name in (OURS, INLINE, "PyTorch"):
-        for row in rows:
-            if row["name"] == name and row["windows"]:
-                return row
-    return next(row for row in rows if row["windows"])
 
 
 def case_table(measured: dict[str, Any]) -> str:
     """One case as a Markdown table."""
     case, rows = Case(**measured["case"]), measured["rows"]
-    base = reference(rows)
+    base, s = reference(rows), measured["settings"]
     lines = [
         f"### {case.title}",
         "",
-        f"| system | samples/s | cores | {base['name']} / system | spread | per CPU second | wanted | peak MB | AUC |",
-        "|---|---|---|---|---|---|---|---|---|",
+        f"{s['rounds']} rounds of {s['seconds']:g} s, {s['samples']:,} training samples; {measured['machine']}.",
+        "",
+        f"| system | samples/s | cores | taken | {base['name']} / system | spread | per CPU second | peak MB |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    lines += [_line(row, base, case, measured["auc"]) for row in rows]
+    lines += [_line(row, base) for row in rows]
     return "\n".join([*lines, ""])
 
 
-def _line(row: dict[str, Any], base: dict[str, Any], case: Case, scores: dict[str, float]) -> str:
+def _line(row: Row, base: Row) -> str:
     if not row["windows"]:
-        return f"| {row['name']} | did not run: {row['error'].splitlines()[0][:100]} | | | | | | | |"
+        return f"| {row['name']} | did not run: {row['error'].splitlines()[0][:100]} | | | | | | |"
     found, cpu = ratios(base, row), ratios(base, row, per_core=True)
-    want = WANTED[case.rule].get(row["name"]) if base["name"] == OURS else None
-    verdict = f"{want:g}: {_verdict(row, base, median(found) >= want)}" if want else ""
-    score = f"{scores[row['name']]:.4f}" if row["name"] in scores else ""
     peak = row.get("peak_bytes", 0) / 1e6
     return (
-        f"| {row['name']} | {median(rates(row)):,.0f} | {cores(row):.2f} | {median(found):.2f} | "
-        f"{min(found):.2f}-{max(found):.2f} | {median(cpu):.2f} | {verdict} | {peak:,.0f} | {score} |"
+        f"| {row['name']} | {median(rates(row)):,.0f} | {cores(row):.2f} | {taken(row):.2f} | {median(found):.2f} | "
+        f"{min(found):.2f}-{max(found):.2f} | {median(cpu):.2f} | {peak:,.0f} |"
     )
 
 
-def _verdict(row: dict[str, Any], base: dict[str, Any], reached: bool) -> str:
-    """Say nothing where either side lacked its cores: threads that wait for each other then slow down most."""
-    if min(cores(row), cores(base)) < ENOUGH_CORES:
-        return "not judged, the machine was busy"
-    return "reached" if reached else "not reached"
+def target_table(result: dict[str, Any]) -> str:
+    """What was wanted and what came out, as a Markdown table."""
+    lines = ["| target | case | wanted | measured | per CPU second | |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| {v.target} | {v.case} | {v.wanted} | {v.figure} | {v.per_core} | {v.said} |" for v in verdicts(result)
+    ]
+    return "\n".join([*lines, ""])
+
+
+def quality_table(measured: dict[str, Any]) -> str:
+    """AUC by system and seed as a Markdown table."""
+    lines = [f"### AUC: {measured['title']}", "", "| system | mean | by seed |", "|---|---|---|"]
+    for name, found in measured["auc"].items():
+        each = " ".join(f"{score:.4f}" for score in found)
+        lines.append(f"| {name} | {sum(found) / len(found):.4f} | {each} |")
+    return "\n".join([*lines, ""])
 
 
 def plot(result: dict[str, Any]) -> str:
     """Horizontal bars, one group per case: samples per second of each system over the matrix-multiplication limit."""
-    bars: list[tuple[str, float | None]] = []
-    for measured in result["cases"]:
-        bars.append((Case(**measured["case"]).title, None))
-        limit = next((r for r in measured["rows"] if r["name"] == LIMIT and r["windows"]), None)
-        base = limit or reference(measured["rows"])
-        for row in measured["rows"]:
-            if row["windows"] and row is not base:
-                bars.append((row["name"], median(ratios(row, base))))
-    return _svg(bars)
-
-
-def _svg(bars: list[tuple[str, float | None]]) -> str:
-    left, scale, height = 170, 480, 20
-    top = max([1.0, *(share for _, share in bars if share is not None)])
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + scale + 60}" height="{height * (len(bars) + 2)}" '
-        'font-family="sans-serif" font-size="12">',
-        '<rect width="100%" height="100%" fill="white"/>',
-        '<text x="8" y="15">samples per second over the bare matrix multiplications (= 1)</text>',
-    ]
-    for number, (name, share) in enumerate(bars, start=1):
-        y = number * height
-        if share is None:
-            parts.append(f'<text x="8" y="{y + 15}" font-weight="bold">{escape(name)}</text>')
-            continue
-        colour = "#c2410c" if name in (OURS, INLINE) else "#64748b"
-        width = scale * share / top
-        parts.append(f'<text x="{left - 8}" y="{y + 15}" text-anchor="end">{escape(name)}</text>')
-        parts.append(f'<rect x="{left}" y="{y + 4}" width="{width:.1f}" height="{height - 6}" fill="{colour}"/>')
-        parts.append(f'<text x="{left + width + 6:.1f}" y="{y + 15}">{share:.2f}</text>')
-    return "\n".join([*parts, "</svg>", ""])
+    groups = []
+    for measured in result["cases"].values():
+        base = row_of(measured["rows"], LIMIT) or reference(measured["rows"])
+        shares = [(r["name"], median(ratios(r, base))) for r in measured["rows"] if r["windows"] and r is not base]
+        groups.append((Case(**measured["case"]).title, shares))
+    title = "samples per second over the bare matrix multiplications (= 1)"
+    return bars(title, groups, ours=(OURS, INLINE, TCP))
 
 
 def page(result: dict[str, Any]) -> str:
     """The measured part of docs/benchmarks.md."""
     facts = "\n".join(f"- {name}: {value}" for name, value in result["machine"].items())
-    s = result["settings"]
-    how = f"{s['rounds']} rounds of {s['seconds']:g} s per system, {s['samples']:,} training samples."
-    tables = "\n".join(case_table(measured) for measured in result["cases"])
-    return f"{BEGIN}\n\n{facts}\n\n{how}\n\n![shares](benchmarks.svg)\n\n{tables}\n{END}"
+    parts = [BEGIN, "", facts, "", "![shares](benchmarks.svg)", "", "### Targets", "", target_table(result)]
+    parts += [case_table(measured) for measured in result["cases"].values()]
+    parts += [quality_table(measured) for measured in result["quality"].values()]
+    return "\n".join([*parts, END])
 
 
 def write(result: dict[str, Any]) -> None:
@@ -132,4 +94,6 @@ def write(result: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    write(json.loads((Path(__file__).parent / ".data" / "results.json").read_text()))
+    from benchmarks.results import RESULTS
+
+    write(json.loads(RESULTS.read_text()))

@@ -54,6 +54,9 @@ class Settings:
     ids: int
     dim: int
     variant: str
+    source: str
+    file: str
+    seed: int
 
     @property
     def shape(self) -> workload.Workload:
@@ -63,7 +66,7 @@ class Settings:
     @property
     def lr(self) -> float:
         """Learning rate of the rows: SGD 0.01, AdaGrad 0.02. Dense parameters always take SGD 0.01."""
-        return 0.02 if self.rule == "adagrad" else 0.01
+        return 0.01 if self.rule == "sgd" else 0.02
 
     def read_train(self) -> workload.Samples:
         """The training samples, in whole batches."""
@@ -76,6 +79,7 @@ class Settings:
 
 DENSE_LR = 0.01
 ROW_RANGE = 0.01
+_NUMBERS = {"train": 0, "test": 0, "batch": 1024, "threads": 2, "ids": 100_000, "dim": 16, "seed": 1}
 
 
 def settings(argv: list[str] | None = None) -> Settings:
@@ -83,9 +87,11 @@ def settings(argv: list[str] | None = None) -> Settings:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
     parser.add_argument("--model", choices=workload.MODELS, default="wide_deep")
-    parser.add_argument("--rule", choices=("sgd", "adagrad"), default="sgd")
+    parser.add_argument("--rule", choices=workload.RULES, default="sgd")
+    parser.add_argument("--source", choices=workload.SOURCES, default="memory")
+    parser.add_argument("--file", default="", help="folder of the training samples, where the source is files")
     parser.add_argument("--variant", default="")
-    for name, default in (("train", 0), ("test", 0), ("batch", 1024), ("threads", 2), ("ids", 100_000), ("dim", 16)):
+    for name, default in _NUMBERS.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     return Settings(**vars(parser.parse_args(argv)))
 
@@ -133,8 +139,9 @@ def serve(build: Callable[[], Trains]) -> None:
     for line in sys.stdin:
         command, _, number = line.strip().partition(" ")
         if command == "quit":
-            return
+            break
         print(json.dumps(_obey(system, command, number)), file=replies)
+    getattr(system, "close", lambda: None)()
 
 
 def _obey(system: Trains, command: str, number: str) -> dict[str, float]:

@@ -1,18 +1,30 @@
-"""The three models in PyTorch, shared by the PyTorch, Hogwild and FBGEMM peers."""
+"""The three models in PyTorch, shared by the PyTorch, Hogwild and FBGEMM peers; first values as ours has them."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
+from benchmarks.serve import ROW_RANGE
 from benchmarks.workload import Workload
 
 
 def tower(widths: list[tuple[int, int]], last_relu: bool) -> nn.Sequential:
     layers: list[nn.Module] = []
     for inputs, outputs in widths:
-        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+        layer = nn.Linear(inputs, outputs)
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)
+        layers += [layer, nn.ReLU()]
     return nn.Sequential(*(layers if last_relu else layers[:-1]))
+
+
+def first_rows(table: torch.Tensor, dim: int) -> torch.Tensor:
+    """Fill rows with their first values: a small vector, and zero beside it for the first-order weight."""
+    with torch.no_grad():
+        table[:, :dim].uniform_(-ROW_RANGE, ROW_RANGE)
+        table[:, dim:].zero_()
+    return table
 
 
 class Net(nn.Module):

@@ -21,6 +21,8 @@ CHUNK = 65_536
 FACTORS = 4
 DATA_FOLDER = Path(__file__).parent / ".data"
 MODELS = ("wide_deep", "deepfm", "dlrm")
+RULES = ("sgd", "adagrad", "rowwise")
+SOURCES = ("memory", "tsv", "parquet")
 
 
 @dataclass(frozen=True)

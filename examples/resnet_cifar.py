@@ -1,6 +1,6 @@
-"""ResNet-18 on a part of CIFAR-10 with Momentum and L2: which of ten things does a picture show.
+"""ResNet-18 (or 50) on a part of CIFAR-10 with Momentum and L2: which of ten things does a picture show.
 
-    python examples/resnet_cifar.py FOLDER
+    python examples/resnet_cifar.py FOLDER [LAYERS]
 
 FOLDER holds train/CLASS/*.jpg and test/CLASS/*.jpg (or .png), 32x32 pixels: CIFAR-10 is at
 https://www.cs.toronto.edu/~kriz/cifar.html. Guessing is right once in ten times (top-1), or in two (top-5). Channels
@@ -18,7 +18,7 @@ from graphs.resnet import resnet
 from heterps.data import image_folder
 from heterps.tables import Steps
 
-LAYERS = 18
+LAYERS = 18  # or 50, as the second word of the command line
 WIDTH = 8
 BATCH_SIZE = 32
 WORKERS = 2
@@ -30,12 +30,12 @@ SEED = 0
 ENGINE = "auto"
 
 
-def run(folder: Path) -> dict[str, float]:
+def run(folder: Path, layers: int = LAYERS) -> dict[str, float]:
     for part in ("train", "test"):
         if not (folder / part).is_dir():
             sys.exit(f"{folder} has no folder {part}\n{__doc__}")
     train, test = image_folder(folder / "train"), image_folder(folder / "test")
-    graph = resnet(LAYERS, shape=(*train.size, 3), classes=len(train.classes), width=WIDTH)
+    graph = resnet(layers, shape=(*train.size, 3), classes=len(train.classes), width=WIDTH)
     plan = hps.Plan.fused(graph, batch_size=BATCH_SIZE, workers=WORKERS)
     with hps.launch(plan, mode="sync", dense=DENSE, seed=SEED, engine=ENGINE) as session:
         session.fit(train.shuffle("global"), epochs=EPOCHS)
@@ -45,7 +45,7 @@ def run(folder: Path) -> dict[str, float]:
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    result = run(Path(sys.argv[1]))
+    result = run(Path(sys.argv[1]), *map(int, sys.argv[2:3]))
     print(f"\ntest pictures: top-1 {result['acc1']:.4f}, top-5 {result['acc5']:.4f}")
 
 

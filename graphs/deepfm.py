@@ -4,7 +4,14 @@ import heterps as hps
 from heterps import ops
 
 
-def deepfm(slots: int = 26, dense: int = 13, dim: int = 16, hidden: tuple[int, ...] = (400, 400, 400)) -> hps.Graph:
+def deepfm(
+    slots: int = 26,
+    dense: int = 13,
+    dim: int = 16,
+    hidden: tuple[int, ...] = (400, 400, 400),
+    linear: bool = True,
+) -> hps.Graph:
+    """Columns ``ids``, ``x`` and ``y``; ``linear`` gives the numbers first-order terms too."""
     ids = ops.input("ids", shape=(slots,), dtype="uint64")
     x, y = ops.input("x", shape=(dense,)), ops.input("y")
     first = ops.sum(ops.lookup(ids, table="first", dim=1, init={"kind": "Zeros"}), name="first_order")
@@ -12,6 +19,8 @@ def deepfm(slots: int = 26, dense: int = 13, dim: int = 16, hidden: tuple[int, .
     h = ops.concat(vectors, x, name="features")
     for i, width in enumerate(hidden):
         h = ops.relu(ops.dense(h, width, name=f"fc{i}"), name=f"relu{i}")
-    deep = ops.add(ops.dense(h, 1, name="out"), ops.dense(x, 1, bias=False, name="linear"), name="deep")
+    deep = ops.dense(h, 1, name="out")
+    if linear:
+        deep = ops.add(deep, ops.dense(x, 1, bias=False, name="linear"), name="deep")
     logit = ops.add(first, ops.fm(vectors, name="fm"), deep, name="logit")
     return hps.Graph(loss=ops.logloss(logit, y, name="loss"))

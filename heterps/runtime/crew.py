@@ -16,10 +16,11 @@ from heterps.runtime.desk import LocalRun, decode_event, local_run, topic
 from heterps.runtime.driver import Driver
 from heterps.runtime.host import Counts
 from heterps.runtime.host_station import HostStation
+from heterps.runtime.identity import identity_of
 from heterps.runtime.io_station import IoStation, run_attempt
 from heterps.runtime.job import Job
 from heterps.runtime.keeper import Keeper
-from heterps.runtime.pools import pools_of
+from heterps.runtime.pools import workers_from
 from heterps.runtime.remote import Remote
 from heterps.runtime.report import Reporter
 from heterps.runtime.roles import Roles
@@ -65,6 +66,7 @@ class ClusterCrew:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
         self.busy: dict[str, float] = {}
+        self._scheduler = ""
         self._hosts, self._keeper, self._fetch, self._slowdown = hosts, keeper, dict(fetch), slowdown
         self._host_addresses: dict[int, Address] = {}
         self._stage_workers: list[str] = []
@@ -101,12 +103,7 @@ class ClusterCrew:
 
     def watch(self) -> None:
         """Tell the run which workers came and went."""
-        if self.client.status != "running":
-            raise ClusterError(
-                f"the scheduler is gone (the client is {self.client.status}); start it and its workers again. "
-                "A run with checkpoints goes on with launch(plan, resume=DIR)"
-            )
-        workers = {worker.address: worker for pool in pools_of(self.client) for worker in pool.workers}
+        workers = {worker.address: worker for worker in workers_from(self._identity())}
         self._names = {address: worker.name for address, worker in workers.items()}
         self._pools = {address: worker.pools for address, worker in workers.items()}
         found = {address: self.roles.of(worker.pools) for address, worker in workers.items()}
@@ -120,6 +117,19 @@ class ClusterCrew:
                 if role in joined and role not in self._known.get(address, set()) and not self._joined(address, role):
                     joined.discard(role)  # lost while it joined, or slow: the next look tells
         self._known = found
+
+    def _identity(self) -> Mapping[str, Any]:
+        """Ask the scheduler; raise if it is gone. Another one in its place knows nothing of this run."""
+        try:
+            identity = identity_of(self.client)
+            self._scheduler = self._scheduler or identity["id"]
+            if identity["id"] == self._scheduler:
+                return identity
+            raise ClusterError("the scheduler is gone (another one is in its place)")
+        except ClusterError as error:
+            raise ClusterError(
+                f"{error}; start it and its workers again. A run with checkpoints goes on with launch(plan, resume=DIR)"
+            ) from error
 
     def _servers_joined(self, addresses: Sequence[str]) -> None:
         new = tuple(address for address in addresses if "server" not in self._known.get(address, set()))
@@ -206,7 +216,7 @@ class ClusterCrew:
             if place not in self._hosts:
                 self._hosts[place] = Remote(self.client, create.worker, HostStation, self.job, create.host)
             station = self._copies[create.copy] = self._hosts[place]
-            address = station.call("begin", self.run, create, self._keeper.folder(create.cut))
+            address = station.call("begin", self.run, create, self._keeper.folder(create.cut), patient=True)
         except ClusterError:
             self._hosts.pop(place, None)
             self.driver.tell(ev.CopyLost(create.copy))
@@ -223,7 +233,7 @@ class ClusterCrew:
         if isinstance(instruction, do.Rewind) and not cut and self._keeper.base.pass_:
             raise self._no_cut(copy)
         try:
-            self._copies[copy].call("deliver", instruction, self._keeper.folder(cut))
+            self._copies[copy].call("deliver", instruction, self._keeper.folder(cut), patient=True)  # may load a cut
         except ClusterError:
             self.driver.tell(ev.CopyLost(copy))
 

@@ -74,14 +74,20 @@ class Driver:
         self.inbox.put(event)
 
     def step(self, timeout_s: float | None = None) -> bool:
-        """Handle what has arrived, waiting for the first event at most so long; False if there was none."""
+        """Handle what has arrived, waiting for the first event at most so long; False if there was none.
+
+        What is told while this goes on waits for the next step: one event may cause another for ever, such as a host
+        that is lost again each time it is made on a worker that is gone, and the caller has to look at workers.
+        """
         try:
             event = self.inbox.get(timeout=timeout_s) if timeout_s else self.inbox.get_nowait()
         except Empty:
             return False
+        arrived = self.inbox.qsize()
         self.handle(event)
-        while not self.finished and not self.inbox.empty():
-            self.handle(self.inbox.get_nowait())
+        for _ in range(arrived):
+            if not self.finished:
+                self.handle(self.inbox.get_nowait())
         return True
 
     def handle(self, *events: ev.Event) -> None:

@@ -105,11 +105,13 @@ class IoStation:
         return next((seen for slot in slots if (seen := slot.bench.peek(fetch))), {})
 
     def close(self) -> None:
-        """End all attempts and let go of the connections."""
+        """End all attempts, let go of the connections and buffers: Dask may keep the actor itself for long."""
         _STATIONS.pop((self.run, self._worker.address), None)
         for attempt in list(self._attempts.values()):
             attempt.handle(do.Cancel(attempt.run.attempt))
-        for slot in self._all:
+        with self._lock:
+            slots, self._all, self._slots, self.dataset = self._all, [], [], None
+        for slot in slots:
             for link in slot.links.values():
                 link.close()
             for stage in slot.stages.values():
@@ -143,7 +145,8 @@ class IoStation:
             attempt.close()
             with self._lock:
                 del self._attempts[run.attempt]
-                self._slots.append(slot)
+                if slot in self._all:
+                    self._slots.append(slot)
         return attempt.batches
 
     def _reader(self, split: Split | None) -> Any:

@@ -15,6 +15,7 @@ from distributed import Client
 from heterps.errors import ClusterError
 from heterps.runtime.ask import ask_workers
 from heterps.runtime.config import settings
+from heterps.runtime.identity import identity_of
 from heterps.runtime.resources import declared_pools, resource_of
 from heterps.runtime.versions import check_versions, report_versions
 
@@ -62,7 +63,7 @@ class Need:
 
 def pools_of(client: Client) -> tuple[FoundPool, ...]:
     """Return the pools of a cluster by name; a worker that declares several resources is in several."""
-    return group_by_pool(workers_from(client.scheduler_info(n_workers=-1)))
+    return group_by_pool(workers_from(identity_of(client)))
 
 
 def workers_from(identity: Mapping[str, Any]) -> tuple[FoundWorker, ...]:

@@ -8,11 +8,12 @@ from time import monotonic
 from typing import Any
 
 import dask
-from distributed import Client
+from distributed import CancelledError, Client
 from distributed.comm import CommClosedError
 
 from heterps.errors import ClusterError
 from heterps.runtime.config import settings
+from heterps.runtime.identity import identity_of
 
 __all__ = ["Remote"]
 
@@ -49,18 +50,11 @@ class Remote:
         self._actor = self._made()
 
     def _made(self) -> Any:
-        """Wait until it is there; on a worker that dies meanwhile Dask would let it wait for ever."""
-        until = monotonic() + settings().call_s
-        while True:
-            try:
-                return self._future.result(timeout=_LOOK_S)
-            except TimeoutError as error:
-                there = self.worker in self._client.scheduler_info(n_workers=-1)["workers"]
-                if not there or monotonic() > until:
-                    self._future.release()
-                    raise self._lost("being made", error if there else OSError("the worker is gone")) from error
-            except (CommClosedError, OSError) as error:
-                raise self._lost("being made", error) from error
+        try:
+            return self._wait(self._future, "being made", patient=True)  # a worker may compile or read first
+        except ClusterError:
+            self._future.release()
+            raise
 
     def start(self, method: str, *args: Any) -> Any:
         """Call without waiting; :meth:`finish` takes the answer."""
@@ -68,22 +62,52 @@ class Remote:
             with self._client.as_current():  # an actor takes the client that is current when it is called
                 return getattr(self._actor, method)(*args)
         except RuntimeError as error:  # Dask knows already that the worker is gone
-            raise self._lost(method, error) from error
+            raise self._lost(method, str(error)) from error
 
     def finish(self, pending: Any, method: str = "call", *, patient: bool = False) -> Any:
-        """Wait for the answer of a call that was started; a patient caller has no time limit."""
-        try:
-            with self._client.as_current():
-                return pending.result(timeout=None if patient else settings().call_s)
-        except (TimeoutError, CommClosedError, OSError, RuntimeError) as error:
-            raise self._lost(method, error) from error
+        """Wait for the answer of a call that was started.
 
-    def call(self, method: str, *args: Any) -> Any:
+        The limit is ``heterps.timeouts.call``; a patient caller lets work take as long as it takes, and the limit is
+        for the silence of the worker.
+        """
+        return self._wait(pending, method, patient)
+
+    def call(self, method: str, *args: Any, patient: bool = False) -> Any:
         """Call and wait."""
-        return self.finish(self.start(method, *args), method)
+        return self.finish(self.start(method, *args), method, patient=patient)
 
-    def _lost(self, method: str, error: BaseException) -> ClusterError:
-        return ClusterError(f"{self._name} on worker {self.worker} did not answer to {method}: {error or 'no answer'}")
+    def _wait(self, pending: Any, method: str, patient: bool) -> Any:
+        """Wait, looking now and then whether the other side is still there: Dask would let a call to one that is gone
+        wait for ever.
+        """
+        limit_s, since, seen = settings().call_s, monotonic(), None
+        while True:
+            try:
+                with self._client.as_current():
+                    return pending.result(timeout=_LOOK_S)
+            except TimeoutError as error:
+                seen, before = self._seen(method), seen
+                if patient and seen != before:
+                    since = monotonic()
+                if pending.done() or monotonic() - since > limit_s:
+                    raise self._lost(method, f"{'silence' if patient else 'no answer'} for {limit_s:g} s") from error
+            except (CancelledError, CommClosedError, OSError, RuntimeError) as error:
+                raise self._lost(method, str(error)) from error
+
+    def _seen(self, method: str) -> float:
+        """Return when the scheduler last heard of the worker; raise if one of them, or this object, is gone."""
+        try:
+            worker = identity_of(self._client)["workers"].get(self.worker)
+        except ClusterError as error:
+            raise self._lost(method, str(error)) from error
+        if worker is None:
+            raise self._lost(method, "the worker is gone")
+        if self._future.status not in ("pending", "finished"):
+            raise self._lost(method, f"Dask says it is {self._future.status}")
+        return float(worker["last_seen"])
+
+    def _lost(self, method: str, reason: str) -> ClusterError:
+        return ClusterError(f"{self._name} on worker {self.worker} did not answer to {method}: {reason}")
 
     def close(self) -> None:
         """Let it end its work, then let go of it; a worker that is gone needs neither."""

@@ -48,7 +48,7 @@ class Launched:
 
     def run(self, script: str, *options: str) -> tuple[int, str, str]:
         process = self.start(script, *options)
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=140)
         return process.returncode, out, err
 
     def wait_for(self, path: str) -> str:

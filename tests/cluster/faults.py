@@ -7,6 +7,7 @@ import numpy as np
 import heterps as hps
 from heterps import ops
 from distributed import Client
+from heterps.runtime.identity import identity_of
 
 MODE, VICTIM, OPTIONS = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 SLOTS, IDS, ROWS = 4, 500, 24_000
@@ -53,7 +54,7 @@ def train(session, client, epochs):
     pids = {}
     if VICTIM != "none":
         found = client.run(os.getpid)
-        pids = {w["name"]: found[a] for a, w in client.scheduler_info(n_workers=-1)["workers"].items()}
+        pids = {w["name"]: found[a] for a, w in identity_of(client)["workers"].items()}
         pids["scheduler"] = client.run_on_scheduler(os.getpid)
     for last in session.train(data(), epochs=epochs):
         if pids and last.samples > ROWS * epochs // 3:

@@ -8,6 +8,7 @@ import pytest
 
 from heterps.data import Category, Dataset, Number, Schema, Split, frame, label, sparse
 from heterps.errors import ClusterError, DataError
+from heterps.runtime.identity import identity_of
 
 dd = pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
@@ -75,7 +76,7 @@ def test_another_worker_fetches_what_it_does_not_hold(client) -> None:  # type: 
         dd.from_pandas(ROWS, npartitions=2), Schema.of(label("y", Number("v")), sparse("ids", Category("user")))
     )
     split = data.splits()[0]
-    others = set(client.scheduler_info()["workers"]) - set(data.where(split))
+    others = set(identity_of(client)["workers"]) - set(data.where(split))
     for worker in others:
         _, local, y, _ = client.submit(read_here, data, split, workers=[worker], pure=False).result()
         assert not local

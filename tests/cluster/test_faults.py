@@ -39,8 +39,6 @@ def test_an_io_worker_is_killed(launched: Launched, mode: str) -> None:
     check(run(launched, mode, "io", "--servers", "1", "--io", "2", "--compute", "0"), mode)
 
 
-# Known bug, to be found: about one run in six did not end when the host died amid cuts a fifth of a second apart.
-@pytest.mark.soak
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_shard_host_is_killed_and_the_run_returns_to_the_last_cut(launched: Launched, mode: str) -> None:
     folder = str(launched.folder / "model")

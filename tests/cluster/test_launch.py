@@ -14,14 +14,15 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 _CONNECT = """
 import json, os, pathlib, signal, subprocess, sys, time
 from distributed import Client
+from heterps.runtime.identity import identity_of
 
 client = Client()
 
 def workers():
-    return {w["name"]: (w["resources"], w["nthreads"]) for w in client.scheduler_info()["workers"].values()}
+    return {w["name"]: (w["resources"], w["nthreads"]) for w in identity_of(client)["workers"].values()}
 
 def pids():
-    names = {address: w["name"] for address, w in client.scheduler_info()["workers"].items()}
+    names = {address: w["name"] for address, w in identity_of(client)["workers"].items()}
     return {names[address]: pid for address, pid in client.run(os.getpid).items()}
 """
 

@@ -1,12 +1,14 @@
 import time
 
+import dask
 import pytest
 
 from heterps.errors import ClusterError
 from heterps.graph import Graph, ops
 from heterps.planner.plan import Plan
+from heterps.runtime.local import local_cluster
 from heterps.runtime.open import needs_of_roles
-from heterps.runtime.pools import Need, check, group_by_pool, wait_for_pools, workers_from
+from heterps.runtime.pools import Need, check, group_by_pool, pools_of, wait_for_pools, workers_from
 from heterps.runtime.roles import roles_for
 from heterps.runtime.versions import check_versions, report_versions
 
@@ -90,3 +92,10 @@ def test_a_worker_of_another_version_is_refused(local, monkeypatch) -> None:
     monkeypatch.setattr(pools, "ask_workers", lambda client, function, workers: dict.fromkeys(workers, old))
     with pytest.raises(ClusterError, match=r"worker io-0 has python 2\.7"):
         pools.wait_for_pools(local, [Need("io")])
+
+
+def test_workers_are_seen_whatever_the_client_asks_for_itself_at_the_moment() -> None:
+    """Its own heartbeat asks without wanting workers; here every millisecond."""
+    with dask.config.set({"distributed.client.scheduler-info-interval": "1ms"}), local_cluster({"io": 2}) as client:
+        assert {len(pool.workers) for _ in range(300) for pool in pools_of(client)} == {2}
+        assert all(len(pools_of(client)) == 1 for _ in range(300))
