@@ -29,9 +29,9 @@ class HostStation:
         self._listener: Listener | None = None
         self._run = ""
 
-    def begin(self, run: str, create: do.CreateHost, folder: str) -> Address:
+    def begin(self, run: str, create: do.CreateHost, folder: str, cut_every: int | None) -> Address:
         """Make the copy that a run asked for, around the tables that are here."""
-        host = self._new_host(create.copy, teller(run, self._worker))
+        host = self._new_host(create.copy, teller(run, self._worker), cut_every)
         if self._shard_host is not None and run != self._run:  # a second copy in one run begins anew, from a cut
             host.take_over(self._shard_host)
         self._run = run
@@ -42,8 +42,8 @@ class HostStation:
         host.deliver(create, folder)
         return self._listener.address
 
-    def _new_host(self, copy: int, report: Callable[[Event], None]) -> ShardHost:
-        return ShardHost(self.job, self.host, copy, report, threads=settings().table_threads)
+    def _new_host(self, copy: int, report: Callable[[Event], None], cut_every: int | None = None) -> ShardHost:
+        return ShardHost(self.job, self.host, copy, report, cut_every, threads=settings().table_threads)
 
     def address(self) -> Address:
         """Return where the host is to be called; before any run its tables are as the seed gives them."""
@@ -72,6 +72,10 @@ class HostStation:
     def counts(self) -> dict[str, Any]:
         """Return what was applied so far."""
         return vars(self._shard_host.counts).copy() if self._shard_host else {}
+
+    def collect(self) -> dict[str, Any]:
+        """Return times since the last call."""
+        return {"phases": self._shard_host.phases.take() if self._shard_host else {}}
 
     def close(self) -> None:
         """Stop answering and drop the tables."""
