@@ -30,6 +30,7 @@ class Settings:
     workers_s: float
     call_s: float
     blas_threads: int | None
+    table_threads: int
     switch_interval_s: float
     warm: bool
     max_restarts: int
@@ -64,6 +65,7 @@ def settings() -> Settings:
         workers_s=_seconds("timeouts.workers"),
         call_s=_seconds("timeouts.call", least=1e-3),
         blas_threads=None if blas is None else _count("worker.blas-threads", least=1),
+        table_threads=_count("worker.table-threads", least=1),
         switch_interval_s=_seconds("worker.switch-interval"),
         warm=_get("worker.warm") is True,
         max_restarts=_count("launcher.max-restarts", least=0),

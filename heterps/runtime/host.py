@@ -83,10 +83,19 @@ class ShardHost:
     cut_every
         Ask the run for a cut each time so many batches more were applied. Asked here, where they are counted, the cut
         is late by what is in flight only.
+    threads
+        See :class:`~heterps.tables.Shard`.
     """
 
     def __init__(
-        self, job: Job, host: int, copy: int, report: Callable[[Event], None], cut_every: int | None = None
+        self,
+        job: Job,
+        host: int,
+        copy: int,
+        report: Callable[[Event], None],
+        cut_every: int | None = None,
+        *,
+        threads: int = 1,
     ) -> None:
         first, last = job.model.dense_ranges(job.hosts)[host]
         self.model, self.host = job.model, host
@@ -96,7 +105,7 @@ class ShardHost:
         self.phases = Phases()
         self.shard: Shard | None = None
         self.parts: dict[int, HostPart] = {}
-        self._report, self._cut_every = report, cut_every
+        self._report, self._cut_every, self._threads = report, cut_every, threads
         self._lock = threading.RLock()
         self._ordered = job.mode.ordered
         self._kept: dict[Push, Gradients] = {}
@@ -112,7 +121,9 @@ class ShardHost:
         on_disk = any(group.storage == "ssd" for group in self.model.groups)
         self._disk = tempfile.TemporaryDirectory(prefix="heterps-rows-") if on_disk else None
         folder = self._disk.name if self._disk else None
-        self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned, folder=folder)
+        self.shard = Shard(
+            self.model.groups, self.dense, seed=self.model.seed, owned=owned, threads=self._threads, folder=folder
+        )
         self.counts = Counts()
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ from heterps.tables.dense import DenseBlock
 from heterps.tables.gradients import RowGradients
 from heterps.tables.group import NOTHING, PushCounts, RowGroup
 from heterps.tables.hashing import key_of
+from heterps.tables.owners import Owners
 from heterps.tables.spec import DenseSpec, GroupSpec
 
 __all__ = ["Applied", "Pulled", "Shard"]
@@ -74,8 +75,8 @@ class Shard:
         Of first values.
     owned
         Logical shards held here, per group name or for all groups; None for all.
-    partitions
-        Locks a group has; see :class:`~heterps.tables.group.RowGroup`.
+    threads
+        How many work on one call together, each on the logical shards it owns; results do not depend on it.
     folder
         Where groups with storage "ssd" keep their rows.
     """
@@ -87,17 +88,17 @@ class Shard:
         *,
         seed: int = 0,
         owned: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        partitions: int = 1,
+        threads: int = 1,
         folder: str | Path | None = None,
     ) -> None:
         self.seed = seed
-        where = None if folder is None else Path(folder)
+        where, owners = None if folder is None else Path(folder), Owners(threads)
         self.groups: dict[str, RowGroup] = {}
         for spec in groups:
             if spec.name in self.groups:
                 raise TableError(f"two groups of one name: {spec.name!r}")
             mine = _owned(owned, spec)
-            self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, partitions=partitions, folder=where)
+            self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where)
         self.dense = DenseBlock(tuple(dense), seed=seed)
         self.window = Window()
         self._version = 0
