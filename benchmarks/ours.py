@@ -65,7 +65,9 @@ def processes() -> Iterator[str]:
     """A scheduler, a server and trainers that talk over TCP; yields the scheduler's address."""
     with tempfile.TemporaryDirectory(prefix="bench-") as logs:
         words = ["-m", "heterps", "launch", "--servers", "1", "--io", str(TRAINERS), "--logs", logs]
-        launcher = subprocess.Popen([sys.executable, *words], stderr=subprocess.PIPE, text=True)
+        over_tcp = {"DASK_HETERPS__NETWORK__UNIX_SOCKETS": "false"}  # processes of one machine would not
+        environment = os.environ | over_tcp
+        launcher = subprocess.Popen([sys.executable, *words], stderr=subprocess.PIPE, text=True, env=environment)
         assert launcher.stderr is not None
         try:
             line = next((line for line in launcher.stderr if "DASK_SCHEDULER_ADDRESS=" in line), "")

@@ -11,12 +11,14 @@ Run ``python -m benchmarks.planner`` (about two minutes). The Profile comes from
 workers share this process. Columns: rows per second as forecast; as measured by the wall clock; and as measured by the
 processor time that the run took, spread over all cores, which is what the wall clock would show if nothing else ran on
 the machine and nothing waited. ``error`` compares the forecast with the wall clock; look at ``load`` first: on a busy
-machine only the last column means something.
+machine only the processor's column means something. Rounds are there because machines in a cloud change speed from
+minute to minute: each run has a Profile measured just before it, the table shows medians.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -44,7 +46,7 @@ from heterps.planner.search import best_price_per_row
 from heterps.planner.solvers import solver
 from heterps.runtime.measure import measure_profile
 
-ROWS = 200_000
+ROWS = 500_000
 BATCH = 4096
 POOLS = ("server", "io", "compute")
 
@@ -68,6 +70,7 @@ class Case:
         )
 
 
+CHAINS = ((16, 2, np.inf, 1), (16, 2, 40.0, 1), (16, 2, 40.0, 8), (64, 8, np.inf, 1), (64, 8, 40.0, 1))
 CORES = len(os.sched_getaffinity(0))
 CASES = (
     Case("fused", 1, CORES, 0),
@@ -85,8 +88,8 @@ def one_machine() -> Hardware:
 
 
 def data() -> Dataset:
-    """Criteo-shaped text in Splits of a second or two: workers read it where it lies."""
-    return replace(Criteo(str(tsv(Workload(), ROWS))), split_cost=4 << 20)
+    """Criteo-shaped text in Splits of a few seconds: workers read it where it lies."""
+    return replace(Criteo(str(tsv(Workload(), ROWS))), split_cost=16 << 20)
 
 
 def train(plan: Plan, seconds: float) -> dict[str, Any]:
@@ -94,7 +97,7 @@ def train(plan: Plan, seconds: float) -> dict[str, Any]:
     with hps.launch(plan, engine="dask", report_s=0.25, metrics=()) as session:
         run = session.train(data(), epochs=1000)
         _after(run, 0.0, rows=10 * BATCH)  # everything is loaded and compiled by then
-        first = _after(run, 2.0)
+        first = _after(run, 1.0)
         busy, began = _busy_s(), time.perf_counter()
         last = _after(run, seconds)
         wall, busy = time.perf_counter() - began, _busy_s() - busy
@@ -143,50 +146,70 @@ def script_main(name: str, seconds: float, out: str) -> None:
 
 def time_solver(chains: int = 20) -> None:
     """Exact least price per row of random chains: processor milliseconds, solves and gap."""
-    print(f"{'layers x types':>14} {'caps':>6} {'median ms':>10} {'most ms':>8} {'solves':>7} {'most gap':>9}")
-    for layers, types in ((16, 2), (64, 8)):
-        for cap in (np.inf, 40.0):
-            found = [_solved(np.random.default_rng(max(seed, 0)), layers, types, cap) for seed in range(-1, chains)]
-            times, solves, gaps = zip(*found[1:], strict=True)  # the first loads the compiled loops
-            row = f"{layers:>10} x {types} {cap:>6} {1e3 * np.median(times):>10.1f} {1e3 * max(times):>8.1f}"
-            print(f"{row} {max(solves):>7} {max(gaps):>9.2%}")
+    heads = f"{'layers x types':>14} {'caps':>6} {'sold in':>8} {'median ms':>10} {'most ms':>8} {'solves':>7}"
+    print(f"{heads} {'most gap':>9}")
+    for layers, types, cap, pack in CHAINS:
+        found = [_solved(np.random.default_rng(max(seed, 0)), layers, types, cap, pack) for seed in range(-1, chains)]
+        times, solves, gaps = zip(*found[1:], strict=True)  # the first loads the compiled loops
+        row = f"{layers:>10} x {types} {cap:>6} {pack:>8} {1e3 * np.median(times):>10.1f} {1e3 * max(times):>8.1f}"
+        print(f"{row} {max(solves):>7} {max(gaps):>9.2%}", flush=True)
 
 
-def _solved(rng: np.random.Generator, layers: int, types: int, cap: float) -> tuple[float, int, float]:
+def _solved(rng: np.random.Generator, layers: int, types: int, cap: float, pack: int) -> tuple[float, int, float]:
     seconds = rng.uniform(0.001, 0.01, (2, layers, types)) / layers
-    problem = make_problem(seconds, rng.uniform(0.9, 1, seconds.shape), rng.uniform(1, 10, types), cap=cap)
+    fractions, prices = rng.uniform(0.9, 1, seconds.shape), rng.uniform(1, 10, types)
+    problem = make_problem(seconds, fractions, prices, cap=cap, sold_in=pack)
     start = time.process_time()
     found = best_price_per_row(problem, 1000.0, solver("exact").solve)
     spent = time.process_time() - start
     return spent, found.solves if found else 0, found.gap if found else 0.0
 
 
+def measured(hardware: Hardware, processes: bool) -> Profile:
+    """The Profile of all three pools: micro-measurements only."""
+    profile = measure_profile(wide_deep(), hardware.pool("io"), data(), sockets=processes)
+    return Profile(dict.fromkeys(POOLS, profile.pools["io"]), profile.batch_sizes, profile.unique_fraction)
+
+
+def one_run(case: Case, processes: bool, seconds: float) -> dict[str, Any]:
+    """Measure a Profile, then run the plan: both see the machine at about the same time."""
+    hardware = one_machine()
+    plan = forecast(case.plan(hardware), hardware, measured(hardware, processes))
+    assert plan.forecast is not None
+    expected = plan.forecast.rows_per_second
+    found = run_in_processes(case, seconds) if processes else train(plan, seconds)
+    error = expected / max(found["wall"], 1e-9) - 1
+    return found | {"forecast": expected, "error": error, "bound by": plan.forecast.bottleneck}
+
+
+def print_row(name: str, runs: list[dict[str, Any]]) -> None:
+    """Medians over the rounds; the errors of single rounds beside them."""
+    names = ("forecast", "wall", "processor", "error", "load")
+    expected, wall, processor, error, load = (float(np.median([run[k] for run in runs])) for k in names)
+    each = ", ".join(f"{run['error']:+.0%}" for run in runs)
+    row = f"{name:20} {expected:10,.0f} {wall:10,.0f} {error:+7.0%} {processor:10,.0f} {load:6.1f}"
+    print(f"{row}  {each:22} {runs[-1]['bound by']}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", action="store_true", help="workers in processes of their own")
     parser.add_argument("--solver", action="store_true", help="only the time that the exact solver takes")
-    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each run")
+    parser.add_argument("--rounds", type=int, default=2)
     chosen = parser.parse_args()
     if chosen.solver:
         time_solver()
         return
-    hardware, graph = one_machine(), wide_deep()
-    measured = measure_profile(graph, hardware.pool("io"), data(), sockets=chosen.processes)
-    profile = Profile(dict.fromkeys(POOLS, measured.pools["io"]), measured.batch_sizes, measured.unique_fraction)
-    print(
-        f"{'plan':20} {'forecast':>10} {'wall':>10} {'error':>7} {'processor':>10} {'error':>7} {'load':>6}  bound by"
-    )
-    for case in CASES:
-        plan = forecast(case.plan(hardware), hardware, profile)
-        assert plan.forecast is not None
-        expected = plan.forecast.rows_per_second
-        found = run_in_processes(case, chosen.seconds) if chosen.processes else train(plan, chosen.seconds)
-        errors = [expected / max(found[kind], 1e-9) - 1 for kind in ("wall", "processor")]
+    runs: dict[str, list[dict[str, Any]]] = {case.name: [] for case in CASES}
+    for number, case in itertools.product(range(chosen.rounds), CASES):
+        runs[case.name].append(run := one_run(case, chosen.processes, chosen.seconds))
         print(
-            f"{case.name:20} {expected:10,.0f} {found['wall']:10,.0f} {errors[0]:+7.0%} {found['processor']:10,.0f} "
-            f"{errors[1]:+7.0%} {found['load']:6.1f}  {plan.forecast.bottleneck}",
-            flush=True,
+            f"round {number}: {case.name:20} {run['forecast']:10,.0f} {run['wall']:10,.0f}", file=sys.stderr, flush=True
         )
+    print(f"{'plan':20} {'forecast':>10} {'wall':>10} {'error':>7} {'processor':>10} {'load':>6}  each round")
+    for name, of in runs.items():
+        print_row(name, of)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -54,8 +55,11 @@ SYSTEMS = {
     "inline, 1 thread": ("inline", 1, ()),
     "in-process cluster, 1 worker": ("dask", 1, ()),
     "in-process cluster, 2 workers": ("dask", 2, ()),
-    "1 server + 2 trainer processes": ("dask", 2, ("--servers", "1", "--io", "2")),
+    "1 server + 2 trainers, Unix sockets": ("dask", 2, ("--servers", "1", "--io", "2")),
+    "1 server + 2 trainers, TCP": ("dask", 2, ("--servers", "1", "--io", "2")),
 }
+# Processes of one machine take Unix sockets unless they are told not to.
+OVER_TCP = {"DASK_HETERPS__NETWORK__UNIX_SOCKETS": "false"}
 
 
 def measure(name: str, batch: int, seconds: float) -> float:
@@ -68,7 +72,8 @@ def measure(name: str, batch: int, seconds: float) -> float:
         start = [sys.executable]
         if launch:
             start += ["-m", "heterps", "launch", "--logs", f"{folder}/logs", *launch]
-        subprocess.run([*start, *words], check=True, timeout=300, stdout=subprocess.DEVNULL)
+        environment = os.environ | (OVER_TCP if "TCP" in name else {})
+        subprocess.run([*start, *words], check=True, timeout=300, stdout=subprocess.DEVNULL, env=environment)
         return float(json.loads(out.read_text())["rate"])
 
 
@@ -77,13 +82,13 @@ def compare(rounds: int, seconds: float, batch: int) -> None:
     for _ in range(rounds):
         for name in SYSTEMS:
             rates[name].append(measure(name, batch, seconds))
-            print(f"  {name:34} {rates[name][-1]:10,.0f} samples/s", flush=True)
+            print(f"  {name:36} {rates[name][-1]:10,.0f} samples/s", flush=True)
     base = rates["inline, 1 thread"]
     print(f"\nbatch {batch}, medians of {rounds} rounds; ratios are against as many inline threads as workers")
     for name, (_, workers, _) in SYSTEMS.items():
         ratio = statistics.median(r / (workers * b) for r, b in zip(rates[name], base, strict=True))
-        print(f"  {name:34} {statistics.median(rates[name]):10,.0f} samples/s   {ratio:5.2f}")
-    two, tcp = rates["in-process cluster, 2 workers"], rates["1 server + 2 trainer processes"]
+        print(f"  {name:36} {statistics.median(rates[name]):10,.0f} samples/s   {ratio:5.2f}")
+    two, tcp = rates["in-process cluster, 2 workers"], rates["1 server + 2 trainers, TCP"]
     ratio = statistics.median(t / p for t, p in zip(tcp, two, strict=True))
     print(f"  processes against the in-process cluster with as many workers: {ratio:.2f}")
 

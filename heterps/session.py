@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,7 @@ from heterps.runtime.keeper import Checkpoints
 from heterps.runtime.meter import metered
 from heterps.runtime.model import Model
 from heterps.runtime.output import write_parquet
+from heterps.runtime.profile import Profile
 from heterps.runtime.progress import Progress
 from heterps.runtime.saved import SavedModel
 from heterps.runtime.saving import load_one_table, load_tables, save_tables, shrink_tables
@@ -33,6 +35,7 @@ __all__ = ["Session", "launch", "load"]
 Metrics = Sequence[str | Metric]
 Fetch = str | Sequence[str] | Mapping[str, str]
 
+_SPLITS_PER_LANE = 4  # so that lanes which end early find more, and the last ones are short
 _TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",), "softmax_cross_entropy": ("acc1",)}
 _EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {
     "logloss": ("auc", "logloss"),
@@ -178,6 +181,7 @@ class Session:
     def __init__(self, plan: Plan, engine: Engine) -> None:
         self.plan, self.engine = plan, engine
         self._open = True
+        self._profile = Profile()
 
     @property
     def job(self) -> Job:
@@ -211,11 +215,29 @@ class Session:
         check_columns(self.plan.graph, dataset.schema)
         if valid is not None:
             check_columns(self.plan.graph, valid.schema)
-        return self._train(dataset, epochs, valid, self._tensors(fetch))
+        return self._watched(self._train(self._spread(dataset), epochs, valid, self._tensors(fetch)))
+
+    def _spread(self, dataset: Dataset) -> Dataset:
+        """Give every lane something to read. Lanes belong to the plan: any number of workers sees the same Splits.
+
+        A lane that is alone reads one Split after another anyway, and mixes rows better in a large one.
+        """
+        lanes = self.plan.lanes
+        return dataset.spread(_SPLITS_PER_LANE * lanes, self.plan.batch_size) if lanes > 1 else dataset
+
+    def _watched(self, reports: Generator[Progress, None, None]) -> Iterator[Progress]:
+        with closing(reports):  # leaving the loop ends training at once
+            for progress in reports:
+                self._profile = progress.profile
+                yield progress
+
+    def profile(self) -> Profile:
+        """Return where the time of the last training went, by pool and phase; ``.save("profile.svg")`` draws it."""
+        return self._profile
 
     def _train(
         self, dataset: Dataset, epochs: int, valid: Dataset | None, fetch: Mapping[str, str]
-    ) -> Iterator[Progress]:
+    ) -> Generator[Progress, None, None]:
         if valid is None:
             yield from self.engine.train(dataset, epochs, fetch)
             return

@@ -10,20 +10,29 @@ import click
 from heterps.data import READERS, Dataset, open_dataset
 from heterps.errors import DataError, UnknownKindError
 
-__all__ = ["data_options", "opened", "parse_names"]
+__all__ = ["data_options", "opened", "parse_names", "sample_options"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def data_options(command: _F) -> _F:
-    """Add ``--data`` and ``--format``."""
+    """Add ``--data``, which must be given, and ``--format``."""
+    return _options(command, "", required=True)
+
+
+def sample_options(purpose: str) -> Callable[[_F], _F]:
+    """Add ``--data``, which need not be given, and ``--format``; ``purpose`` says what the data is looked at for."""
+    return lambda command: _options(command, f"{purpose} ", required=False)
+
+
+def _options(command: _F, purpose: str, required: bool) -> _F:
     formats = ", ".join(sorted(READERS))
     data = click.option(
         "--data",
-        required=True,
+        required=required,
         multiple=True,
         metavar="PATH",
-        help="File, glob, folder or URL; may be given several times. adult:train and adult:test are bundled.",
+        help=f"{purpose}File, glob, folder or URL; may be given several times. adult:train and adult:test are bundled.",
     )
     kind = click.option(
         "--format", "kind", default="auto", show_default=True, metavar="NAME", help=f"Of the data: auto, {formats}."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from heterps.cli._data import opened, sample_options
 from heterps.cli._models import load_graph, parse_settings
+from heterps.data import Dataset
 from heterps.errors import PlanError
+from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner import FixedRate, Goal, MaxThroughput, MinCost, Plan, Profile, Request, compare, diff, frontier
 from heterps.planner.explain import Explanation, explain
@@ -22,6 +24,8 @@ from heterps.planner.figures import bytes_text, money_text, parse_count, percent
 from heterps.planner.html import report_html
 from heterps.planner.planner import BATCH_SIZES, solve
 from heterps.planner.report import render
+from heterps.planner.sample import Sample, sample_dataset
+from heterps.runtime.columns import check_columns
 
 __all__ = ["command"]
 
@@ -73,7 +77,7 @@ def command() -> None:
 @click.option("--budget", type=float, help="Most throughput for this price per hour.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows per batch; default: chosen.")
 @click.option("--profile", "profile_path", type=click.Path(dir_okay=False), help="Rates from `heterps profile`.")
-@click.option("--data", metavar="GLOB", help="Criteo files to sample: distinct ids and growth of the tables.")
+@sample_options("Sampled: distinct ids of a batch, growth of the tables.")
 @click.option("--rows", type=_Count(), help="Rows to train on, for the size of the tables.")
 @click.option("--pin", "pins", multiple=True, metavar="OP=POOL", help="Place an op (a pattern) on a pool, cpu or gpu.")
 @click.option("--solver", "solver_name", default="exact", show_default=True, help="Registered solver.")
@@ -81,11 +85,11 @@ def command() -> None:
 @click.option("--explain", "explaining", is_flag=True, help="Each layer on each pool, each cut, each move.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Write the report as one self-contained page.")
-@click.option("--out", type=click.Path(dir_okay=False), help="Save the plan for `heterps train --plan`.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Save the plan: `heterps train PLAN.json` runs it.")
 def make(
     target: str, settings: tuple[str, ...], hardware: str | None, rows_per_second: float | None,
     arrival_rate: float | None, budget: float | None, batch_size: int | None, profile_path: str | None,
-    data: str | None, rows: float | None, pins: tuple[str, ...], solver_name: str, comparing: bool,
+    data: tuple[str, ...], kind: str, rows: float | None, pins: tuple[str, ...], solver_name: str, comparing: bool,
     explaining: bool, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
     """Plan a model and print the report."""
@@ -97,7 +101,7 @@ def make(
         (batch_size,) if batch_size else BATCH_SIZES,
         Profile.load(profile_path) if profile_path else Profile({}),
         _pins(pins),
-        _sample(graph, data, batch_size or 4096) if data else None,
+        _sample(graph, opened(data, kind), batch_size or 4096) if data else None,
         rows,
         solver_name,
     )
@@ -165,18 +169,9 @@ def _pins(pairs: tuple[str, ...]) -> dict[str, str]:
     return pins
 
 
-def _sample(graph: Any, pattern: str, batch_size: int) -> Any:
-    from heterps.data import Criteo
-    from heterps.planner.sample import sample_batches
-
-    dataset = Criteo(pattern)
-
-    def batches() -> Iterator[Any]:
-        for split in dataset.splits():
-            for batch in dataset.read(split, batch_size=batch_size):
-                yield batch.columns
-
-    return sample_batches(graph, batches())
+def _sample(graph: Graph, dataset: Dataset, batch_size: int) -> Sample:
+    check_columns(graph, dataset.schema)
+    return sample_dataset(graph, dataset, batch_size=batch_size)
 
 
 def _print_comparison(console: Console, request: Request) -> None:

@@ -8,11 +8,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from heterps.cli._data import opened, sample_options
 from heterps.cli._models import load_graph, parse_settings
 from heterps.errors import PlanError
 from heterps.hardware import Hardware
 from heterps.planner.figures import bytes_text, percent_text, seconds_text
 from heterps.planner.profile import Line, Profile, Rates
+from heterps.runtime.columns import check_columns
 
 __all__ = ["command"]
 
@@ -20,9 +22,7 @@ __all__ = ["command"]
 @click.command(short_help="Measure kernels, table access and calls on this machine.")
 @click.argument("target", metavar="FILE[:FUNCTION]")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
-@click.option(
-    "--data", metavar="GLOB", help="Criteo files to read and to take ids from; without: Zipf ids, no reading."
-)
+@sample_options("Read, and ids taken from; without: Zipf ids, no reading.")
 @click.option("--pool", default="cpu", show_default=True, help="Name of the pool that this machine stands for.")
 @click.option("--in-process", is_flag=True, help="Workers share one process, as in launch(plan) on one machine.")
 @click.option("--add-to", type=click.Path(dir_okay=False), help="A profile to which the pool is added.")
@@ -30,7 +30,8 @@ __all__ = ["command"]
 def command(
     target: str,
     settings: tuple[str, ...],
-    data: str | None,
+    data: tuple[str, ...],
+    kind: str,
     pool: str,
     in_process: bool,
     add_to: str | None,
@@ -44,25 +45,20 @@ def command(
       heterps profile graphs/wide_deep.py --data 'train-*.tsv' --out profile.json
       heterps plan graphs/wide_deep.py --profile profile.json
     """
-    from heterps.data import Criteo
     from heterps.runtime.measure import measure_profile
 
+    known = Profile({}) if add_to is None else Profile.load(add_to)
+    if pool in known.pools:  # said before anything is measured
+        raise PlanError(f"{add_to} has a pool {pool!r} already: choose another name with --pool")
     graph = load_graph(target, parse_settings(settings))
     device = Hardware.local().pool("cpu")
-    dataset = Criteo(data) if data else None
+    dataset = opened(data, kind) if data else None
+    if dataset is not None:
+        check_columns(graph, dataset.schema)
     measured = measure_profile(graph, replace(device, name=pool), dataset, sockets=not in_process)
-    whole = measured if add_to is None else _joined(Profile.load(add_to), measured)
     if out:
-        whole.save(out)
+        replace(measured, pools={**known.pools, **measured.pools}).save(out)
     _print(Console(), pool, measured)
-
-
-def _joined(known: Profile, new: Profile) -> Profile:
-    for pool, rates in new.pools.items():
-        if pool in known.pools:
-            raise PlanError(f"the profile has a pool {pool!r} already: choose another name with --pool")
-        known = known.with_pool(pool, rates)
-    return known
 
 
 def _print(console: Console, pool: str, profile: Profile) -> None:
@@ -76,8 +72,11 @@ def _print(console: Console, pool: str, profile: Profile) -> None:
     console.print(table)
     megabyte = seconds_text(rates.wire_s_per_byte * 1e6)
     console.print(f"a call takes {seconds_text(rates.call_s)} on either side, a megabyte {megabyte}")
+    console.print(
+        f"the engine takes {seconds_text(rates.batch_s)} a batch, a waiting worker {rates.idle_cores:.3f} cores"
+    )
     console.print(f"one connection carries {bytes_text(rates.network_bytes_per_s)}/s")
-    console.print(f"parallel part of the kernels: {percent_text(rates.compute_fraction)}")
+    console.print(f"parallel part of the work of all cores: {percent_text(rates.compute_fraction)}")
     if profile.unique_fraction is not None:
         console.print(f"distinct ids in a batch: {percent_text(profile.unique_fraction)}")
     for note in profile.notes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,7 +19,7 @@ from heterps.hardware import Hardware
 from heterps.planner.plan import Plan
 from heterps.planner.planner import plan as make_plan
 from heterps.runtime.meter import metered
-from heterps.runtime.progress import Progress
+from heterps.runtime.profile import Profile
 from heterps.session import launch
 
 __all__ = ["command"]
@@ -30,6 +31,7 @@ Examples:
   heterps train graphs/dlrm.py --data 'day_*.tsv' --format criteo --mode sync
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --every-batches 10000
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --resume run/
+  heterps train graphs/dlrm.py --data 'day_*.tsv' --profile --profile-svg profile.svg
   heterps train plan.json --data train/*.parquet --sparse RowWiseAdaGrad:lr=0.02
 """
 
@@ -56,7 +58,8 @@ Examples:
 @click.option(
     "--resume", metavar="DIR", help="Go on from the newest cut in this folder, with the same data and options."
 )
-@click.option("--profile", is_flag=True, help="Show where the time went.")
+@click.option("--profile", is_flag=True, help="Show where the time went, by pool and phase.")
+@click.option("--profile-svg", type=click.Path(dir_okay=False), metavar="FILE", help="Draw the same to this file.")
 def command(
     target: str,
     data: tuple[str, ...],
@@ -77,6 +80,7 @@ def command(
     every_batches: int | None,
     resume: str | None,
     profile: bool,
+    profile_svg: str | None,
 ) -> None:
     """Train the model that FUNCTION in FILE returns, or a graph or plan saved as JSON."""
     plan = _plan(target, settings, batch_size)
@@ -101,7 +105,10 @@ def command(
             session.save(out)
             console.print(f"saved to {out}", highlight=False)
     if profile:
-        _print_phases(console, last)
+        _print_profile(console, last.profile)
+    if profile_svg:
+        last.profile.save(profile_svg, f"{Path(target.partition(':')[0]).stem}, {last.samples:,} samples")
+        console.print(f"drawn to {profile_svg}", highlight=False)
 
 
 def _plan(target: str, settings: tuple[str, ...], batch_size: int | None) -> Plan:
@@ -130,12 +137,16 @@ def _checked(session: Any, data: Dataset, epochs: int, valid: Dataset | None) ->
         raise DataError(f"{error}\nThe model's arguments can be changed with --set NAME=VALUE") from error
 
 
-def _print_phases(console: Console, progress: Progress) -> None:
-    total = sum(progress.phases.values()) or 1.0
-    table = Table(title=f"{total:.1f} s over all workers", title_justify="left")
+def _print_profile(console: Console, profile: Profile) -> None:
+    """Seconds of threads by phase and pool, and the share of all threads' time."""
+    had = sum(profile.capacity_s.values()) or 1.0
+    table = Table(title=f"{profile.elapsed_s:.1f} s, {had:.1f} s over all threads", title_justify="left")
     table.add_column("phase")
-    table.add_column("seconds", justify="right")
-    table.add_column("share", justify="right")
-    for name, seconds in sorted(progress.phases.items(), key=lambda item: -item[1]):
-        table.add_row(name, f"{seconds:.2f}", f"{100 * seconds / total:.0f} %")
+    for name in (*profile.pools, "share"):
+        table.add_column(name, justify="right")
+    for phase, seconds in profile.phases.items():
+        by_pool = (f"{pool[phase]:.2f}" if pool.get(phase) else "" for pool in profile.pools.values())
+        table.add_row(phase, *by_pool, f"{100 * seconds / had:.1f} %")
+    table.add_section()
+    table.add_row("busy", *(f"{100 * share:.0f} %" for share in profile.busy.values()), "")
     console.print(table)

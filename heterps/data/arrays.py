@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from heterps.data.chunks import ChunkSource, Columns
 from heterps.data.dataset import Dataset, Source
 from heterps.data.hashing import RESERVED_ID
 from heterps.data.schema import Field, Kind, Schema
-from heterps.data.split import Piece
+from heterps.data.split import MEMORY_SPLIT_ROWS, Piece, spread_rows
 from heterps.errors import DataError
 from heterps.ragged import Ragged
 
@@ -27,7 +27,7 @@ class Arrays(Dataset):
 
     columns: Mapping[str, Column] = field(default_factory=dict, repr=False)
     fields: Schema = field(default_factory=Schema)
-    split_cost: int = 1 << 18
+    split_cost: int = MEMORY_SPLIT_ROWS
 
     @property
     def schema(self) -> Schema:
@@ -42,6 +42,12 @@ class Arrays(Dataset):
         return tuple(
             Piece("memory", a, min(a + grain, len(self)), min(grain, len(self) - a)) for a in range(0, len(self), grain)
         )
+
+    def spread(self, parts: int, batch_size: int) -> Self:
+        """Cut into about so many Splits of whole batches, unless ``split_cost`` says otherwise."""
+        if self.split_cost != MEMORY_SPLIT_ROWS:
+            return self
+        return replace(self, split_cost=spread_rows(len(self), parts, batch_size))
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start copying ranges."""

@@ -174,6 +174,14 @@ class Dataset(ABC):
         same = {"shuffling": self.shuffling, "bad_input": self.bad_input, "split_cost": self.split_cost}
         return Persisted(of=self, memory_bytes=memory_bytes, **same)  # type: ignore[arg-type]
 
+    def spread(self, parts: int, batch_size: int) -> Self:
+        """Return this dataset cut into about ``parts`` Splits or more, so that as many workers have something to read.
+
+        Only data whose rows lie in memory is cut anew, at multiples of the batch size, and only if no ``split_cost``
+        was given; files are cut by their size.
+        """
+        return self
+
     def where(self, split: Split) -> tuple[str, ...]:
         """Return the addresses of workers that hold the rows of a Split already; empty where any worker will do."""
         return ()

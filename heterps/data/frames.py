@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from heterps.data.columnar import CHUNK_ROWS, ColumnarSource, Part
 from heterps.data.dataset import Dataset, Source
 from heterps.data.parquet import schema_of_arrow
 from heterps.data.schema import Schema
-from heterps.data.split import Piece
+from heterps.data.split import MEMORY_SPLIT_ROWS, Piece, spread_rows
 from heterps.errors import DataError
 
 __all__ = ["Table", "frame"]
@@ -25,7 +25,7 @@ class Table(Dataset):
 
     table: Any = field(default=None, repr=False)
     fields: Schema = field(default_factory=Schema)
-    split_cost: int = 1 << 18
+    split_cost: int = MEMORY_SPLIT_ROWS
 
     @property
     def schema(self) -> Schema:
@@ -36,6 +36,12 @@ class Table(Dataset):
         """Cut the rows into ranges."""
         rows = self.table.num_rows
         return tuple(Piece("memory", a, min(a + grain, rows), min(grain, rows - a)) for a in range(0, rows, grain))
+
+    def spread(self, parts: int, batch_size: int) -> Self:
+        """Cut into about so many Splits of whole batches, unless ``split_cost`` says otherwise."""
+        if self.split_cost != MEMORY_SPLIT_ROWS:
+            return self
+        return replace(self, split_cost=spread_rows(self.table.num_rows, parts, batch_size))
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start evaluating ranges."""

@@ -8,7 +8,9 @@ from typing import Any
 
 from heterps.data.permutation import permutation, seed_key
 
-__all__ = ["Piece", "Split", "deal", "pack"]
+__all__ = ["MEMORY_SPLIT_ROWS", "Piece", "Split", "deal", "pack", "spread_rows"]
+
+MEMORY_SPLIT_ROWS = 1 << 18  # of data in memory, where nobody says otherwise
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,16 @@ def pack(pieces: Sequence[Piece], cost: int) -> list[tuple[Piece, ...]]:
         group.append(piece)
         filled += piece.cost
     return [*groups, tuple(group)] if group else groups
+
+
+def spread_rows(rows: int, parts: int, batch_size: int, most: int = MEMORY_SPLIT_ROWS) -> int:
+    """Return how many rows a Split of data in memory takes: whole batches, ``most`` rows at most where a batch fits.
+
+    >>> spread_rows(10_000, 4, 256)
+    2560
+    """
+    batches = -(-rows // batch_size)
+    return min(most, batch_size * -(-batches // parts)) if rows else most
 
 
 def deal(pieces: Sequence[Piece], cost: int, seed: int, pass_: int) -> list[tuple[Piece, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from heterps.device.arrays import Array
@@ -26,7 +27,7 @@ def _add(pair: tuple[Array, Array]) -> None:
 
 
 def _timed(
-    run: Callable[[Any], None], name: str, spent: dict[str, float], clock: Callable[[], float]
+    run: Callable[[Any], None], name: str, spent: dict[str, float], clock: Callable[[], float] = perf_counter
 ) -> Callable[[Any], None]:
     def timed(call: Any) -> None:
         start = clock()
@@ -37,10 +38,14 @@ def _timed(
 
 
 class Bound:
-    """The calls of a program for batches of exactly n rows."""
+    """The calls of a program for batches of exactly n rows.
 
-    def __init__(self, buffers: Buffers, n: int) -> None:
-        self.n, self._buffers, self._scope = n, buffers, buffers.scope
+    ``spent`` takes the seconds of steps that read table rows: ``gather`` forward, ``scatter`` backward.
+    """
+
+    def __init__(self, buffers: Buffers, n: int, spent: dict[str, float]) -> None:
+        self.n, self._buffers, self._scope, self._spent = n, buffers, buffers.scope, spent
+        self._readers = {step.name for step in self._scope.steps if self._reads_rows(step)}
         self.calls: dict[str, Call] = {step.name: self._call(step) for step in self._scope.steps}
         self._steps = [(step, self.calls[step.name]) for step in self._scope.steps]
         self._random = [(op_salt(step.name), call) for step, call in self._steps if step.kernel.random]
@@ -49,8 +54,8 @@ class Bound:
         self._param_calls = [(step.param_op, call) for step, call in self._steps if step.param_op]
         self._params: Any = None
         self._dparams: Any = None
-        self._forward = self._plan_forward()
-        self._backward = self._plan_backward()
+        self._forward = self._with_rows_timed("gather", self._plan_forward())
+        self._backward = self._with_rows_timed("scatter", self._plan_backward())
 
     def _view(self, base: Array | None) -> Array | None:
         return base if base is None or base.ndim == 0 else base[: self.n]
@@ -102,6 +107,15 @@ class Bound:
                 actions.append((step.kernel.backward, call, step.name))
             actions += adds
         return actions
+
+    def _reads_rows(self, step: Step) -> bool:
+        return any(self._scope.type(name).form is Form.ROWS for name in step.inputs)
+
+    def _with_rows_timed(self, name: str, actions: list[Action]) -> list[Action]:
+        return [
+            (_timed(run, name, self._spent) if step in self._readers else run, call, step)
+            for run, call, step in actions
+        ]
 
     def _computes(self, step: Step) -> bool:
         """Whether backward does more than hand on gradients that lie in place already."""
@@ -181,11 +195,13 @@ class Bound:
         for name, gradient in given.items():
             target = self.calls[name].dy
             (target.values if isinstance(target, Lists) else target)[...] = gradient
+        start = perf_counter()
         self._row_gradients = {
             name: self._buffers.rows_gradient(name, value.values.shape, rows_out.get(name))
             for name, value in self._feeds.items()
             if isinstance(value, (Rows, Lists)) and name in self._scope.wanted
         }
+        self._spent["scatter"] += perf_counter() - start  # they begin as zeros
         for name, rows in self._row_gradients.items():
             fed = self._feeds[name]
             for step, i in self._scope.consumers(name):

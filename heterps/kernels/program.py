@@ -106,6 +106,7 @@ class Program:
         self._views: dict[int, tuple[Array, dict[str, dict[str, Array]]]] = {}
         self._gradient: Array = xp.zeros(self.layout.size, self.dtype)
         self._last: Bound | None = None
+        self._spent = dict.fromkeys(("gather", "scatter"), 0.0)
         self._floats = {name: self._is_float(name) for name in self.feeds}
 
     def _is_float(self, name: str) -> bool:
@@ -203,7 +204,7 @@ class Program:
         bound = self._bound.get(n)
         if bound is None:
             self._bound = {k: v for k, v in self._bound.items() if k == self.batch_size}
-            bound = self._bound[n] = Bound(self._buffers, n)
+            bound = self._bound[n] = Bound(self._buffers, n, self._spent)
         return bound
 
     def _rows(self, feeds: Mapping[str, Feed]) -> int:
@@ -282,6 +283,14 @@ class Program:
                 self._views.clear()
             self._views[id(params)] = (params, made)
         return made
+
+    def take_spent(self) -> dict[str, float]:
+        """Return the seconds since the last call that went into ``gather`` (table rows to what ops read) and
+        ``scatter`` (gradients back to rows): parts of forward and backward. On a device only the launches are timed.
+        """
+        spent = self._spent.copy()
+        self._spent.update(dict.fromkeys(spent, 0.0))
+        return spent
 
     @contextmanager
     def timed(self, spent: dict[str, float], clock: Callable[[], float]) -> Iterator[None]:

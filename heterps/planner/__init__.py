@@ -6,7 +6,7 @@ from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
 from heterps.planner.plan import Plan, Share, Stage
 from heterps.planner.planner import Request, compare, frontier, plan
 from heterps.planner.profile import Profile, Rates
-from heterps.planner.sample import Sample, sample_batches
+from heterps.planner.sample import Sample, sample_batches, sample_dataset
 from heterps.planner.solvers import Solver, register_solver, solver, solvers
 from heterps.planner.validate import validate
 
@@ -35,6 +35,7 @@ __all__ = [
     "plan",
     "register_solver",
     "sample_batches",
+    "sample_dataset",
     "solver",
     "solvers",
     "validate",

@@ -32,6 +32,7 @@ class Draft:
     server: Pool
     found: Found
     pins: Mapping[str, str]
+    complete: bool = True  # whether the problem's states are all legal cuts
 
     def pool(self, type_: int) -> Pool:
         """Return the pool of a type."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -42,21 +43,20 @@ def units_needed(x, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _forward(x, words, figures, price, whole):  # type: ignore[no-untyped-def]
-    """Least price of reaching every state, with the stage that reaches it."""
+def _forward(x, words, figures, price, whole, best, stage):  # type: ignore[no-untyped-def]
+    """Write the least price of reaching every state, and the stage that reaches it: (state before, type, units)."""
     n, types = len(words), len(price)
-    best = np.full(n, np.inf)
     best[0] = 0.0
-    came, on = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for j in range(1, n):
+        best[j] = np.inf
         for i in range(j):
             if best[i] >= best[j] or not is_inside(words[i], words[j]):
                 continue
             for t in range(types):
                 k = units_needed(x, i, j, t, figures, whole)
                 if best[i] + price[t] * k < best[j]:
-                    best[j], came[j], on[j] = best[i] + price[t] * k, i, t
-    return best, came, on
+                    best[j] = best[i] + price[t] * k
+                    stage[j, 0], stage[j, 1], stage[j, 2] = i, t, k
 
 
 @njit(nogil=True, cache=True)
@@ -81,25 +81,30 @@ def figures_of(problem: Problem) -> tuple[npt.NDArray[Any], ...]:
     return p.serial, p.parallel, p.forbidden, p.memory, p.memory_cap, p.cut_s
 
 
+def _reached(problem: Problem, x: float, whole: bool) -> tuple[float, Floats]:
+    """Least price of all stages together, and the stage that reaches every state."""
+    best, stage = np.empty(problem.states), np.empty((problem.states, 3))
+    _forward(x, problem.words, figures_of(problem), problem.price, whole, best, stage)
+    return float(best[-1]), stage
+
+
 def chain_placement(problem: Problem, x: float) -> Placement | None:
     """Cheapest placement at x rows a second if nothing is scarce; None if there is none."""
-    best, came, on = _forward(x, problem.words, figures_of(problem), problem.price, True)
-    if not np.isfinite(best[-1]):
+    least, stage = _reached(problem, x, True)
+    if math.isinf(least):
         return None
     hosts, segments, j = problem.shards.hosts(x), [], problem.states - 1
     while j > 0:
-        i, t = int(came[j]), int(on[j])
-        k = units_needed(x, i, j, t, figures_of(problem), True)
-        segments.append(Segment(i, j, t, int(k)))
+        i, t, k = map(int, stage[j])
+        segments.append(Segment(i, j, t, k))
         j = i
-    price = float(best[-1]) + problem.host_price * hosts
+    price = least + problem.host_price * hosts
     return Placement(tuple(reversed(segments)), hosts, price, price)
 
 
 def chain_price(problem: Problem, x: float) -> float:
     """Price of :func:`chain_placement` without building it; inf if there is none."""
-    best, _, _ = _forward(x, problem.words, figures_of(problem), problem.price, True)
-    return float(best[-1]) + problem.host_price * problem.shards.hosts(x)
+    return _reached(problem, x, True)[0] + problem.host_price * problem.shards.hosts(x)
 
 
 def cost_to_go(problem: Problem, x: float) -> Floats:
@@ -113,5 +118,4 @@ def cost_to_go(problem: Problem, x: float) -> Floats:
 
 def relaxed_price(problem: Problem, x: float) -> float:
     """Price per hour if units could be had in fractions: never more than any placement's; inf if x is out of reach."""
-    best, _, _ = _forward(x, problem.words, figures_of(problem), problem.price, False)
-    return float(best[-1]) + problem.host_price * problem.shards.seconds * x
+    return _reached(problem, x, False)[0] + problem.host_price * problem.shards.seconds * x

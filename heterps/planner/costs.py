@@ -55,7 +55,22 @@ class Costs:
 
     def rates(self, pool: Pool) -> Rates:
         """Rates of one unit of a pool."""
-        return self.profile.rates(pool.name, pool.device, self.row_bytes)
+        return self._rates[pool.name]
+
+    @cached_property
+    def _rates(self) -> dict[str, Rates]:
+        pools = self.hardware.pools
+        return {pool.name: self.profile.rates(pool.name, pool.device, self.row_bytes) for pool in pools}
+
+    def crowding(self, pool: Pool) -> float:
+        """Time of a unit's work while all cores of its Host are at work, over that alone: they share caches and memory.
+
+        What more units do not divide is, on one machine, what each of them loses.
+        """
+        if pool.host is None or pool.kind != "cpu":
+            return 1.0
+        fraction = self.rates(pool).compute_fraction
+        return fraction + self.hardware.host(pool.host).cores * (1 - fraction)
 
     @cached_property
     def pulls(self) -> tuple[Op, ...]:
@@ -78,11 +93,14 @@ class Costs:
 
     def cost(self, layer: Layer, pool: Pool) -> Cost:
         """One batch of a Layer on one unit of a pool."""
+        return self._alone(layer, pool).slowed(self.crowding(pool))
+
+    def _alone(self, layer: Layer, pool: Pool) -> Cost:
         rates, n = self.rates(pool), self.batch_size
         wire = 0.0 if pool.kind == "gpu" else rates.wire_s_per_byte
         access = {self.lowered.kind(self.lowered[name]).access for name in layer.ops}
         if "file" in access:
-            return Cost(read_s=rates.read(n), memory_bytes=layer.cost.written_bytes)
+            return Cost(read_s=rates.read(n), engine_s=rates.batch_s, memory_bytes=layer.cost.written_bytes)
         moved = layer.cost.read_bytes + layer.cost.written_bytes
         if layer.groups:
             half, calls = layer.row_bytes / 2, 2 * rates.call_s
@@ -117,7 +135,8 @@ class Costs:
         rows = [op.type.shape[0] * self.batch_size * self.layers.unique_fraction for op in self.pulls]
         wire = self.shard_bytes * rates.wire_s_per_byte
         calls = 2 * rates.call_s
-        return sum(rates.pull(n) + rates.push(n) for n in rows) + rates.dense(self.dense_size) + wire + calls
+        worked = sum(rates.pull(n) + rates.push(n) for n in rows) + rates.dense(self.dense_size) + wire + calls
+        return worked * self.crowding(pool)
 
     @cached_property
     def shard_bytes(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 __all__ = ["Certificate", "Cost", "Forecast", "Rival", "StageForecast", "TableForecast"]
@@ -15,7 +15,8 @@ class Cost:
 
     ``read_s`` files to batches; ``dedupe_s`` unique ids and routing; ``pull_s`` and ``push_s`` table rows, on the
     worker's side; ``kernel_s`` forward and backward; ``bus_s`` between host and device memory; ``network_s`` rows and
-    activations over the network; ``call_s`` fixed time of calls; ``network_bytes`` and ``memory_bytes`` (moved in
+    activations over the network; ``call_s`` fixed time of calls; ``engine_s`` what a batch takes besides all
+    that: protocol, queues, events; ``network_bytes`` and ``memory_bytes`` (moved in
     memory) likewise per batch.
     """
 
@@ -27,16 +28,23 @@ class Cost:
     bus_s: float = 0.0
     network_s: float = 0.0
     call_s: float = 0.0
+    engine_s: float = 0.0
     network_bytes: float = 0.0
     memory_bytes: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
 
+    def slowed(self, factor: float) -> Cost:
+        """Return the cost with its seconds, data on its way apart, so many times as long."""
+        worked = {name: value * factor for name, value in self.parts().items() if name not in ("network_s", "bus_s")}
+        return replace(self, **worked) if factor != 1 else self
+
     @property
     def compute_s(self) -> float:
         """Seconds for which the unit itself is busy."""
-        return self.read_s + self.dedupe_s + self.pull_s + self.push_s + self.kernel_s + self.call_s
+        worked = self.read_s + self.dedupe_s + self.pull_s + self.push_s + self.kernel_s
+        return worked + self.call_s + self.engine_s
 
     @property
     def data_s(self) -> float:

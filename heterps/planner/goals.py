@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from heterps.errors import PlanError
+from heterps.planner.bounds import least_price, most_rows
 from heterps.planner.problem import Problem
 from heterps.planner.search import Found, Solve, best_at, best_price_per_row, best_throughput
 
@@ -35,9 +36,18 @@ class Goal:
         """Find the best placement, None if there is none."""
         raise NotImplementedError
 
+    def bound(self, problem: Problem) -> float:
+        """A value that no plan beats, whatever its cuts."""
+        raise NotImplementedError
+
+    @property
+    def rises(self) -> bool:
+        """Whether more is better."""
+        return False
+
     def better(self, a: Found, b: Found) -> bool:
         """Whether a beats b."""
-        return a.value < b.value
+        return a.value > b.value if self.rises else a.value < b.value
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,12 @@ class MinCost(Goal):
         most = 2 * self.rows_per_second if self.up_to is None else self.up_to
         return best_price_per_row(problem, self.rows_per_second, solve, at_most=max(most, self.rows_per_second))
 
+    def bound(self, problem: Problem) -> float:
+        """A price per row that no plan beats: without caps and rounding it is the same at every throughput."""
+        hosts = problem.shards.hosts(self.rows_per_second) - problem.shards.seconds * self.rows_per_second
+        rounding = problem.host_price * hosts  # worth less at a higher throughput
+        return (least_price(problem, self.rows_per_second) - rounding) / self.rows_per_second
+
 
 @dataclass(frozen=True)
 class FixedRate(Goal):
@@ -102,6 +118,10 @@ class FixedRate(Goal):
         """Find the best placement, None if there is none."""
         return best_at(problem, self.rows_per_second, solve)
 
+    def bound(self, problem: Problem) -> float:
+        """A price per hour that no plan beats."""
+        return least_price(problem, self.rows_per_second)
+
 
 @dataclass(frozen=True)
 class MaxThroughput(Goal):
@@ -130,9 +150,14 @@ class MaxThroughput(Goal):
             )
         return best_throughput(problem, solve, budget=self.price_per_hour)
 
-    def better(self, a: Found, b: Found) -> bool:
-        """Whether a beats b."""
-        return a.value > b.value
+    def bound(self, problem: Problem) -> float:
+        """Rows per second that no plan beats."""
+        return most_rows(problem, self.price_per_hour)
+
+    @property
+    def rises(self) -> bool:
+        """More rows per second are better."""
+        return True
 
 
 def _positive(rows_per_second: float) -> None:

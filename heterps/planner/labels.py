@@ -7,6 +7,7 @@ whole and is dropped.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,17 @@ from heterps.planner.problem import TOLERANCE, Placement, Problem, Segment
 
 __all__ = ["TooManyLabelsError", "label_placement"]
 
-_MOST_LABELS = 30_000
+_LABELS = (2_000, 30_000)  # room that is taken at first, and at most
 _MOST_CHOICES = 4_096
+# Not called from Python: no wrapper has to be compiled.
+_INNER: dict[str, Any] = {"nogil": True, "cache": True, "no_cpython_wrapper": True, "error_model": "numpy"}
 
 
 class TooManyLabelsError(Exception):
     """The search has outgrown its memory; another method must take over."""
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _dominates(a, b, price, use):  # type: ignore[no-untyped-def]
     if price[a] > price[b] * (1 + 1e-12) + 1e-15:
         return False
@@ -36,7 +39,7 @@ def _dominates(a, b, price, use):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _fits(label, use, limit):  # type: ignore[no-untyped-def]
     for d in range(use.shape[1]):  # noqa: SIM110 (compiled: no generators)
         if use[label, d] > limit[d] * (1 + TOLERANCE):
@@ -44,7 +47,7 @@ def _fits(label, use, limit):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _insert(new, slot, head, following, price, use):  # type: ignore[no-untyped-def]
     """Add a label to the list at ``slot`` unless it is dominated; unlink those that it dominates."""
     at, before = head[slot], -1
@@ -66,7 +69,7 @@ def _insert(new, slot, head, following, price, use):  # type: ignore[no-untyped-
     return True
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _choices(x, i, j, most, mixes, prices, choice, part, cost, figures):  # type: ignore[no-untyped-def]
     """List the ways to run the stage from state i to j: (type, units, other type, other units), share, price."""
     found = 0
@@ -88,7 +91,7 @@ def _choices(x, i, j, most, mixes, prices, choice, part, cost, figures):  # type
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _charge(use, x, i, j, t, units, share, dim, host_use, host_cut):  # type: ignore[no-untyped-def]
     """Add what ``units`` of a type take for their share of a stage."""
     if dim[t] >= 0:
@@ -135,32 +138,59 @@ def _search(x, words, figures, scarce, cut_bytes, prices, most, mixes, to_go, by
 
 
 def label_placement(problem: Problem, x: float) -> Placement | None:
-    """Cheapest placement at x rows a second that fits everything scarce; None if there is none."""
+    """Cheapest placement at x rows a second that fits everything scarce; None if there is none.
+
+    Units sold in multiples are counted as they are used and paid for at the end: what is paid for within one multiple
+    makes no difference.
+    """
     hosts = problem.shards.hosts(x)
     scarce, used = _scarce(problem, x, hosts)
     limit = scarce[1]
     if (used > limit * (1 + TOLERANCE)).any():
         return None
-    labels = _first_label(problem, used)
-    choices = np.empty((_MOST_CHOICES, 4), np.int64), np.empty(_MOST_CHOICES), np.empty(_MOST_CHOICES)
+    labels = _labelled(problem, x, scarce, used)
+    ends = _listed(labels[4][-problem.types :], labels[3])
+    if not ends:
+        return None
+    best = ends[int(np.argmin(_packed(problem, labels[0][ends], labels[1][ends], scarce[0])))]
+    path = _path(labels[2], best)
+    return Placement(path, hosts, price := problem.price_of(path, hosts), price)
+
+
+def _labelled(
+    problem: Problem, x: float, scarce: tuple[npt.NDArray[Any], ...], used: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[Any], ...]:
+    """Label all states: (price, use, record, following, head)."""
+    ways = _MOST_CHOICES if problem.mixes.size else problem.types
+    choices = np.empty((ways, 4), np.int64), np.empty(ways), np.empty(ways)
     most = np.where(np.isfinite(problem.cap), problem.cap, _MOST_CHOICES)
+    prices, to_go = np.where(problem.sold_in > 1, 0.0, problem.price), cost_to_go(problem, x)
     by_type = bool(np.isfinite(problem.link).any())
-    count = _search(
-        x, problem.words, figures_of(problem), scarce, problem.cut_bytes, problem.price, most, problem.mixes,
-        cost_to_go(problem, x), by_type, labels, choices,
-    )  # fmt: skip
-    if count < 0:
-        raise TooManyLabelsError(f"more than {_MOST_LABELS} labels at {x:g} rows a second")
-    _, _, record, following, head = labels
-    paths = [_path(record, label) for label in _listed(head[-problem.types :], following)]
-    priced = [Placement(path, hosts, price := problem.price_of(path, hosts), price) for path in paths]
-    return min(priced, key=lambda placement: placement.price, default=None)
+    for room in _LABELS:
+        labels = _first_label(problem, used, room)
+        if _search(
+            x, problem.words, figures_of(problem), scarce, problem.cut_bytes, prices, most, problem.mixes, to_go,
+            by_type, labels, choices,
+        ) >= 0:  # fmt: skip
+            return labels
+    raise TooManyLabelsError(f"more than {_LABELS[-1]} labels at {x:g} rows a second")
 
 
-def _first_label(problem: Problem, used: npt.NDArray[np.float64]) -> tuple[npt.NDArray[Any], ...]:
+def _packed(
+    problem: Problem,
+    price: npt.NDArray[np.float64],
+    use: npt.NDArray[np.float64],
+    dim: npt.NDArray[np.int64],
+) -> npt.NDArray[np.float64]:
+    """Price of labels with what is sold in multiples; shard hosts elsewhere, alike for all, are left out."""
+    packs = [problem.price[t] * m * np.ceil(use[:, dim[t]] / m) for t, m in enumerate(problem.sold_in) if m > 1]
+    return np.asarray(sum(packs, price))
+
+
+def _first_label(problem: Problem, used: npt.NDArray[np.float64], room: int) -> tuple[npt.NDArray[Any], ...]:
     """Room for labels (not touched until needed), with one that has done nothing: (parent, state, type, units, ...)."""
-    price, use = np.empty(_MOST_LABELS), np.empty((_MOST_LABELS, len(used)))
-    record, following = np.empty((_MOST_LABELS, 6), np.int64), np.empty(_MOST_LABELS, np.int64)
+    price, use = np.empty(room), np.empty((room, len(used)))
+    record, following = np.empty((room, 6), np.int64), np.empty(room, np.int64)
     head = np.full(problem.states * problem.types, -1, np.int64)
     price[0], use[0], record[0], following[0], head[0] = 0.0, used, (-1, 0, 0, 0, -1, 0), -1, 0
     return price, use, record, following, head
@@ -177,10 +207,11 @@ def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[npt.NDArray[A
     if problem.shards.type >= 0 and dim[problem.shards.type] >= 0:
         used[dim[problem.shards.type]] += hosts
     link_dim = np.full(problem.link.shape, -1, np.int64)
-    for a, b in np.argwhere(np.isfinite(np.triu(problem.link))):
-        if a <= b:
-            link_dim[a, b] = link_dim[b, a] = len(limit)
-            limit.append(problem.link[a, b])
+    if np.isfinite(problem.link).any():
+        for a, b in itertools.combinations_with_replacement(range(problem.types), 2):
+            if np.isfinite(problem.link[a, b]):
+                link_dim[a, b] = link_dim[b, a] = len(limit)
+                limit.append(float(problem.link[a, b]))
     used = used + [0.0] * (len(limit) - len(used)) + list(problem.fixed_usage * x)
     limit += list(problem.capacity)
     figures = dim.astype(np.int64), np.array(limit, float), link_dim, problem.usage, problem.cut_usage

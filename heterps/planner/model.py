@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from heterps.errors import PlanError
-from heterps.hardware import Pool
+from heterps.hardware import Host, Pool
 from heterps.planner.costs import Costs
 from heterps.planner.forecast import TableForecast
 from heterps.planner.memory import with_tiers
@@ -33,7 +33,8 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
     bus = [1 / p.device.bus_bytes_per_s if p.device.bus_bytes_per_s else 0.0 for p in pools]
     wire = [0.0 if pool.kind == "gpu" else rate.wire_s_per_byte for pool, rate in zip(pools, rates, strict=True)]
     network = [costs.byte_s(pool) + b for pool, b in zip(pools, bus, strict=True)]
-    fractions = np.array([[r.compute_fraction for r in rates], [r.data_fraction for r in rates]])
+    shared = [1.0 if pool.host else rate.compute_fraction for pool, rate in zip(pools, rates, strict=True)]
+    fractions = np.array([shared, [r.data_fraction for r in rates]])
     links = np.array([[_link(costs, a, b) for b in pools] for a in pools])
     return make_problem(
         costs.seconds(),
@@ -158,7 +159,7 @@ def _shared(costs: Costs, server: Pool) -> dict[str, Any]:
         per_byte += [wire * cores, 2 * on]
         per_turn += [calls * cores / n, 0 * on]
         fixed += [here * costs.shard_s(server) * server.device.cores / n, here * 3 * costs.shard_bytes / n]
-        capacity += [host.cores * host.count, host.memory_bytes_per_s * host.count]
+        capacity += [_free_cores(costs, host), host.memory_bytes_per_s * host.count]
     if not capacity:
         return {}
     return {
@@ -168,3 +169,10 @@ def _shared(costs: Costs, server: Pool) -> dict[str, Any]:
         "fixed_usage": np.array(fixed, float),
         "capacity": np.array(capacity, float),
     }
+
+
+def _free_cores(costs: Costs, host: Host) -> float:
+    """Cores of a Host, less what a worker for each of them, a shard host and a scheduler take to be there."""
+    on = [pool for pool in costs.hardware.pools if pool.host == host.name]
+    idle = max((costs.rates(pool).idle_cores for pool in on), default=0.0)
+    return host.count * max(host.cores - idle * (host.cores + 2), 0.5)

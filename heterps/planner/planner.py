@@ -7,21 +7,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from heterps.data import Dataset
 from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner.assemble import Draft, assemble
 from heterps.planner.costs import Costs
-from heterps.planner.dag import over_downsets
 from heterps.planner.forecast import Certificate, Rival
 from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
+from heterps.planner.large import searched, with_cuts
 from heterps.planner.memory import forecast_tables
 from heterps.planner.model import build_problem, check_pins, server_pools
 from heterps.planner.plan import Plan
 from heterps.planner.problem import Placement, make_problem
 from heterps.planner.profile import Profile
 from heterps.planner.remedies import infeasible
-from heterps.planner.sample import Sample, sample_batches
+from heterps.planner.sample import Sample, sample_batches, sample_dataset
 from heterps.planner.search import frontier as search_frontier
 from heterps.planner.solvers import solver, solvers
 from heterps.protocol.modes import Mode
@@ -31,6 +32,7 @@ from heterps.stages.contract import UNIQUE_FRACTION
 __all__ = ["Request", "compare", "frontier", "plan"]
 
 BATCH_SIZES = (1024, 2048, 4096, 8192, 16384, 32768)
+QUICKLY_LISTED = 1_000  # legal cuts that are all looked at for every batch size; more, for the chosen one only
 _TINY = make_problem([[1.0]], cap=4)
 _WITHIN = 1.05  # a smaller batch is taken if it costs no more than this beside the best
 
@@ -69,10 +71,10 @@ class Request:
             costs = self.costs(batch_size)
             check_pins(costs, self.pins)
             for server in server_pools(costs):
-                problem, _ = over_downsets(build_problem(costs, server, self.pins))
+                problem, complete = with_cuts(build_problem(costs, server, self.pins), QUICKLY_LISTED)
                 found = self.goal.search(problem, solver(self.solver).solve)
                 if found is not None:
-                    made.append(Draft(costs, problem, server, found, self.pins))
+                    made.append(Draft(costs, problem, server, found, self.pins, complete))
         return made
 
     def best(self) -> Draft | None:
@@ -84,7 +86,17 @@ class Request:
                 best = draft
         if best is None:
             return None
-        return min((d for d in drafts if self._nearly(d, best)), key=lambda d: (d.costs.batch_size, d.found.value))
+        chosen = min((d for d in drafts if self._nearly(d, best)), key=lambda d: (d.costs.batch_size, d.found.value))
+        return chosen if chosen.complete else self._closer(chosen)
+
+    def _closer(self, draft: Draft) -> Draft:
+        """A draft that saw only some of the legal cuts: see all, or better ones and say what is proved."""
+        solve = solver(self.solver).solve
+        problem, complete = with_cuts(draft.problem)
+        found = self.goal.search(problem, solve) if complete else None
+        if not complete:
+            problem, found = searched(problem, self.goal, solve)
+        return draft if found is None else replace(draft, problem=problem, found=found, complete=complete)
 
     def _nearly(self, draft: Draft, best: Draft) -> bool:
         ratio = draft.found.value / best.found.value if best.found.value else 1.0
@@ -100,7 +112,7 @@ def plan(
     goal: Goal | None = None,
     profile: Profile | None = None,
     pins: Mapping[str, str] | None = None,
-    sample: Sample | Iterable[Mapping[str, Any]] | None = None,
+    sample: Sample | Dataset | Iterable[Mapping[str, Any]] | None = None,
     rows: float | None = None,
     mode: Mode | None = None,
     solver: str = "exact",
@@ -123,7 +135,7 @@ def plan(
     pins
         Places by op or Layer name (patterns allowed): a pool, ``"cpu"`` or ``"gpu"``.
     sample
-        A look at the data: batches, or what :func:`sample_batches` made of them.
+        A look at the data: a dataset, batches, or what :func:`sample_batches` made of them.
     rows
         Rows of data that will be trained on, for the size of the tables.
     mode
@@ -175,7 +187,9 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
     )
 
 
-def _sampled(graph: Graph, sample: Sample | Iterable[Mapping[str, Any]] | None) -> Sample | None:
+def _sampled(graph: Graph, sample: Sample | Dataset | Iterable[Mapping[str, Any]] | None) -> Sample | None:
+    if isinstance(sample, Dataset):
+        return sample_dataset(graph, sample)
     return sample if sample is None or isinstance(sample, Sample) else sample_batches(graph, sample)
 
 
@@ -255,7 +269,7 @@ def compare(request: Request) -> list[tuple[str, Plan | None, str]]:
     for each in solvers():
         asked = replace(request, solver=each.name, batch_sizes=request.batch_sizes[:1])
         costs = asked.costs(asked.batch_sizes[0])
-        reason = each.applies(over_downsets(build_problem(costs, server_pools(costs)[0], asked.pins))[0])
+        reason = each.applies(with_cuts(build_problem(costs, server_pools(costs)[0], asked.pins), QUICKLY_LISTED)[0])
         if reason:
             rows.append((each.name, None, reason))
             continue
@@ -270,7 +284,7 @@ def frontier(request: Request, made: Plan, points: int = 24) -> list[tuple[float
     """Throughput and price per hour of the cheapest plans from a tenth of a plan's throughput to ten times it."""
     costs = request.costs(made.batch_size)
     server = request.hardware.pool(made.shard_pool)
-    problem, _ = over_downsets(build_problem(costs, server, request.pins))
+    problem, _ = with_cuts(build_problem(costs, server, request.pins), QUICKLY_LISTED)
     assert made.forecast is not None, "the planner forecasts every plan it makes"
     middle = made.forecast.rows_per_second
     found = search_frontier(problem, solver(request.solver).solve, middle / 10, middle * 10, points)

@@ -288,7 +288,18 @@ class Problem:
 
     def sustained(self, placement: Placement) -> float:
         """Rows per second that a placement sustains."""
-        return min(self.limits(placement).values())
+        if self.is_coupled or self.mixes.size:
+            return min(self.limits(placement).values())
+        hosts = placement.hosts / self.shards.seconds if self.shards.seconds > 0 else np.inf
+        return min(hosts, self._slowest(placement.segments))
+
+    def _slowest(self, segments: tuple[Segment, ...]) -> float:
+        """Rows per second of the slowest stage, none of them mixed: :meth:`speed` of all at once."""
+        i, j, t, k = np.array([(s.start, s.stop, s.type, s.units) for s in segments]).T
+        serial = self.serial[:, j, t] - self.serial[:, i, t]
+        parallel = self.parallel[:, j, t] - self.parallel[:, i, t] + self.cut_s[:, i, t] + self.cut_s[:, j, t]
+        most = float((serial + parallel / k).max())
+        return 1 / most if most > 0 else np.inf
 
     def taken(self, segment: Segment) -> Floats:
         """Shared capacity per row that a stage takes, by what each of its types carries."""

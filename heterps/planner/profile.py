@@ -15,11 +15,13 @@ __all__ = ["Line", "Profile", "Rates", "fit_fraction", "fit_line"]
 
 _FORMAT = "heterps-profile/1"
 # Per core, where nothing was measured. A parser reads some 150 MB/s of finished columns; a hash probe that misses the
-# caches takes about 60 ns, one that hits them a quarter of it; a remote call keeps a core busy for 0.5 ms.
+# caches takes about 60 ns, one that hits them a quarter of it; a remote call keeps a core busy for 0.5 ms, and so does
+# the engine with a batch.
 _READ_BYTES_PER_S = 150e6
 _DEDUPE_S_PER_ID = 15e-9
 _ROW_S = 60e-9
 _CALL_S = 0.5e-3
+_BATCH_S = 0.5e-3
 _WIRE_BYTES_PER_S = 2e9
 
 
@@ -57,6 +59,10 @@ class Rates:
         What a remote call, and a byte sent or received, take of the unit's own time.
     network_bytes_per_s
         What passes over its network.
+    batch_s
+        What the engine itself takes of the unit that reads, per batch: protocol, queues, events.
+    idle_cores
+        Cores that a worker takes to be there at all: heartbeats, monitors.
     compute_fraction, data_fraction
         Parallel parts: how much of the work more units divide.
     source
@@ -74,6 +80,8 @@ class Rates:
     call_s: float
     wire_s_per_byte: float
     network_bytes_per_s: float
+    batch_s: float = 0.0
+    idle_cores: float = 0.0
     layers: Mapping[str, Line] = field(default_factory=dict)
     compute_fraction: float = 1.0
     data_fraction: float = 1.0
@@ -96,6 +104,7 @@ class Rates:
             call_s=_CALL_S * per_core,
             wire_s_per_byte=per_core / _WIRE_BYTES_PER_S,
             network_bytes_per_s=device.network_bytes_per_s,
+            batch_s=_BATCH_S * per_core,
             source=f"derived from {device.name} ({device.source})",
         )
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from heterps.planner.assemble import Draft
-from heterps.planner.dag import over_downsets
 from heterps.planner.goals import FixedRate, MaxThroughput
+from heterps.planner.large import with_cuts
 from heterps.planner.model import build_problem, server_pools
 from heterps.planner.problem import Problem, Segment
 from heterps.planner.search import Found, best_throughput
@@ -26,7 +26,7 @@ def infeasible(request: Request) -> str:
     """Return the message: what was asked, what stands in the way, numbered remedies that were each tried."""
     costs = request.costs(request.batch_sizes[-1])
     server = server_pools(costs)[0]
-    problem, _ = over_downsets(build_problem(costs, server, request.pins))
+    problem, _ = with_cuts(build_problem(costs, server, request.pins), most=1_000)
     target = request.goal.target
     lines = [f"no feasible plan: {request.goal.text}"]
     lines.append(_obstacle(request, problem, target))
@@ -48,6 +48,8 @@ def _obstacle(request: Request, problem: Problem, target: float | None) -> str:
             return (
                 f"layer {layer.name!r} needs {need.min() / 1e9:,.1f} GB, more than a worker of any pool it may run on"
             )
+    if target is None:
+        return "one worker for every stage and one shard host cost more than that, or are more than the pools have"
     return "every layer alone is fast enough, but all together need more units than the pools have"
 
 

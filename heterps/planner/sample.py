@@ -6,20 +6,23 @@ repeat, near 0 for a closed set. K and b come from the distinct ids counted whil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from heterps.data import Dataset
 from heterps.errors import DataError
 from heterps.graph import Graph
 from heterps.ragged import Ragged
 from heterps.stages.drawn import drawing_ops, with_drawn
 from heterps.stages.lowering import groups_of
 
-__all__ = ["Growth", "Sample", "fit_growth", "sample_batches"]
+__all__ = ["Growth", "Sample", "fit_growth", "sample_batches", "sample_dataset"]
+
+_SPLIT_COST = 1 << 20  # small Splits: how many rows there are in all is told by those read to their end
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,26 @@ def sample_batches(
     growth = {name: fit_growth(*zip(*points, strict=True)) for name, points in counts.items()}
     per_row = {name: growth[name].ids / rows for name in growth}
     return Sample(rows, max(sizes), unique / max(looked_up, 1), growth, per_row, total_rows)
+
+
+def sample_dataset(graph: Graph, dataset: Dataset, *, batch_size: int = 4096, most_rows: int = 200_000) -> Sample:
+    """Count ids in the first batches of a dataset; its number of rows follows from the size of what was read."""
+    small = replace(dataset, split_cost=min(dataset.split_cost, _SPLIT_COST)).shuffle("none")
+    splits = small.splits()
+    read: list[tuple[int, int]] = []  # cost and rows of Splits read to their end
+
+    def batches() -> Iterator[Mapping[str, Any]]:
+        for split in splits:
+            rows = 0
+            for batch in small.read(split, batch_size=batch_size):
+                rows += batch.size
+                yield batch.columns
+            read.append((split.cost, rows))
+
+    found = sample_batches(graph, batches(), most_rows=most_rows)
+    cost, rows = (sum(column) for column in zip(*read, strict=True)) if read else (0, 0)
+    known = rows * sum(split.cost for split in splits) / cost if cost > 0 else None
+    return replace(found, total_rows=known)
 
 
 def _flat(batch: Mapping[str, Any], name: str) -> npt.NDArray[np.uint64]:

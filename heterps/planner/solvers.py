@@ -58,8 +58,8 @@ def solvers() -> tuple[Solver, ...]:
 def exact(problem: Problem, x: float) -> Placement | None:
     """Dynamic programming; labels where something is scarce and matters; HiGHS where there are too many labels."""
     free = chain_placement(problem, x)
-    if free is None:
-        return None
+    if free is None or not (problem.is_coupled or problem.mixes.size):
+        return free
     price = problem.price_of(free.segments, free.hosts)  # in the numbers sold: no more than that is nothing wasted
     if not problem.mixes.size and price <= free.price * (1 + 1e-12) and fits(problem, free, x):
         return free
@@ -93,22 +93,31 @@ def only(kind: str) -> Solve:
 def brute_force(problem: Problem, x: float) -> Placement | None:
     """Try every sequence of stages on every type."""
     best: Placement | None = None
-    for segments in _sequences(problem, x, 0):
+    stages = _stages(problem, x)
+    for segments in _sequences(stages, 0, problem.states - 1):
         placement = whole(problem, segments, x)
-        if fits(problem, placement, x) and (best is None or placement.price < best.price):
+        if (best is None or placement.price < best.price) and fits(problem, placement, x):
             best = placement
     return best
 
 
-def _sequences(problem: Problem, x: float, state: int) -> Iterator[tuple[Segment, ...]]:
-    if state == problem.states - 1:
+def _stages(problem: Problem, x: float) -> dict[int, list[Segment]]:
+    """Every stage that some number of units can carry, by the state where it starts."""
+    found: dict[int, list[Segment]] = {}
+    figures = figures_of(problem)
+    for i, j in itertools.combinations(range(problem.states), 2):
+        if is_inside(problem.words[i], problem.words[j]):
+            units = [units_needed(x, i, j, t, figures, True) for t in range(problem.types)]
+            stages = [Segment(i, j, t, int(k)) for t, k in enumerate(units) if k < 2**31]
+            found[i] = found.get(i, []) + stages
+    return found
+
+
+def _sequences(stages: dict[int, list[Segment]], state: int, last: int) -> Iterator[tuple[Segment, ...]]:
+    if state == last:
         yield ()
-    for j in range(state + 1, problem.states):
-        if is_inside(problem.words[state], problem.words[j]):
-            for t in range(problem.types):
-                k = units_needed(x, state, j, t, figures_of(problem), True)
-                if k < 2**31:
-                    yield from ((Segment(state, j, t, int(k)), *rest) for rest in _sequences(problem, x, j))
+    for stage in stages.get(state, ()):
+        yield from ((stage, *rest) for rest in _sequences(stages, stage.stop, last))
 
 
 def _may(problem: Problem, i: int, j: int) -> npt.NDArray[np.bool_]:

@@ -34,6 +34,7 @@ from heterps.protocol.messages import Pull, Push, Refused, Reply, Request
 from heterps.protocol.modes import Mode
 from heterps.runtime.links import Link, StageLink
 from heterps.runtime.payload import Gradients, Pulled, Wanted
+from heterps.runtime.phases import WAITING
 from heterps.runtime.stage import Outcome
 from heterps.runtime.work import Work, Workbench
 
@@ -91,7 +92,7 @@ class Attempt:
         """Begin."""
         self._carry_out(self.client.start())
 
-    def pump(self, limit: int = 64) -> bool:
+    def pump(self, limit: int) -> bool:
         """Do what can be done without waiting, up to so many events; False if there was nothing."""
         moved = False
         while limit and not self.ended and not self.inbox.empty():
@@ -101,7 +102,7 @@ class Attempt:
 
     def wait(self) -> None:
         """Wait for one thing to happen, and do what follows from it."""
-        with self.bench.phases("waiting"):
+        with self.bench.phases(WAITING):
             event = self.inbox.get()
         self._carry_out(event())
 
@@ -191,18 +192,15 @@ class Attempt:
 
     def _send(self, host: int, request: Request) -> None:
         payload: Wanted | Gradients | None = None
-        phase = "waiting"
         if isinstance(request, Pull):
-            payload, phase = self.bench.wanted(self._works[request.key.n], host), "pull"
+            payload = self.bench.wanted(self._works[request.key.n], host)
         elif isinstance(request, Push):
-            works = [self._works[request.key.n + i] for i in range(request.batches)]
-            payload, phase = self.bench.gradients(works, host), "push"
+            payload = self.bench.gradients([self._works[request.key.n + i] for i in range(request.batches)], host)
 
         def done(reply: Reply | None, pulled: Pulled | None) -> None:
             self.inbox.put(lambda: self._answered(host, request, reply, pulled))
 
-        with self.bench.phases(phase):
-            self._link(self.client.layout.copies[host]).send(request, payload, done)
+        self._link(self.client.layout.copies[host]).send(request, payload, done)
 
     def _answered(self, host: int, request: Request, reply: Reply | None, pulled: Pulled | None) -> list[Action]:
         if reply is None:

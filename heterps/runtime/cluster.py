@@ -81,6 +81,7 @@ class ClusterEngine:
         self._runs = self.passes = 0
         self._crew: ClusterCrew | None = None
         self._hosts: dict[tuple[int, str], Remote] = {}
+        self._silent: set[str] = set()
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
@@ -89,7 +90,18 @@ class ClusterEngine:
         self.passes = keeper.first
         self._runs += 1
         run = f"{self._name}-{self._runs}"
-        crew = ClusterCrew(job, self.client, self.roles, run, dataset, self._hosts, keeper, fetch or {}, self._slowdown)
+        crew = ClusterCrew(
+            job,
+            self.client,
+            self.roles,
+            run,
+            dataset,
+            self._hosts,
+            keeper,
+            fetch or {},
+            self._slowdown,
+            self._silent,
+        )
         spec = job.spec(keeper.first + epochs, retries=settings().retries + 1, final_cut=keeper.writes)
         splits = partial(dataset.splits, seed=job.model.seed)
         self._crew = crew
@@ -111,17 +123,16 @@ class ClusterEngine:
                 patience.check()
             driver.step(_TICK_S)
             crew.raise_failure()
+            keeper.ask(driver)
             if driver.state.book.pass_ - first != epoch:
                 epoch = driver.state.book.pass_ - first
                 crew.collect(reporter)
                 reporter.next_epoch()
             elif reporter.due(self.report_s):
                 crew.collect(reporter)
-                counts = crew.counts()
-                keeper.ask(driver, counts.batches)
-                yield replace(reporter.progress(counts, epoch + 1, crew.busy), fetched=crew.peek())
+                yield replace(reporter.progress(crew.counts(), epoch + 1), fetched=crew.peek())
         crew.collect(reporter)
-        last = reporter.progress(crew.counts(), reporter.epochs, crew.busy, done=True)
+        last = reporter.progress(crew.counts(), reporter.epochs, done=True)
         yield replace(last, fetched=crew.peek())
 
     def stage_steps(self) -> dict[str, int]:
@@ -162,7 +173,8 @@ class ClusterEngine:
             local_run(run, None)
 
     def _workers(self, pool: str) -> list[str]:
-        found = [w.address for p in pools_of(self.client) if p.name == pool for w in p.workers]
+        listed = [w.address for p in pools_of(self.client) if p.name == pool for w in p.workers]
+        found = [address for address in listed if address not in self._silent]
         if not found:
             raise ClusterError(
                 f"no worker of pool {pool!r} is left; dask worker SCHEDULER --resources {resource_of(pool)}=1"

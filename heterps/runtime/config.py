@@ -30,12 +30,14 @@ class Settings:
     workers_s: float
     call_s: float
     blas_threads: int | None
+    table_threads: int
     switch_interval_s: float
     warm: bool
     max_restarts: int
     start_s: float
     grace_s: float
     trusted_network: bool
+    unix_sockets: bool
 
 
 @functools.cache
@@ -61,14 +63,16 @@ def settings() -> Settings:
         retries=_count("retries", least=0),
         connect_s=_seconds("timeouts.connect"),
         workers_s=_seconds("timeouts.workers"),
-        call_s=_seconds("timeouts.call"),
+        call_s=_seconds("timeouts.call", least=1e-3),
         blas_threads=None if blas is None else _count("worker.blas-threads", least=1),
+        table_threads=_count("worker.table-threads", least=1),
         switch_interval_s=_seconds("worker.switch-interval"),
         warm=_get("worker.warm") is True,
         max_restarts=_count("launcher.max-restarts", least=0),
         start_s=_seconds("launcher.start"),
         grace_s=_seconds("launcher.grace"),
         trusted_network=_get("network.trusted") is True,
+        unix_sockets=_get("network.unix-sockets") is True,
     )
 
 
@@ -83,14 +87,15 @@ def _count(key: str, least: int) -> int:
     return value
 
 
-def _seconds(key: str) -> float:
+def _seconds(key: str, least: float = 0.0) -> float:
     value = _get(key)
     try:
         seconds = float(parse_timedelta(value, default="seconds"))
     except (ValueError, TypeError, KeyError, AttributeError):
         seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise ClusterError(f"dask config heterps.{key} is {value!r}, must be a duration such as 30s or 0.5ms")
+    if not least <= seconds < float("inf"):
+        at_least = f" of at least {least:g} s" if least else ""
+        raise ClusterError(f"dask config heterps.{key} is {value!r}, must be a duration{at_least} such as 30s or 5ms")
     return seconds
 
 

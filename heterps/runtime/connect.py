@@ -12,7 +12,7 @@ from heterps.errors import ClusterError
 from heterps.runtime.config import settings
 from heterps.runtime.local import local_cluster
 
-__all__ = ["client_of", "connected", "existing_client"]
+__all__ = ["client_of", "connected", "existing_client", "is_at_hand"]
 
 
 @contextlib.contextmanager
@@ -36,6 +36,11 @@ def connected(client: Client | None = None, workers: Mapping[str, int] | None = 
     else:
         with local_cluster(workers) as made:
             yield made
+
+
+def is_at_hand(client: Client | None = None) -> bool:
+    """Whether :func:`connected` finds a cluster, and makes none."""
+    return bool(client or existing_client() or dask.config.get("scheduler-address", None))
 
 
 def existing_client() -> Client | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from distributed import Client, Future
@@ -20,7 +21,7 @@ from heterps.runtime.identity import identity_of
 from heterps.runtime.io_station import IoStation, run_attempt
 from heterps.runtime.job import Job
 from heterps.runtime.keeper import Keeper
-from heterps.runtime.pools import workers_from
+from heterps.runtime.pools import group_by_pool, workers_from
 from heterps.runtime.remote import Remote
 from heterps.runtime.report import Reporter
 from heterps.runtime.roles import Roles
@@ -28,6 +29,8 @@ from heterps.runtime.service import Address
 from heterps.runtime.stage_station import StageStation
 
 __all__ = ["ClusterCrew"]
+
+_log = logging.getLogger("heterps")
 
 
 class ClusterCrew:
@@ -49,6 +52,8 @@ class ClusterCrew:
         Tensors to watch, by name.
     slowdown
         See :class:`~heterps.runtime.cluster.ClusterEngine`.
+    silent
+        Workers that did not answer in time, in this run or before: not used again.
     """
 
     def __init__(
@@ -62,20 +67,24 @@ class ClusterCrew:
         keeper: Keeper,
         fetch: Mapping[str, str],
         slowdown: Mapping[str, float],
+        silent: set[str],
     ) -> None:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
-        self.busy: dict[str, float] = {}
         self._scheduler = ""
         self._hosts, self._keeper, self._fetch, self._slowdown = hosts, keeper, dict(fetch), slowdown
+        self._silent = silent
         self._host_addresses: dict[int, Address] = {}
         self._stage_workers: list[str] = []
         self._copies: dict[int, Remote] = {}
         self._addresses: dict[int | str, Address] = {}
         self._stages: dict[str, Remote] = {}
+        self._stage_pools: dict[str, str] = {}
+        self._threads: dict[str, int] = {}
         self._stations: dict[str, Remote] = {}
         self._tasks: dict[int, tuple[str, Future]] = {}
         self._known: dict[str, set[str]] = {}
+        self._names: dict[str, str] = {}
         self._failure: BaseException | None = None
         self._counted = Counts()
         self._begun: set[int] = set()
@@ -103,7 +112,9 @@ class ClusterCrew:
 
     def watch(self) -> None:
         """Tell the run which workers came and went."""
-        workers = {worker.address: worker for worker in workers_from(self._identity())}
+        pools = group_by_pool(workers_from(self._identity()))
+        self._threads = {pool.name: sum(w.nthreads for w in pool.workers) for pool in pools if pool.name in self.roles}
+        workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self._silent}
         self._names = {address: worker.name for address, worker in workers.items()}
         self._pools = {address: worker.pools for address, worker in workers.items()}
         found = {address: self.roles.of(worker.pools) for address, worker in workers.items()}
@@ -144,12 +155,25 @@ class ClusterCrew:
     def _joined(self, address: str, role: str) -> bool:
         if role == "io":
             here = None if address.startswith("inproc://") else self.dataset
-            try:
+            with self._or_lost(address):
                 self._stations[address] = Remote(self.client, address, IoStation, self.run, self.job, here)
-            except ClusterError:
+            if address not in self._stations:
                 return False
         self.driver.handle(ev.WorkerJoined(address, role))  # type: ignore[arg-type]
         return True
+
+    @contextmanager
+    def _or_lost(self, worker: str) -> Iterator[None]:
+        """A worker that does not answer in time is lost to the run, though Dask may list it for minutes."""
+        try:
+            yield
+        except ClusterError as error:
+            self._give_up(worker, error)
+
+    def _give_up(self, worker: str, error: ClusterError) -> None:
+        if worker not in self._silent:
+            self._silent.add(worker)
+            _log.warning("worker %s is lost to the run: %s", self._names.get(worker, worker), error)
 
     def _lost(self, address: str) -> None:
         self._stations.pop(address, None)
@@ -198,7 +222,7 @@ class ClusterCrew:
         worker, future = self._tasks.get(attempt, (None, None))
         station = self._stations.get(worker) if worker else None
         if station is not None:
-            with suppress(ClusterError):  # an attempt whose worker is gone needs no instruction
+            with self._or_lost(station.worker):  # an attempt whose worker is gone needs no instruction
                 station.call("deliver", attempt, instruction, self._addresses)
         if isinstance(instruction, do.Cancel) and future is not None:
             del self._tasks[attempt]
@@ -216,15 +240,18 @@ class ClusterCrew:
             if place not in self._hosts:
                 self._hosts[place] = Remote(self.client, create.worker, HostStation, self.job, create.host)
             station = self._copies[create.copy] = self._hosts[place]
-            address = station.call("begin", self.run, create, self._keeper.folder(create.cut), patient=True)
-        except ClusterError:
+            folder, every = self._keeper.folder(create.cut), self._keeper.cut_every(create.host)
+            address = station.call("begin", self.run, create, folder, every, patient=True)
+        except ClusterError as error:
             self._hosts.pop(place, None)
+            self._give_up(create.worker, error)
             self.driver.tell(ev.CopyLost(create.copy))
             return
         self._addresses[create.copy] = self._host_addresses[create.host] = address
         if len(self._host_addresses) == self.job.hosts:
             for stage in self._stages.values():
-                stage.call("move", self._all_hosts())
+                with self._or_lost(stage.worker):
+                    stage.call("move", self._all_hosts())
         self._make_stages()
 
     def to_host(self, copy: int, instruction: Any) -> None:
@@ -234,7 +261,8 @@ class ClusterCrew:
             raise self._no_cut(copy)
         try:
             self._copies[copy].call("deliver", instruction, self._keeper.folder(cut), patient=True)  # may load a cut
-        except ClusterError:
+        except ClusterError as error:
+            self._give_up(self._copies[copy].worker, error)
             self.driver.tell(ev.CopyLost(copy))
 
     def _no_cut(self, host: int) -> RunError:
@@ -255,13 +283,12 @@ class ClusterCrew:
         mine = [i for i in range(1, len(stages)) if stages[i] == stages[1]]
         while self._stage_workers:
             worker = self._stage_workers.pop()
-            slowdown = self._slowdown.get(self._names[worker], 0.0)
-            station = Remote(
-                self.client, worker, StageStation, self.job, mine, hosts, self._behind(hosts, mine), slowdown
-            )
-            self._stages[worker] = station
-            self._addresses[worker] = station.call("addresses")[1]
-            self.driver.tell(ev.StageReady(worker))
+            slowdown, behind = self._slowdown.get(self._names[worker], 0.0), self._behind(hosts, mine)
+            with self._or_lost(worker):
+                station = Remote(self.client, worker, StageStation, self.job, mine, hosts, behind, slowdown)
+                self._addresses[worker] = station.call("addresses")[1]
+                self._stages[worker], self._stage_pools[worker] = station, stages[1]
+                self.driver.tell(ev.StageReady(worker))
 
     def _all_hosts(self) -> list[Address]:
         return [self._host_addresses[host] for host in range(self.job.hosts)]
@@ -275,7 +302,7 @@ class ClusterCrew:
                 name = f"{worker} stage {index}"
                 if name not in self._stages:
                     station = Remote(self.client, worker, StageStation, self.job, [index], hosts, found, 0.0)
-                    self._stages[name] = station
+                    self._stages[name], self._stage_pools[name] = station, stages[index]
                     self._addresses[name] = station.call("addresses")[index]
                 found.setdefault(index, []).append(self._addresses[name])
         return found
@@ -304,7 +331,7 @@ class ClusterCrew:
         """Return what host 0 counted; every batch is pushed to every host. While it is lost, what it counted last."""
         for (host, _), station in self._hosts.items():
             if host == 0:
-                with suppress(ClusterError):
+                with self._or_lost(station.worker):
                     self._counted = Counts(**station.call("counts"))
         return self._counted
 
@@ -315,7 +342,7 @@ class ClusterCrew:
     def peek(self) -> dict[str, Any]:
         """Return the watched tensors of a batch that was computed lately; while no worker has one, the ones before."""
         for station in self._stations.values() if self._fetch else ():
-            with suppress(ClusterError):
+            with self._or_lost(station.worker):
                 if found := station.call("peek", self._fetch):
                     self._peeked = found
                     break
@@ -324,11 +351,15 @@ class ClusterCrew:
     def collect(self, reporter: Reporter) -> None:
         """Take metrics and times from all stations at once; one that is lost meanwhile has nothing to add."""
         pending = []
-        for station in self._stations.values():
-            with suppress(ClusterError):
-                pending.append((station, station.start("collect")))
-        for station, answer in pending:
-            with suppress(ClusterError):
-                found = station.finish(answer, "collect")
-                reporter.add(found["states"], found["phases"], found["bad_rows"])
-        self.busy = {self.roles.io: reporter.phases.busy}
+        for pool, station in self._by_pool():
+            with self._or_lost(station.worker):
+                pending.append((pool, station, station.start("collect")))
+        for pool, station, answer in pending:
+            with self._or_lost(station.worker):
+                reporter.add(pool, **station.finish(answer, "collect"))
+        reporter.tick(self._threads)
+
+    def _by_pool(self) -> Iterator[tuple[str, Remote]]:
+        yield from ((self.roles.io, station) for station in self._stations.values())
+        yield from ((self._stage_pools[name], station) for name, station in self._stages.items())
+        yield from ((self.roles.server, station) for station in self._hosts.values())

@@ -7,6 +7,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+from heterps.runtime.profile import Profile
 from heterps.runtime.progress import Progress
 
 __all__ = ["Epochs"]
@@ -25,7 +26,7 @@ class Epochs:
         self.epochs = epochs
         self._batches = self._samples = self._skipped = self._bad_rows = 0
         self._stale = 0.0
-        self._phases: dict[str, float] = {}
+        self._profile = Profile()
         self._began = perf_counter()
 
     def report(self, progress: Progress, epoch: int, valid: Mapping[str, Any]) -> Progress:
@@ -42,7 +43,7 @@ class Epochs:
             staleness=stale / batches if batches else 0.0,
             skipped=self._skipped + progress.skipped,
             bad_rows=self._bad_rows + progress.bad_rows,
-            phases={name: s + self._phases.get(name, 0.0) for name, s in progress.phases.items()},
+            profile=self._profile + progress.profile,
             done=progress.done and epoch == self.epochs,
             valid=valid,
         )
@@ -52,4 +53,4 @@ class Epochs:
 
     def _next(self, whole: Progress, stale: float) -> None:
         self._batches, self._samples, self._stale = whole.batches, whole.samples, stale
-        self._skipped, self._bad_rows, self._phases = whole.skipped, whole.bad_rows, dict(whole.phases)
+        self._skipped, self._bad_rows, self._profile = whole.skipped, whole.bad_rows, whole.profile

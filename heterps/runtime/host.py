@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from heterps.protocol.decisions import Answer, Apply, Commit, Decision, Keep, Load, Loaded, Mark, Report, Serve
-from heterps.protocol.events import CutFailed, CutWritten, Event
+from heterps.protocol.events import CutAsked, CutFailed, CutWritten, Event
 from heterps.protocol.host import HostState
 from heterps.protocol.keys import BatchKey
 from heterps.protocol.messages import Granted, Push, Reply, Request
 from heterps.runtime.cuts import HostPart
 from heterps.runtime.job import Job
 from heterps.runtime.payload import Gradients, Pulled, Wanted, pack_reply, unpack_request
+from heterps.runtime.phases import Phases
 from heterps.runtime.service import Method
 from heterps.runtime.wire import Message
 from heterps.tables import RowGradients, Shard, restore, sum_lanes, write_part
@@ -79,17 +80,32 @@ class ShardHost:
         See :class:`~heterps.protocol.host.HostState`.
     report
         Takes events for the run.
+    cut_every
+        Ask the run for a cut each time so many batches more were applied. Asked here, where they are counted, the cut
+        is late by what is in flight only.
+    threads
+        See :class:`~heterps.tables.Shard`.
     """
 
-    def __init__(self, job: Job, host: int, copy: int, report: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        host: int,
+        copy: int,
+        report: Callable[[Event], None],
+        cut_every: int | None = None,
+        *,
+        threads: int = 1,
+    ) -> None:
         first, last = job.model.dense_ranges(job.hosts)[host]
         self.model, self.host = job.model, host
         self.dense = job.model.parameters[first:last]
         self.state = HostState(copy, job.mode, job.lanes)
         self.counts = Counts()
+        self.phases = Phases()
         self.shard: Shard | None = None
         self.parts: dict[int, HostPart] = {}
-        self._report = report
+        self._report, self._cut_every, self._threads = report, cut_every, threads
         self._lock = threading.RLock()
         self._ordered = job.mode.ordered
         self._kept: dict[Push, Gradients] = {}
@@ -105,7 +121,9 @@ class ShardHost:
         on_disk = any(group.storage == "ssd" for group in self.model.groups)
         self._disk = tempfile.TemporaryDirectory(prefix="heterps-rows-") if on_disk else None
         folder = self._disk.name if self._disk else None
-        self.shard = Shard(self.model.groups, self.dense, seed=self.model.seed, owned=owned, folder=folder)
+        self.shard = Shard(
+            self.model.groups, self.dense, seed=self.model.seed, owned=owned, threads=self._threads, folder=folder
+        )
         self.counts = Counts()
 
     def close(self) -> None:
@@ -164,7 +182,8 @@ class ShardHost:
         shard = self._tables()
         if message.head.get("version") == shard.version:
             return Message({"version": shard.version})
-        return Message({"version": shard.version}, [shard.pull_dense()])
+        with self.phases("pull"):
+            return Message({"version": shard.version}, [shard.pull_dense()])
 
     # --- decisions
 
@@ -178,7 +197,8 @@ class ShardHost:
                 if not getattr(done, "gone", False):  # nobody waits for these rows any more
                     done(reply, self._pull(wanted))
             case Keep(push):
-                self._kept[push] = _copy(payload)
+                with self.phases("push"):
+                    self._kept[push] = _copy(payload)
             case Commit(_, pushes):
                 self._commit([(push, self._kept.pop(push)) for push in pushes])
             case Load(term, cut, owned):
@@ -197,29 +217,36 @@ class ShardHost:
     def _pull(self, wanted: Wanted) -> Pulled:
         shard = self._tables()
         values, rows, version = {}, {}, shard.version
-        for name, ids in wanted.ids.items():
-            pulled = shard.pull(name, ids, train=wanted.train, out=wanted.out.get(name))
-            values[name], rows[name] = pulled.values, pulled.rows
-        dense = None
-        if wanted.dense is not None:
-            dense = shard.pull_dense(wanted.dense if wanted.dense.size else None)
+        with self.phases("pull"):
+            for name, ids in wanted.ids.items():
+                pulled = shard.pull(name, ids, train=wanted.train, out=wanted.out.get(name))
+                values[name], rows[name] = pulled.values, pulled.rows
+            dense = None
+            if wanted.dense is not None:
+                dense = shard.pull_dense(wanted.dense if wanted.dense.size else None)
         return Pulled(values, rows, version, dense)
 
     def _apply(self, key: BatchKey, gradients: Gradients) -> None:
-        applied = self._tables().push(key, gradients.rows, gradients.dense)
+        with self.phases("push"):
+            applied = self._tables().push(key, gradients.rows, gradients.dense)
+        self.phases.carve({"rule": applied.rule_s})
         with self._lock:
             self.counts.add(gradients, applied.skipped, applied.staleness)
+            due = self._cut_every is not None and self.counts.batches % self._cut_every == 0
+        if due:
+            self._report(CutAsked())
 
     def _commit(self, lanes: list[tuple[Push, Gradients]]) -> None:
         """Sum in lane order, then one update: the same bits whoever computed the lanes."""
         if not lanes:
             return
-        total = Gradients(
-            {name: sum_lanes([g.rows[name] for _, g in lanes]) for name in lanes[0][1].rows},
-            _sum_dense([g.dense for _, g in lanes]),
-            sum(g.samples for _, g in lanes),
-            sum(g.loss for _, g in lanes),
-        )
+        with self.phases("push"):
+            total = Gradients(
+                {name: sum_lanes([g.rows[name] for _, g in lanes]) for name in lanes[0][1].rows},
+                _sum_dense([g.dense for _, g in lanes]),
+                sum(g.samples for _, g in lanes),
+                sum(g.loss for _, g in lanes),
+            )
         self._apply(lanes[0][0].key, total)
 
     def _load(self, term: int, cut: int, owned: tuple[int, ...]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 from distributed import get_worker
 
 from heterps.protocol import instructions as do
+from heterps.protocol.events import Event
+from heterps.runtime.config import settings
 from heterps.runtime.cuts import HostPart
 from heterps.runtime.desk import listen_on, server_tls, teller
 from heterps.runtime.host import ShardHost
@@ -27,9 +29,9 @@ class HostStation:
         self._listener: Listener | None = None
         self._run = ""
 
-    def begin(self, run: str, create: do.CreateHost, folder: str) -> Address:
+    def begin(self, run: str, create: do.CreateHost, folder: str, cut_every: int | None) -> Address:
         """Make the copy that a run asked for, around the tables that are here."""
-        host = ShardHost(self.job, self.host, create.copy, teller(run, self._worker))
+        host = self._new_host(create.copy, teller(run, self._worker), cut_every)
         if self._shard_host is not None and run != self._run:  # a second copy in one run begins anew, from a cut
             host.take_over(self._shard_host)
         self._run = run
@@ -40,10 +42,13 @@ class HostStation:
         host.deliver(create, folder)
         return self._listener.address
 
+    def _new_host(self, copy: int, report: Callable[[Event], None], cut_every: int | None = None) -> ShardHost:
+        return ShardHost(self.job, self.host, copy, report, cut_every, threads=settings().table_threads)
+
     def address(self) -> Address:
         """Return where the host is to be called; before any run its tables are as the seed gives them."""
         if self._listener is None:
-            host = ShardHost(self.job, self.host, -1, lambda event: None)
+            host = self._new_host(-1, lambda event: None)
             host.fresh([shard for shard, owner in enumerate(self.job.owners) if owner == self.host])
             self._shard_host, self._listener = host, Listener(host, listen_on(self._worker), server_tls(self._worker))
         return self._listener.address
@@ -67,6 +72,10 @@ class HostStation:
     def counts(self) -> dict[str, Any]:
         """Return what was applied so far."""
         return vars(self._shard_host.counts).copy() if self._shard_host else {}
+
+    def collect(self) -> dict[str, Any]:
+        """Return times since the last call."""
+        return {"phases": self._shard_host.phases.take() if self._shard_host else {}}
 
     def close(self) -> None:
         """Stop answering and drop the tables."""

@@ -16,15 +16,16 @@ from heterps.runtime.job import Job
 from heterps.runtime.links import DirectLink, Link, SocketLink
 from heterps.runtime.payload import Pulled, Wanted
 from heterps.runtime.peer import SocketPeer
+from heterps.runtime.phases import Phases
 from heterps.runtime.service import Address, local_service
 
 __all__ = ["infer_task", "link_to"]
 
 
-def link_to(address: Address, tls: ssl.SSLContext | None = None) -> Link:
+def link_to(address: Address, tls: ssl.SSLContext | None = None, phases: Phases | None = None) -> Link:
     """Take the nearest way to a shard host."""
     service = local_service(address)
-    return DirectLink(service) if isinstance(service, ShardHost) else SocketLink(SocketPeer(address, tls=tls))
+    return DirectLink(service) if isinstance(service, ShardHost) else SocketLink(SocketPeer(address, tls=tls), phases)
 
 
 def infer_task(

@@ -26,6 +26,7 @@ from heterps.runtime.job import Job
 from heterps.runtime.keeper import Checkpoints, Keeper
 from heterps.runtime.links import DirectLink, Link
 from heterps.runtime.payload import Pulled, Wanted
+from heterps.runtime.phases import total
 from heterps.runtime.progress import Progress
 from heterps.runtime.report import Reporter
 from heterps.runtime.work import Workbench
@@ -34,6 +35,8 @@ __all__ = ["InlineEngine"]
 
 _T = TypeVar("_T")
 _PATIENCE_S = 60.0
+_TURN = 4  # events of an attempt between looks at the run's: about a batch
+_POOL = "inline"  # the one thread, as reports call it
 
 
 class InlineEngine:
@@ -80,7 +83,7 @@ class InlineEngine:
         self._driver = Driver(spec, self, splits, cut=keeper.base, life=keeper.life)
         reporter = Reporter(epochs, self.job.metrics, self._counts())
         self._driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
-        self._driver.handle(WorkerJoined("inline", "io"))
+        self._driver.handle(WorkerJoined(_POOL, "io"))
         try:
             for progress in self._loop(reporter, keeper.first):
                 yield replace(progress, fetched=self._bench.peek(fetch or {}))
@@ -97,7 +100,7 @@ class InlineEngine:
                 self._collect(reporter)
                 reporter.next_epoch()
             moved |= self._pump()
-            self._keeper.ask(driver, self._counts().batches)
+            self._keeper.ask(driver)
             if not moved and not driver.finished and not driver.step(_PATIENCE_S):  # a cut may be on its way to disk
                 raise RunError(f"the run stands still; it waits for {', '.join(driver.state.waiting_for())}")
             if reporter.due(self.report_s):
@@ -110,13 +113,15 @@ class InlineEngine:
         """Let every attempt do what it can; False if none could do anything."""
         moved = False
         for attempt in list(self._attempts.values()):
-            moved |= attempt.pump()
+            moved |= attempt.pump(_TURN)
             if attempt.ended:
                 del self._attempts[attempt.run.attempt]
         return moved
 
     def _collect(self, reporter: Reporter) -> None:
-        reporter.add(self._bench.take_metrics(), self._bench.phases.take())
+        phases = (self._bench.phases, *(host.phases for host in self.hosts.values()))
+        reporter.add(_POOL, total(each.take() for each in phases), self._bench.take_metrics())
+        reporter.tick({_POOL: 1})
         reporter.bad_rows = self._bad.count
 
     def _counts(self) -> Counts:
@@ -150,7 +155,8 @@ class InlineEngine:
 
     def create_host(self, create: do.CreateHost) -> None:
         """Make a shard host, around the tables of the run before if there was one."""
-        host = ShardHost(self.job, create.host, create.copy, self._driver.tell)
+        every = self._keeper.cut_every(create.host)
+        host = ShardHost(self.job, create.host, create.copy, self._driver.tell, every)
         before = self.hosts.get(create.host)
         if before is not None:
             host.take_over(before)

@@ -26,7 +26,7 @@ from heterps.runtime.infer_task import link_to
 from heterps.runtime.job import Job
 from heterps.runtime.links import Link, StageLink
 from heterps.runtime.peer import connect
-from heterps.runtime.phases import Phases
+from heterps.runtime.phases import total
 from heterps.runtime.service import Address
 from heterps.runtime.work import Workbench, merge_states
 
@@ -83,15 +83,13 @@ class IoStation:
         """Return metric states, times and bad rows since the last call."""
         metrics = {metric.name: metric for metric in self.job.metrics}
         states: dict[str, Any] = {}
-        phases = Phases()
         with self._lock:
             slots = list(self._all)
         for slot in slots:
             states = merge_states(metrics, states, slot.bench.take_metrics())
-            phases.merge(slot.bench.phases.take())
         count = self._bad.count if self._bad is not None else 0
         bad, self._bad_told = count - self._bad_told, count
-        return {"states": states, "phases": phases.seconds, "bad_rows": bad}
+        return {"states": states, "phases": total(slot.bench.phases.take() for slot in slots), "bad_rows": bad}
 
     def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
         """Return tensors of a batch computed lately, between two of its batches where an attempt is running."""
@@ -169,7 +167,7 @@ class IoStation:
     def _link(self, slot: _Slot, copy: int) -> Link:
         link = slot.links.get(copy)
         if link is None:
-            link = slot.links[copy] = link_to(self._addresses[copy], self._tls)
+            link = slot.links[copy] = link_to(self._addresses[copy], self._tls, slot.bench.phases)
         return link
 
     def _stage(self, slot: _Slot, worker: str) -> StageLink:

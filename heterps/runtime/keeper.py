@@ -24,7 +24,8 @@ class Checkpoints:
     path
         Folder for cuts; None for a run without.
     every_batches, every_s
-        A cut after so many batches, or seconds; one is made at the end in any case.
+        A cut after so many batches (in Sync: steps; merged batches count as one), or seconds; one is made at the end
+        in any case.
     resume
         Folder to go on from; the first training of the session takes it up.
     """
@@ -69,7 +70,7 @@ class Keeper:
         self.store = CutStore(path, job, self.first, self.life) if path else None
         if self.store is not None and self.standing is not None:
             self.store.know(self.base.number, self.standing.folder)
-        self._then, self._batches = monotonic(), 0
+        self._then = monotonic()
 
     @property
     def writes(self) -> bool:
@@ -80,10 +81,13 @@ class Keeper:
         """Return the folder of a cut for a host; cut 0, the beginning, has none."""
         return str(self.store.folder(cut)) if self.store is not None and cut else ""
 
-    def ask(self, driver: Driver, batches: int) -> None:
-        """Ask the run for a cut when one is due."""
-        every_s, every = self.wanted.every_s, self.wanted.every_batches
-        late = every_s is not None and monotonic() - self._then >= every_s
-        if late or (every is not None and batches - self._batches >= every):
-            self._then, self._batches = monotonic(), batches
+    def ask(self, driver: Driver) -> None:
+        """Ask the run for a cut when one is due by the clock."""
+        every_s = self.wanted.every_s
+        if every_s is not None and monotonic() - self._then >= every_s:
+            self._then = monotonic()
             driver.handle(CutAsked())
+
+    def cut_every(self, host: int) -> int | None:
+        """Return after how many batches a host asks for a cut; one that counts is enough."""
+        return self.wanted.every_batches if host == 0 else None

@@ -8,10 +8,11 @@ from queue import SimpleQueue
 from time import sleep
 from typing import Any, Protocol
 
-from heterps.protocol.messages import Reply, Request
+from heterps.protocol.messages import Push, Reply, Request
 from heterps.runtime.host import ShardHost
 from heterps.runtime.payload import Gradients, Pulled, Wanted, pack_request, unpack_reply
 from heterps.runtime.peer import DirectPeer, Peer, PeerLost
+from heterps.runtime.phases import Phases
 from heterps.runtime.stage import Outcome, StageHost, pack_step, unpack_outcome
 
 __all__ = ["DirectLink", "Link", "SocketLink", "StageLink", "call_stage"]
@@ -52,10 +53,14 @@ class DirectLink:
 
 
 class SocketLink:
-    """A shard host in another process. Requests go out one after another from a thread of the link's own."""
+    """A shard host in another process. Requests go out one after another from a thread of the link's own.
 
-    def __init__(self, peer: Peer) -> None:
-        self._peer = peer
+    ``phases`` takes the time of laying messages out and of copying what came back; not that of waiting for it, while
+    the caller computes or counts its own waiting.
+    """
+
+    def __init__(self, peer: Peer, phases: Phases | None = None) -> None:
+        self._peer, self._phases = peer, phases or Phases()
         self._todo: SimpleQueue[tuple[Any, Any, Done] | None] = SimpleQueue()
         self._closed = False
         threading.Thread(target=self._work, name="heterps-link", daemon=True).start()
@@ -77,11 +82,14 @@ class SocketLink:
         self._peer.close()
 
     def _ask(self, request: Request, payload: Wanted | Gradients | None) -> tuple[Reply | None, Pulled | None]:
-        message = pack_request(request, payload)
+        phase = "push" if isinstance(request, Push) else "pull"
+        with self._phases(phase):
+            message = pack_request(request, payload)
         reply = self._peer.call("request", message.arrays, **message.head)
         if "wait" in reply.head:  # a Sync pull that is not due yet: the client asks again, unless it has other plans
             return None, None
-        return unpack_reply(reply, payload if isinstance(payload, Wanted) else None)
+        with self._phases(phase):
+            return unpack_reply(reply, payload if isinstance(payload, Wanted) else None)
 
     def read(self, wanted: Wanted) -> Pulled:
         """Ask on a connection of one's own thread."""
@@ -111,6 +119,7 @@ class StageLink:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._todo: SimpleQueue[tuple[int, Any, Any] | None] = SimpleQueue()
+        self._closed = False
         threading.Thread(target=self._work, name="heterps-stage-link", daemon=True).start()
 
     def step(self, seed: int, feeds: Mapping[str, Any], done: Callable[[Outcome | None], None]) -> None:
@@ -125,10 +134,14 @@ class StageLink:
             except PeerLost:
                 sleep(_RETRY_S)
                 done(None)
+            except Exception:
+                if not self._closed:  # else the tables are gone, and nobody waits for the batch
+                    raise
             else:
                 done(outcome)
         self._peer.close()
 
     def close(self) -> None:
         """End the thread once it is done with what it does now."""
+        self._closed = True
         self._todo.put(None)

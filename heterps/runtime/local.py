@@ -40,7 +40,11 @@ _LOOPBACK = "127.0.0.1:0"  # both kinds of server answer /health over HTTP, dash
 
 @contextlib.contextmanager
 def local_cluster(
-    workers: Mapping[str, int] | None = None, *, threads: Threads | None = None, memory_bytes: int | None = None
+    workers: Mapping[str, int] | None = None,
+    *,
+    threads: Threads | None = None,
+    memory_bytes: int | None = None,
+    calm: bool = True,
 ) -> Iterator[Client]:
     """Start an in-process cluster, yield a client of it, end it quietly.
 
@@ -53,6 +57,8 @@ def local_cluster(
         setting of the process and are put back afterwards.
     memory_bytes
         Memory limit of each worker; by default the machine's memory is divided.
+    calm
+        Whether scheduler and workers watch over each other less closely than those of many machines do.
 
     Examples
     --------
@@ -68,7 +74,7 @@ def local_cluster(
         for (name, pool), share in zip(pools.items(), shares, strict=True)
     }
     blas = settings().blas_threads or max(share.blas for share in shares)
-    with _quiet(), _prepared(blas), _cluster(specs) as cluster, Client(cluster, set_as_default=False) as client:
+    with _quiet(calm), _prepared(blas), _cluster(specs) as cluster, Client(cluster, set_as_default=False) as client:
         yield client
 
 
@@ -112,13 +118,13 @@ def _prepared(blas: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet(calm: bool) -> Iterator[None]:
     """Keep what Dask says about coming and going off the user's screen: errors only."""
     logger = logging.getLogger("distributed")
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with dask.config.set({f"distributed.{key}": value for key, value in _CALM.items()}):
+        with dask.config.set({f"distributed.{key}": value for key, value in _CALM.items()} if calm else {}):
             yield
     finally:
         logger.setLevel(before)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+from dataclasses import replace
 from typing import Any
 
 from distributed import Client
 
 from heterps.planner.plan import Plan
+from heterps.planner.validate import validate
 from heterps.runtime.cluster import ClusterEngine
-from heterps.runtime.connect import connected
+from heterps.runtime.connect import connected, is_at_hand
 from heterps.runtime.job import Job
 from heterps.runtime.pools import Need, pools_of, wait_for_pools
+from heterps.runtime.probe import discover
 from heterps.runtime.roles import Roles, roles_for, workers_for
 
-__all__ = ["open_cluster"]
+__all__ = ["check_plan", "open_cluster"]
+
+_LOG = logging.getLogger("heterps")
 
 
 def open_cluster(job: Job, plan: Plan, client: Client | None = None, **options: Any) -> ClusterEngine:
@@ -26,9 +32,12 @@ def open_cluster(job: Job, plan: Plan, client: Client | None = None, **options: 
         Where the cluster has not what the plan asks for; before anything is submitted.
     """
     with contextlib.ExitStack() as stack:
+        is_given = is_at_hand(client)
         found = stack.enter_context(connected(client, workers_for(plan)))
         roles = roles_for(plan, {pool.name for pool in pools_of(found)})
         wait_for_pools(found, needs_of_roles(plan, roles))
+        if is_given and plan.forecast is not None:  # else there is nothing that figures were planned with
+            check_plan(found, plan, roles)
         return ClusterEngine(job, found, roles, closing=stack.pop_all(), **options)
 
 
@@ -40,3 +49,21 @@ def needs_of_roles(plan: Plan, roles: Roles) -> tuple[Need, ...]:
         workers[pool] = max(workers.get(pool, 0), stage.units)
         memory[pool] = max(memory.get(pool, 0.0), plan.memory_bytes.get(stage.pool, 0.0))
     return tuple(Need(pool, count, memory[pool]) for pool, count in sorted(workers.items()))
+
+
+def check_plan(client: Client, plan: Plan, roles: Roles) -> None:
+    """Compare the cluster with what the plan was made for: refuse what cannot run, log what makes it slower."""
+    for warning in validate(on_pools(plan, roles), discover(client, links=False)):
+        _LOG.warning("the forecast may not hold: %s", warning)
+
+
+def on_pools(plan: Plan, roles: Roles) -> Plan:
+    """Return the plan with the names of the pools that were chosen for it."""
+    chosen = [(plan.shard_pool, roles.server)]
+    chosen += [(stage.pool, name) for stage, name in zip(plan.stages, roles.stages, strict=True)]
+    pools = {name: replace(plan.pool(planned), name=name) for planned, name in chosen}
+    memory = {name: plan.memory_bytes.get(planned, 0.0) for planned, name in chosen}
+    stages = tuple(replace(s, pool=name, also=()) for s, name in zip(plan.stages, roles.stages, strict=True))
+    return replace(
+        plan, stages=stages, pools=tuple(pools.values()), shard_pool=roles.server, memory_bytes=memory, forecast=None
+    )

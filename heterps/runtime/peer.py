@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from heterps import errors
+from heterps.runtime.config import settings
 from heterps.runtime.service import Address, Service, local_service, machine
 from heterps.runtime.wire import Buffers, Message, receive, send
 
@@ -46,31 +47,47 @@ class DirectPeer:
 
 
 class SocketPeer:
-    """A service in another process. One call at a time; threads that call at once take a peer each."""
+    """A service in another process. One call at a time; threads that call at once take a peer each.
 
-    def __init__(self, address: Address, timeout_s: float = 30.0, tls: ssl.SSLContext | None = None) -> None:
-        self.address, self._timeout_s, self._tls = address, timeout_s, tls
+    Parameters
+    ----------
+    address
+        Of the service.
+    timeout_s
+        For connecting, and for each further piece of an answer; by default ``heterps.timeouts.call`` of this process.
+    tls
+        Client-side context where the cluster speaks TLS.
+    """
+
+    def __init__(self, address: Address, timeout_s: float | None = None, tls: ssl.SSLContext | None = None) -> None:
+        self.address, self._tls = address, tls
+        self._timeout_s = settings().call_s if timeout_s is None else timeout_s
         self._buffers = Buffers()
         self._lock = threading.Lock()
         self._connection: socket.socket | None = None
 
     def _open(self) -> socket.socket:
         a = self.address
-        connection = self._open_unix() if a.machine == machine() else None
+        near = a.machine == machine() and settings().unix_sockets
+        connection = self._open_unix() if near else None
         if connection is None:
             connection = socket.create_connection((a.host, a.port), self._timeout_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if a.tls:
                 assert self._tls is not None, "a TLS cluster hands its context to every peer"
                 connection = self._tls.wrap_socket(connection)
-        # A kernel timeout instead of Python's: recv with MSG_WAITALL stays one system call.
+        if not isinstance(connection, ssl.SSLSocket):  # which tries again for ever when the kernel gives up
+            self._limit(connection)
+        send(connection, Message({"token": a.token}))
+        return connection
+
+    def _limit(self, connection: socket.socket) -> None:
+        """Set a timeout of the kernel's instead of Python's: recv with MSG_WAITALL stays one system call."""
         connection.settimeout(None)
         seconds = int(self._timeout_s)
         interval = seconds.to_bytes(8, "little") + int((self._timeout_s - seconds) * 1e6).to_bytes(8, "little")
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             connection.setsockopt(socket.SOL_SOCKET, option, interval)
-        send(connection, Message({"token": a.token}))
-        return connection
 
     def _open_unix(self) -> socket.socket | None:
         """Take the short way; None where the socket belongs to another user, who is reached by TCP."""
@@ -128,7 +145,7 @@ def _error(name: str, message: str) -> Exception:
     return errors.RunError(f"{name}: {message}")
 
 
-def connect(address: Address, timeout_s: float = 30.0, tls: ssl.SSLContext | None = None) -> Peer:
+def connect(address: Address, timeout_s: float | None = None, tls: ssl.SSLContext | None = None) -> Peer:
     """Take the nearest way to a service."""
     service = local_service(address)
     return DirectPeer(service) if service is not None else SocketPeer(address, timeout_s, tls)

@@ -2,44 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterable, Mapping
 from time import perf_counter
 
-__all__ = ["PHASES", "Phases"]
+__all__ = ["PARTS", "PHASES", "WAITING", "Phases", "total"]
 
-PHASES = ("read", "deduplicate", "pull", "forward", "backward", "push", "waiting", "metrics")
+WAITING = "waiting"
+# In the order in which a batch passes them. Together they are what a thread of a worker does.
+PHASES = (
+    "read",
+    "deduplicate",
+    "pull",
+    "gather",
+    "forward",
+    "backward",
+    "scatter",
+    "push",
+    "rule",
+    "metrics",
+    WAITING,
+)
+# What is timed inside another phase: laying out rows for the ops, adding gradients up by row, changing parameters.
+PARTS: Mapping[str, str] = {"gather": "forward", "scatter": "backward", "rule": "push"}
 
 
 class Phases:
-    """Seconds by phase."""
+    """Seconds by phase; threads may share one."""
 
-    __slots__ = ("seconds",)
+    __slots__ = ("_lock", "seconds")
 
-    def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
-        self.seconds = dict.fromkeys(PHASES, 0.0) | dict(seconds or {})
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self._lock = threading.Lock()
 
-    @contextmanager
-    def __call__(self, phase: str) -> Iterator[None]:
-        """Count the time inside the ``with`` block."""
-        start = perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[phase] += perf_counter() - start
+    def __call__(self, phase: str) -> _Timer:
+        """Count the time inside a ``with`` block."""
+        return _Timer(self, phase)
 
-    def merge(self, other: Mapping[str, float]) -> None:
-        """Add another worker's times."""
-        for phase, seconds in other.items():
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+    def add(self, phase: str, seconds: float) -> None:
+        """Count time that was measured elsewhere."""
+        with self._lock:
+            self.seconds[phase] += seconds
+
+    def carve(self, parts: Mapping[str, float]) -> None:
+        """Count parts of a phase under their own name, and no longer as that phase; see :data:`PARTS`."""
+        with self._lock:
+            for part, seconds in parts.items():
+                self.seconds[part] += seconds
+                self.seconds[PARTS[part]] -= seconds
 
     def take(self) -> dict[str, float]:
         """Return the times since the last call."""
-        seconds, self.seconds = self.seconds, dict.fromkeys(self.seconds, 0.0)
+        with self._lock:
+            seconds, self.seconds = self.seconds, dict.fromkeys(PHASES, 0.0)
         return seconds
 
-    @property
-    def busy(self) -> float:
-        """Share of the time not spent waiting."""
-        total = sum(self.seconds.values())
-        return 1 - self.seconds["waiting"] / total if total else 0.0
+
+def total(times: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Add times up by phase."""
+    seconds: dict[str, float] = {}
+    for some in times:
+        for phase, more in some.items():
+            seconds[phase] = seconds.get(phase, 0.0) + more
+    return seconds
+
+
+class _Timer:
+    __slots__ = ("_phase", "_phases", "_start")
+
+    def __init__(self, phases: Phases, phase: str) -> None:
+        self._phases, self._phase = phases, phase
+
+    def __enter__(self) -> None:
+        self._start = perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self._phases.add(self._phase, perf_counter() - self._start)

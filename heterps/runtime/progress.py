@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from heterps.runtime.profile import Profile
+
 __all__ = ["Progress"]
 
 
@@ -22,7 +24,7 @@ class Progress:
     seconds
         Since training began.
     samples_per_s
-        Since the last report.
+        Since the last report; in the last one, since training began.
     loss
         Mean per sample since the last report.
     metrics
@@ -34,9 +36,9 @@ class Progress:
     bad_rows
         Lines of input that were skipped.
     busy
-        Share of time not spent waiting, by pool.
-    phases
-        Seconds by phase, over all workers.
+        Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
+    profile
+        Where the time went since training began.
     done
         Whether this is the last report.
     valid
@@ -57,10 +59,15 @@ class Progress:
     skipped: int = 0
     bad_rows: int = 0
     busy: Mapping[str, float] = field(default_factory=dict)
-    phases: Mapping[str, float] = field(default_factory=dict)
+    profile: Profile = field(default_factory=Profile)
     done: bool = False
     valid: Mapping[str, Any] = field(default_factory=dict)
     fetched: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """Seconds by phase, over all workers."""
+        return self.profile.phases
 
     def __str__(self) -> str:
         if not self.samples:
@@ -70,9 +77,11 @@ class Progress:
             f"{self.samples:,} samples",
             f"{self.samples_per_s:,.0f}/s",
             f"loss {self.loss:.4f}",
-            *(f"{name} {value:.4f}" for name, value in self.metrics.items() if isinstance(value, float)),
+            *_measured(self.metrics),
+            *(f"valid {text}" for text in _measured(self.valid)),
         ]
-        parts += [f"valid {name} {value:.4f}" for name, value in self.valid.items() if isinstance(value, float)]
+        if self.busy:
+            parts.append("busy " + ", ".join(f"{pool} {100 * share:.0f} %" for pool, share in self.busy.items()))
         if self.staleness:
             parts.append(f"staleness {self.staleness:.1f}")
         if self.skipped:
@@ -80,3 +89,8 @@ class Progress:
         if self.bad_rows:
             parts.append(f"{self.bad_rows} bad lines")
         return " | ".join(parts)
+
+
+def _measured(metrics: Mapping[str, Any]) -> list[str]:
+    """Metrics that are one number; what is not defined yet (a pass has just begun) is left out."""
+    return [f"{name} {value:.4f}" for name, value in metrics.items() if isinstance(value, float) and value == value]

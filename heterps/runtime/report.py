@@ -8,7 +8,8 @@ from typing import Any
 
 from heterps.metrics import Metric, State
 from heterps.runtime.host import Counts
-from heterps.runtime.phases import Phases
+from heterps.runtime.phases import total
+from heterps.runtime.profile import Profile
 from heterps.runtime.progress import Progress
 from heterps.runtime.work import merge_states
 
@@ -31,17 +32,27 @@ class Reporter:
     def __init__(self, epochs: int, metrics: Sequence[Metric], before: Counts) -> None:
         self.epochs = epochs
         self.metrics = {metric.name: metric for metric in metrics}
-        self.phases = Phases()
         self.bad_rows = 0
+        self._phases: dict[str, dict[str, float]] = {}
+        self._capacity: dict[str, float] = {}
+        self._told = Profile()
         self._states: dict[str, State] = {}
         self._before = self._last = before
-        self._began = self._then = perf_counter()
+        self._began = self._then = self._ticked = perf_counter()
 
-    def add(self, states: Mapping[str, State], phases: Mapping[str, float] | None = None, bad_rows: int = 0) -> None:
-        """Take what a worker measured since it was last asked."""
+    def add(
+        self, pool: str, phases: Mapping[str, float], states: Mapping[str, State] | None = None, bad_rows: int = 0
+    ) -> None:
+        """Take what a worker of a pool measured since it was last asked."""
         self._states = merge_states(self.metrics, self._states, states) if states else self._states
-        self.phases.merge(phases or {})
+        self._phases[pool] = total((self._phases.get(pool, {}), phases))
         self.bad_rows += bad_rows
+
+    def tick(self, threads: Mapping[str, int]) -> None:
+        """Note that each pool had so many threads since the last call."""
+        now = perf_counter()
+        elapsed, self._ticked = now - self._ticked, now
+        self._capacity = total((self._capacity, {pool: n * elapsed for pool, n in threads.items()}))
 
     def next_epoch(self) -> None:
         """Metrics start anew with every pass."""
@@ -51,29 +62,32 @@ class Reporter:
         """Say whether the last report is that old."""
         return perf_counter() - self._then >= every_s
 
-    def progress(
-        self, counts: Counts, epoch: int, busy: Mapping[str, float] | None = None, done: bool = False
-    ) -> Progress:
+    def progress(self, counts: Counts, epoch: int, done: bool = False) -> Progress:
         """Return how far the run is."""
         now = perf_counter()
         since, all_ = counts.since(self._last), counts.since(self._before)
+        # What was trained since the last report; all of it where that is nothing, or the last word.
+        lately = since.samples > 0 and not done
         basis = since if since.samples else all_
-        elapsed = now - (self._then if since.samples else self._began)
+        speed = since.samples / (now - self._then) if lately else all_.samples / (now - self._began)
         self._last, self._then = counts, now
+        profile = Profile(now - self._began, dict(self._phases), self._capacity)
+        busy = (profile - self._told if lately else profile).busy
+        self._told = profile
         return Progress(
             epoch=epoch,
             epochs=self.epochs,
             batches=all_.batches,
             samples=all_.samples,
             seconds=now - self._began,
-            samples_per_s=basis.samples / elapsed if elapsed else 0.0,
+            samples_per_s=speed,
             loss=basis.loss / basis.samples if basis.samples else float("nan"),
             metrics=self.results(),
             staleness=all_.staleness / all_.batches if all_.batches else 0.0,
             skipped=all_.skipped,
             bad_rows=self.bad_rows,
-            busy=dict(busy or {}),
-            phases=dict(self.phases.seconds),
+            busy=busy,
+            profile=profile,
             done=done,
         )
 

@@ -23,6 +23,9 @@ class Roles:
         """The pool that reads."""
         return self.stages[0]
 
+    def __contains__(self, pool: str) -> bool:
+        return pool == self.server or pool in self.stages
+
     def of(self, pools: Collection[str]) -> set[str]:
         """Return the protocol's roles of a worker in these pools."""
         roles = {"server"} if self.server in pools else set()

@@ -29,6 +29,7 @@ Method = Callable[[Message], Message]
 # One value per process: tells whether an address is our own.
 PROCESS = uuid.uuid4().hex
 _LOCAL: dict[str, Service] = {}
+_HELLO_S = 10.0  # for a caller to show its certificate and token: strangers must not hold threads
 
 
 class Service(Protocol):
@@ -101,24 +102,27 @@ class Listener:
             threading.Thread(target=self._serve, args=[connection], name="heterps-serve", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        self._connections.add(connection)
-        try:
-            with contextlib.suppress(OSError, errors.ClusterError, ValueError):
-                self._converse(connection)
-        finally:
-            self._connections.discard(connection)
-            connection.close()
+        with contextlib.suppress(OSError, errors.ClusterError, ValueError), self._secured(connection) as secured:
+            self._connections.add(secured)
+            try:
+                self._converse(secured)
+            finally:
+                self._connections.discard(secured)
+
+    def _secured(self, connection: socket.socket) -> socket.socket:
+        """Return what to talk through; wrapping for TLS leaves nothing in the socket that was given."""
+        connection.settimeout(_HELLO_S)
+        if connection.family == socket.AF_UNIX:
+            return connection
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection if self.tls is None else self.tls.wrap_socket(connection, server_side=True)
 
     def _converse(self, connection: socket.socket) -> None:
-        if connection.family == socket.AF_INET:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self.tls is not None:
-                connection = self.tls.wrap_socket(connection, server_side=True)
-                self._connections.add(connection)
         buffers = Buffers()
         hello = receive(connection, buffers)
         if hello is None or not hmac.compare_digest(str(hello.head.get("token")), self.address.token):
             return
+        connection.settimeout(None)  # a caller may have nothing to ask for as long as it likes
         while not self._closed and (request := receive(connection, buffers)) is not None:
             send(connection, self._answer(request))
 

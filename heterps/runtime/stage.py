@@ -20,6 +20,7 @@ from heterps.kernels.layout import ParamLayout
 from heterps.kernels.program import Program
 from heterps.runtime.crossing import add_gradients, pack_feeds, unpack_feeds
 from heterps.runtime.job import Job
+from heterps.runtime.phases import WAITING, Phases
 from heterps.runtime.service import Method
 from heterps.runtime.wire import Message
 
@@ -81,6 +82,7 @@ class StageHost:
         self._lock = threading.Lock()
         self._free: list[tuple[Program, F32]] = []
         self.steps = 0
+        self.phases = Phases()
 
     def step(self, seed: int, feeds: Mapping[str, Any]) -> Outcome:
         """Run the stage, and those behind it, on one batch."""
@@ -92,10 +94,12 @@ class StageHost:
                 self._free.append((program, params))
 
     def _step(self, program: Program, params: F32, seed: int, feeds: Mapping[str, Any]) -> Outcome:
-        self._source.fill(program.layout, params)
+        with self.phases(WAITING):
+            self._source.fill(program.layout, params)
         with self._computing():
-            sleep(self._slowdown)
-            outputs = program.forward({name: feeds[name] for name in program.feeds}, params, seed=seed)
+            with self.phases("forward"):
+                sleep(self._slowdown)
+                outputs = program.forward({name: feeds[name] for name in program.feeds}, params, seed=seed)
             if self._behind is None:
                 return self._outcome(program, Outcome(loss=program.loss, prediction=program.prediction.copy()), {})
         outcome = self._behind(seed, {name: outputs.get(name, feeds.get(name)) for name in self._needs})
@@ -103,9 +107,11 @@ class StageHost:
             return self._outcome(program, outcome, {name: outcome.gradients.pop(name) for name in program.given})
 
     def _outcome(self, program: Program, outcome: Outcome, given: Mapping[str, Any]) -> Outcome:
-        gradients = program.backward(given)
-        outcome.dense[self.index] = gradients.dense.copy()
-        add_gradients(outcome.gradients, {name: np.array(g) for name, g in gradients.inputs.items()})
+        with self.phases("backward"):
+            gradients = program.backward(given)
+            outcome.dense[self.index] = gradients.dense.copy()
+            add_gradients(outcome.gradients, {name: np.array(g) for name, g in gradients.inputs.items()})
+        self.phases.carve(program.take_spent())
         self.steps += 1
         return outcome
 

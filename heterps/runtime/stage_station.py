@@ -15,6 +15,7 @@ from heterps.runtime.desk import client_tls, listen_on, server_tls
 from heterps.runtime.job import Job
 from heterps.runtime.links import call_stage
 from heterps.runtime.peer import Peer, PeerLost, connect
+from heterps.runtime.phases import total
 from heterps.runtime.service import Address, Listener
 from heterps.runtime.stage import NextStage, Outcome, StageHost
 
@@ -66,6 +67,10 @@ class StageStation:
     def steps(self) -> dict[int, int]:
         """Return how many batches each stage has computed."""
         return {i: host.steps for i, host in self._hosts.items()}
+
+    def collect(self) -> dict[str, Any]:
+        """Return times since the last call."""
+        return {"phases": total(host.phases.take() for host in self._hosts.values())}
 
     def close(self) -> None:
         """Stop answering."""

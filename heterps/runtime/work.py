@@ -128,12 +128,13 @@ class Workbench:
     def wanted(self, work: Work, host: int) -> Wanted:
         """Return what to ask a host for: its share of unique ids, its range of dense parameters."""
         ids, out = {}, {}
-        for group in self.model.lowered.groups:
-            routed = work.routed[group.name]
-            low, high = routed.bounds[host], routed.bounds[host + 1]
-            ids[group.name] = routed.ids[low:high]
-            out[group.name] = work.rows(group.name, group.width)[low:high]
-        dense = work.dense[self._spans[host]] if self.program.layout.size else None
+        with self.phases("pull"):
+            for group in self.model.lowered.groups:
+                routed = work.routed[group.name]
+                low, high = routed.bounds[host], routed.bounds[host + 1]
+                ids[group.name] = routed.ids[low:high]
+                out[group.name] = work.rows(group.name, group.width)[low:high]
+            dense = work.dense[self._spans[host]] if self.program.layout.size else None
         return Wanted(ids, out, dense)
 
     def compute(self, work: Work) -> None:
@@ -149,6 +150,7 @@ class Workbench:
             rows = {pull_name(group): work.rows(group.name, group.width) for group in groups}
             self.program.backward(out=work.gradient, rows=rows)
             work.row_gradients = {group.name: rows[pull_name(group)] for group in groups}
+        self.phases.carve(self.program.take_spent())
         if self.metrics:
             with self.phases("metrics"):
                 self._measure(self.program.prediction, work.batch)
@@ -190,6 +192,7 @@ class Workbench:
                 work.gradient[here] = flat[there]
         work.loss = outcome.loss * work.batch.size
         if work.program is not None:
+            self.phases.carve(work.program.take_spent())
             self._programs.append(work.program)
             work.program = None
         if self.metrics:
@@ -216,12 +219,13 @@ class Workbench:
 
     def gradients(self, works: Sequence[Work], host: int) -> Gradients:
         """Return what to push to a host for a unit of batches, summed in order."""
-        parts = [self._gradients(work, host) for work in works]
-        if len(parts) == 1:
-            return parts[0]
-        rows = {name: sum_lanes([part.rows[name] for part in parts]) for name in parts[0].rows}
-        dense = np.add.reduce([part.dense for part in parts if part.dense is not None])
-        return Gradients(rows, dense, sum(p.samples for p in parts), sum(p.loss for p in parts))
+        with self.phases("push"):
+            parts = [self._gradients(work, host) for work in works]
+            if len(parts) == 1:
+                return parts[0]
+            rows = {name: sum_lanes([part.rows[name] for part in parts]) for name in parts[0].rows}
+            dense = np.add.reduce([part.dense for part in parts if part.dense is not None])
+            return Gradients(rows, dense, sum(p.samples for p in parts), sum(p.loss for p in parts))
 
     def _gradients(self, work: Work, host: int) -> Gradients:
         assert work.batch is not None

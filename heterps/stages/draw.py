@@ -64,7 +64,7 @@ def _panel(column: int, side: str, height: int) -> str:
 
 
 def _box(layer: Layer, x: int, y: int) -> str:
-    detail = f"{layer.cost.flops / 1e6:,.1f} MFLOP" if layer.cost.flops else layer.reason
+    detail = _flops(layer.cost.flops) if layer.cost.flops else layer.reason
     ops = f"{len(layer.ops)} ops · " if len(layer.ops) > 1 else ""
     return (
         f"<g><title>{escape(', '.join(layer.ops))}: {escape(layer.reason)}</title>"
@@ -98,3 +98,7 @@ def _line(split: Partition, edge: Edge, spots: dict[int, tuple[int, int]], label
 def _stroke(path: str, crossing: bool) -> str:
     style = 'stroke="#2d3748" stroke-width="1.8"' if crossing else 'stroke="#a0aec0" stroke-width="1.2"'
     return f'<path d="{path}" fill="none" {style} marker-end="url(#tip)"/>'
+
+
+def _flops(flops: float) -> str:
+    return f"{flops / 1e9:,.1f} GFLOP a batch" if flops >= 1e9 else f"{flops / 1e6:,.1f} MFLOP a batch"

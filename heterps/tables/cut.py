@@ -6,6 +6,7 @@ stand. So the cut costs no copy of the table and holds each lock only while a fe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 
@@ -38,16 +39,23 @@ class GroupCut:
 
     def read(self, shards: Sequence[int]) -> U32:
         """Return the records of logical shards, by shard and then by id, ``[rows, stride]`` words."""
-        blocks = [self._read(shard) for shard in shards]
-        return np.concatenate([np.empty((0, self.group.layout.stride), np.uint32), *blocks])
+        ends = np.cumsum([0, *map(self.rows, shards)])
+        words = np.empty((int(ends[-1]), self.group.layout.stride), np.uint32)
+        for shard, first, last in zip(shards, ends[:-1], ends[1:], strict=True):
+            self._read(shard, words[first:last])
+        ids, order = ids_of(words), np.empty(len(words), np.int64)
+        for first, last in itertools.pairwise(ends):
+            order[first:last] = first + np.argsort(ids[first:last])
+        return words[order]
 
-    def _read(self, shard: int) -> U32:
-        blocks = []
+    def _read(self, shard: int, out: U32) -> None:
+        """Copy the records of one logical shard; a lock is held for no more than these."""
+        done = 0
         for part, (order, bounds) in zip(self.group.partitions, self._orders, strict=True):
+            rows = order[bounds[shard] : bounds[shard + 1]]
             with part.lock:
-                blocks.append(part.read_cut(order[bounds[shard] : bounds[shard + 1]]))
-        words = np.concatenate(blocks)
-        return words[np.argsort(ids_of(words))]
+                part.read_cut(rows, out[done : done + len(rows)])
+            done += len(rows)
 
     def end(self) -> None:
         """Let changes be changes again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from heterps.tables.hashing import RESERVED, check_ids, mix
 from heterps.tables.initialisers import Zeros
 from heterps.tables.jit import entry_loop
 from heterps.tables.layout import Layout
+from heterps.tables.owners import Owners
 from heterps.tables.partition import Partition
 from heterps.tables.records import fill
 from heterps.tables.rows import NO_ROW, push_rows, update_block, update_segment
@@ -35,8 +37,6 @@ F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
-#: Positions a thread works on before it lets others have the lock.
-TURN = 8192
 _NONE32: F32 = np.empty(0, np.float32)
 _NO_ROWS: U32 = np.empty(0, np.uint32)
 
@@ -109,25 +109,32 @@ class RowGroup:
     ----------
     owned
         The logical shards held here.
-    partitions
-        Ranges of logical shards with a lock of their own. One is best for a few threads, because a lock is held for a
-        few thousand ids only and sorting ids by partition costs more than waiting; many threads want as many.
+    owners
+        Threads that work on a call together, each on its own partition: a range of logical shards with an index, rows
+        and a lock of its own. There are as many partitions as threads.
     folder
         Where rows are kept if the storage is "ssd".
     """
 
     def __init__(
-        self, spec: GroupSpec, *, seed: int, owned: Sequence[int], partitions: int = 1, folder: Path | None = None
+        self,
+        spec: GroupSpec,
+        *,
+        seed: int,
+        owned: Sequence[int],
+        owners: Owners | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.spec, self.layout = spec, Layout(spec, seed)
         self.owned = tuple(sorted(owned))
-        count = max(1, min(partitions, len(self.owned)))
+        self._owners = owners or Owners()
+        count = max(1, min(self._owners.threads, len(self.owned)))
         self._part_of = np.full(spec.n_shards, -1, np.int32)
         self._part_of[list(self.owned)] = np.arange(len(self.owned)) * count // max(len(self.owned), 1)
         self._folder, self._count = _folder(spec, folder), count
         self._whole = count == 1 and len(self.owned) == spec.n_shards
         self.partitions = self._new_partitions()
-        self.waiting = self._waiting_room(seed, count)
+        self.waiting = self._waiting_room(seed)
         self._work = _Work()
         self._full = threading.RLock()
         self.evicted = 0
@@ -142,13 +149,13 @@ class RowGroup:
         if self.waiting is not None:
             self.waiting.clear()
 
-    def _waiting_room(self, seed: int, count: int) -> RowGroup | None:
+    def _waiting_room(self, seed: int) -> RowGroup | None:
         """Return where shows and clicks of ids without a row are counted, if the entry wants that."""
         if self.spec.entry is None or not self.spec.entry.counts:
             return None
         table = TableSpec(f"{self.spec.name}/waiting", 2, Sum(), Zeros())
         spec = GroupSpec(table.name, (table,), self.spec.n_shards)
-        return RowGroup(spec, seed=seed, owned=self.owned, partitions=count)
+        return RowGroup(spec, seed=seed, owned=self.owned, owners=self._owners)
 
     def __len__(self) -> int:
         return sum(map(len, self.partitions))
@@ -171,13 +178,6 @@ class RowGroup:
             self._complain(int(ids[bad]))
         return order, bounds
 
-    def _turns(self, bounds: I64) -> Iterator[tuple[Partition, int, int]]:
-        """Yield partitions with their lock held and a range of positions: a few thousand, then others have a turn."""
-        for part, (first, last) in zip(self.partitions, pairwise(bounds.tolist()), strict=True):
-            for lo in range(first, last, TURN):
-                with part.lock:
-                    yield part, lo, min(lo + TURN, last)
-
     def _complain(self, id_: int) -> None:
         if id_ == RESERVED:
             raise TableError(f"group {self.spec.name!r}: 2**64 - 1 is reserved and cannot be an id")
@@ -196,9 +196,11 @@ class RowGroup:
         ids = check_ids(ids, f"group {self.spec.name!r}")
         order, bounds = self.split(ids)
         values, rows = self._out(len(ids), out), np.empty(len(ids), np.uint32)
+        flat = values.reshape(-1)
         with self._room_for(ids, order, bounds, make):
-            for part, lo, hi in self._turns(bounds):
-                part.pull(ids, order, lo, hi, rows, values.reshape(-1), make, step)
+            self._owners.run(
+                self.partitions, bounds, lambda part, lo, hi: part.pull(ids, order, lo, hi, rows, flat, make, step)
+            )
         return values, rows
 
     def _out(self, n: int, out: F32 | None) -> F32:
@@ -235,15 +237,17 @@ class RowGroup:
 
     def _apply(self, g: Gradients, order: I32, bounds: I64, step: int, make: bool) -> tuple[PushCounts, I64]:
         numbers = self.layout.rule_numbers(step) if self.layout.scheduled else None
-        total, missing = NOTHING, [np.empty(0, np.int64)]
-        for part, lo, hi in self._turns(bounds):
+        late = self._work.missing
+
+        def work(part: Partition, lo: int, hi: int) -> tuple[PushCounts, I64]:
             if numbers is not None:
                 part.set_numbers(numbers)
-            stats = part.push(g, order, lo, hi, make, step, self._work.missing).tolist()
-            total = total.plus(PushCounts(*stats[:3]))
-            if stats[3]:
-                missing.append(self._work.missing[: stats[3]].astype(np.int64))
-        return total, np.sort(np.concatenate(missing))
+            stats = part.push(g, order, lo, hi, make, step, late[lo:hi]).tolist()
+            return PushCounts(*stats[:3]), late[lo : lo + stats[3]].astype(np.int64)
+
+        done = self._owners.run(self.partitions, bounds, work)
+        missing = np.concatenate([np.empty(0, np.int64), *(some for _, some in done)])
+        return reduce(PushCounts.plus, (counts for counts, _ in done), NOTHING), np.sort(missing)
 
     def _push_late(self, late: RowGradients, step: int, key: int) -> PushCounts:
         """Apply gradients of ids without a row: those that the entry admits and there is room for."""

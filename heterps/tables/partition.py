@@ -181,11 +181,9 @@ class Partition:
         bounds = np.empty(n_shards + 1, np.int64)
         return order_by_shard(self._rows.array, self.layout.stride, self.live(), n_shards, bounds), bounds
 
-    def read_cut(self, rows: I64) -> U32:
-        """Return rows as they were at the cut, ``[rows, stride]`` words."""
-        out = np.empty((len(rows), self.layout.stride), np.uint32)
+    def read_cut(self, rows: I64, out: U32) -> None:
+        """Copy rows as they were at the cut to ``out``, ``[rows, stride]`` words."""
         read_at_cut(self.store, rows, out.reshape(-1))
-        return out
 
     def end_cut(self) -> None:
         """Stop saving."""

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from heterps.tables.dense import DenseBlock
 from heterps.tables.gradients import RowGradients
 from heterps.tables.group import NOTHING, PushCounts, RowGroup
 from heterps.tables.hashing import key_of
+from heterps.tables.owners import Owners
 from heterps.tables.spec import DenseSpec, GroupSpec
 
 __all__ = ["Applied", "Pulled", "Shard"]
@@ -44,7 +46,8 @@ class Pulled(NamedTuple):
 class Applied:
     """What a push did; a duplicate did nothing.
 
-    ``staleness`` is the number of pushes that were applied between the pull of these gradients' values and now.
+    ``staleness`` is the number of pushes that were applied between the pull of these gradients' values and now,
+    ``rule_s`` the seconds that rules took; the rest of a push finds rows and makes room for new ones.
     """
 
     key: BatchKey
@@ -53,6 +56,7 @@ class Applied:
     counts: PushCounts = NOTHING
     dense_skipped: int = 0
     staleness: int | None = None
+    rule_s: float = 0.0
 
     @property
     def skipped(self) -> int:
@@ -71,8 +75,8 @@ class Shard:
         Of first values.
     owned
         Logical shards held here, per group name or for all groups; None for all.
-    partitions
-        Locks a group has; see :class:`~heterps.tables.group.RowGroup`.
+    threads
+        How many work on one call together, each on the logical shards it owns; results do not depend on it.
     folder
         Where groups with storage "ssd" keep their rows.
     """
@@ -84,17 +88,17 @@ class Shard:
         *,
         seed: int = 0,
         owned: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        partitions: int = 1,
+        threads: int = 1,
         folder: str | Path | None = None,
     ) -> None:
         self.seed = seed
-        where = None if folder is None else Path(folder)
+        where, owners = None if folder is None else Path(folder), Owners(threads)
         self.groups: dict[str, RowGroup] = {}
         for spec in groups:
             if spec.name in self.groups:
                 raise TableError(f"two groups of one name: {spec.name!r}")
             mine = _owned(owned, spec)
-            self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, partitions=partitions, folder=where)
+            self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where)
         self.dense = DenseBlock(tuple(dense), seed=seed)
         self.window = Window()
         self._version = 0
@@ -148,14 +152,16 @@ class Shard:
         done = False
         try:
             step = self._version
-            counts = self._push_groups(grads, step, key_of(self.seed, "/".join(map(str, key))))
+            counts, rule_s = self._push_groups(grads, step, key_of(self.seed, "/".join(map(str, key))))
+            start = perf_counter()
             skipped = 0 if dense is None else self.dense.push(dense, step=step)
+            rule_s += perf_counter() - start
             done = True
         finally:
             self._end(key, done)
         versions = [g.version for g in grads.values() if g.version is not None]
         stale = step - min(versions) if versions else None
-        return Applied(key, False, self._version, counts, skipped, stale)
+        return Applied(key, False, self._version, counts, skipped, stale, rule_s)
 
     def shrink(self, group: str | None = None) -> int:
         """Age counters and delete rows not worth keeping (of all groups with an accessor); return how many went."""
@@ -183,10 +189,12 @@ class Shard:
         dense = self.dense.values.nbytes + self.dense.slots.nbytes
         return dense + sum(group.nbytes for group in self.groups.values())
 
-    def _push_groups(self, grads: Mapping[str, RowGradients], step: int, key: int) -> PushCounts:
+    def _push_groups(self, grads: Mapping[str, RowGradients], step: int, key: int) -> tuple[PushCounts, float]:
         with ExitStack() as stack:
             applies = [stack.enter_context(self.group(name).prepared(rows)) for name, rows in grads.items()]
-            return reduce(PushCounts.plus, (apply(step, key) for apply in applies), NOTHING)
+            start = perf_counter()
+            counts = reduce(PushCounts.plus, (apply(step, key) for apply in applies), NOTHING)
+            return counts, perf_counter() - start
 
     def cut(self) -> Cut:
         """Mark a cut: wait for pushes in flight, let new ones wait a moment, go on.

@@ -65,3 +65,19 @@ def test_the_scheduler_is_killed_and_another_launch_goes_on(launched: Launched) 
     assert "the scheduler is gone" in err
     launched.wait_until_gone()
     check(run(launched, "sync", "none", *pools, checkpoint=folder, resume=folder), "sync")
+
+
+@pytest.mark.parametrize(("mode", "victim"), [("sync", "io"), ("async", "compute")])
+def test_a_frozen_worker_is_lost_to_the_run(launched: Launched, mode: str, victim: str) -> None:
+    launched.environment["DASK_HETERPS__TIMEOUTS__CALL"] = "8s"
+    pools = ("--servers", "1", "--io", "2", "--compute", "2")
+    check(run(launched, mode, victim, *pools, staged=victim == "compute", freeze=True), mode)
+
+
+@pytest.mark.soak  # some ninety seconds of waiting
+def test_a_frozen_shard_host_is_lost_to_the_run(launched: Launched) -> None:
+    launched.environment["DASK_HETERPS__TIMEOUTS__CALL"] = "8s"
+    code, _, err = start(launched, "async", "server", "--servers", "1", "--io", "2", freeze=True)
+    assert code != 0
+    assert "for a server worker" in err or "there is no cut to return to" in err, err
+    launched.wait_until_gone()

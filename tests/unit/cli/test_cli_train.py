@@ -65,11 +65,13 @@ def model(folder: Path) -> Path:
     out = good(
         "train", folder / "small.py", "--data", folder / "train.csv", "--valid", folder / "valid.csv",
         "--epochs", 4, "--batch-size", 32, "--sparse", "ElementAdaGrad:lr=0.1", "--dense", "Adam:lr=0.01",
-        "--metric", "auc,logloss", "--mode", "sync", "--profile", "--out", folder / "model",
+        "--metric", "auc,logloss", "--mode", "sync", "--profile", "--profile-svg", folder / "profile.svg",
+        "--out", folder / "model",
     )  # fmt: skip
     assert "epoch 4/4 | 3,200 samples" in out
     assert "valid auc 0.9" in out
-    assert "backward" in out
+    assert "scatter" in out
+    assert "small, 3,200 samples" in (folder / "profile.svg").read_text()
     assert f"saved to {folder / 'model'}" in out.replace("\n", "")
     return folder / "model"
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from heterps.data import arrays, dense, label, sparse
 from heterps.errors import DataError
@@ -80,3 +81,19 @@ def test_fields_check_what_they_are_made_of() -> None:
         dense("x", Category("a"))
     with pytest.raises(DataError, match="2 recipes"):
         label("y", Number("a"), Number("b"))
+
+
+@given(rows=st.integers(1, 5000), parts=st.integers(1, 40), batch_size=st.integers(1, 600))
+def test_spread_data_has_the_batches_of_one_split(rows: int, parts: int, batch_size: int) -> None:
+    whole = arrays({"x": np.arange(rows, dtype=np.float32)})
+    spread = whole.spread(parts, batch_size)
+    pieces = [[b["x"].copy() for b in spread.read(s, batch_size=batch_size)] for s in spread.splits()]
+    expected = [b["x"].copy() for b in whole.read(whole.splits()[0], batch_size=batch_size)]
+    found = [batch for piece in pieces for batch in piece]
+    assert [batch.tolist() for batch in found] == [batch.tolist() for batch in expected]
+    assert min(parts, len(expected)) // 2 <= len(pieces) <= parts
+
+
+def test_a_split_cost_that_was_given_stays() -> None:
+    given_ = arrays({"x": np.arange(100.0)}, split_cost=50)
+    assert given_.spread(10, 5) is given_

@@ -329,49 +329,6 @@ def test_solvers_can_be_registered_and_are_named():
         plan(wide_deep(), one_host(), batch_size=1024, solver="best")
 
 
-def two_embeddings():
-    """Vendor's 2EMB: a large table of 26 slots, a small one of 5 slots, an MLP over each."""
-    ids, few = ops.input("ids", shape=(26,), dtype="uint64"), ops.input("few", shape=(5,), dtype="uint64")
-    y = ops.input("y")
-    a = ops.concat(ops.lookup(ids, table="large", dim=16), name="a_in")
-    b = ops.concat(ops.lookup(few, table="small", dim=16), name="b_in")
-    for i in range(3):
-        a = ops.relu(ops.dense(a, 400, name=f"a{i}"), name=f"ra{i}")
-        b = ops.relu(ops.dense(b, 400, name=f"b{i}"), name=f"rb{i}")
-    return hps.Graph(loss=ops.logloss(ops.dense(ops.concat(a, b, name="both"), 1, name="out"), y, name="loss"))
-
-
-def matchnet():
-    """Vendor's MATCHNET in its shape: a user tower and an item tower, joined by their product."""
-    user, item = ops.input("user", shape=(20,), dtype="uint64"), ops.input("item", shape=(6,), dtype="uint64")
-    y = ops.input("y")
-    u = ops.concat(ops.lookup(user, table="users", dim=16), name="u_in")
-    v = ops.concat(ops.lookup(item, table="items", dim=16), name="v_in")
-    for i, width in enumerate((512, 256)):
-        u = ops.tanh(ops.dense(u, width, name=f"user{i}"), name=f"tu{i}")
-        v = ops.tanh(ops.dense(v, width, name=f"item{i}"), name=f"tv{i}")
-    cosine = ops.sum(ops.mul(u, v, name="product"), name="cosine")
-    return hps.Graph(loss=ops.logloss(cosine, y, name="loss"))
-
-
-@pytest.mark.parametrize(
-    ("graph", "pins"),
-    [
-        (ctrdnn(hidden=(400, 400, 400)), {"embedding": "cpu", "fc*": "gpu", "loss": "gpu"}),
-        (two_embeddings(), {"large": "cpu", "small": "gpu", "a?": "gpu", "b?": "gpu", "loss": "gpu"}),
-        (matchnet(), {"user?": "cpu", "item?": "gpu", "loss": "gpu"}),
-    ],
-    ids=["ctr", "2emb", "matchnet"],
-)
-def test_the_planner_never_costs_more_than_the_vendors_placement(graph, pins, rented):
-    # Their lookups on a GPU are our gathers there: pulling rows is always io.
-    goal = MinCost(1e6)
-    by_hand = plan(graph, rented, goal=goal, batch_size=8192, pins=pins)
-    free = plan(graph, rented, goal=goal, batch_size=8192)
-    assert free.certificate.value <= by_hand.certificate.value * (1 + 1e-3)
-    assert {stage.pool for stage in by_hand.stages} == {"cpu", "gpu"}
-
-
 def test_the_forecast_of_a_finished_plan_is_the_planners(rented):
     made = plan(ctrdnn(), rented, goal=MinCost(2e6), batch_size=8192)
     again = forecast(replace(made, forecast=None), rented)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from graphs.ctrdnn import ctrdnn
 from graphs.wide_deep import wide_deep
 from heterps.cli import main
-from heterps.planner import MinCost, Plan, Request, frontier, plan
+from heterps.planner import MinCost, Plan, Profile, Request, frontier, plan
 from heterps.planner.charts import draw_frontier, draw_split, draw_timeline
 from heterps.planner.explain import explain
 from heterps.planner.html import report_html
@@ -186,8 +186,22 @@ def test_profile_measures_and_plan_uses_it(tmp_path):
     result = run("profile", "graphs/wide_deep.py", "--set", "hidden=[16]", "--out", path)
     assert result.exit_code == 0, result.output
     assert "layer fc0" in result.output
+    assert "the engine takes " in result.output
+    measured = Profile.load(path).pools["cpu"]
+    assert 0 < measured.batch_s < 1
+    assert 0 <= measured.idle_cores < 1
     again = run("profile", "graphs/wide_deep.py", "--set", "hidden=[16]", "--add-to", path)
     assert "has a pool 'cpu' already" in again.output
     planned = run("plan", "graphs/wide_deep.py", "--set", "hidden=[16]", "--batch-size", 1024, "--profile", path)
     assert planned.exit_code == 0, planned.output
     assert "rates of cpu were measured" in planned.output
+
+
+def test_plan_samples_what_train_reads(hw):
+    model = ("graphs/wide_deep.py", "--set", "slots=19", "--set", "dense=5", "--batch-size", 1024)
+    result = run("plan", *model, "--hardware", hw, "--rows-per-second", "1k", "--data", "adult:train")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"distinct in 32,561 sampled\s+rows", result.output)
+    wrong = run("plan", "graphs/wide_deep.py", "--hardware", hw, "--rows-per-second", "1k", "--data", "adult:train")
+    assert "column 'ids': the model reads" in wrong.output
+    assert "Traceback" not in wrong.output

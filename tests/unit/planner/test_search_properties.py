@@ -58,6 +58,14 @@ def test_exact_equals_brute_force_at_every_throughput(problem, x):
         assert problem.sustained(found) >= x * (1 - 1e-6)
 
 
+@settings(max_examples=4, deadline=None)
+@given(st.integers(0, 2**31), st.integers(6, 8), st.sampled_from([np.inf, 4, 9]), st.booleans(), st.floats(0.05, 3.0))
+def test_exact_equals_brute_force_on_long_chains(seed, layers, cap, serial, x):
+    problem = random_chain(seed, layers, 2, cap=cap, serial=serial)
+    found, expected = exact(problem, x), brute_force(problem, x)
+    assert (found and found.price) == (expected and pytest.approx(expected.price))
+
+
 @settings(max_examples=40, deadline=None)
 @given(chains, rates)
 def test_labels_and_highs_agree(problem, x):

@@ -10,9 +10,10 @@ from hypothesis import given, strategies as st
 
 from graphs.ctrdnn import ctrdnn
 from graphs.wide_deep import wide_deep
+from heterps.data import arrays
 from heterps.errors import ClusterError, DataError, PlanError
 from heterps.hardware import Hardware
-from heterps.planner import MinCost, Plan, Profile, Rates, Sample, diff, plan, sample_batches, validate
+from heterps.planner import MinCost, Plan, Profile, Rates, Sample, diff, plan, sample_batches, sample_dataset, validate
 from heterps.planner.figures import bytes_text, count_text, money_text, parse_count, percent_text, seconds_text
 from heterps.planner.profile import Line, fit_fraction, fit_line
 from heterps.planner.sample import fit_growth
@@ -178,6 +179,17 @@ def test_doubts_are_warnings(rented):
     assert len(warnings) == 2
     emulated = replace(rented.pools[1], emulated=True, device=replace(rented.pools[1].device, kind="cpu"))
     assert any("emulated" in w for w in validate(made, replace(rented, pools=(rented.pools[0], emulated))))
+
+
+def test_the_rows_of_a_dataset_follow_from_what_was_read():
+    rows = 20_000
+    columns = {"ids": np.arange(26 * rows, dtype=np.uint64).reshape(rows, 26) % 977, "y": np.zeros(rows, np.float32)}
+    data = arrays({**columns, "x": np.zeros((rows, 13), np.float32)}, split_cost=1000)
+    sample = sample_dataset(wide_deep(), data, batch_size=500, most_rows=3000)
+    assert sample.rows == 3000
+    assert sample.total_rows == rows
+    made = plan(wide_deep(), Hardware.local(), batch_size=512, sample=data)
+    assert made.forecast.tables[0].rows == 977
 
 
 # --- differences

@@ -29,6 +29,7 @@ def test_both_spellings_of_a_key_and_units_are_understood() -> None:
         ("heterps.retries", "many", r"heterps\.retries is 'many'"),
         ("heterps.timeouts.call", "soon", r"heterps\.timeouts\.call is 'soon', must be a duration"),
         ("heterps.timeouts.call", "-1s", r"must be a duration"),
+        ("heterps.timeouts.call", "0s", r"must be a duration of at least 0.001 s"),
         ("heterps.timeouts", 3, r"heterps\.timeouts is 3, must have keys"),
     ],
 )

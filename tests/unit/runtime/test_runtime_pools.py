@@ -5,12 +5,15 @@ import pytest
 
 from heterps.errors import ClusterError
 from heterps.graph import Graph, ops
+from heterps.hardware import Hardware
+from heterps.planner import MinCost, plan as make_plan
 from heterps.planner.plan import Plan
 from heterps.runtime.local import local_cluster
-from heterps.runtime.open import needs_of_roles
+from heterps.runtime.open import needs_of_roles, on_pools
 from heterps.runtime.pools import Need, check, group_by_pool, pools_of, wait_for_pools, workers_from
 from heterps.runtime.roles import roles_for
 from heterps.runtime.versions import check_versions, report_versions
+from heterps.session import launch
 
 
 def worker(name: str, memory: int = 2**30, **resources: float) -> dict[str, object]:
@@ -57,6 +60,38 @@ def test_a_plan_says_what_it_needs() -> None:
     graph = Graph(loss=ops.logloss(ops.dense(x, 1, name="out"), ops.input("y", shape=())))
     plan = Plan.fused(graph, batch_size=8, workers=2, shard_hosts=3, memory_bytes={"cpu": 5.0})
     assert needs_of_roles(plan, roles_for(plan, {"cpu"})) == (Need("cpu", 3, 5.0),)
+
+
+def gpu_plan() -> Plan:
+    """A plan of the planner's for GPUs that are rented."""
+    pools = """
+    [[pool]]
+    name = "cpu"
+    device = "c6i-8xlarge"
+    [[pool]]
+    name = "gpu"
+    device = "l4"
+    serves = false
+    """
+    x = ops.input("x", shape=(512,))
+    graph = Graph(loss=ops.logloss(ops.dense(ops.dense(x, 512, name="fc"), 1), ops.input("y", shape=())))
+    return make_plan(graph, Hardware.from_toml(pools), batch_size=64, goal=MinCost(1e4), pins={"fc": "gpu"})
+
+
+def test_a_plan_takes_the_names_of_the_pools_it_runs_on() -> None:
+    plan = gpu_plan()
+    placed = on_pools(plan, roles_for(plan, {"server", "io", "compute"}))
+    assert [stage.pool for stage in placed.stages][:2] == ["io", "compute"]
+    assert placed.shard_pool == "server"
+    assert placed.pool("compute").kind == "gpu"
+    assert set(placed.memory_bytes) == {"server", "io", "compute"}
+
+
+def test_a_cluster_of_another_kind_is_refused_before_anything_runs() -> None:
+    plan = gpu_plan()
+    workers = dict.fromkeys(("server", "io", "compute"), 1 + plan.shard_hosts)
+    with local_cluster(workers) as client, pytest.raises(ClusterError, match="'compute' was planned as gpu and is cpu"):
+        launch(plan, client)
 
 
 def test_other_versions_are_named() -> None:

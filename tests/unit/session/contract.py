@@ -10,6 +10,8 @@ import pytest
 
 import heterps as hps
 from heterps.errors import CheckpointError, DataError, GraphError, RunError
+from heterps.runtime.phases import WAITING
+from heterps.tables import Manifest
 from tests.unit.session.models import columns, data, graph
 
 
@@ -138,6 +140,26 @@ class EngineContract(ABC):
             last = list(session.train(data().shuffle("global", window=100), epochs=2))[-1]
         assert last.samples == 3000
 
+    # --- seeing it
+
+    @pytest.mark.parametrize("mode", ["sync", "async"])
+    def test_every_phase_is_counted_once(self, mode: str) -> None:
+        with self.launch(plan(shard_hosts=2), mode=mode) as session:
+            reports = list(session.train(data(), epochs=2))
+            profile = session.profile()
+        assert profile == reports[-1].profile
+        assert all(seconds > 0 for phase, seconds in profile.phases.items() if phase != WAITING), profile
+        # One lane: what it does, and what hosts do for it, happens one after another.
+        assert sum(profile.phases.values()) <= profile.elapsed_s
+        assert set(profile.busy) == set(profile.capacity_s) == set(reports[-1].busy)
+        assert all(0 < share <= 1 for share in profile.busy.values())
+        assert all(f"{pool} " in str(reports[-1]).partition("busy")[2] for pool in profile.busy)
+
+    def test_the_profile_of_several_passes_with_validation_is_their_sum(self) -> None:
+        with self.launch(plan()) as session:
+            ends = [report for report in session.train(data(), epochs=2, valid=data(seed=8)) if report.valid]
+        assert all(ends[1].phases[phase] > seconds > 0 for phase, seconds in ends[0].phases.items() if phase != WAITING)
+
     # --- inference
 
     def test_rows_come_out_in_order_whatever_the_splits(self) -> None:
@@ -245,6 +267,21 @@ class EngineContract(ABC):
             assert same(wanted, tables(session))
         assert (reports[-1].done, reports[-1].epoch) == (True, 3)
         assert reports[-1].samples == 4500  # those of the lost run count, each once
+
+    def test_cuts_come_by_counted_batches_whatever_the_reports(self, tmp_path: Path) -> None:
+        with self.launch(plan(), mode="sync", checkpoint=tmp_path, every_batches=60, report_s=1e9) as session:
+            last = list(session.train(data(), epochs=20))[-1]
+        counted = [Manifest.read(cut).position["counts"]["batches"] for cut in sorted(tmp_path.glob("checkpoint/0*"))]
+        assert counted[-1] == last.batches == 20 * 26
+        assert len(counted) == 2
+        assert 60 <= counted[0] < last.batches  # a cut that is being written when the next is due makes it late
+
+    def test_data_in_memory_keeps_all_lanes_busy_and_batches_whole(self) -> None:
+        whole = hps.arrays(columns())
+        assert len(whole.splits()) == 1
+        with self.launch(plan(lanes=2, workers=2)) as session:
+            last = list(session.train(whole))[-1]
+        assert (last.samples, last.batches) == (1500, 24)
 
     def test_a_missing_model_says_what_is_there(self, tmp_path: Path) -> None:
         (tmp_path / "monday").mkdir()

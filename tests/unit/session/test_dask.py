@@ -91,3 +91,12 @@ def test_a_slow_compute_worker_gets_fewer_batches() -> None:
     steps, _ = throughput(0.01, slow=0.05, seconds=1.0)
     assert steps["compute-0"] < 0.2 * sum(steps.values())
     assert min(steps["compute-1"], steps["compute-2"]) > 0.25 * sum(steps.values())
+
+
+def test_the_dashboard_names_what_runs() -> None:
+    with hps.launch(staged()) as session:
+        trained(session)
+        client = session.engine.client  # type: ignore[attr-defined]
+        prefixes = client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))
+    stations = {f"heterps-{kind}Station" for kind in ("Host", "Io", "Stage")}
+    assert prefixes == {"heterps-split", "heterps-infer", *stations}

@@ -13,6 +13,7 @@ from heterps import ops
 from heterps.data import feature_importance
 from heterps.errors import CheckpointError, DataError, PlanError, UnknownKindError
 from heterps.metrics import GAUC
+from heterps.tables import Manifest
 from tests.unit.session.contract import EngineContract, plan, same, tables, trained
 from tests.unit.session.models import columns, data
 
@@ -129,3 +130,12 @@ def test_classes_and_regression() -> None:
     with launch(hps.Plan.fused(regression, batch_size=50), dense=hps.Adam(lr=0.05)) as session:
         list(session.train(hps.arrays({"x": x, "y": x.sum(axis=1)}), epochs=5))
         assert session.evaluate(hps.arrays({"x": x, "y": x.sum(axis=1)}))["rmse"] < 0.2
+
+
+def test_cuts_lie_at_multiples_but_for_what_is_in_flight(tmp_path: Path) -> None:
+    options = {"engine": "inline", "mode": "sync", "checkpoint": tmp_path, "every_batches": 20, "report_s": 1e9}
+    with hps.launch(plan(), **options) as session:
+        list(session.train(data()))
+    counted = [Manifest.read(cut).position["counts"]["batches"] for cut in sorted(tmp_path.glob("checkpoint/0*"))]
+    assert counted[-1] == 26
+    assert counted[0] in (20, 21)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from heterps.tables import (
     ENTRIES,
     SGD,
     AdaGrad,
+    Applied,
     Constant,
     CountEntry,
     CtrAccessor,
@@ -132,7 +134,7 @@ def test_show_click_entry_weighs_both() -> None:
 def test_probability_entry_admits_its_share_and_repeats_itself() -> None:
     group = GroupSpec("g", (TableSpec("t", 1, Sum(), Zeros(), ProbabilityEntry(0.25)),))
     keys = np.arange(4000, dtype=np.uint64)
-    first, second = Shard([group], seed=3), Shard([group], seed=3, partitions=1)
+    first, second = Shard([group], seed=3), Shard([group], seed=3, threads=2)
     for shard in (first, second):
         shard.push(BatchKey(0, 1, 0), {"g": grads(keys)})
     admitted = first.pull("g", keys).values[:, 0]
@@ -227,3 +229,27 @@ def test_storages_hold_the_same(storage: str, tmp_path: Path) -> None:
 def test_ssd_needs_a_folder() -> None:
     with pytest.raises(TableError, match="give the shard a folder"):
         Shard([GroupSpec("g", (TableSpec("t", 8),), storage="ssd")])
+
+
+def test_a_full_disk_refuses_rows_and_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of the file run out: the push is refused as a whole, what is there stays, and later it can be repeated."""
+    shard = Shard([GroupSpec("g", (TableSpec("t", 64, Sum(), Zeros()),), storage="ssd")], folder=tmp_path)
+    monkeypatch.setattr("heterps.tables.region._STEP", 1 << 16)
+
+    def push(n: int, first: int) -> Applied:
+        some = np.arange(first, first + 200, dtype=np.uint64)
+        return shard.push(BatchKey(0, 0, n), {"g": RowGradients(some, np.ones((200, 64), np.float32))})
+
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    push(0, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.posix_fallocate", full)
+        with pytest.raises(TableFullError, match="no room on disk for table rows: No space left on device after"):
+            push(1, 1000)
+        assert len(shard.group("g")) == 200
+        assert shard.pull("g", np.arange(200, dtype=np.uint64), train=False).values.tolist() == [[1.0] * 64] * 200
+        assert BatchKey(0, 0, 1) not in shard.window
+    assert not push(1, 1000).duplicate
+    assert len(shard.group("g")) == 400

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -48,6 +49,11 @@ GROUP = GroupSpec(
 )
 DENSE = DenseSpec("w", (2,), Sum())
 ids_strategy = st.lists(st.integers(0, 60), min_size=1, max_size=25, unique=True)
+
+
+@pytest.fixture(autouse=True)
+def threads_even_for_few_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heterps.tables.owners.WORTH_IT", 1)
 
 
 class Model:
@@ -116,16 +122,15 @@ class TableMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         shutil.rmtree(self.folder)
 
-    @initialize(hosts=st.integers(1, 4), partitions=st.integers(1, 3))
-    def start(self, hosts: int, partitions: int) -> None:
-        self._new_hosts(hosts, partitions)
+    @initialize(hosts=st.integers(1, 4), threads=st.integers(1, 3))
+    def start(self, hosts: int, threads: int) -> None:
+        self._new_hosts(hosts, threads)
 
-    def _new_hosts(self, hosts: int, partitions: int) -> None:
+    def _new_hosts(self, hosts: int, threads: int) -> None:
         host_of = spread_shards(N_SHARDS, hosts)
         owned = [np.flatnonzero(host_of == h).tolist() for h in range(hosts)]
         self.shards = [
-            Shard([GROUP], [DENSE] if h == 0 else [], seed=SEED, owned=o, partitions=partitions)
-            for h, o in enumerate(owned)
+            Shard([GROUP], [DENSE] if h == 0 else [], seed=SEED, owned=o, threads=threads) for h, o in enumerate(owned)
         ]
         self.router, self.host_of = Router(host_of), host_of
 
@@ -190,11 +195,11 @@ class TableMachine(RuleBasedStateMachine):
         self.cut = None
 
     @precondition(lambda self: self.saved is not None and self.cut is None)
-    @rule(hosts=st.integers(1, 4), partitions=st.integers(1, 3))
-    def restore_on(self, hosts: int, partitions: int) -> None:
+    @rule(hosts=st.integers(1, 4), threads=st.integers(1, 3))
+    def restore_on(self, hosts: int, threads: int) -> None:
         assert self.saved is not None
         self.model = self.saved.copy()
-        self._new_hosts(hosts, partitions)
+        self._new_hosts(hosts, threads)
         for shard in self.shards:
             restore(shard, self.folder)
 

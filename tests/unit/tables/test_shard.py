@@ -54,7 +54,7 @@ def test_first_values_depend_on_seed_table_and_id_only() -> None:
     for init in (Uniform(0.1), Normal(0.1), Xavier()):
         group = GroupSpec("g", (TableSpec("t", 6, init=init),))
         ids = np.arange(500, dtype=np.uint64)
-        one, other = Shard([group], seed=1), Shard([group], seed=1, partitions=1)
+        one, other = Shard([group], seed=1), Shard([group], seed=1, threads=3)
         values = one.pull("g", ids).values
         assert len(np.unique(values)) > 2900
         np.testing.assert_array_equal(other.pull("g", ids[::-1].copy()).values[::-1], values)
@@ -188,3 +188,26 @@ def test_specs_survive_json_and_refuse_nonsense() -> None:
     with pytest.raises(TableError, match="differ in dtype"):
         GroupSpec("g", (TableSpec("t", 1), TableSpec("u", 2, dtype="float16")))
     assert WIDE_DEEP.columns("deep") == slice(1, 5)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_give_the_same_bits(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heterps.tables.owners.WORTH_IT", 1)
+    monkeypatch.setattr("heterps.tables.owners.TURN", 64)
+    one, many = Shard([WIDE_DEEP], seed=3), Shard([WIDE_DEEP], seed=3, threads=threads)
+    rng = np.random.default_rng(0)
+    for n in range(6):
+        ids = rng.choice(2000, 700, replace=False).astype(np.uint64)
+        values = rng.normal(size=(700, WIDE_DEEP.width)).astype(np.float32)
+        values[n] = np.nan
+        pulled = [shard.pull("ids", ids) for shard in (one, many)]
+        np.testing.assert_array_equal(pulled[0].values, pulled[1].values)
+        counts = [
+            shard.push(BatchKey(0, 0, n), {"ids": RowGradients(ids, values, rows.rows)}).counts
+            for shard, rows in zip((one, many), pulled, strict=True)
+        ]
+        assert counts[0] == counts[1]
+        assert counts[0].skipped == 1
+    with one.cut() as first, many.cut() as second:
+        records = [cut.groups["ids"].read(range(1024)) for cut in (first, second)]
+    assert records[0].tobytes() == records[1].tobytes()

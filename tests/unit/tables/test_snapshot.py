@@ -112,7 +112,7 @@ def split_owned(n: int) -> list[dict[str, list[int]]]:
 
 def test_restore_is_exact_and_training_goes_on_as_if_nothing_happened(trained: Shard, tmp_path: Path) -> None:
     save_shard(trained, tmp_path, position={"split": 3})
-    other = new_shard(partitions=1)
+    other = new_shard(threads=1)
     manifest = restore(other, tmp_path)
     assert manifest.position == {"split": 3}
     assert contents(other) == contents(trained)

@@ -1,0 +1,111 @@
+"""The state machine of ``test_machine.py`` finds bugs that are planted into the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from heterps.tables import Shard
+from heterps.tables.group import RowGroup
+from heterps.tables.owners import Owners
+from heterps.tables.partition import Partition
+from heterps.tables.records import fill
+from tests.unit.tables.test_machine import TableMachine
+
+FIND = settings(
+    max_examples=200,
+    stateful_step_count=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def applies_a_key_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Shard, "_begin", lambda self, key: self._applying.add(key) or True)
+
+
+def forgets_to_delete(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "delete", lambda self, rows: None)
+
+
+def cut_sees_later_changes(patch: pytest.MonkeyPatch) -> None:
+    begin = Partition.begin_cut
+
+    def careless(part: Partition) -> None:
+        begin(part)
+        part.store.captured[:] = -1
+
+    patch.setattr(Partition, "begin_cut", careless)
+
+
+def restore_loses_slots(patch: pytest.MonkeyPatch) -> None:
+    def forgetful(layout: Any, columns: Any, words: Any) -> None:
+        fill(layout, {name: 0 * array if name.endswith(".slots") else array for name, array in columns.items()}, words)
+
+    patch.setattr("heterps.tables.group.fill", forgetful)
+
+
+def restore_forgets_the_window(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Shard, "adopt", lambda self, window, version: None)
+
+
+def not_a_number_counts_as_zero(patch: pytest.MonkeyPatch) -> None:
+    checked = RowGroup._gradients
+
+    def lenient(group: RowGroup, grads: Any) -> Any:
+        found = checked(group, grads)
+        values = np.nan_to_num(found.values, posinf=0, neginf=0)
+        return found._replace(values=values, bits=values.view(np.uint32))
+
+    patch.setattr(RowGroup, "_gradients", lenient)
+
+
+def leaves_out_the_last_partition(patch: pytest.MonkeyPatch) -> None:
+    run = Owners.run
+
+    def lazy(owners: Owners, partitions: Any, bounds: Any, work: Any) -> Any:
+        few = bounds.copy()
+        few[-1] = few[-2]
+        return run(owners, partitions, few if len(partitions) > 1 else bounds, work)
+
+    patch.setattr(Owners, "run", lazy)
+
+
+def index_misses_a_row(patch: pytest.MonkeyPatch) -> None:
+    build = Partition.build_index
+
+    def short(part: Partition) -> None:
+        build(part)
+        if len(part):
+            part.store.entries[np.flatnonzero(part.store.entries[: int(part.meta[0])])[:1]] = 0
+
+    patch.setattr(Partition, "build_index", short)
+
+
+BUGS = (
+    applies_a_key_again,
+    forgets_to_delete,
+    cut_sees_later_changes,
+    restore_loses_slots,
+    restore_forgets_the_window,
+    not_a_number_counts_as_zero,
+    leaves_out_the_last_partition,
+    index_misses_a_row,
+)
+
+
+@pytest.mark.parametrize("plant", BUGS, ids=lambda bug: bug.__name__)
+def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heterps.tables.owners.WORTH_IT", 1)
+    plant(monkeypatch)
+    with pytest.raises(Exception) as found:
+        run_state_machine_as_test(TableMachine, settings=FIND)
+    assert found.type is not TypeError, "the plant itself is broken"
