@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -115,16 +116,24 @@ def cost(point: Point, seconds: float) -> tuple[float, float]:
 
 def _measured(reports: Iterator[hps.Progress], seconds: float) -> tuple[float, float]:
     first, used, began, spent = 0, 0.0, 0.0, dict.fromkeys(("all", "tables"), 0.0)
+    faults = 0
     for progress in reports:
         if not first:
             first, used, began = progress.samples, time.process_time(), time.perf_counter()
+            faults = _faults()
             continue
         spent["all"] += sum(progress.phases.values())
         spent["tables"] += sum(progress.phases.get(name, 0.0) for name in TABLES)
         if time.perf_counter() - began >= seconds:
             total = (time.process_time() - used) / (progress.samples - first) * 1e6
+            print(f"  {(_faults() - faults) / (progress.samples - first):.2f} page faults a sample", file=sys.stderr)
             return total, total * spent["tables"] / spent["all"]
     raise RuntimeError("the run ended before it was measured")
+
+
+def _faults() -> int:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_minflt + used.ru_majflt
 
 
 def main() -> None:
