@@ -67,7 +67,7 @@ def _others(case: Case) -> list[Entry]:
     if case.rule == "sgd":  # geo sends deltas: it has no row rule
         found.append(Entry("Paddle geo", "benchmarks.peer_paddle", "paddle", {"variant": "geo"}))
     if case.model == "wide_deep":
-        found.append(Entry(TCP, "benchmarks.ours", arguments={"variant": "tcp"}, pause=False))
+        found.append(Entry(TCP, "benchmarks.ours", arguments={"variant": "tcp"}))
     if case == CASES[0]:
         found += [
             Entry("PyTorch 1 thread", "benchmarks.peer_torch", "torch", {"threads": 1}),
