@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from heterps.protocol.modes import Async as Async, Sync as Sync
     from heterps.ragged import Ragged as Ragged
     from heterps.runtime.probe import discover as discover
+    from heterps.runtime.profile import PhaseProfile as PhaseProfile
     from heterps.runtime.progress import Progress as Progress
     from heterps.session import Session as Session, launch as launch, load as load
     from heterps.stages.partition import partition as partition
@@ -63,6 +64,7 @@ _HOMES = {
     "heterps.protocol.modes": "Async Sync",
     "heterps.ragged": "Ragged",
     "heterps.runtime.probe": "discover",
+    "heterps.runtime.profile": "PhaseProfile",
     "heterps.runtime.progress": "Progress",
     "heterps.session": "Session launch load",
     "heterps.stages": "partition",

@@ -24,7 +24,7 @@ from heterps.runtime.keeper import Checkpoints
 from heterps.runtime.meter import metered
 from heterps.runtime.model import Model
 from heterps.runtime.output import write_parquet
-from heterps.runtime.profile import Profile
+from heterps.runtime.profile import PhaseProfile
 from heterps.runtime.progress import Progress
 from heterps.runtime.saved import SavedModel
 from heterps.runtime.saving import load_one_table, load_tables, save_tables, shrink_tables
@@ -181,7 +181,7 @@ class Session:
     def __init__(self, plan: Plan, engine: Engine) -> None:
         self.plan, self.engine = plan, engine
         self._open = True
-        self._profile = Profile()
+        self._profile = PhaseProfile()
 
     @property
     def job(self) -> Job:
@@ -231,7 +231,7 @@ class Session:
                 self._profile = progress.profile
                 yield progress
 
-    def profile(self) -> Profile:
+    def profile(self) -> PhaseProfile:
         """Return where the time of the last training went, by pool and phase; ``.save("profile.svg")`` draws it."""
         return self._profile
 

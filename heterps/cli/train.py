@@ -19,7 +19,7 @@ from heterps.hardware import Hardware
 from heterps.planner.plan import Plan
 from heterps.planner.planner import plan as make_plan
 from heterps.runtime.meter import metered
-from heterps.runtime.profile import Profile
+from heterps.runtime.profile import PhaseProfile
 from heterps.session import launch
 
 __all__ = ["command"]
@@ -137,7 +137,7 @@ def _checked(session: Any, data: Dataset, epochs: int, valid: Dataset | None) ->
         raise DataError(f"{error}\nThe model's arguments can be changed with --set NAME=VALUE") from error
 
 
-def _print_profile(console: Console, profile: Profile) -> None:
+def _print_profile(console: Console, profile: PhaseProfile) -> None:
     """Seconds of threads by phase and pool, and the share of all threads' time."""
     had = sum(profile.capacity_s.values()) or 1.0
     table = Table(title=f"{profile.elapsed_s:.1f} s, {had:.1f} s over all threads", title_justify="left")

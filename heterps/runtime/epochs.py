@@ -7,7 +7,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from heterps.runtime.profile import Profile
+from heterps.runtime.profile import PhaseProfile
 from heterps.runtime.progress import Progress
 
 __all__ = ["Epochs"]
@@ -26,7 +26,7 @@ class Epochs:
         self.epochs = epochs
         self._batches = self._samples = self._skipped = self._bad_rows = 0
         self._stale = 0.0
-        self._profile = Profile()
+        self._profile = PhaseProfile()
         self._began = perf_counter()
 
     def report(self, progress: Progress, epoch: int, valid: Mapping[str, Any]) -> Progress:

@@ -10,13 +10,13 @@ from typing import Any
 
 from heterps.runtime.phases import PHASES, WAITING
 
-__all__ = ["Profile"]
+__all__ = ["PhaseProfile"]
 
 Seconds = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Profile:
+class PhaseProfile:
     """Seconds of threads by pool and phase.
 
     Parameters
@@ -30,7 +30,7 @@ class Profile:
 
     Examples
     --------
-    >>> profile = Profile(2.0, {"io": {"read": 1.0, "waiting": 0.5}}, {"io": 2.0})
+    >>> profile = PhaseProfile(2.0, {"io": {"read": 1.0, "waiting": 0.5}}, {"io": 2.0})
     >>> profile.busy
     {'io': 0.5}
     """
@@ -53,15 +53,15 @@ class Profile:
         """Return the seconds that a pool's threads did something other than wait."""
         return sum(seconds for phase, seconds in self.pools[pool].items() if phase != WAITING)
 
-    def __add__(self, other: Profile) -> Profile:
+    def __add__(self, other: PhaseProfile) -> PhaseProfile:
         return self._joined(other, 1)
 
-    def __sub__(self, other: Profile) -> Profile:
+    def __sub__(self, other: PhaseProfile) -> PhaseProfile:
         return self._joined(other, -1)
 
-    def _joined(self, other: Profile, sign: int) -> Profile:
+    def _joined(self, other: PhaseProfile, sign: int) -> PhaseProfile:
         pools = dict.fromkeys((*self.pools, *other.pools))
-        return Profile(
+        return PhaseProfile(
             self.elapsed_s + sign * other.elapsed_s,
             {pool: _joined(self.pools.get(pool, {}), other.pools.get(pool, {}), sign) for pool in pools},
             _joined(self.capacity_s, other.capacity_s, sign),

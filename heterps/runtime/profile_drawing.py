@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from heterps.runtime.phases import PHASES, WAITING
-from heterps.runtime.profile import Profile
+from heterps.runtime.profile import PhaseProfile
 
 __all__ = ["draw"]
 
@@ -31,7 +31,7 @@ _COLOURS = {
 _PALE = {"read", "pull", "gather", WAITING}
 
 
-def draw(profile: Profile, title: str = "") -> str:
+def draw(profile: PhaseProfile, title: str = "") -> str:
     """Return a self-contained SVG: one bar per pool over its threads' time, then one line per phase."""
     shown = [phase for phase in PHASES if profile.phases[phase] > 0]
     pools_y = HEADER + 30
@@ -59,7 +59,7 @@ def _heading(y: float, text: str) -> str:
     return _text(MARGIN, y, text, _FAINT, size=13, bold=True)
 
 
-def _pool(profile: Profile, pool: str, y: float) -> str:
+def _pool(profile: PhaseProfile, pool: str, y: float) -> str:
     """One bar: as long as the threads' time, phases side by side, what is left blank was idle."""
     room = WIDTH - LEFT - RIGHT
     spent = profile.pools[pool]
@@ -80,7 +80,7 @@ def _pool(profile: Profile, pool: str, y: float) -> str:
     return body + _text(WIDTH - RIGHT + 12, y + BAR_H / 2 + 5, f"{100 * profile.busy[pool]:.0f} % busy", size=13)
 
 
-def _pieces(profile: Profile, pool: str, whole: float, room: float) -> Iterator[tuple[str, float, float]]:
+def _pieces(profile: PhaseProfile, pool: str, whole: float, room: float) -> Iterator[tuple[str, float, float]]:
     x = float(LEFT)
     for phase in PHASES:
         width = max(0.0, profile.pools[pool].get(phase, 0.0)) / whole * room

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heterps.runtime.profile import Profile
+from heterps.runtime.profile import PhaseProfile
 
 __all__ = ["Progress"]
 
@@ -59,7 +59,7 @@ class Progress:
     skipped: int = 0
     bad_rows: int = 0
     busy: Mapping[str, float] = field(default_factory=dict)
-    profile: Profile = field(default_factory=Profile)
+    profile: PhaseProfile = field(default_factory=PhaseProfile)
     done: bool = False
     valid: Mapping[str, Any] = field(default_factory=dict)
     fetched: Mapping[str, Any] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Any
 from heterps.metrics import Metric, State
 from heterps.runtime.host import Counts
 from heterps.runtime.phases import total
-from heterps.runtime.profile import Profile
+from heterps.runtime.profile import PhaseProfile
 from heterps.runtime.progress import Progress
 from heterps.runtime.work import merge_states
 
@@ -35,7 +35,7 @@ class Reporter:
         self.bad_rows = 0
         self._phases: dict[str, dict[str, float]] = {}
         self._capacity: dict[str, float] = {}
-        self._told = Profile()
+        self._told = PhaseProfile()
         self._states: dict[str, State] = {}
         self._before = self._last = before
         self._began = self._then = self._ticked = perf_counter()
@@ -71,7 +71,7 @@ class Reporter:
         basis = since if since.samples else all_
         speed = since.samples / (now - self._then) if lately else all_.samples / (now - self._began)
         self._last, self._then = counts, now
-        profile = Profile(now - self._began, dict(self._phases), self._capacity)
+        profile = PhaseProfile(now - self._began, dict(self._phases), self._capacity)
         busy = (profile - self._told if lately else profile).busy
         self._told = profile
         return Progress(

@@ -69,7 +69,7 @@ def test_the_scheduler_is_killed_and_another_launch_goes_on(launched: Launched) 
 
 @pytest.mark.parametrize(("mode", "victim"), [("sync", "io"), ("async", "compute")])
 def test_a_frozen_worker_is_lost_to_the_run(launched: Launched, mode: str, victim: str) -> None:
-    launched.environment["DASK_HETERPS__TIMEOUTS__CALL"] = "8s"
+    launched.environment["DASK_HETERPS__TIMEOUTS__CALL"] = "15s"
     pools = ("--servers", "1", "--io", "2", "--compute", "2")
     check(run(launched, mode, victim, *pools, staged=victim == "compute", freeze=True), mode)
 

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from heterps.runtime.meter import _Passes
 from heterps.runtime.phases import PHASES, WAITING, Phases
-from heterps.runtime.profile import Profile
+from heterps.runtime.profile import PhaseProfile
 from heterps.runtime.profile_drawing import LEFT, RIGHT, WIDTH, draw
 from heterps.runtime.progress import Progress
 
@@ -18,13 +18,13 @@ POOLS = st.dictionaries(
 
 
 @st.composite
-def profiles(draw: st.DrawFn) -> Profile:
+def profiles(draw: st.DrawFn) -> PhaseProfile:
     pools = draw(POOLS)
-    return Profile(draw(SECONDS), pools, {pool: draw(SECONDS) for pool in pools})
+    return PhaseProfile(draw(SECONDS), pools, {pool: draw(SECONDS) for pool in pools})
 
 
 @given(profiles(), profiles())
-def test_taking_away_undoes_adding(a: Profile, b: Profile) -> None:
+def test_taking_away_undoes_adding(a: PhaseProfile, b: PhaseProfile) -> None:
     back = a + b - b
     assert back.elapsed_s == pytest.approx(a.elapsed_s, abs=1e-6)
     assert back.phases == pytest.approx(a.phases, abs=1e-6)
@@ -32,7 +32,7 @@ def test_taking_away_undoes_adding(a: Profile, b: Profile) -> None:
 
 
 @given(profiles())
-def test_a_picture_has_every_pool_and_phase_and_stays_in_its_frame(profile: Profile) -> None:
+def test_a_picture_has_every_pool_and_phase_and_stays_in_its_frame(profile: PhaseProfile) -> None:
     root = ElementTree.fromstring(draw(profile, "a < b"))
     texts = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"a < b", *profile.pools, *(phase for phase, seconds in profile.phases.items() if seconds)} <= texts
@@ -43,7 +43,9 @@ def test_a_picture_has_every_pool_and_phase_and_stays_in_its_frame(profile: Prof
 
 
 def test_busy_is_what_is_not_waiting_of_the_time_the_threads_had() -> None:
-    profile = Profile(2.0, {"io": {"read": 1.0, WAITING: 0.5}, "server": {"rule": 9.0}}, {"io": 4.0, "server": 2.0})
+    profile = PhaseProfile(
+        2.0, {"io": {"read": 1.0, WAITING: 0.5}, "server": {"rule": 9.0}}, {"io": 4.0, "server": 2.0}
+    )
     assert profile.busy == {"io": 0.25, "server": 1.0}
     assert [line.split() for line in str(profile).splitlines()] == [
         ["phase", "io", "server"], ["read", "1.00", "0.00"], ["rule", "0.00", "9.00"], ["waiting", "0.50", "0.00"],
