@@ -82,14 +82,15 @@ class Remote:
         """
         limit_s, since, seen = settings().call_s, monotonic(), None
         while True:
+            answered = pending.done()  # what came back may still have to be fetched, or be a TimeoutError of its own
             try:
                 with self._client.as_current():
-                    return pending.result(timeout=_LOOK_S)
+                    return pending.result(timeout=limit_s if answered else _LOOK_S)
             except TimeoutError as error:
                 seen, before = self._seen(method), seen
                 if patient and seen != before:
                     since = monotonic()
-                if pending.done() or monotonic() - since > limit_s:
+                if answered or monotonic() - since > limit_s:
                     raise self._lost(method, f"{'silence' if patient else 'no answer'} for {limit_s:g} s") from error
             except (CancelledError, CommClosedError, OSError, RuntimeError) as error:
                 raise self._lost(method, str(error)) from error
