@@ -175,6 +175,10 @@ class ClusterCrew:
             self._silent.add(worker)
             _log.warning("worker %s is lost to the run: %s", self._names.get(worker, worker), error)
 
+    def _lose_copy(self, copy: int, worker: str, error: ClusterError) -> None:
+        self._give_up(worker, error)
+        self.driver.tell(ev.CopyLost(copy))
+
     def _lost(self, address: str) -> None:
         self._stations.pop(address, None)
         self._stages.pop(address, None)
@@ -244,8 +248,7 @@ class ClusterCrew:
             address = station.call("begin", self.run, create, folder, every, patient=True)
         except ClusterError as error:
             self._hosts.pop(place, None)
-            self._give_up(create.worker, error)
-            self.driver.tell(ev.CopyLost(create.copy))
+            self._lose_copy(create.copy, create.worker, error)
             return
         self._addresses[create.copy] = self._host_addresses[create.host] = address
         if len(self._host_addresses) == self.job.hosts:
@@ -262,8 +265,7 @@ class ClusterCrew:
         try:
             self._copies[copy].call("deliver", instruction, self._keeper.folder(cut), patient=True)  # may load a cut
         except ClusterError as error:
-            self._give_up(self._copies[copy].worker, error)
-            self.driver.tell(ev.CopyLost(copy))
+            self._lose_copy(copy, self._copies[copy].worker, error)
 
     def _no_cut(self, host: int) -> RunError:
         return RunError(
@@ -314,8 +316,8 @@ class ClusterCrew:
         for copy in self.driver.state.layout().copies:
             try:
                 parts.append(self._copies[copy].call("part", cut.number))
-            except ClusterError:
-                self.driver.tell(ev.CopyLost(copy))
+            except ClusterError as error:
+                self._lose_copy(copy, self._copies[copy].worker, error)
                 return False
         self._keeper.store.publish(cut, parts)
         return True
