@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from heterps.data import Batch
@@ -108,7 +109,7 @@ class Attempt:
 
     def handle(self, message: Any) -> None:
         """Take an instruction of the run, from any thread."""
-        self.inbox.put(lambda: self.client.handle(message))
+        self._post(lambda: self.client.handle(message))
 
     def between(self, look: Callable[[], None]) -> None:
         """Have something looked at in the attempt's own thread, when no batch is being computed."""
@@ -117,14 +118,27 @@ class Attempt:
             look()
             return []
 
-        self.inbox.put(event)
+        self._post(event)
 
     def close(self) -> None:
         """End the reader. Buffers of batches in flight are not used again: a late answer may still write to them."""
         self.ended = True
         self._works.clear()
+        self._forget_events()
         if self._reader is not None and hasattr(self._reader, "close"):
             self._reader.close()
+
+    def _post(self, event: Callable[[], list[Action]]) -> None:
+        """Leave an event to the attempt's own thread; one that comes after the end is dropped."""
+        self.inbox.put(event)
+        if self.ended:
+            self._forget_events()
+
+    def _forget_events(self) -> None:
+        """Events hold the attempt that holds them: left there, they would keep all its buffers until a collection."""
+        with suppress(Empty):
+            while True:
+                self.inbox.get_nowait()
 
     # --- actions
 
@@ -176,7 +190,7 @@ class Attempt:
         self._stepping.add(key.n)
 
         def done(outcome: Outcome | None) -> None:
-            self.inbox.put(lambda: self._stepped(key, stage, outcome))
+            self._post(lambda: self._stepped(key, stage, outcome))
 
         assert self._stage is not None
         self._stage(stage).step(seed, feeds, done)
@@ -198,7 +212,7 @@ class Attempt:
             payload = self.bench.gradients([self._works[request.key.n + i] for i in range(request.batches)], host)
 
         def done(reply: Reply | None, pulled: Pulled | None) -> None:
-            self.inbox.put(lambda: self._answered(host, request, reply, pulled))
+            self._post(lambda: self._answered(host, request, reply, pulled))
 
         self._link(self.client.layout.copies[host]).send(request, payload, done)
 
@@ -212,6 +226,6 @@ class Attempt:
         return self.client.reply(host, request, reply)
 
     def _later(self, event: Callable[[], list[Action]]) -> None:
-        timer = threading.Timer(_AGAIN_S, self.inbox.put, [event])
+        timer = threading.Timer(_AGAIN_S, self._post, [event])
         timer.daemon = True
         timer.start()
