@@ -38,8 +38,9 @@ class Reading:
             self._reader, self._position = self._read(n), n
         batch = next(self._reader, None)
         self._position = n + 1
-        if self._reader.ended and self._at_end is not None:
-            self._at_end, tell = None, self._at_end
+        tell = self._at_end if self._reader.ended else None
+        if tell is not None:
+            self._at_end = None
             tell()
         return batch
 
