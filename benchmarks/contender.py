@@ -36,6 +36,7 @@ class Window:
     cpu_seconds: float
     others: float = 0.0  # cores that other processes used meanwhile
     stolen: float = 0.0  # cores that the hypervisor took
+    read_seconds: float = 0.0  # that trainers waited for data, where the system says so
 
     @property
     def rate(self) -> float:
@@ -104,8 +105,8 @@ class Contender:
         self._park()
         self.memory.look()
         others, stolen = max(0.0, busy_now - busy - used) / took, (stolen_now - stolen) / took
-        cpu = float(told.get("cpu_seconds", used))
-        return Window(int(told["samples"]), float(told["seconds"]), cpu, others, stolen)
+        cpu, read = float(told.get("cpu_seconds", used)), float(told.get("read_seconds", 0.0))
+        return Window(int(told["samples"]), float(told["seconds"]), cpu, others, stolen, read)
 
     def learn(self, samples: int, timeout: float = 1800) -> Window:
         """Train once over the first samples."""

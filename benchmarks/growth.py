@@ -3,6 +3,9 @@
 Wide & Deep of the peers' workload in one thread, one thing changed at a time; CPU time per sample, and the part of it
 that tables take (de-duplicating ids, pulling, pushing). Rows are drawn evenly from all there are, which no cache likes,
 and lie on disk (``storage="ssd"``). Exponents of growth between neighbours; the page and docs/growth.svg are written.
+
+Beside rows and hosts stands what explains their growth, per sample: page faults and the kernel's CPU time; the phases
+of a batch, and what is left of the CPU time after them (Python around the calls).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,13 +29,18 @@ from benchmarks.report import DOCS
 from benchmarks.workload import DATA_FOLDER
 from heterps import ops
 
-TABLES = ("deduplicate", "pull", "push")
+PHASES = ("deduplicate", "pull", "push", "rule", "forward", "backward")
+TABLES = ("deduplicate", "pull", "push", "rule")
+KERNEL, REST = "kernel us", "rest"
+FAULTS = (KERNEL, "minor faults", "major faults", "bytes read", "bytes written")
+MICRO = 1e6
 FILL = 1 << 20  # rows made at a time
 DENSE = 13
 TOLERANCE = 0.15  # of exponents: the clock of the machine wanders
-RESULTS = DATA_FOLDER / "growth.json"
+RESULTS = DATA_FOLDER / "growth-2.json"  # 2: rows with what explains them
 BEGIN, END = "<!-- growth -->", "<!-- end of growth -->"
-Found = list[list[float]]
+Row = dict[str, float]
+Found = list[Row]
 
 
 @dataclass(frozen=True)
@@ -48,11 +57,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Axis:
-    """What grows, how, and the exponent of cost per sample that needs no explanation."""
+    """What grows, how, the exponent of cost per sample that needs no explanation, and what explains a higher one."""
 
     name: str
     points: tuple[Point, ...]
     expected: float
+    because: tuple[str, ...] = ()
 
 
 def axes(most_rows: int) -> list[Axis]:
@@ -62,8 +72,8 @@ def axes(most_rows: int) -> list[Axis]:
         Axis("batch", tuple(replace(base, batch=n) for n in (256, 1024, 4096, 16384)), 0.0),
         Axis("dim", tuple(replace(base, dim=n) for n in (8, 16, 32, 64, 128)), 1.0),
         Axis("slots", tuple(replace(base, slots=n) for n in (13, 26, 52, 104)), 1.0),
-        Axis("rows", tuple(replace(base, rows=n, storage="ssd") for n in rows), 0.0),
-        Axis("hosts", tuple(replace(base, hosts=n) for n in (1, 2, 4, 8)), 0.0),
+        Axis("rows", tuple(replace(base, rows=n, storage="ssd") for n in rows), 0.0, FAULTS),
+        Axis("hosts", tuple(replace(base, hosts=n) for n in (1, 2, 4, 8)), 0.0, (*PHASES, REST)),
     ]
 
 
@@ -105,8 +115,8 @@ def _owned(group: Any, ids: np.ndarray) -> Any:
     return np.isin(ids, routed.ids[routed.bounds[0] : routed.bounds[1]])
 
 
-def cost(point: Point, seconds: float) -> tuple[float, float]:
-    """Microseconds of CPU per sample: all of it, and what tables take of it."""
+def cost(point: Point, seconds: float) -> Row:
+    """Microseconds of CPU per sample: all of it, what tables take of it, and what explains it."""
     plan = hps.Plan.fused(graph(point), batch_size=point.batch, shard_hosts=point.hosts)
     rules = {"sparse": hps.RowWiseAdaGrad(lr=0.02), "dense": hps.SGD(lr=0.01)}
     with hps.launch(plan, engine="inline", metrics=(), report_s=0.25, **rules) as session:
@@ -114,26 +124,57 @@ def cost(point: Point, seconds: float) -> tuple[float, float]:
         return _measured(session.train(data(point), 1_000_000), seconds)
 
 
-def _measured(reports: Iterator[hps.Progress], seconds: float) -> tuple[float, float]:
-    first, used, began, spent = 0, 0.0, 0.0, dict.fromkeys(("all", "tables"), 0.0)
-    faults = 0
+def _measured(reports: Iterator[hps.Progress], seconds: float) -> Row:
+    first, began = None, 0.0
     for progress in reports:
-        if not first:
-            first, used, began = progress.samples, time.process_time(), time.perf_counter()
-            faults = _faults()
-            continue
-        spent["all"] += sum(progress.phases.values())
-        spent["tables"] += sum(progress.phases.get(name, 0.0) for name in TABLES)
-        if time.perf_counter() - began >= seconds:
-            total = (time.process_time() - used) / (progress.samples - first) * 1e6
-            print(f"  {(_faults() - faults) / (progress.samples - first):.2f} page faults a sample", file=sys.stderr)
-            return total, total * spent["tables"] / spent["all"]
+        now = time.perf_counter()
+        if first is None and progress.samples:
+            first, began = Reading.now(progress), now
+        elif first is not None and now - began >= seconds:
+            return Reading.now(progress).since(first)
     raise RuntimeError("the run ended before it was measured")
 
 
-def _faults() -> int:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_minflt + used.ru_majflt
+@dataclass(frozen=True)
+class Reading:
+    """What clocks and counters say: samples, CPU time, seconds by phase, page faults, bytes of the disk."""
+
+    samples: int
+    phases: dict[str, float]
+    counts: dict[str, float]
+
+    @classmethod
+    def now(cls, progress: hps.Progress) -> Reading:
+        """Look at all of them."""
+        used, disk = resource.getrusage(resource.RUSAGE_SELF), _disk_bytes()
+        counts = {
+            "all": MICRO * (used.ru_utime + used.ru_stime),
+            KERNEL: MICRO * used.ru_stime,
+            "minor faults": used.ru_minflt,
+            "major faults": used.ru_majflt,
+            "bytes read": disk["read_bytes"],
+            "bytes written": disk["write_bytes"],
+        }
+        return cls(progress.samples, dict(progress.phases), counts)
+
+    def since(self, first: Reading) -> Row:
+        """Per sample, since an earlier reading."""
+        samples = self.samples - first.samples
+        row = {name: (count - first.counts[name]) / samples for name, count in self.counts.items()}
+        spent = {name: MICRO * (s - first.phases[name]) / samples for name, s in self.phases.items()}
+        row |= {name: spent[name] for name in PHASES}
+        row["tables"] = row["all"] * sum(spent[name] for name in TABLES) / sum(spent.values())
+        row[REST] = row["all"] - sum(spent.values())
+        return row
+
+
+def _disk_bytes() -> dict[str, int]:
+    """What this process has caused the disk to read and write; zeros where the system does not say."""
+    try:
+        lines = Path("/proc/self/io").read_text().splitlines()
+    except OSError:
+        return dict.fromkeys(("read_bytes", "write_bytes"), 0)
+    return {name: int(value) for name, _, value in (line.partition(": ") for line in lines)}
 
 
 def main() -> None:
@@ -155,25 +196,27 @@ def main() -> None:
         write([(axis, held[axis.name]) for axis in known if axis.name in held])
 
 
-def measured(axis: Axis, point: Point, seconds: float) -> list[float]:
-    """Where a point lies on its axis, its cost, and the tables' part of that."""
-    found = [float(getattr(point, axis.name)), *cost(point, seconds)]
-    print(f"  {axis.name} {found[0]:,.0f}: {found[1]:.1f} us", file=sys.stderr, flush=True)
+def measured(axis: Axis, point: Point, seconds: float) -> Row:
+    """Where a point lies on its axis, its cost, the tables' part of that, and what explains it."""
+    found = {"at": float(getattr(point, axis.name)), **cost(point, seconds)}
+    print(f"  {axis.name} {found['at']:,.0f}: {found['all']:.1f} us", file=sys.stderr, flush=True)
     return found
 
 
 def table(axis: Axis, found: Found) -> str:
     """An axis as Markdown, with what is steeper than it should be in bold."""
-    lines = [f"| {axis.name} | CPU us per sample | exponent | tables' part | exponent |", "|---|---|---|---|---|"]
-    for number, (at, total, part) in enumerate(found):
-        slopes = [""] * 2 if not number else [_slope(found[number - 1], found[number], k) for k in (1, 2)]
+    names = [axis.name, "CPU us per sample", "exponent", "tables' part", "exponent", *axis.because]
+    lines = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
+    for number, row in enumerate(found):
+        slopes = [""] * 2 if not number else [_slope(found[number - 1], row, k) for k in ("all", "tables")]
         marked = [_marked(slope, axis.expected) for slope in slopes]
-        lines.append(f"| {at:,.0f} | {total:.1f} | {marked[0]} | {part:.2f} | {marked[1]} |")
+        cells = [f"{row['at']:,.0f}", f"{row['all']:.1f}", marked[0], f"{row['tables']:.2f}", marked[1]]
+        lines.append("| " + " | ".join([*cells, *(f"{row[name]:,.2f}" for name in axis.because)]) + " |")
     return "\n".join([*lines, ""])
 
 
-def _slope(a: list[float], b: list[float], k: int) -> float:
-    return math.log(b[k] / a[k]) / math.log(b[0] / a[0])
+def _slope(a: Row, b: Row, name: str) -> float:
+    return math.log(b[name] / a[name]) / math.log(b["at"] / a["at"])
 
 
 def _marked(slope: float | str, expected: float) -> str:
@@ -186,7 +229,7 @@ def write(known: list[tuple[Axis, Found]]) -> None:
     """Put the tables into docs/benchmarks.md between their marks, and the curves beside it."""
     charts = []
     for axis, found in known:
-        curves = [Curve(name, tuple((row[0], row[k]) for row in found)) for k, name in ((1, "all"), (2, "tables"))]
+        curves = [Curve(name, tuple((row["at"], row[name]) for row in found)) for name in ("all", "tables")]
         charts.append(Panel(axis.name, tuple(curves)))
     (DOCS / "growth.svg").write_text(panels("CPU microseconds per sample", charts))
     page = DOCS / "benchmarks.md"

@@ -124,13 +124,18 @@ class Ours:
         The peers run on from window to window while ours starts anew, so counting begins at the first report.
         """
         first = began = cpu = None
+        read = 0.0
         for progress in self.session.train(self.data, FOREVER):
             now = time.perf_counter()
             if not first or began is None:
                 first, began, cpu = progress.samples, now, tree.cpu_seconds(os.getpid())
+                read = progress.phases["read"]
             elif now - began >= seconds:
                 print(progress, dict(progress.phases), flush=True)
-                self.cpu_seconds = tree.cpu_seconds(os.getpid()) - cpu
+                self.own = {
+                    "cpu_seconds": tree.cpu_seconds(os.getpid()) - cpu,
+                    "read_seconds": progress.phases["read"] - read,
+                }
                 return progress.samples - first, now - began
         raise RuntimeError("the run ended before its window did")
 

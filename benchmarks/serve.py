@@ -148,7 +148,6 @@ def _obey(system: Trains, command: str, number: str) -> dict[str, float]:
     if command == "score":
         return {"auc": system.score()}
     samples, seconds = system.window(float(number)) if command == "go" else system.learn(int(number))
-    told = {"samples": int(samples), "seconds": seconds}
     # A system that starts and stops around its window says what the window itself used.
-    own = getattr(system, "cpu_seconds", None) if command == "go" else None
-    return told if own is None else {**told, "cpu_seconds": own}
+    own = getattr(system, "own", {}) if command == "go" else {}
+    return {"samples": int(samples), "seconds": seconds, **own}

@@ -27,6 +27,7 @@ __all__ = [
     "ServersJoined",
     "ShardsCopied",
     "SplitDone",
+    "SplitEnding",
     "SplitFailed",
     "SplitPaused",
     "SplitSlow",
@@ -107,6 +108,13 @@ class SplitPaused(Event):
     attempt: int
     upto: int
     serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitEnding(Event):
+    """All batches of the attempt are read: beside what is left of it, its worker can begin another. May be dropped."""
+
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ def attempts_have_workers(run: RunState) -> bool:
 
 
 def slots_are_kept(run: RunState) -> bool:
-    """No worker has more attempts than slots."""
-    return all(len(worker.attempts) <= worker.slots for worker in run.roster.workers.values())
+    """No worker has more attempts than slots, but for those that are ending."""
+    return all(worker.taken <= worker.slots for worker in run.roster.workers.values())
 
 
 def one_attempt_per_split(run: RunState) -> bool:

@@ -15,7 +15,8 @@ class Attempt:
     """One try at some work.
 
     ``serial`` is that of the last instruction to stop or go on; ``stopping`` says that it was told to stop,
-    ``paused`` that it has, ``moving`` that it is to be continued on another worker.
+    ``paused`` that it has, ``moving`` that it is to be continued on another worker, ``ending`` that all its batches are
+    read, so that it takes no slot any more, ``outrun`` that a twin of it was lost, which may have gone further.
     """
 
     number: int
@@ -26,6 +27,8 @@ class Attempt:
     stopping: bool = False
     paused: bool = False
     moving: bool = False
+    ending: bool = False
+    outrun: bool = False
 
 
 @dataclass(slots=True)
@@ -37,6 +40,11 @@ class IoWorker:
     slots: int
     leaving: bool = False
     attempts: dict[int, Attempt] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> int:
+        """Slots in use."""
+        return sum(not attempt.ending for attempt in self.attempts.values())
 
 
 class Roster:
@@ -74,7 +82,7 @@ class Roster:
 
     def free(self, avoid: str | None = None) -> IoWorker | None:
         """Return the worker with the fewest attempts among those with a free slot."""
-        able = [w for w in self.workers.values() if not w.leaving and len(w.attempts) < w.slots and w.name != avoid]
+        able = [w for w in self.workers.values() if not w.leaving and w.taken < w.slots and w.name != avoid]
         return min(able, key=lambda w: len(w.attempts), default=None)
 
     def paused(self) -> Attempt | None:

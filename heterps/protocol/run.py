@@ -333,6 +333,7 @@ _HANDLERS: dict[type, str] = {
     ev.SplitsReady: "_splits_ready",
     ev.BatchesDone: "_batches_done",
     ev.SplitPaused: "_split_paused",
+    ev.SplitEnding: "_split_ending",
     ev.SplitDone: "_split_done",
     ev.SplitFailed: "_split_failed",
     ev.SplitSlow: "_split_slow",

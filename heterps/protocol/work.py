@@ -176,13 +176,17 @@ class Workforce:
             return
         self._progress(attempt, event.upto)
         attempt.paused = True
-        twins = self.roster.twins(attempt)
-        if (
-            attempt.moving or twins
-        ):  # a twin is not fenced and may be ahead: only a fresh attempt knows where the lane is
+        # A twin is not fenced and may be ahead, or have been: only a fresh attempt knows where the lane is.
+        twins = bool(self.roster.twins(attempt)) or attempt.outrun
+        if attempt.moving or twins:
             self._drop_twins(attempt)
             self._cancel(attempt)
             self.book.give_back(attempt.work, clean=not twins)
+
+    def _split_ending(self, event: ev.SplitEnding) -> None:
+        attempt = self._attempt(event.attempt)
+        if attempt is not None:
+            attempt.ending = True
 
     def _split_done(self, event: ev.SplitDone) -> None:
         attempt = self._attempt(event.attempt)
@@ -223,7 +227,10 @@ class Workforce:
     def _give_up(self, attempt: Attempt, reason: str) -> None:
         """An attempt is gone; its work is run again, but not for ever."""
         self.roster.end(attempt)
-        if self.roster.twins(attempt):
+        twins = self.roster.twins(attempt)
+        for twin in twins:
+            twin.outrun = True
+        if twins:
             return
         self.book.give_back(attempt.work, clean=attempt.paused)
         stream = self._stream(attempt.work)

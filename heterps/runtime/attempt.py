@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from heterps.data import Batch
 from heterps.protocol.client import (
     Action,
     BatchRead,
@@ -36,6 +35,7 @@ from heterps.protocol.modes import Mode
 from heterps.runtime.links import Link, StageLink
 from heterps.runtime.payload import Gradients, Pulled, Wanted
 from heterps.runtime.phases import WAITING
+from heterps.runtime.reading import Reading
 from heterps.runtime.stage import Outcome
 from heterps.runtime.work import Work, Workbench
 
@@ -53,8 +53,8 @@ class Attempt:
         What to run.
     mode
         Of the run.
-    batches
-        ``batches(start)`` yields the Split's batches from that number on.
+    reading
+        The Split's batches.
     bench
         Buffers and program; used by this attempt alone until it ends.
     link
@@ -69,7 +69,7 @@ class Attempt:
         self,
         run: RunSplit,
         mode: Mode,
-        batches: Callable[[int], Iterator[Batch]],
+        reading: Reading,
         bench: Workbench,
         link: Callable[[int], Link],
         tell: Callable[[Event], None],
@@ -80,9 +80,7 @@ class Attempt:
         self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()
         self.ended = False
         self.batches = 0
-        self._batches, self._link, self._tell, self._stage = batches, link, tell, stage
-        self._reader: Iterator[Batch] | None = None
-        self._position = 0
+        self._reading, self._link, self._tell, self._stage = reading, link, tell, stage
         self._works: dict[int, Work] = {}
         self._stepping: set[int] = set()
         self._todo: deque[Action] = deque()
@@ -125,8 +123,7 @@ class Attempt:
         self.ended = True
         self._works.clear()
         self._forget_events()
-        if self._reader is not None and hasattr(self._reader, "close"):
-            self._reader.close()
+        self._reading.close()
 
     def _post(self, event: Callable[[], list[Action]]) -> None:
         """Leave an event to the attempt's own thread; one that comes after the end is dropped."""
@@ -172,14 +169,11 @@ class Attempt:
             self.close()
 
     def _read(self, n: int) -> None:
-        if self._reader is None or self._position != n:
-            self._reader, self._position = self._batches(n), n
         with self.bench.phases("read"):
-            batch = next(self._reader, None)
+            batch = self._reading.batch(n)
         if batch is None:
             self._todo.extend(self.client.handle(SplitEnded(n)))
             return
-        self._position = n + 1
         self.batches += 1
         self._works[n] = self.bench.begin(batch)
         self._todo.extend(self.client.handle(BatchRead(n)))

@@ -28,6 +28,7 @@ from heterps.runtime.links import DirectLink, Link
 from heterps.runtime.payload import Pulled, Wanted
 from heterps.runtime.phases import total
 from heterps.runtime.progress import Progress
+from heterps.runtime.reading import Reading
 from heterps.runtime.report import Reporter
 from heterps.runtime.work import Workbench
 
@@ -138,10 +139,9 @@ class InlineEngine:
 
     def run_split(self, run: do.RunSplit, split: Split | None) -> None:
         """Start an attempt; it moves when it is pumped."""
-        read: Any = iter
-        if split is not None:
-            read = partial(self.job.read, self._dataset, split, bad=self._bad)
-        attempt = Attempt(run, self.job.mode, read, self._bench, self._link, self._driver.tell)
+        read = None if split is None else partial(self.job.read, self._dataset, split, bad=self._bad)
+        reading = Reading(read, run.start)
+        attempt = Attempt(run, self.job.mode, reading, self._bench, self._link, self._driver.tell)
         self._attempts[run.attempt] = attempt
         attempt.start()
 

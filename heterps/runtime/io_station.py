@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -27,6 +27,7 @@ from heterps.runtime.job import Job
 from heterps.runtime.links import Link, StageLink
 from heterps.runtime.peer import connect
 from heterps.runtime.phases import total
+from heterps.runtime.reading import Reading
 from heterps.runtime.service import Address
 from heterps.runtime.work import Workbench, merge_states
 
@@ -63,6 +64,9 @@ class IoStation:
         self._slots: list[_Slot] = []
         self._all: list[_Slot] = []
         self._lock = threading.Lock()
+        self._moved = threading.Condition(self._lock)  # a slot is free, an instruction came, the station closed
+        self._ending: set[int] = set()
+        self._closed = False
         self._bad = BadRows(self.dataset.bad_input) if self.dataset is not None else None
         self._bad_told = 0
         _STATIONS[run, self._worker.address] = self
@@ -76,6 +80,7 @@ class IoStation:
             running = self._attempts.get(attempt)
             if running is None:
                 self._early.setdefault(attempt, []).append(instruction)
+                self._moved.notify_all()
         if running is not None:
             running.handle(instruction)
 
@@ -109,6 +114,8 @@ class IoStation:
             attempt.handle(do.Cancel(attempt.run.attempt))
         with self._lock:
             slots, self._all, self._slots, self.dataset = self._all, [], [], None
+            self._closed = True
+            self._moved.notify_all()
         for slot in slots:
             for link in slot.links.values():
                 link.close()
@@ -119,11 +126,15 @@ class IoStation:
 
     def run_attempt(self, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
         """Run an attempt to its end in the calling thread; return how many batches it saw."""
-        slot = self._take_slot()
+        with closing(self._reading(run, split)) as reading:  # begins while the Split before is still computed
+            slot = self._take_slot(run.attempt)
+            return self._run(run, reading, slot, addresses) if slot is not None else 0
+
+    def _run(self, run: do.RunSplit, reading: Reading, slot: _Slot, addresses: Addresses) -> int:
         attempt = Attempt(
             run,
             self.job.mode,
-            self._reader(split),
+            reading,
             slot.bench,
             partial(self._link, slot),
             self._told(),
@@ -143,19 +154,37 @@ class IoStation:
             attempt.close()
             with self._lock:
                 del self._attempts[run.attempt]
+                self._ending.discard(run.attempt)
                 if slot in self._all:
                     self._slots.append(slot)
+                self._moved.notify_all()
         return attempt.batches
 
-    def _reader(self, split: Split | None) -> Any:
+    def _reading(self, run: do.RunSplit, split: Split | None) -> Reading:
         if split is None:
-            return iter
+            return Reading(None, run.start)
         assert self.dataset is not None
         assert self._bad is not None
-        return partial(self.job.read, self.dataset, split, bad=self._bad, prefetch=settings().prefetch)
+        read = partial(self.job.read, self.dataset, split, bad=self._bad, prefetch=settings().prefetch)
+        # In Sync a lane's next Split begins where this one has ended, and lanes must not wait for each other's slots.
+        return Reading(read, run.start, None if self.job.mode.ordered else partial(self._at_end, run.attempt))
 
-    def _take_slot(self) -> _Slot:
+    def _at_end(self, attempt: int) -> None:
+        """All batches of an attempt are read: its worker can be given the next Split, which will take its slot."""
         with self._lock:
+            self._ending.add(attempt)
+        self._tell(ev.SplitEnding(attempt))
+
+    def _take_slot(self, attempt: int) -> _Slot | None:
+        """Return a free slot, soon that of an attempt that is ending, else a new one; None if the station closed.
+
+        An instruction ends the wait: the run may need an answer to it before the other attempt can go on.
+        """
+        with self._lock:
+            while not self._slots and self._ending and attempt not in self._early and not self._closed:
+                self._moved.wait()
+            if self._closed:
+                return None
             if self._slots:
                 return self._slots.pop()
         job = self.job

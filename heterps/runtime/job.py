@@ -8,7 +8,7 @@ from typing import Any
 
 from heterps.data import Arrays, BadRows, Batch, Dataset, Split
 from heterps.data.persist import Persisted
-from heterps.data.preload import ahead
+from heterps.data.preload import Ahead, OneAhead, Reader
 from heterps.errors import PlanError
 from heterps.kernels.steps import Scope, scope_of
 from heterps.metrics import Metric
@@ -79,15 +79,15 @@ class Job:
         """Return what the protocol is told."""
         return RunSpec(self.mode, passes, self.lanes, self.hosts, N_SHARDS, compute=not self.fused, **rest)
 
-    def read(self, dataset: Dataset, split: Split, start: int, bad: BadRows, prefetch: int = 0) -> Iterator[Batch]:
+    def read(self, dataset: Dataset, split: Split, start: int, bad: BadRows, prefetch: int = 0) -> Reader:
         """Read a Split from batch ``start`` on, up to ``prefetch`` batches ahead in a thread; memory needs none."""
         if isinstance(dataset, Arrays | Persisted):
             prefetch = 0
-        ring = self.in_flight + 1 + (prefetch + 1 if prefetch else 0)  # held here, waiting, being written
+        ring = self.in_flight + 1 + (prefetch + 1 if prefetch else 1)  # held here, waiting, being written
 
         def batches(_: int) -> Iterator[Batch]:
             return dataset.read(
                 split, batch_size=self.batch_size, seed=self.model.seed, start=start, bad=bad, ring=ring
             )
 
-        return ahead(batches, prefetch) if prefetch else batches(ring)
+        return Ahead(batches, prefetch) if prefetch else OneAhead(batches(ring))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Copy", "Task"]
 
+READ_AHEAD = 2  # batches, as the engine does
 Grads = tuple[tuple[BatchKey, int], ...]
 Payload = tuple[tuple[int, ...], Grads]
 """What comes with a push: for which shards, and the gradients of its batches."""
@@ -227,6 +228,8 @@ class Task:
     def _read(self, read: cl.Read) -> None:
         assert self.run.split is not None
         batches = self.world.scenario.splits[self.run.split]
+        if read.n >= batches - READ_AHEAD and not self.client.mode.ordered:
+            self.world.post(ev.SplitEnding(self.run.attempt))
         message = cl.BatchRead(read.n) if read.n < batches else cl.SplitEnded(batches)
         self.world.net.at(self._work(), self.process, self.receive, message)
 

@@ -39,6 +39,7 @@ TRIGGERS = (
     "CutPublished",
     "HostReady",
     "SplitPaused",
+    "SplitEnding",
     "SplitDone",
     "ShardsCopied",
     "WorkerLost",

@@ -92,8 +92,14 @@ class World:
             process.pace = 8.0
         self.processes.append(process)
         slots = self.scenario.slots if role == "io" else 1
-        self.post(ev.WorkerJoined(process.name, role, slots))  # type: ignore[arg-type]
+        joined = ev.WorkerJoined(process.name, role, slots)  # type: ignore[arg-type]
+        self.net.send(None, self._joined, joined, process, self.life, reliable=True)
         return process
+
+    def _joined(self, joined: ev.WorkerJoined, process: Process, life: int) -> None:
+        """A new driver asks the scheduler who is there: it is told of no worker that was lost in a life before."""
+        if life == self.life or not process.lost:
+            self._handle(joined)
 
     def play(self) -> str:
         """Let everything happen; return what went wrong, or nothing."""

@@ -5,6 +5,7 @@ import pickle
 import struct
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,7 @@ from heterps.data import (
     standardised,
     weight,
 )
-from heterps.data.preload import ahead
+from heterps.data.preload import Ahead, OneAhead, ahead
 from heterps.data.readers import READERS
 from heterps.errors import DataError, UnknownKindError
 from heterps.ragged import Ragged
@@ -182,6 +183,28 @@ def test_reading_ahead_gives_the_same_batches_and_stops_when_left() -> None:
     assert threading.active_count() == before + 1
     batches.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("rows", [0, 1, 9, 10, 21])
+def test_readers_know_of_the_end_before_the_last_batch_is_taken(rows: int) -> None:
+    data = arrays({"y": np.arange(rows)})
+
+    def read(ring: int):  # type: ignore[no-untyped-def]
+        return data.read(Split(0, 0, data.pieces(100)), batch_size=10, ring=ring)
+
+    expected = [batch["y"].tolist() for batch in read(1)]
+    with closing(OneAhead(read(3))) as one:
+        seen = [(batch["y"].tolist(), one.ended) for batch in one]
+        assert seen == [(values, i == len(expected) - 1) for i, values in enumerate(expected)]
+        assert one.ended
+    with closing(Ahead(read, depth=3)) as several:  # begins at once, and has room for all
+        deadline = time.monotonic() + 60
+        while not several.ended and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert several.ended
+        assert [batch["y"].tolist() for batch in several] == expected
+    with pytest.raises(StopIteration):
+        next(several)
 
 
 def test_reading_ahead_raises_where_the_read_would(tmp_path: Path) -> None:

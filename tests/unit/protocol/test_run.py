@@ -192,6 +192,44 @@ def test_a_slow_lane_runs_twice_and_the_first_result_wins() -> None:
     assert run.handle(ev.SplitDone(slow.attempt, 2)) == []
 
 
+def test_a_lane_whose_lost_twin_may_have_gone_further_is_asked_for_anew_before_a_cut() -> None:
+    run, out = started(RunSpec(mode=Sync(), lanes=1, shards=2), splits=1, io=2)
+    (slow,) = only(out, do.RunSplit)
+    (twin,) = only(run.handle(ev.SplitSlow(slow.attempt)), do.RunSplit)
+    run.handle(ev.SplitFailed(slow.attempt, "boom"))  # hosts may have all that it sent
+    (pause,) = only(run.handle(ev.CutAsked()), do.Pause)
+    out = run.handle(ev.SplitPaused(twin.attempt, 1, pause.serial))
+    assert do.Cancel(twin.attempt) in out
+    (fresh,) = only(out, do.RunSplit)
+    assert not only(out, do.MarkCut)
+    assert only(run.handle(ev.SplitPaused(fresh.attempt, 4, fresh.serial)), do.MarkCut)
+    assert run.book.to_json()["lanes"] == [[0, 0, 4, False]]
+
+
+def test_a_worker_that_has_read_its_split_is_given_another_beside_it() -> None:
+    run, out = started(RunSpec(shards=2), splits=3)
+    (first,) = only(out, do.RunSplit)
+    (second,) = only(run.handle(ev.SplitEnding(first.attempt)), do.RunSplit)
+    run.validate()
+    assert (second.worker, second.split) == (first.worker, 1)
+    assert run.handle(ev.SplitEnding(first.attempt)) == [], "told twice"
+    assert run.handle(ev.SplitDone(first.attempt, 4)) == [], "its slot was given away before"
+    assert run.handle(ev.SplitEnding(first.attempt)) == [], "stale"
+    (third,) = only(run.handle(ev.SplitDone(second.attempt, 4)), do.RunSplit)
+    assert third.split == 2
+
+
+def test_splits_of_a_worker_that_dies_between_two_are_both_run_again() -> None:
+    run, out = started(RunSpec(shards=2), splits=2)
+    (first,) = only(out, do.RunSplit)
+    (second,) = only(run.handle(ev.SplitEnding(first.attempt)), do.RunSplit)
+    run.handle(ev.WorkerLost(first.worker))
+    (again,) = only(run.handle(ev.WorkerJoined("new", "io")), do.RunSplit)
+    (last,) = only(run.handle(ev.SplitDone(again.attempt, 4)), do.RunSplit)
+    assert [again.split, last.split] == [first.split, second.split]
+    assert only(run.handle(ev.SplitDone(last.attempt, 4)), do.Finish)
+
+
 def test_a_move_copies_first_and_then_changes_all_terms() -> None:
     run, out = started(RunSpec(hosts=2, shards=4), servers=2)
     (attempt,) = only(out, do.RunSplit)

@@ -10,6 +10,7 @@ import pytest
 from heterps.protocol import Async, instructions as do
 from heterps.protocol.layout import Layout
 from heterps.runtime.attempt import Attempt
+from heterps.runtime.reading import Reading
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def test_events_that_nobody_handles_keep_nothing(late: bool) -> None:
 
     bench: Any = Bench()
     run = do.RunSplit(5, 5, "w", 0, 0, 0, 0, 0, None, 0, (0, 0), Layout(1, (1,), (1,), (0,)))
-    attempt = Attempt(run, Async(), iter, bench, lambda copy: None, lambda event: None)  # type: ignore[arg-type, return-value]
+    attempt = Attempt(run, Async(), Reading(None, 0), bench, lambda copy: None, lambda event: None)  # type: ignore[arg-type, return-value]
     held = weakref.ref(bench)
     if late:
         attempt.close()

@@ -4,12 +4,14 @@ import gc
 import time
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import heterps as hps
 from heterps.errors import ClusterError
+from heterps.runtime.io_station import IoStation
 from heterps.runtime.local import local_cluster
 from heterps.runtime.work import Workbench
 from heterps.stages import partition
@@ -79,6 +81,26 @@ def test_one_run_after_another_keeps_no_buffers_of_those_before() -> None:
                 assert benches() == 0
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("every", [None, 3])
+def test_the_next_split_takes_the_place_of_the_one_before(
+    every: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker is given its next Split while it computes the last batches of one, but computes one at a time.
+
+    With cuts, the run waits for an answer of attempts that wait for each other's place.
+    """
+    made, ending = [], []
+    good, told = Workbench.__init__, IoStation._at_end
+    monkeypatch.setattr(Workbench, "__init__", lambda self, *a, **k: (made.append(1), good(self, *a, **k))[1])
+    monkeypatch.setattr(IoStation, "_at_end", lambda self, n: (ending.append(n), told(self, n))[1])
+    options = {} if every is None else {"checkpoint": tmp_path, "every_batches": every}
+    with hps.launch(plan(workers=2), mode=hps.Async(depth=2), **options) as session:
+        last = list(session.train(data(split=100), epochs=2))[-1]
+    assert last.samples == 3000
+    assert len(ending) >= 30
+    assert every or len(made) == 2
 
 
 def test_a_missing_pool_is_named_before_anything_runs() -> None:
