@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +10,11 @@ import numpy.typing as npt
 from heterps.errors import TableError
 from heterps.tables.accessor import Accessor, Counters
 from heterps.tables.group import RowGroup
-from heterps.tables.layout import Layout
 from heterps.tables.partition import Partition
 
-__all__ = ["KINDS", "Kind", "after_save", "counters_of", "select", "shrink"]
+__all__ = ["KINDS", "Kind", "after_save", "select", "shrink"]
 
-Mask = npt.NDArray[np.bool_]
+Columns = dict[str, npt.NDArray[Any]]
 Kind = Literal["checkpoint", "delta", "base"]
 #: What a save may hold: everything, what changed of late, what is worth serving.
 KINDS: tuple[Kind, ...] = ("checkpoint", "delta", "base")
@@ -43,21 +42,15 @@ def shrink(group: RowGroup) -> int:
     return deleted
 
 
-def select(layout: Layout, words: npt.NDArray[np.uint32], kind: Kind) -> Mask:
-    """Say which records a save of this kind holds."""
-    accessor = layout.group.accessor
+def select(accessor: Accessor | None, columns: Columns, kind: Kind) -> Columns:
+    """Return the rows that a save of this kind holds."""
     if kind not in KINDS:
         raise TableError(f"a save is one of {KINDS}, not {kind!r}")
     if kind == "checkpoint" or accessor is None:
-        return np.ones(len(words), np.bool_)
-    counters = counters_of(layout, words)
-    return accessor.in_delta(counters) if kind == "delta" else accessor.in_base(counters)
-
-
-def counters_of(layout: Layout, words: npt.NDArray[np.uint32]) -> Counters:
-    """Return the counters of records."""
-    first = layout.counter
-    return Counters(*np.ascontiguousarray(words.view(np.float32)[:, first : first + layout.n_counters].T))
+        return columns
+    counters = Counters(*(columns[name] for name in Counters._fields))
+    kept = accessor.in_delta(counters) if kind == "delta" else accessor.in_base(counters)
+    return {name: array[kept] for name, array in columns.items()}
 
 
 def after_save(group: RowGroup, kind: Kind) -> None:

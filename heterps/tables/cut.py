@@ -1,12 +1,12 @@
 """A cut: the state of a shard at one moment, read while training goes on.
 
 The first change of a row after the cut saves what it was; reading takes rows that have not changed from where they
-stand. So the cut costs no copy of the table and holds each lock only while a few thousand rows are copied.
+stand. So the cut costs no copy of the table, and reading holds a lock only while it looks which of a few thousand rows
+have changed.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 
@@ -16,12 +16,14 @@ import numpy.typing as npt
 from heterps.protocol import Window
 from heterps.tables.dense import DenseBlock
 from heterps.tables.group import RowGroup
+from heterps.tables.owners import TURN
 from heterps.tables.partition import Partition
-from heterps.tables.records import ids_of
+from heterps.tables.records import RowBuffer
 
 __all__ = ["Cut", "GroupCut"]
 
 U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 F32 = npt.NDArray[np.float32]
 
@@ -31,31 +33,40 @@ class GroupCut:
 
     def __init__(self, group: RowGroup) -> None:
         self.group = group
-        self._orders = [_begin(part, group.spec.n_shards) for part in group.partitions]
+        self._keys = [_begin(part, group.spec.n_shards) for part in group.partitions]
 
     def rows(self, shard: int) -> int:
         """Return how many rows a logical shard has."""
-        return sum(int(bounds[shard + 1] - bounds[shard]) for _, bounds in self._orders)
+        _, bounds = self._keys[self.group.partition_of(shard)]
+        return int(bounds[shard + 1] - bounds[shard])
 
-    def read(self, shards: Sequence[int]) -> U32:
-        """Return the records of logical shards, by shard and then by id, ``[rows, stride]`` words."""
-        ends = np.cumsum([0, *map(self.rows, shards)])
-        words = np.empty((int(ends[-1]), self.group.layout.stride), np.uint32)
-        for shard, first, last in zip(shards, ends[:-1], ends[1:], strict=True):
-            self._read(shard, words[first:last])
-        ids, order = ids_of(words), np.empty(len(words), np.int64)
-        for first, last in itertools.pairwise(ends):
-            order[first:last] = first + np.argsort(ids[first:last])
-        return words[order]
-
-    def _read(self, shard: int, out: U32) -> None:
-        """Copy the records of one logical shard; a lock is held for no more than these."""
+    def read(self, shards: Sequence[int], out: RowBuffer) -> Iterator[int]:
+        """Copy rows of logical shards, by shard and hash of the id; yield how many are in ``out`` when it is full."""
         done = 0
-        for part, (order, bounds) in zip(self.group.partitions, self._orders, strict=True):
-            rows = order[bounds[shard] : bounds[shard + 1]]
-            with part.lock:
-                part.read_cut(rows, out[done : done + len(rows)])
-            done += len(rows)
+        for shard in shards:
+            part, rows = self._ordered(shard)
+            while len(rows):
+                n = min(TURN, out.rows - done)
+                some, rows = rows[:n], rows[n:]
+                part.copy_rows(some, out, done)
+                with part.lock:
+                    part.settle(some, out, done)
+                done += len(some)
+                if done == out.rows:
+                    yield done
+                    done = 0
+        if done:
+            yield done
+
+    def _ordered(self, shard: int) -> tuple[Partition, U32]:
+        """Return the rows of a logical shard: by hash, and by id where that is the same."""
+        at = self.group.partition_of(shard)
+        part, (keys, bounds) = self.group.partitions[at], self._keys[at]
+        mine = np.sort(keys[bounds[shard] : bounds[shard + 1]])
+        hashes, rows = mine >> np.uint64(32), mine.astype(np.uint32)
+        if (hashes[1:] == hashes[:-1]).any():
+            rows = rows[np.lexsort((_ids(part, rows), hashes))]
+        return part, rows
 
     def end(self) -> None:
         """Let changes be changes again."""
@@ -64,10 +75,18 @@ class GroupCut:
                 part.end_cut()
 
 
-def _begin(part: Partition, n_shards: int) -> tuple[I64, I64]:
+def _begin(part: Partition, n_shards: int) -> tuple[U64, I64]:
     with part.lock:
         part.begin_cut()
-        return part.order_at_cut(n_shards)
+        return part.keys_at_cut(n_shards)
+
+
+def _ids(part: Partition, rows: U32) -> U64:
+    ids = np.empty(len(rows), np.uint64)
+    for first in range(0, len(rows), TURN):
+        with part.lock:
+            part.ids_at_cut(rows[first : first + TURN], ids[first : first + TURN])
+    return ids
 
 
 class Cut:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import threading
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from heterps.errors import CheckpointError
 
-__all__ = ["HashedFile", "read_checked", "remove_tree", "rename_folder", "sync_folder", "write_bytes"]
+__all__ = ["HashedFile", "ReadBuffer", "read_checked", "remove_tree", "rename_folder", "sync_folder", "write_bytes"]
+
+
+#: Bytes after which the disk is told to begin writing them.
+_WRITEBACK = 1 << 23
 
 
 class HashedFile:
@@ -21,11 +28,8 @@ class HashedFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._hash = hashlib.sha256()
-        self.size = 0
+        self.size = self._begun = 0
         self._file: BinaryIO = _open_new(path)
-
-    closed = False
-    mode = "wb"
 
     def write(self, data: Any) -> int:
         """Write all of ``data``."""
@@ -36,16 +40,16 @@ class HashedFile:
                 done += self._file.write(view[done:])
         except OSError as error:
             raise CheckpointError(f"cannot write {self.path}: {error.strerror}") from error
-        self._hash.update(view)
         self.size += done
+        self._begin_writeback()
+        self._hash.update(view)
         return done
 
-    def tell(self) -> int:
-        """Return the position."""
-        return self.size
-
-    def flush(self) -> None:
-        """Do nothing: bytes go to the disk on close."""
+    def _begin_writeback(self) -> None:
+        """Let the disk work while the next bytes are made; what it has written need not stay in the page cache."""
+        if self.size - self._begun >= _WRITEBACK and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._file.fileno(), 0, self.size, os.POSIX_FADV_DONTNEED)
+            self._begun = self.size
 
     @property
     def sha256(self) -> str:
@@ -54,11 +58,7 @@ class HashedFile:
 
     def close(self) -> None:
         """Sync and close."""
-        if self.closed:
-            return
-        self.closed = True
         try:
-            self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
             raise CheckpointError(f"cannot write {self.path}: {error.strerror}") from error
@@ -74,7 +74,6 @@ class HashedFile:
         if kind is None:
             self.close()
         else:
-            self.closed = True
             _close_quietly(self._file)
 
 
@@ -99,18 +98,43 @@ def write_bytes(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
-def read_checked(path: Path, sha256: str, size: int) -> bytes:
-    """Return the bytes of a file, or say that they are not those that were written."""
+class ReadBuffer(threading.local):
+    """Room for the bytes of a file, for each thread its own, used again: new memory can be slower than the disk."""
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, np.uint8)
+
+    def at_least(self, size: int) -> memoryview:
+        """Return room for ``size`` bytes; what was there is lost."""
+        if len(self._bytes) < size:
+            self._bytes = np.empty(size, np.uint8)
+        return self._bytes.data[:size]
+
+
+def read_checked(path: Path, sha256: str, size: int, buffer: ReadBuffer | None = None) -> memoryview:
+    """Return the bytes of a file, or say that they are not those that were written.
+
+    With a buffer they are valid until this thread reads the next file into it.
+    """
+    data = (buffer or ReadBuffer()).at_least(size)
     try:
-        data = path.read_bytes()
+        with open(path, "rb", buffering=0) as file:
+            found = os.fstat(file.fileno()).st_size
+            done = 0
+            while found == size and done < size:
+                done += file.readinto(data[done:]) or _ended(path)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
-    if len(data) != size:
-        raise CheckpointError(f"{path} is damaged: it has {len(data)} bytes, {size} were written")
-    found = hashlib.sha256(data).hexdigest()
-    if found != sha256:
-        raise CheckpointError(f"{path} is damaged: sha256 is {found[:12]}…, {sha256[:12]}… was written")
+    if found != size:
+        raise CheckpointError(f"{path} is damaged: it has {found} bytes, {size} were written")
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != sha256:
+        raise CheckpointError(f"{path} is damaged: sha256 is {digest[:12]}…, {sha256[:12]}… was written")
     return data
+
+
+def _ended(path: Path) -> int:
+    raise CheckpointError(f"{path} became shorter while it was read")
 
 
 def sync_folder(path: Path) -> None:

@@ -165,6 +165,10 @@ class RowGroup:
         """Bytes in use by indices and rows."""
         return sum(part.nbytes for part in self.partitions) + (self.waiting.nbytes if self.waiting else 0)
 
+    def partition_of(self, shard: int) -> int:
+        """Return the number of the partition with a logical shard that is held here."""
+        return int(self._part_of[shard])
+
     def split(self, ids: U64) -> tuple[I32, I64]:
         """Return positions in order of partition, and where each partition's begin."""
         self._work.reserve(len(ids))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from heterps.errors import CheckpointError, HeterpsError, TableError, TableFullError
-from heterps.tables.disk import read_checked
+from heterps.tables.disk import ReadBuffer, read_checked
 from heterps.tables.group import RowGroup
 from heterps.tables.hashing import shards_of
 from heterps.tables.manifest import NAME, Manifest, StoredFile
@@ -38,9 +38,11 @@ def read_rows(folder: Path, file: StoredFile, columns: list[str] | None = None) 
     return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _row_groups(folder: Path, file: StoredFile, columns: list[str] | None = None) -> Iterator[Columns]:
+def _row_groups(
+    folder: Path, file: StoredFile, columns: list[str] | None = None, buffer: ReadBuffer | None = None
+) -> Iterator[Columns]:
     """Yield the columns of a file, one Parquet row group (at least one, perhaps empty) after another."""
-    data = read_checked(folder / file.name, file.sha256, file.size)
+    data = read_checked(folder / file.name, file.sha256, file.size, buffer)
     try:
         yield from row_groups(data, columns)
     except (pa.ArrowException, OSError) as error:
@@ -95,8 +97,10 @@ def _words(spec: GroupSpec) -> str:
 
 
 def _restore_group(group: RowGroup, manifest: Manifest, folder: Path) -> None:
+    buffer = ReadBuffer()
+
     def load(file: StoredFile) -> None:
-        for columns in _owned_rows(group, folder, file):
+        for columns in _owned_rows(group, folder, file, buffer):
             group.append(columns)
 
     with ThreadPoolExecutor(THREADS) as pool:
@@ -121,9 +125,9 @@ def _owned_mask(group: RowGroup) -> npt.NDArray[np.bool_]:
     return owned
 
 
-def _owned_rows(group: RowGroup, folder: Path, file: StoredFile) -> Iterator[Columns]:
+def _owned_rows(group: RowGroup, folder: Path, file: StoredFile, buffer: ReadBuffer | None = None) -> Iterator[Columns]:
     owned = _owned_mask(group)
-    for columns in _row_groups(folder, file):
+    for columns in _row_groups(folder, file, buffer=buffer):
         if owned.all():
             yield columns
         else:
@@ -193,10 +197,10 @@ def verify(path: str | Path) -> Manifest:
     """Check the hash of every file of a snapshot; the error names all that are damaged."""
     folder = find_generation(path)
     manifest = Manifest.read(folder)
-    problems = []
+    problems, buffer = [], ReadBuffer()
     for file in manifest.files:
         try:
-            read_checked(folder / file.name, file.sha256, file.size)
+            read_checked(folder / file.name, file.sha256, file.size, buffer)
         except HeterpsError as error:
             problems.append(str(error))
     if problems:

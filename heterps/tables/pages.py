@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from heterps.tables.thrift import Data, decode
+
 __all__ = ["row_groups"]
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -25,7 +27,7 @@ _DATA_PAGE, _PLAIN = 0, 0
 _AS_IN_MEMORY = (pa.uint64(), pa.uint32(), pa.float32())
 
 
-def row_groups(data: bytes, columns: list[str] | None = None) -> Iterator[Columns]:
+def row_groups(data: Data, columns: list[str] | None = None) -> Iterator[Columns]:
     """Yield the columns of a file's row groups (at least one, perhaps empty); lists of one length are 2-D."""
     reader = pq.ParquetFile(pa.BufferReader(data))
     schema = reader.schema_arrow
@@ -47,7 +49,7 @@ def _chunks(group: Any) -> dict[str, Any]:
     return {chunk.path_in_schema.split(".list.")[0]: chunk for chunk in chunks}
 
 
-def _in_place(data: bytes, field: Any, chunk: Any) -> npt.NDArray[Any] | None:
+def _in_place(data: Data, field: Any, chunk: Any) -> npt.NDArray[Any] | None:
     """Return the values of a column chunk, or None if they do not stand there as they are."""
     lists = pa.types.is_fixed_size_list(field.type)
     element = field.type.value_field if lists else field
@@ -62,12 +64,12 @@ def _in_place(data: bytes, field: Any, chunk: Any) -> npt.NDArray[Any] | None:
     return array.reshape(-1, field.type.list_size) if lists else array
 
 
-def _pages(data: bytes, chunk: Any, dtype: np.dtype[Any]) -> list[npt.NDArray[Any]]:
+def _pages(data: Data, chunk: Any, dtype: np.dtype[Any]) -> list[npt.NDArray[Any]]:
     """Return the values of each page of a chunk, or nothing if a page is of another form."""
     at, end = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
     pages: list[npt.NDArray[Any]] = []
     while at < end:
-        header, at = _struct(data, at)
+        header, at = decode(data, at)
         at += header[_SIZE]
         page = header.get(_DATA)
         if header[_KIND] != _DATA_PAGE or page is None or page[_ENCODING] != _PLAIN:
@@ -87,46 +89,3 @@ def _to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
         width = array.type.list_size
         return np.asarray(array.flatten().to_numpy(zero_copy_only=False)).reshape(-1, width)
     return np.asarray(array.to_numpy(zero_copy_only=False))
-
-
-def _struct(data: bytes, at: int) -> tuple[dict[int, Any], int]:
-    """Read a struct in Thrift's compact protocol: fields by number, and where it ends."""
-    fields: dict[int, Any] = {}
-    number = 0
-    while data[at]:
-        step, kind = data[at] >> 4, data[at] & 15
-        at += 1
-        if step == 0:
-            step, at = _zigzag(data, at)
-            number = 0
-        number += step
-        fields[number], at = _value(data, at, kind)
-    return fields, at + 1
-
-
-def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
-    if kind in (1, 2):
-        return kind == 1, at
-    if kind in (4, 5, 6):
-        return _zigzag(data, at)
-    if kind == 8:
-        size, at = _varint(data, at)
-        return data[at : at + size], at + size
-    if kind == 12:
-        return _struct(data, at)
-    raise pa.ArrowInvalid(f"unexpected field of type {kind} in a page header at byte {at}")
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        value |= (data[at] & 127) << shift
-        shift += 7
-        at += 1
-        if data[at - 1] < 128:
-            return value, at
-
-
-def _zigzag(data: bytes, at: int) -> tuple[int, int]:
-    value, at = _varint(data, at)
-    return (value >> 1) ^ -(value & 1), at

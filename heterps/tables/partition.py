@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,20 @@ from heterps.errors import TableError
 from heterps.tables import index
 from heterps.tables.accessor import LIVE
 from heterps.tables.layout import Layout
-from heterps.tables.records import ids_of
+from heterps.tables.records import RowBuffer, ids_of
 from heterps.tables.region import Region, physical_bytes
 from heterps.tables.rows import find_rows, pull_rows, push_rows
 from heterps.tables.store import BLOCK, Gradients, Store, new_block
-from heterps.tables.upkeep import capture_rows, delete_rows, fill_index, order_by_shard, read_at_cut
+from heterps.tables.upkeep import (
+    capture_rows,
+    copy_rows,
+    count_shards,
+    delete_rows,
+    fill_index,
+    ids_at_cut,
+    list_keys,
+    settle_rows,
+)
 
 __all__ = ["Partition"]
 
@@ -30,6 +40,8 @@ F32 = npt.NDArray[np.float32]
 #: Address space to reserve for a group, in machine memories (pages come with rows only) or as a file.
 _RESERVE, _RESERVE_FILE = 2, 1 << 43
 _MOST_ROWS = 2**31 - 1
+#: Threads that list the rows of a cut while training waits, and rows that one of them is worth.
+CUT_THREADS, WORTH_IT = 2, 1 << 16
 
 
 class Partition:
@@ -176,14 +188,34 @@ class Partition:
             n_saved=np.zeros(1, np.int64),
         )
 
-    def order_at_cut(self, n_shards: int) -> tuple[I64, I64]:
-        """Return the rows of a cut that has just begun by logical shard, and where each shard's begin."""
-        bounds = np.empty(n_shards + 1, np.int64)
-        return order_by_shard(self._rows.array, self.layout.stride, self.live(), n_shards, bounds), bounds
+    def keys_at_cut(self, n_shards: int) -> tuple[U64, I64]:
+        """Return ``hash << 32 | row`` of a cut that has just begun by logical shard, and where each shard begins."""
+        words, stride = self._rows.array, self.layout.stride
+        threads = min(CUT_THREADS, 1 + self.high // WORTH_IT)
+        edges = [self.high * t // threads for t in range(threads + 1)]
+        counts = np.zeros((threads, n_shards), np.int64)
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda t: count_shards(words, stride, edges[t], edges[t + 1], counts[t]), range(threads)))
+            ends = np.cumsum(counts.T).reshape(n_shards, threads)
+            starts = np.ascontiguousarray(ends.T) - counts
+            keys = np.empty(int(counts.sum()), np.uint64)
+            list(pool.map(lambda t: list_keys(words, stride, edges[t], edges[t + 1], starts[t], keys), range(threads)))
+        return keys, np.concatenate([[0], ends[:, -1]])
 
-    def read_cut(self, rows: I64, out: U32) -> None:
-        """Copy rows as they were at the cut to ``out``, ``[rows, stride]`` words."""
-        read_at_cut(self.store, rows, out.reshape(-1))
+    def ids_at_cut(self, rows: U32, ids: U64) -> None:
+        """Write the ids that rows had at the cut."""
+        ids_at_cut(self.store, rows, ids)
+
+    def copy_rows(self, rows: U32, out: RowBuffer, done: int) -> None:
+        """Copy rows as they are behind the first ``done`` rows of a buffer. Without the lock; then :meth:`settle`."""
+        copy_rows(self._rows.array, self.layout.stride, rows, out.pieces, out.words, done)
+
+    def settle(self, rows: U32, out: RowBuffer, done: int) -> None:
+        """Make rows that were copied what they were at the cut.
+
+        A row that is not marked as changed now, with the lock held, was the same all the time it was being copied.
+        """
+        settle_rows(self.store, rows, out.pieces, out.words, done)
 
     def end_cut(self) -> None:
         """Stop saving."""

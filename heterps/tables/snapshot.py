@@ -11,6 +11,7 @@ Steps of a save, so that a crash at any point leaves the previous generation as 
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,19 +26,20 @@ from heterps.errors import CheckpointError
 from heterps.tables.ageing import Kind, select
 from heterps.tables.cut import Cut, GroupCut
 from heterps.tables.disk import HashedFile, remove_tree, rename_folder
+from heterps.tables.layout import Layout
 from heterps.tables.manifest import NAME, Manifest, Part, StoredFile, union
-from heterps.tables.records import unpack
+from heterps.tables.parquet import PlainWriter
+from heterps.tables.records import RowBuffer
 from heterps.tables.spec import DenseSpec, GroupSpec
 
 __all__ = ["DENSE", "THREADS", "Snapshots", "save_shard", "write_part"]
 
 #: Group name of files with dense parameters.
 DENSE = "dense parameters"
-#: Rows from which a group's logical shards go to more than one file, and rows of a Parquet row group.
-FILE_ROWS, ROW_GROUP = 1 << 19, 1 << 16
-#: Files of a group written or read side by side.
+#: Bytes of rows from which a group's logical shards go to more than one file, and bytes of a Parquet row group.
+FILE_BYTES, ROW_GROUP_BYTES = 1 << 25, 1 << 22
+#: Files written or read side by side.
 THREADS = 2
-_OPTIONS: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_statistics": ["id"]}
 _UNFINISHED = ".unfinished-"
 
 
@@ -46,90 +48,58 @@ def write_part(cut: Cut, folder: str | Path, *, kind: Kind = "checkpoint", host:
 
     Delta and base saves hold values and counters of the rows their accessor selects; a checkpoint holds everything.
     """
-    folder = Path(folder)
-    files: list[StoredFile] = []
-    for k, group in enumerate(cut):
-        if kind == "checkpoint" or not group.group.spec.name.endswith("/waiting"):
-            files.extend(_write_group(group, folder, kind, f"{k:03d}-{host:04d}"))
+    folder, memory = Path(folder), _Memory()
+    jobs = [
+        (group, folder / f"rows-{k:03d}-{host:04d}-{n:04d}.parquet", shards)
+        for k, group in enumerate(cut)
+        if kind == "checkpoint" or not group.group.spec.name.endswith("/waiting")
+        for n, shards in enumerate(_bundles(group))
+    ]
+    with ThreadPoolExecutor(THREADS) as pool:
+        files = list(pool.map(lambda job: _write_file(*job, kind=kind, memory=memory), jobs))
     if len(cut.dense_values):
         files.append(_write_dense(cut, folder, kind, host))
     return Part(tuple(files), cut.window, cut.version)
 
 
-def _write_group(group: GroupCut, folder: Path, kind: Kind, prefix: str) -> Iterator[StoredFile]:
-    with ThreadPoolExecutor(THREADS) as pool:
-        yield from pool.map(
-            lambda numbered: _write_file(group, folder / f"rows-{prefix}-{numbered[0]:04d}.parquet", numbered[1], kind),
-            enumerate(_bundles(group)),
-        )
+class _Memory(threading.local):
+    """Room for a row group, for each thread its own. It is used again: new memory can be slower than the disk."""
 
+    def __init__(self) -> None:
+        self._words = np.empty(0, np.uint32)
 
-def _write_file(group: GroupCut, path: Path, shards: Sequence[int], kind: Kind) -> StoredFile:
-    with HashedFile(path) as file:
-        rows = _write_rows(group, shards, file, kind)
-    return StoredFile(path.name, group.group.spec.name, shards[0], shards[-1], rows, file.size, file.sha256)
+    def rows(self, layout: Layout, *, state: bool) -> RowBuffer:
+        """Return room for the rows of a row group, at least one."""
+        size = max(ROW_GROUP_BYTES // 4, 2 * layout.stride)
+        if len(self._words) < size:
+            self._words = np.empty(size, np.uint32)
+        return RowBuffer(layout, self._words[:size], state=state)
 
 
 def _bundles(group: GroupCut) -> Iterator[list[int]]:
     """Yield runs of owned logical shards with about the rows of one file."""
     bundle: list[int] = []
-    rows = 0
+    size = 0
     for shard in group.group.owned:
         bundle.append(shard)
-        rows += group.rows(shard)
-        if rows >= FILE_ROWS:
+        size += group.rows(shard) * group.group.layout.row_bytes
+        if size >= FILE_BYTES:
             yield bundle
-            bundle, rows = [], 0
+            bundle, size = [], 0
     if bundle:
         yield bundle
 
 
-def _write_rows(group: GroupCut, shards: Sequence[int], file: HashedFile, kind: Kind) -> int:
-    schema = _schema(group, kind)
-    total = 0
-    with pq.ParquetWriter(pa.PythonFile(file, "w"), schema, **_OPTIONS) as writer:
-        for some in _row_groups(group, shards):
-            words = group.read(some)
-            words = words[select(group.group.layout, words, kind)]
-            if len(words):
-                columns = unpack(group.group.layout, words, state=kind == "checkpoint")
-                writer.write_table(to_table(columns, schema), row_group_size=len(words))
-            total += len(words)
-    return total
-
-
-def _row_groups(group: GroupCut, shards: Sequence[int]) -> Iterator[list[int]]:
-    some: list[int] = []
-    rows = 0
-    for shard in shards:
-        some.append(shard)
-        rows += group.rows(shard)
-        if rows >= ROW_GROUP:
-            yield some
-            some, rows = [], 0
-    if some:
-        yield some
-
-
-def _schema(group: GroupCut, kind: Kind) -> pa.Schema:
-    nothing = np.empty((0, group.group.layout.stride), np.uint32)
-    columns = unpack(group.group.layout, nothing, state=kind == "checkpoint")
-    return pa.schema([pa.field(name, _type(array), nullable=False) for name, array in columns.items()])
-
-
-def _type(array: np.ndarray[Any, Any]) -> pa.DataType:
-    element = pa.from_numpy_dtype(array.dtype)
-    return element if array.ndim == 1 else pa.list_(pa.field("element", element, nullable=False), array.shape[1])
-
-
-def to_table(columns: Mapping[str, np.ndarray[Any, Any]], schema: pa.Schema) -> pa.Table:
-    """Return columns as an Arrow table."""
-    arrays = []
-    for name, array in columns.items():
-        flat = pa.array(np.ascontiguousarray(array).reshape(-1))
-        kind = schema.field(name).type
-        arrays.append(flat if array.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, type=kind))
-    return pa.Table.from_arrays(arrays, schema=schema)
+def _write_file(group: GroupCut, path: Path, shards: Sequence[int], *, kind: Kind, memory: _Memory) -> StoredFile:
+    buffer, spec = memory.rows(group.group.layout, state=kind == "checkpoint"), group.group.spec
+    with HashedFile(path) as file:
+        writer = PlainWriter(file, buffer.columns(0), statistics=("id",))
+        for n in group.read(shards, buffer):
+            rows = select(spec.accessor, buffer.columns(n), kind)
+            if len(rows["id"]):
+                writer.write(rows)
+        writer.close()
+    return StoredFile(path.name, spec.name, shards[0], shards[-1], writer.rows, file.size, file.sha256)
 
 
 def _write_dense(cut: Cut, folder: Path, kind: Kind, host: int) -> StoredFile:
@@ -145,8 +115,10 @@ def _write_dense(cut: Cut, folder: Path, kind: Kind, host: int) -> StoredFile:
     }
     kinds = (pa.string(), pa.list_(pa.int64()), pa.list_(pa.float32()), pa.list_(pa.float32()))
     schema = pa.schema(list(zip(columns, kinds, strict=True)))
-    with HashedFile(path) as file, pq.ParquetWriter(pa.PythonFile(file, "w"), schema, compression="none") as writer:
-        writer.write_table(pa.table(columns, schema=schema))
+    encoded = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns, schema=schema), encoded, compression="none")
+    with HashedFile(path) as file:
+        file.write(encoded.getvalue())
     return StoredFile(path.name, DENSE, host, host, len(names), file.size, file.sha256)
 
 

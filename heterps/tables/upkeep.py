@@ -7,20 +7,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.tables.hashing import mix, prefetch
+from heterps.tables.hashing import RESERVED, mix, prefetch
 from heterps.tables.index import CAP, HIGH, delete, home, id_at, put
 from heterps.tables.jit import entry_loop, inline, inner_loop
 from heterps.tables.layout import STRIDE
 from heterps.tables.store import Store, capture
 
-__all__ = ["capture_rows", "delete_rows", "fill_index", "order_by_shard", "read_at_cut"]
+__all__ = [
+    "capture_rows",
+    "copy_rows",
+    "count_shards",
+    "delete_rows",
+    "fill_index",
+    "ids_at_cut",
+    "list_keys",
+    "settle_rows",
+]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 I64 = npt.NDArray[np.int64]
 
 #: Rows ahead of the one at hand whose cache lines are asked for, and words of a line.
-AHEAD, LINE = 16, 16
+AHEAD, LINE = 24, 16
 #: Upper bits of a hash by which entries are ordered before they go into an empty index.
 BUCKET_BITS = 11
 
@@ -50,20 +59,46 @@ def capture_rows(s: Store, rows: I64) -> None:
 
 
 @entry_loop
-def read_at_cut(s: Store, rows: I64, out: U32) -> None:
-    """Copy rows as they were at the cut to ``out`` (flat); they need not be saved any more."""
-    words, saved, captured = s.words, s.saved, s.captured
-    stride = s.layout[STRIDE]
+def copy_rows(words: U32, stride: int, rows: U32, pieces: I64, out: U32, done: int) -> None:
+    """Copy rows to ``out``, piece by piece.
+
+    A piece ``(first, n, start)`` of row ``i``, its ``n`` words from ``first`` on, goes to ``start + (done + i) * n``.
+    """
     for i in range(rows.size):
         ahead = rows[min(i + AHEAD, rows.size - 1)] * stride
         for line in range(0, stride, LINE):
             prefetch(words, ahead + line)
+        base = np.uint64(rows[i] * stride)
+        for p in range(pieces.shape[0]):
+            n = np.uint64(pieces[p, 1])
+            to = np.uint64(pieces[p, 2]) + np.uint64(done + i) * n
+            move(words, base + np.uint64(pieces[p, 0]), out, to, n)
+
+
+@entry_loop
+def settle_rows(s: Store, rows: U32, pieces: I64, out: U32, done: int) -> None:
+    """Copy those of the rows again that have changed since the cut; the others need not be saved any more."""
+    captured, stride = s.captured, np.uint64(s.layout[STRIDE])
+    for i in range(rows.size):
+        prefetch(captured, np.int64(rows[min(i + AHEAD, rows.size - 1)]))
         k = captured[rows[i]]
-        if k > 0:
-            move(saved, np.uint64((k - 1) * stride), out, np.uint64(i * stride), np.uint64(stride))
-        else:
-            move(words, np.uint64(rows[i] * stride), out, np.uint64(i * stride), np.uint64(stride))
+        if k <= 0:
             captured[rows[i]] = -1
+            continue
+        base = np.uint64(k - 1) * stride
+        for p in range(pieces.shape[0]):
+            n = np.uint64(pieces[p, 1])
+            to = np.uint64(pieces[p, 2]) + np.uint64(done + i) * n
+            move(s.saved, base + np.uint64(pieces[p, 0]), out, to, n)
+
+
+@entry_loop
+def ids_at_cut(s: Store, rows: U32, ids: U64) -> None:
+    """Write the ids that rows had at the cut."""
+    stride = s.layout[STRIDE]
+    for i in range(rows.size):
+        k = np.int64(s.captured[rows[i]])
+        ids[i] = id_at(s.saved, (k - 1) * stride) if k > 0 else id_at(s.words, rows[i] * stride)
 
 
 @entry_loop
@@ -105,21 +140,34 @@ def find_double(entries: U64, meta: I64, words: U32, stride: int) -> Any:
     return -1
 
 
+@inline
+def shard_at(h: np.uint64, n: np.uint64) -> Any:
+    """Return the logical shard of a hash; a division takes several times as long as the usual power of two."""
+    power = n & (n - np.uint64(1)) == np.uint64(0)
+    return np.int64(h & (n - np.uint64(1)) if power else h % n)
+
+
 @entry_loop
-def order_by_shard(words: U32, stride: int, rows: I64, n_shards: int, bounds: I64) -> Any:
-    """Return rows grouped by the logical shard of their id; ``bounds[k]`` is where shard ``k`` begins."""
-    bounds[:] = 0
-    shards = np.empty(rows.size, np.int32)
-    for i in range(rows.size):
-        shards[i] = np.int32(mix(id_at(words, rows[i] * stride)) % np.uint64(n_shards))
-        bounds[shards[i] + 1] += 1
-    for k in range(n_shards):
-        bounds[k + 1] += bounds[k]
-    out = np.empty(rows.size, np.int64)
-    for i in range(rows.size):
-        out[bounds[shards[i]]] = rows[i]
-        bounds[shards[i]] += 1
-    for k in range(n_shards, 0, -1):
-        bounds[k] = bounds[k - 1]
-    bounds[0] = 0
-    return out
+def count_shards(words: U32, stride: int, lo: int, hi: int, counts: I64) -> None:
+    """Count the rows in use of each logical shard among those from ``lo`` to ``hi``."""
+    n = np.uint64(counts.size)
+    for row in range(lo, hi):
+        id_ = id_at(words, row * stride)
+        if id_ != np.uint64(RESERVED):
+            counts[shard_at(mix(id_), n)] += 1
+
+
+@entry_loop
+def list_keys(words: U32, stride: int, lo: int, hi: int, at: I64, keys: U64) -> None:
+    """Write ``hash << 32 | row`` of the same rows, those of each logical shard from ``keys[at[shard]]`` on.
+
+    The hash is the upper half of the id's, as in the index.
+    """
+    n = np.uint64(at.size)
+    for row in range(lo, hi):
+        id_ = id_at(words, row * stride)
+        if id_ != np.uint64(RESERVED):
+            h = mix(id_)
+            shard = shard_at(h, n)
+            keys[at[shard]] = (h & np.uint64(0xFFFFFFFF00000000)) | np.uint64(row)
+            at[shard] += 1

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from heterps.tables import pages
-from heterps.tables.snapshot import _OPTIONS
+
+PLAIN: dict[str, Any] = {"compression": "none", "use_dictionary": False}
 
 
 def table(rows: int, width: int, *, nullable: bool = False, seed: int = 0) -> pa.Table:
@@ -53,11 +54,11 @@ def check_equal(found: dict[str, np.ndarray], rows: pa.Table) -> None:
 )
 def test_values_equal_what_was_written(rows: int, width: int, group: int, page: int) -> None:
     wanted = table(rows, width)
-    check_equal(read(written(wanted, group, data_page_size=page, write_batch_size=16, **_OPTIONS)), wanted)
+    check_equal(read(written(wanted, group, data_page_size=page, write_batch_size=16, **PLAIN)), wanted)
 
 
 def test_our_own_files_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = written(table(100, 4), 60, **_OPTIONS)
+    data = written(table(100, 4), 60, **PLAIN)
     monkeypatch.setattr(pages, "_decoded", None)
     assert {name: array.shape for name, array in read(data).items()} == {
         "id": (100,),

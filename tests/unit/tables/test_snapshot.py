@@ -45,8 +45,10 @@ from heterps.tables import (
     verify,
     write_part,
 )
-from heterps.tables.hashing import shards_of
+from heterps.tables.cut import GroupCut
+from heterps.tables.hashing import mix, shards_of
 from heterps.tables.load import read_rows
+from heterps.tables.records import RowBuffer
 from heterps.tables.rows import NO_ROW
 from heterps.tables.snapshot import DENSE
 
@@ -80,15 +82,24 @@ def train(shard: Shard, first: int, last: int) -> None:
         shard.push(BatchKey(0, 0, n), batch(n), dense_batch(n))
 
 
+def rows_of(group: GroupCut) -> dict[str, np.ndarray]:
+    """All rows of a group at a cut, as columns."""
+    owned, layout = group.group.owned, group.group.layout
+    n = sum(map(group.rows, owned))
+    buffer = RowBuffer(layout, np.empty(2 * (n + 1) * layout.stride, np.uint32))
+    assert sum(group.read(owned, buffer)) == n
+    return buffer.columns(n)
+
+
 def contents(*shards: Shard) -> dict[str, dict[int, bytes]]:
     """Everything a set of shards holds, by group and id, as bytes."""
     out: dict[str, dict[int, bytes]] = {}
     for shard in shards:
         with shard.cut() as cut:
             for name, group in cut.groups.items():
-                words = group.read(group.group.owned)
-                ids = words[:, 0].astype(np.uint64) | words[:, 1].astype(np.uint64) << np.uint64(32)
-                out.setdefault(name, {}).update(zip(ids.tolist(), map(bytes, words), strict=True))
+                columns = rows_of(group)
+                rows = np.concatenate([array.reshape(len(array), -1).view(np.uint32) for array in columns.values()], 1)
+                out.setdefault(name, {}).update(zip(columns["id"].tolist(), map(bytes, rows), strict=True))
     return out
 
 
@@ -226,8 +237,8 @@ def test_ordinary_tools_read_the_rows(trained: Shard, tmp_path: Path) -> None:
 def test_files_hold_the_logical_shards_they_say(
     trained: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heterps.tables.snapshot.FILE_ROWS", 50)
-    monkeypatch.setattr("heterps.tables.snapshot.ROW_GROUP", 20)
+    monkeypatch.setattr("heterps.tables.snapshot.FILE_BYTES", 5000)
+    monkeypatch.setattr("heterps.tables.snapshot.ROW_GROUP_BYTES", 2000)
     folder = save_shard(trained, tmp_path)
     manifest = Manifest.read(folder)
     files = manifest.files_of("ids")
@@ -239,6 +250,40 @@ def test_files_hold_the_logical_shards_they_say(
     other = new_shard()
     restore(other, tmp_path)
     assert contents(other) == contents(trained)
+
+
+def equal_hashes(n: int) -> np.ndarray:
+    """Ids of one logical shard whose hashes have the same upper half: the hash run backwards."""
+
+    def undo(z: int, shift: int) -> int:
+        out = z
+        for _ in range(64 // shift + 1):
+            out = z ^ out >> shift
+        return out
+
+    def id_of(h: int) -> int:
+        z = undo(h, 31) * pow(0x94D049BB133111EB, -1, 2**64) % 2**64
+        z = undo(z, 27) * pow(0xBF58476D1CE4E5B9, -1, 2**64) % 2**64
+        return (undo(z, 30) - 0x9E3779B97F4A7C15) % 2**64
+
+    return np.array([id_of(7 << 32 | k << 10 | 5) for k in range(n)], np.uint64)
+
+
+def test_the_order_of_rows_depends_on_the_ids_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By logical shard, then hash; ids of equal hash by id. Whatever the order in which they came, and the turns."""
+    same, rng = equal_hashes(20), np.random.default_rng(0)
+    assert {int(mix(np.uint64(i))) >> 32 for i in same} == {7}
+    ids = np.concatenate([same, rng.integers(0, 2**63, 3000, dtype=np.uint64)])
+    for turn in (8192, 7):
+        monkeypatch.setattr("heterps.tables.cut.TURN", turn)
+        shard = Shard([GroupSpec("g", (TableSpec("t", 2, SGD()),))])
+        shard.pull("g", rng.permutation(ids))
+        with shard.cut() as cut:
+            shard.groups["g"].delete(same[::2])
+            found = rows_of(cut.groups["g"])["id"]
+        hashes = np.array([int(mix(np.uint64(i))) for i in ids], np.uint64)
+        wanted = np.lexsort((ids, hashes >> np.uint64(32), hashes % np.uint64(1024)))
+        np.testing.assert_array_equal(found, ids[wanted])
 
 
 def test_an_id_saved_by_two_hosts_is_refused(tmp_path: Path) -> None:
@@ -279,9 +324,8 @@ def test_delta_and_base_saves(trained: Shard, tmp_path: Path) -> None:
     many = RowGradients(ids, np.ones((2, 4), np.float32), None, np.full(2, 90, np.float32), np.full(2, 9, np.float32))
     trained.push(BatchKey(0, 0, 99), {"ctr": many})
     delta = save_shard(trained, tmp_path / "delta", kind="delta")
-    assert read_rows(delta, Manifest.read(delta).files_of("ctr")[0])["id"].tolist() == sorted(
-        ids.tolist(), key=lambda i: (int(shards_of(np.array([i], np.uint64), 1024)[0]), i)
-    )
+    saved = read_rows(delta, Manifest.read(delta).files_of("ctr")[0])["id"]
+    assert saved.tolist() == ids[np.argsort(shards_of(ids, 1024))].tolist()
     with pytest.raises(CheckpointError, match="delta save: it has no optimiser state"):
         restore(new_shard(), tmp_path / "delta")
 
