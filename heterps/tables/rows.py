@@ -15,6 +15,7 @@ from heterps.tables.half import decode, encode
 from heterps.tables.hashing import mix, prefetch
 from heterps.tables.index import HIGH, find, home, id_at
 from heterps.tables.jit import entry_loop, inline, inner_loop
+from heterps.tables.lanes import all_finite, copy_row
 from heterps.tables.layout import CODE, COLUMN, COUNTER, GATED, HALF, SLOT, STATE, STRIDE, TICK, VALUE, WIDTH, N
 from heterps.tables.store import BLOCK, Block, Gradients, Store, capture, create, start_segment
 from heterps.tables.update import update_rows
@@ -64,13 +65,6 @@ def look_ahead(s: Store, ids: U64, order: I32, lo: int, hi: int, hashes: I64, ro
                 prefetch(words, row * stride + line)
 
 
-@inline
-def copy(source: F32, at: np.uint64, out: F32, to: np.uint64, n: np.uint64) -> None:
-    """``out[to:to + n] = source[at:at + n]``, with unsigned positions so that it vectorises."""
-    for i in range(n):
-        out[to + i] = source[at + i]
-
-
 @entry_loop
 def pull_rows(
     s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: np.uint32
@@ -108,7 +102,7 @@ def pull_rows(
             if half:
                 decode(words, base, width, out, to * width)
             else:
-                copy(floats, np.uint64(base), out, np.uint64(to * width), np.uint64(width))
+                copy_row(floats, np.uint64(base), out, np.uint64(to * width), np.uint64(width))
     return created
 
 
@@ -123,15 +117,6 @@ def find_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> An
         rows[order[i]] = np.uint32(row) if row >= 0 else np.uint32(NO_ROW)
         missing += row < 0
     return missing
-
-
-@inline
-def all_finite(bits: U32, at: np.uint64, n: np.uint64) -> Any:
-    """Whether none of the float32 with these bits is NaN or infinite."""
-    bad = np.uint32(0)
-    for i in range(n):
-        bad |= np.uint32((bits[at + i] & np.uint32(0x7F800000)) == np.uint32(0x7F800000))
-    return bad == np.uint32(0)
 
 
 @inline
