@@ -83,7 +83,7 @@ def _step8(typing_context: Any, g: Any, g0: Any, w: Any, w0: Any, rate: Any, low
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def _finite8(typing_context: Any, bits: Any, at: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        loaded = builder.load(_pointer(context, builder, signature.args[0], *args, _WORDS), align=4)
+        loaded = builder.load(_pointer(context, builder, signature.args[0], args[0], args[1], _WORDS), align=4)
         infinite = ir.Constant(_WORDS, [int(_INFINITE)] * 8)
         bad = builder.icmp_unsigned("==", builder.and_(loaded, infinite), infinite)
         return builder.icmp_unsigned("==", builder.bitcast(bad, ir.IntType(8)), ir.IntType(8)(0))
@@ -120,9 +120,7 @@ def bound(lower: np.float32, upper: np.float32, w: np.float32) -> Any:
 
 
 @inline
-def step_row(
-    g: F32, g0: Pos, w: F32, w0: Pos, n: Pos, rate: np.float32, lower: np.float32, upper: np.float32
-) -> None:
+def step_row(g: F32, g0: Pos, w: F32, w0: Pos, n: Pos, rate: np.float32, lower: np.float32, upper: np.float32) -> None:
     """``w[w0:w0 + n] -= rate * g[g0:g0 + n]``, within bounds."""
     whole = n & ~np.uint64(7)
     for i in range(np.uint64(0), whole, np.uint64(8)):
