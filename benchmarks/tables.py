@@ -115,7 +115,8 @@ def copy_step(rows: np.ndarray) -> Callable[[np.ndarray], None]:
 def ask_peer(system: str, ids: int, seconds: float) -> float:
     python = peers.ensure(PEERS[system])
     script = Path(__file__).with_name("peer_tables.py")
-    command = [str(python), str(script), system, str(ids), str(seconds)]
+    # -P: beside the script lies profile.py, which torch would take for the module of that name in the library.
+    command = [str(python), "-P", str(script), system, str(ids), str(seconds)]
     env = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
     return float(json.loads(done.stdout.strip().splitlines()[-1])["median_ms"])

@@ -13,7 +13,7 @@ from heterps.errors import TableError
 from heterps.tables.foreign import rebuilt_around
 from heterps.tables.initialisers import first_values
 from heterps.tables.jit import entry_loop
-from heterps.tables.rows import all_finite
+from heterps.tables.lanes import all_finite
 from heterps.tables.rules import NUMBERS, Rule
 from heterps.tables.spec import DenseSpec
 from heterps.tables.store import BLOCK

@@ -129,7 +129,7 @@ class Partition:
         """Copy out values; see :func:`~heterps.tables.rows.pull_rows`."""
         if make:
             self.make_room(hi - lo)
-        return int(pull_rows(self.store, ids, order, lo, hi, rows, out, make, np.uint32(tick)))
+        return int(pull_rows(self.store, self._block, ids, order, lo, hi, rows, out, make, np.uint32(tick)))
 
     def push(self, g: Gradients, order: I32, lo: int, hi: int, make: bool, tick: int, missing: I32) -> I64:
         """Apply gradients; return (applied, skipped, created, missing), valid until the next push."""

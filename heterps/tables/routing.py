@@ -12,6 +12,7 @@ import numpy.typing as npt
 from heterps.errors import TableError
 from heterps.tables.hashing import RESERVED, check_ids, mix, prefetch
 from heterps.tables.jit import entry_loop
+from heterps.tables.lanes import add_row, copy_row
 from heterps.tables.spec import N_SHARDS
 
 __all__ = ["Routed", "Router", "gather_rows", "spread_shards", "sum_rows"]
@@ -21,6 +22,8 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 F32 = npt.NDArray[np.float32]
 BLOCK = 64
+#: Positions between asking for a row and using it.
+AHEAD = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,23 +182,26 @@ class Router:
 @entry_loop
 def gather_rows(rows: F32, inverse: I32, out: F32) -> None:
     """``out[i] = rows[inverse[i]]``, zeros where the inverse is negative."""
-    width = rows.shape[1]
+    width, last = np.uint64(rows.shape[1]), inverse.size - 1
+    source, target = rows.reshape(-1), out.reshape(-1)
     for i in range(inverse.size):
-        row = inverse[i]
+        row, to = inverse[i], np.uint64(i) * width
+        prefetch(source, inverse[min(i + AHEAD, last)] * rows.shape[1])
         if row >= 0:
-            for j in range(width):
-                out[i, j] = rows[row, j]
+            copy_row(source, np.uint64(row) * width, target, to, width)
         else:
-            out[i] = np.float32(0)
+            for j in range(width):
+                target[to + j] = np.float32(0)
 
 
 @entry_loop
 def sum_rows(gradients: F32, inverse: I32, out: F32) -> None:
     """Sum the gradients of equal ids in the order of the batch: ``out[inverse[i]] += gradients[i]`` from zero."""
-    width = out.shape[1]
-    out[:] = np.float32(0)
+    width, last = np.uint64(out.shape[1]), inverse.size - 1
+    source, target = gradients.reshape(-1), out.reshape(-1)
+    target[:] = np.float32(0)
     for i in range(inverse.size):
         row = inverse[i]
+        prefetch(target, inverse[min(i + AHEAD, last)] * out.shape[1])
         if row >= 0:
-            for j in range(width):
-                out[row, j] += gradients[i, j]
+            add_row(source, np.uint64(i) * width, target, np.uint64(row) * width, width)

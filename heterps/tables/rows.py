@@ -1,7 +1,8 @@
 """The compiled loops over rows: find or create and copy out (pull), find and update (push).
 
-Ids come in any order; ``order[lo:hi]`` picks those of the partition at hand. Work goes in blocks of a few dozen ids:
-first all places in the index are asked for, then all rows, then they are used. So the misses of a block overlap.
+Ids come in any order; ``order[lo:hi]`` picks those of the partition at hand. Ids pass in
+blocks as on a conveyor belt: a block's places in the index are asked for, one block later its rows, one block later the
+rows are used. So misses overlap with each other and with the work.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import numpy.typing as npt
 from heterps.tables.half import decode, encode
 from heterps.tables.hashing import mix, prefetch
 from heterps.tables.index import HIGH, find, home, id_at
-from heterps.tables.jit import entry_loop, inline, inner_loop
+from heterps.tables.jit import inline, inner_loop, row_loop
+from heterps.tables.lanes import all_finite, copy_row
 from heterps.tables.layout import CODE, COLUMN, COUNTER, GATED, HALF, SLOT, STATE, STRIDE, TICK, VALUE, WIDTH, N
-from heterps.tables.store import BLOCK, Block, Gradients, Store, capture, create, start_segment
+from heterps.tables.store import BLOCK, RING, Block, Gradients, Store, capture, create, start_segment
 from heterps.tables.update import update_rows
 
 __all__ = ["NO_ROW", "find_rows", "pull_rows", "push_rows"]
@@ -36,60 +38,62 @@ APPLIED, SKIPPED, CREATED, MISSING, HINTED = range(5)
 
 
 @inner_loop
-def look_ahead(s: Store, ids: U64, order: I32, lo: int, hi: int, hashes: I64, rows: I64) -> None:
-    """For the ids of a block: hash, likely row (or -1), and both cache lines on their way."""
-    entries, meta, words, layout = s.entries, s.meta, s.words, s.layout
-    stride = layout[STRIDE]
-    for i in range(lo, hi):
+def look_ahead(
+    s: Store, ids: U64, hints: U32, order: I32, lo: int, hi: int, start: int, hashes: I64, rows: I64, end: np.int64
+) -> None:
+    """Move the belt on: the block at ``start`` asks for its places in the index, the one before for its rows.
+
+    ``hashes`` and ``rows`` are rings; ``rows`` has the place, then the likely row or -1. Ids may get and lose rows
+    until it is used, so it is a guess, and the id in the row decides. Words from ``end`` on will not be used.
+    """
+    entries, meta, words, stride = s.entries, s.meta, s.words, s.layout[STRIDE]
+    hinted = hints.size > 0
+    for i in range(start, start if hinted else min(start + BLOCK, hi)):
         h = np.int64(mix(ids[order[i]]) >> np.uint64(32))
-        hashes[i - lo] = h
+        hashes[i & RING] = h
         place = home(meta, h)
-        rows[i - lo] = place
+        rows[i & RING] = place
         prefetch(entries, place)
-    for i in range(lo, hi):
-        place, h = rows[i - lo], hashes[i - lo]
+    for i in range(max(start - BLOCK, lo), min(start, hi)):
         row = np.int64(-1)
-        while True:
-            entry = entries[place]
-            hash_ = np.int64(entry >> np.uint64(32))
-            if entry == np.uint64(0) or hash_ > h:
-                break
-            if hash_ == h:
-                row = np.int64(entry & np.uint64(0xFFFFFFFF)) - 1
-                break
-            place += 1
-        rows[i - lo] = row
+        if hinted:
+            hint = np.int64(hints[order[i]])
+            row = hint if hint < meta[HIGH] else row
+        else:
+            place, h = rows[i & RING], hashes[i & RING]
+            while True:
+                entry = entries[place]
+                hash_ = np.int64(entry >> np.uint64(32))
+                if entry == np.uint64(0) or hash_ > h:
+                    break
+                if hash_ == h:
+                    row = np.int64(entry & np.uint64(0xFFFFFFFF)) - 1
+                    break
+                place += 1
+        rows[i & RING] = row
         if row >= 0:
-            for line in range(0, layout[STATE], LINE):
-                prefetch(words, row * stride + line)
+            for word in range(0, end, LINE):
+                prefetch(words, row * stride + word)
 
 
-@inline
-def copy(source: F32, at: np.uint64, out: F32, to: np.uint64, n: np.uint64) -> None:
-    """``out[to:to + n] = source[at:at + n]``, with unsigned positions so that it vectorises."""
-    for i in range(n):
-        out[to + i] = source[at + i]
-
-
-@entry_loop
+@row_loop
 def pull_rows(
-    s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: np.uint32
+    s: Store, b: Block, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: np.uint32
 ) -> Any:
     """Copy the values of rows to ``out`` (flat), creating absent ones if told; return how many were created.
 
     An id without a row reads as zeros.
     """
     entries, meta, words, floats, layout = s.entries, s.meta, s.words, s.floats, s.layout
-    stride, width, value = layout[STRIDE], layout[WIDTH], layout[VALUE]
+    stride, width, value, end = layout[STRIDE], layout[WIDTH], layout[VALUE], layout[STATE]
     half = layout[HALF] != 0
-    hashes, likely = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    hashes, likely, hints = b.hashes, b.rows, rows[:0]
     created = 0
-    for start in range(lo, hi, BLOCK):
-        stop = min(start + BLOCK, hi)
-        look_ahead(s, ids, order, start, stop, hashes, likely)
-        for i in range(start, stop):
+    for start in range(lo - 2 * BLOCK, hi, BLOCK):
+        look_ahead(s, ids, hints, order, lo, hi, start + 2 * BLOCK, hashes, likely, end)
+        for i in range(max(start, lo), min(start + BLOCK, hi)):
             to = np.int64(order[i])
-            row, h = likely[i - start], hashes[i - start]
+            row, h = likely[i & RING], hashes[i & RING]
             if row < 0 or id_at(words, row * stride) != ids[to]:
                 row = find(entries, meta, words, stride, ids[to], h)
                 if row < 0 and make:
@@ -108,11 +112,11 @@ def pull_rows(
             if half:
                 decode(words, base, width, out, to * width)
             else:
-                copy(floats, np.uint64(base), out, np.uint64(to * width), np.uint64(width))
+                copy_row(floats, np.uint64(base), out, np.uint64(to * width), np.uint64(width))
     return created
 
 
-@entry_loop
+@row_loop
 def find_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> Any:
     """Write the rows of ids; return how many have none."""
     missing = 0
@@ -123,15 +127,6 @@ def find_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> An
         rows[order[i]] = np.uint32(row) if row >= 0 else np.uint32(NO_ROW)
         missing += row < 0
     return missing
-
-
-@inline
-def all_finite(bits: U32, at: np.uint64, n: np.uint64) -> Any:
-    """Whether none of the float32 with these bits is NaN or infinite."""
-    bad = np.uint32(0)
-    for i in range(n):
-        bad |= np.uint32((bits[at + i] & np.uint32(0x7F800000)) == np.uint32(0x7F800000))
-    return bad == np.uint32(0)
 
 
 @inline
@@ -151,17 +146,9 @@ def choose(s: Store, g: Gradients, b: Block, order: I32, lo: int, hi: int, make:
     """Find the rows of a block of gradients that can be applied; return how many."""
     entries, meta, words, layout, captured = s.entries, s.meta, s.words, s.layout, s.captured
     stride, width = layout[STRIDE], layout[WIDTH]
-    if g.rows.size > 0:
-        for i in range(lo, hi):
-            row = np.int64(g.rows[order[i]])
-            b.rows[i - lo] = row if row < meta[HIGH] else np.int64(-1)
-            for line in range(0, stride, LINE):
-                prefetch(words, row * stride + line)
-    else:
-        look_ahead(s, g.ids, order, lo, hi, b.hashes, b.rows)
     m = 0
     for i in range(lo, hi):
-        at, row = np.int64(order[i]), b.rows[i - lo]
+        at, row = np.int64(order[i]), b.rows[i & RING]
         if not all_finite(g.bits, np.uint64(at * width), np.uint64(width)):
             stats[SKIPPED] += 1
             continue
@@ -238,7 +225,7 @@ def update_block(s: Store, g: Gradients, b: Block, m: int) -> None:
             encode(scratch, j * width, width, words, b.base[j] + layout[VALUE])
 
 
-@entry_loop
+@row_loop
 def push_rows(
     s: Store,
     g: Gradients,
@@ -253,7 +240,10 @@ def push_rows(
 ) -> None:
     """Apply gradients to rows; positions of ids without a row go to ``missing`` unless ``make``."""
     words, layout = s.words, s.layout
-    for start in range(lo, hi, BLOCK):
+    for start in range(lo - 2 * BLOCK, hi, BLOCK):
+        look_ahead(s, g.ids, g.rows, order, lo, hi, start + 2 * BLOCK, b.hashes, b.rows, layout[STRIDE])
+        if start < lo:
+            continue
         m = choose(s, g, b, order, start, min(start + BLOCK, hi), make, missing, stats)
         update_block(s, g, b, m)
         if layout[TICK] >= 0:

@@ -13,7 +13,7 @@ from heterps.tables.initialisers import draw
 from heterps.tables.jit import inline, inner_loop
 from heterps.tables.layout import COLUMN, GATED, HALF, INIT, STATE, STRIDE, VALUE, WIDTH, N
 
-__all__ = ["BLOCK", "Block", "Gradients", "Store", "capture", "create", "new_block", "start_segment"]
+__all__ = ["BLOCK", "RING", "Block", "Gradients", "Store", "capture", "create", "new_block", "start_segment"]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
@@ -22,8 +22,8 @@ I32 = npt.NDArray[np.int32]
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
-#: Rows that loops work on at a time.
-BLOCK = 128
+#: Rows that loops work on at a time, and a mask for rings that hold three blocks.
+BLOCK, RING = 32, 127
 
 
 class Store(NamedTuple):
@@ -58,7 +58,7 @@ class Gradients(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Scratch for the rows of a block: what is known of each, and what an update takes."""
+    """Scratch of a push: rings of what is known of the next rows, and what an update takes of a block of them."""
 
     hashes: I64
     rows: I64
@@ -75,7 +75,7 @@ class Block(NamedTuple):
 
 def new_block() -> Block:
     """Return scratch for one thread."""
-    integers = [np.zeros(BLOCK, np.int64) for _ in range(5)]
+    integers = [np.zeros(n, np.int64) for n in (RING + 1, RING + 1, BLOCK, BLOCK, BLOCK)]
     unsigned = [np.zeros(BLOCK, np.uint64) for _ in range(3)]
     return Block._make([*integers, *unsigned, *(np.zeros(BLOCK, np.float32) for _ in range(3))])
 

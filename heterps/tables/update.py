@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.tables.jit import inline, inner_loop
+from heterps.tables.lanes import bound, step_row
 
 __all__ = ["sum_squares", "update_rows"]
 
@@ -23,14 +24,6 @@ U64 = npt.NDArray[np.uint64]
 Pos = np.uint64
 ONE = np.float32(1)
 ZERO = np.float32(0)
-
-
-@inline
-def bound(lower: np.float32, upper: np.float32, w: np.float32) -> Any:
-    """Keep a value between two bounds; NaN stays NaN."""
-    if w < lower:
-        return lower
-    return upper if w > upper else w
 
 
 @inline
@@ -57,9 +50,7 @@ def sum_squares(g: F32, g0: Pos, n: Pos) -> Any:
 @inline
 def step_by(p: F32, k: int, w: F32, w0: Pos, g: F32, g0: Pos, n: Pos, rate: np.float32) -> None:
     """``w -= rate * g`` within the bounds."""
-    lower, upper = p[k, 0], p[k, 1]
-    for i in range(n):
-        w[w0 + i] = bound(lower, upper, w[w0 + i] - rate * g[g0 + i])
+    step_row(g, g0, w, w0, n, rate, p[k, 0], p[k, 1])
 
 
 @inline
