@@ -20,6 +20,8 @@ __all__ = ["HashedFile", "ReadBuffer", "read_checked", "remove_tree", "rename_fo
 
 #: Bytes after which the disk is told to begin writing them.
 _WRITEBACK = 1 << 23
+#: Bytes read at a time: they are hashed while they are in the cache, and the disk goes on meanwhile.
+_READ = 1 << 20
 
 
 class HashedFile:
@@ -116,18 +118,20 @@ def read_checked(path: Path, sha256: str, size: int, buffer: ReadBuffer | None =
 
     With a buffer they are valid until this thread reads the next file into it.
     """
-    data = (buffer or ReadBuffer()).at_least(size)
+    data, hash_ = (buffer or ReadBuffer()).at_least(size), hashlib.sha256()
     try:
         with open(path, "rb", buffering=0) as file:
             found = os.fstat(file.fileno()).st_size
             done = 0
             while found == size and done < size:
-                done += file.readinto(data[done:]) or _ended(path)
+                n = file.readinto(data[done : done + _READ]) or _ended(path)
+                hash_.update(data[done : done + n])
+                done += n
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
     if found != size:
         raise CheckpointError(f"{path} is damaged: it has {found} bytes, {size} were written")
-    digest = hashlib.sha256(data).hexdigest()
+    digest = hash_.hexdigest()
     if digest != sha256:
         raise CheckpointError(f"{path} is damaged: sha256 is {digest[:12]}…, {sha256[:12]}… was written")
     return data

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from heterps.errors import TableError
 from heterps.tables import index
 from heterps.tables.accessor import LIVE
+from heterps.tables.filling import fill_index
 from heterps.tables.layout import Layout
 from heterps.tables.records import RowBuffer, ids_of
 from heterps.tables.region import Region, physical_bytes
@@ -23,7 +24,6 @@ from heterps.tables.upkeep import (
     copy_rows,
     count_shards,
     delete_rows,
-    fill_index,
     ids_at_cut,
     list_keys,
     settle_rows,
@@ -40,8 +40,8 @@ F32 = npt.NDArray[np.float32]
 #: Address space to reserve for a group, in machine memories (pages come with rows only) or as a file.
 _RESERVE, _RESERVE_FILE = 2, 1 << 43
 _MOST_ROWS = 2**31 - 1
-#: Threads that list the rows of a cut while training waits, and rows that one of them is worth.
-CUT_THREADS, WORTH_IT = 2, 1 << 16
+#: Threads that list the rows of a cut while training waits or build an index, and rows that one of them is worth.
+UPKEEP_THREADS, WORTH_IT = 2, 1 << 16
 
 
 class Partition:
@@ -116,8 +116,8 @@ class Partition:
     def build_index(self) -> None:
         """Make the appended rows known."""
         self.meta[index.CAP] = max(index.LEAST, len(self) * 1050 // int(self.meta[index.LOAD]))
-        sorted_ = np.empty(len(self), np.uint64)
-        double = int(fill_index(self._entries.array, self.meta, self._rows.array, self.layout.stride, sorted_))
+        threads = min(UPKEEP_THREADS, 1 + self.high // WORTH_IT)
+        double = fill_index(self._entries.array, self.meta, self._rows.array, self.layout.stride, threads)
         if double >= 0:
             raise TableError(f"id {ids_of(self.words[double : double + 1])[0]} has two rows")
 
@@ -191,7 +191,7 @@ class Partition:
     def keys_at_cut(self, n_shards: int) -> tuple[U64, I64]:
         """Return ``hash << 32 | row`` of a cut that has just begun by logical shard, and where each shard begins."""
         words, stride = self._rows.array, self.layout.stride
-        threads = min(CUT_THREADS, 1 + self.high // WORTH_IT)
+        threads = min(UPKEEP_THREADS, 1 + self.high // WORTH_IT)
         edges = [self.high * t // threads for t in range(threads + 1)]
         counts = np.zeros((threads, n_shards), np.int64)
         with ThreadPoolExecutor(threads) as pool:

@@ -1,4 +1,4 @@
-"""The compiled loops beside training: deleting rows, reading a cut, an index for rows that were restored."""
+"""The compiled loops beside training: deleting rows and reading a cut."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.tables.hashing import RESERVED, mix, prefetch
-from heterps.tables.index import CAP, HIGH, delete, home, id_at, put
-from heterps.tables.jit import entry_loop, inline, inner_loop
+from heterps.tables.index import delete, id_at
+from heterps.tables.jit import entry_loop, inline
 from heterps.tables.layout import STRIDE
 from heterps.tables.store import Store, capture
 
@@ -18,7 +18,6 @@ __all__ = [
     "copy_rows",
     "count_shards",
     "delete_rows",
-    "fill_index",
     "ids_at_cut",
     "list_keys",
     "settle_rows",
@@ -30,8 +29,6 @@ I64 = npt.NDArray[np.int64]
 
 #: Rows ahead of the one at hand whose cache lines are asked for, and words of a line.
 AHEAD, LINE = 24, 16
-#: Upper bits of a hash by which entries are ordered before they go into an empty index.
-BUCKET_BITS = 11
 
 
 @inline
@@ -99,45 +96,6 @@ def ids_at_cut(s: Store, rows: U32, ids: U64) -> None:
     for i in range(rows.size):
         k = np.int64(s.captured[rows[i]])
         ids[i] = id_at(s.saved, (k - 1) * stride) if k > 0 else id_at(s.words, rows[i] * stride)
-
-
-@entry_loop
-def fill_index(entries: U64, meta: I64, words: U32, stride: int, sorted_: U64) -> Any:
-    """Enter all rows into an empty index; return a row whose id another one has too, or -1.
-
-    Entries are first brought into the order of the upper bits of their hash: so each part of the index is filled while
-    it is in the cache.
-    """
-    ends = np.zeros((1 << BUCKET_BITS) + 1, np.int64)
-    shift = np.uint64(64 - BUCKET_BITS)
-    for row in range(meta[HIGH]):
-        ends[np.int64(mix(id_at(words, row * stride)) >> shift) + 1] += 1
-    for k in range(1, ends.size):
-        ends[k] += ends[k - 1]
-    for row in range(meta[HIGH]):
-        hash_ = mix(id_at(words, row * stride))
-        bucket = np.int64(hash_ >> shift)
-        sorted_[ends[bucket]] = (hash_ & np.uint64(0xFFFFFFFF00000000)) | np.uint64(row + 1)
-        ends[bucket] += 1
-    for i in range(sorted_.size):
-        put(entries, sorted_[i], home(meta, np.int64(sorted_[i] >> np.uint64(32))))
-    return find_double(entries, meta, words, stride)
-
-
-@inner_loop
-def find_double(entries: U64, meta: I64, words: U32, stride: int) -> Any:
-    """Return a row whose id an earlier one has too, or -1."""
-    place = 0
-    while place < meta[CAP] or entries[place] != np.uint64(0):
-        entry, before = entries[place], place - 1
-        while entry and before >= 0 and entries[before] >> np.uint64(32) == entry >> np.uint64(32):
-            row = np.int64(entry & np.uint64(0xFFFFFFFF)) - 1
-            other = np.int64(entries[before] & np.uint64(0xFFFFFFFF)) - 1
-            if id_at(words, row * stride) == id_at(words, other * stride):
-                return row
-            before -= 1
-        place += 1
-    return -1
 
 
 @inline
