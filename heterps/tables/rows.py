@@ -270,7 +270,7 @@ def push_rows(
             rest, first, stop = b.odd, np.int64(0), odd
         else:
             look_ahead(s, g.ids, order, lo, hi, start + 2 * BLOCK, b.hashes, b.rows, layout[STRIDE])
-            m, rest, first = np.int64(0), order, start
+            m, rest, first = np.int64(0), order, np.int64(start)
         if first < stop and start >= lo:
             m = choose(s, g, b, rest, first, stop, m, make, missing, stats)
         update_block(s, g, b, m)
