@@ -1,8 +1,8 @@
 """The compiled loops over rows: find or create and copy out (pull), find and update (push).
 
-Ids come in any order; ``order[lo:hi]`` picks those of the partition at hand. Ids pass in
-blocks as on a conveyor belt: a block's places in the index are asked for, one block later its rows, one block later the
-rows are used. So misses overlap with each other and with the work.
+Ids come in any order; ``order[lo:hi]`` picks those of the partition at hand. Ids pass in blocks as on a conveyor belt:
+a block's places in the index are asked for, one block later its rows, one block later the rows are used. So misses
+overlap with each other and with the work. A push that knows where its rows are needs no index and asks some rows ahead.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ F32 = npt.NDArray[np.float32]
 #: In an array of rows: the id has none.
 NO_ROW = 2**32 - 1
 LINE = 16
+#: Ids between asking for a hinted row and using it.
+AHEAD = 16
 
 #: What a push reports.
 APPLIED, SKIPPED, CREATED, MISSING, HINTED = range(5)
@@ -39,7 +41,7 @@ APPLIED, SKIPPED, CREATED, MISSING, HINTED = range(5)
 
 @inner_loop
 def look_ahead(
-    s: Store, ids: U64, hints: U32, order: I32, lo: int, hi: int, start: int, hashes: I64, rows: I64, end: np.int64
+    s: Store, ids: U64, order: I32, lo: int, hi: int, start: int, hashes: I64, rows: I64, end: np.int64
 ) -> None:
     """Move the belt on: the block at ``start`` asks for its places in the index, the one before for its rows.
 
@@ -47,29 +49,23 @@ def look_ahead(
     until it is used, so it is a guess, and the id in the row decides. Words from ``end`` on will not be used.
     """
     entries, meta, words, stride = s.entries, s.meta, s.words, s.layout[STRIDE]
-    hinted = hints.size > 0
-    for i in range(start, start if hinted else min(start + BLOCK, hi)):
+    for i in range(start, min(start + BLOCK, hi)):
         h = np.int64(mix(ids[order[i]]) >> np.uint64(32))
         hashes[i & RING] = h
         place = home(meta, h)
         rows[i & RING] = place
         prefetch(entries, place)
     for i in range(max(start - BLOCK, lo), min(start, hi)):
-        row = np.int64(-1)
-        if hinted:
-            hint = np.int64(hints[order[i]])
-            row = hint if hint < meta[HIGH] else row
-        else:
-            place, h = rows[i & RING], hashes[i & RING]
-            while True:
-                entry = entries[place]
-                hash_ = np.int64(entry >> np.uint64(32))
-                if entry == np.uint64(0) or hash_ > h:
-                    break
-                if hash_ == h:
-                    row = np.int64(entry & np.uint64(0xFFFFFFFF)) - 1
-                    break
-                place += 1
+        row, place, h = np.int64(-1), rows[i & RING], hashes[i & RING]
+        while True:
+            entry = entries[place]
+            hash_ = np.int64(entry >> np.uint64(32))
+            if entry == np.uint64(0) or hash_ > h:
+                break
+            if hash_ == h:
+                row = np.int64(entry & np.uint64(0xFFFFFFFF)) - 1
+                break
+            place += 1
         rows[i & RING] = row
         if row >= 0:
             for word in range(0, end, LINE):
@@ -87,10 +83,10 @@ def pull_rows(
     entries, meta, words, floats, layout = s.entries, s.meta, s.words, s.floats, s.layout
     stride, width, value, end = layout[STRIDE], layout[WIDTH], layout[VALUE], layout[STATE]
     half = layout[HALF] != 0
-    hashes, likely, hints = b.hashes, b.rows, rows[:0]
+    hashes, likely = b.hashes, b.rows
     created = 0
     for start in range(lo - 2 * BLOCK, hi, BLOCK):
-        look_ahead(s, ids, hints, order, lo, hi, start + 2 * BLOCK, hashes, likely, end)
+        look_ahead(s, ids, order, lo, hi, start + 2 * BLOCK, hashes, likely, end)
         for i in range(max(start, lo), min(start + BLOCK, hi)):
             to = np.int64(order[i])
             row, h = likely[i & RING], hashes[i & RING]
@@ -142,11 +138,38 @@ def count_show(s: Store, base: np.int64, show: np.float32, click: np.float32) ->
 
 
 @inline
-def choose(s: Store, g: Gradients, b: Block, order: I32, lo: int, hi: int, make: bool, missing: I32, stats: I64) -> int:
-    """Find the rows of a block of gradients that can be applied; return how many."""
+def take_hinted(s: Store, g: Gradients, b: Block, order: I32, start: int, stop: int, last: int) -> Any:
+    """Take the rows of a block whose hints are right; return how many, and how many ids were left in ``b.odd``.
+
+    This loop is kept short on purpose. A prefetch waits for the page table, and such waits overlap only as far as the
+    processor sees ahead, some 250 instructions.
+    """
+    words, captured, hints, ids = s.words, s.captured, g.rows, g.ids
+    stride, width, high = s.layout[STRIDE], np.uint64(s.layout[WIDTH]), s.meta[HIGH]
+    m = odd = np.uint64(0)
+    for i in range(start, stop):
+        ahead = np.int64(hints[np.uint64(order[np.uint64(min(i + AHEAD, last))])]) * stride
+        for word in range(0, stride, LINE):
+            prefetch(words, ahead + word)
+        at = np.uint64(order[np.uint64(i)])
+        row = np.int64(hints[at])
+        good = row < high and (row >= captured.size or captured[row] != 0)
+        if good and id_at(words, row * stride) == ids[at] and all_finite(g.bits, at * width, width):
+            b.at[m], b.base[m] = at, row * stride
+            m += np.uint64(1)
+        else:
+            b.odd[odd], b.rows[odd] = at, -1
+            odd += np.uint64(1)
+    return np.int64(m), np.int64(odd)
+
+
+@inline
+def choose(
+    s: Store, g: Gradients, b: Block, order: I32, lo: int, hi: int, m: int, make: bool, missing: I32, stats: I64
+) -> Any:
+    """Find the rows of gradients that can be applied, behind the ``m`` that are known; return how many there are."""
     entries, meta, words, layout, captured = s.entries, s.meta, s.words, s.layout, s.captured
     stride, width = layout[STRIDE], layout[WIDTH]
-    m = 0
     for i in range(lo, hi):
         at, row = np.int64(order[i]), b.rows[i & RING]
         if not all_finite(g.bits, np.uint64(at * width), np.uint64(width)):
@@ -164,9 +187,7 @@ def choose(s: Store, g: Gradients, b: Block, order: I32, lo: int, hi: int, make:
                 continue
         if row < captured.size and captured[row] == 0:
             capture(s, row)
-        b.at[m] = at
-        b.base[m] = row * stride
-        b.shows[m] = g.shows[at] if g.shows.size else np.float32(1)
+        b.at[m], b.base[m] = at, row * stride
         m += 1
     return m
 
@@ -178,7 +199,8 @@ def count_block(s: Store, g: Gradients, b: Block, m: int) -> None:
     counter = layout[COUNTER]
     for j in range(m):
         click = g.clicks[b.at[j]] if g.clicks.size else np.float32(0)
-        reached = count_show(s, b.base[j], b.shows[j], click)
+        show = g.shows[b.at[j]] if g.shows.size else np.float32(1)
+        reached = count_show(s, b.base[j], show, click)
         live = b.base[j] + counter + 4
         b.live[j] = floats[live]
         if b.live[j] == np.float32(0) and reached >= score[2]:
@@ -201,7 +223,7 @@ def update_segment(s: Store, g: Gradients, b: Block, k: int, out: F32, m: int) -
         b.ws[c] = b.value[j] + column
         b.ss[c] = b.base[j] + slot
         b.gs[c] = b.at[j] * width + column
-        b.scales[c] = b.shows[j]
+        b.scales[c] = g.shows[b.at[j]] if g.shows.size else np.float32(1)
         c += 1
     code, n = segments[k, CODE], segments[k, N]
     update_rows(code, numbers, k, out, b.ws, floats, b.ss, g.values, b.gs, b.scales, c, np.uint64(n))
@@ -240,11 +262,17 @@ def push_rows(
 ) -> None:
     """Apply gradients to rows; positions of ids without a row go to ``missing`` unless ``make``."""
     words, layout = s.words, s.layout
-    for start in range(lo - 2 * BLOCK, hi, BLOCK):
-        look_ahead(s, g.ids, g.rows, order, lo, hi, start + 2 * BLOCK, b.hashes, b.rows, layout[STRIDE])
-        if start < lo:
-            continue
-        m = choose(s, g, b, order, start, min(start + BLOCK, hi), make, missing, stats)
+    hinted = g.rows.size > 0
+    for start in range(lo if hinted else lo - 2 * BLOCK, hi, BLOCK):
+        stop = min(start + BLOCK, hi)
+        if hinted:
+            m, odd = take_hinted(s, g, b, order, start, stop, hi - 1)
+            rest, first, stop = b.odd, np.int64(0), odd
+        else:
+            look_ahead(s, g.ids, order, lo, hi, start + 2 * BLOCK, b.hashes, b.rows, layout[STRIDE])
+            m, rest, first = np.int64(0), order, np.int64(start)
+        if first < stop and start >= lo:
+            m = choose(s, g, b, rest, first, stop, m, make, missing, stats)
         update_block(s, g, b, m)
         if layout[TICK] >= 0:
             for j in range(m):

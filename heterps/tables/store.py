@@ -62,22 +62,22 @@ class Block(NamedTuple):
 
     hashes: I64
     rows: I64
+    odd: I32
     at: I64
     base: I64
     value: I64
     ws: U64
     ss: U64
     gs: U64
-    shows: F32
     scales: F32
     live: F32
 
 
 def new_block() -> Block:
     """Return scratch for one thread."""
-    integers = [np.zeros(n, np.int64) for n in (RING + 1, RING + 1, BLOCK, BLOCK, BLOCK)]
-    unsigned = [np.zeros(BLOCK, np.uint64) for _ in range(3)]
-    return Block._make([*integers, *unsigned, *(np.zeros(BLOCK, np.float32) for _ in range(3))])
+    rings = [np.zeros(RING + 1, np.int64) for _ in range(2)]
+    kinds = [np.int32, *[np.int64] * 3, *[np.uint64] * 3, *[np.float32] * 2]
+    return Block._make([*rings, *(np.zeros(BLOCK, kind) for kind in kinds)])
 
 
 @inline

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from heterps.errors import TableError
 from heterps.protocol import BatchKey
@@ -105,6 +107,28 @@ def test_evaluation_creates_nothing_and_reads_zeros() -> None:
     pulled = shard.pull("ids", np.array([3], np.uint64), train=False)
     np.testing.assert_array_equal(pulled.values, np.zeros((1, 5), np.float32))
     assert len(shard.groups["ids"]) == 0
+
+
+@given(n=st.integers(1, 150), seed=st.integers(0, 10**6), cut=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_hints_of_any_kind_change_nothing(n: int, seed: int, cut: bool) -> None:
+    """Right, wrong and impossible hints, new ids and gradients that are skipped, mixed within and across blocks."""
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(2 * n).astype(np.uint64)
+    values = rng.standard_normal((2 * n, 5), np.float32)
+    values[rng.random(2 * n) < 0.1, 2] = np.nan
+    ends = []
+    for hinted in (True, False):
+        shard = Shard([WIDE_DEEP])
+        shard.pull("ids", np.arange(n, dtype=np.uint64))
+        hints = shard.pull("ids", ids, train=False).rows
+        wrong = rng.random(2 * n) < 0.2
+        hints[wrong] = rng.integers(0, [n, 2**32][seed % 2], wrong.sum())
+        with shard.cut() if cut else nullcontext():
+            done = shard.push(BatchKey(0, 0, 0), {"ids": RowGradients(ids, values, hints if hinted else None)})
+        ends.append((done.counts, shard.pull("ids", ids, train=False).values))
+    assert ends[0][0] == ends[1][0]
+    np.testing.assert_array_equal(ends[0][1], ends[1][1])
 
 
 def test_wrong_hints_do_no_harm() -> None:
