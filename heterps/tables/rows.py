@@ -141,8 +141,8 @@ def count_show(s: Store, base: np.int64, show: np.float32, click: np.float32) ->
 def take_hinted(s: Store, g: Gradients, b: Block, order: I32, start: int, stop: int, last: int) -> Any:
     """Take the rows of a block whose hints are right; return how many, and how many ids were left in ``b.odd``.
 
-    This loop is kept short on purpose. A prefetch waits for the page table, and such waits overlap only as far as the
-    processor sees ahead, some 250 instructions.
+    This loop is kept short on purpose: in a longer one the samples of a profiler stood at the prefetch, as if it waited
+    for the page table, and such waits can overlap only as far as the processor sees ahead.
     """
     words, captured, hints, ids = s.words, s.captured, g.rows, g.ids
     stride, width, high = s.layout[STRIDE], np.uint64(s.layout[WIDTH]), s.meta[HIGH]
