@@ -9,6 +9,7 @@ systems after equal samples, and on Criteo where ``--criteo FILE`` gives it (``-
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -105,6 +106,8 @@ def _window(contender: Contender, row: dict[str, Any], seconds: float) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     chosen, result = options(argv), results.load()
+    say("compile our loops, so that no window measures that")
+    subprocess.run([sys.executable, "-m", "heterps", "warm"], check=True, stdout=subprocess.DEVNULL)
     for case in cases(chosen):
         say(case.title)
         settings = {name: getattr(chosen, name) for name in ("rounds", "seconds", "samples")}
