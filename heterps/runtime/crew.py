@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import Any
 
 from distributed import Client, Future
@@ -13,6 +14,7 @@ from heterps.data import Dataset, Split
 from heterps.errors import ClusterError, HeterpsError, RunError
 from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.cut import Cut
+from heterps.runtime.config import settings
 from heterps.runtime.desk import LocalRun, decode_event, local_run, topic
 from heterps.runtime.driver import Driver
 from heterps.runtime.host import Counts
@@ -21,6 +23,7 @@ from heterps.runtime.identity import identity_of
 from heterps.runtime.io_station import IoStation, run_attempt
 from heterps.runtime.job import Job
 from heterps.runtime.keeper import Keeper
+from heterps.runtime.patience import Patience
 from heterps.runtime.pools import group_by_pool, workers_from
 from heterps.runtime.remote import Remote
 from heterps.runtime.report import Reporter
@@ -30,6 +33,7 @@ from heterps.runtime.stage_station import StageStation
 
 __all__ = ["ClusterCrew"]
 
+_WATCH_S = 0.5  # between looks at which workers are there
 _log = logging.getLogger("heterps")
 
 
@@ -89,6 +93,8 @@ class ClusterCrew:
         self._counted = Counts()
         self._begun: set[int] = set()
         self._peeked: dict[str, Any] = {}
+        self._looked = -_WATCH_S
+        self._patience = Patience(self._missing, settings().workers_s)
 
     def __enter__(self) -> ClusterCrew:
         local_run(self.run, LocalRun(self.dataset, self.driver.tell))
@@ -110,8 +116,16 @@ class ClusterCrew:
 
     # --- workers
 
+    tick_s = 0.05
+
     def watch(self) -> None:
-        """Tell the run which workers came and went."""
+        """Tell the run which workers came and went, now and then; raise if those it needs stay away."""
+        if monotonic() - self._looked >= _WATCH_S:
+            self._looked = monotonic()
+            self._look()
+            self._patience.check()
+
+    def _look(self) -> None:
         pools = group_by_pool(workers_from(self._identity()))
         self._threads = {pool.name: sum(w.nthreads for w in pool.workers) for pool in pools if pool.name in self.roles}
         workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self._silent}
@@ -216,10 +230,18 @@ class ClusterCrew:
             self._failure = error
         self.driver.tell(ev.SplitFailed(attempt, f"{type(error).__name__}: {error}", fatal=mistake))
 
-    def raise_failure(self) -> None:
-        """Raise a user's mistake as it was raised on the worker."""
+    def pump(self) -> bool:
+        """Raise a user's mistake as it was raised on the worker; attempts move by themselves."""
         if self._failure is not None:
             raise self._failure
+        return False
+
+    def stalled(self) -> None:
+        """Nothing to do: others work meanwhile."""
+
+    def _missing(self) -> tuple[str, ...]:
+        """Return the pools without which the run stands still; what this process supplies itself is not missing."""
+        return tuple(what for what in self.driver.state.waiting_for() if "worker" in what)
 
     def to_attempt(self, attempt: int, instruction: do.Instruction) -> None:
         """Hand an instruction to the station of the attempt's worker."""
