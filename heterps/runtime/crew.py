@@ -13,6 +13,8 @@ from heterps.data import Dataset, Split
 from heterps.errors import ClusterError, HeterpsError, RunError
 from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.cut import Cut
+from heterps.runtime.answers import answer, reason_of, submitted
+from heterps.runtime.config import settings
 from heterps.runtime.desk import LocalRun, decode_event, local_run, topic
 from heterps.runtime.driver import Driver
 from heterps.runtime.host import Counts
@@ -106,7 +108,19 @@ class ClusterCrew:
         local_run(self.run, None)
 
     def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
-        self.driver.tell(decode_event(event[1]))
+        with self._told_of_failure():
+            self.driver.tell(decode_event(event[1]))
+
+    @contextmanager
+    def _told_of_failure(self) -> Iterator[None]:
+        """In threads of Dask, which would log an error and go on: it ends the run."""
+        try:
+            yield
+        except Exception as error:
+            named = RunError(f"the run cannot go on from what a worker told it: {reason_of(error)}")
+            named.__cause__ = error
+            self._failure = self._failure or named
+            raise
 
     # --- workers
 
@@ -193,7 +207,9 @@ class ClusterCrew:
     def run_split(self, run: do.RunSplit, split: Split | None) -> None:
         """Submit the task of an attempt under a key that was never used."""
         key = f"heterps-split-{self.run}-{run.pass_}-{'end' if run.split is None else run.split}-{run.attempt}"
-        future = self.client.submit(
+        future = submitted(
+            self.client,
+            lambda reason: self._untold(run, reason),
             run_attempt,
             self.run,
             run,
@@ -202,22 +218,41 @@ class ClusterCrew:
             workers=[run.worker],
             allow_other_workers=False,
             key=key,
-            pure=False,
         )
         self._tasks[run.attempt] = (run.worker, future)
         future.add_done_callback(lambda done: self._task_done(run.attempt, done))
 
+    def _untold(self, run: do.RunSplit, reason: str) -> ClusterError:
+        return ClusterError(f"the cluster took no task for worker {self._names.get(run.worker, run.worker)}: {reason}")
+
     def _task_done(self, attempt: int, future: Future) -> None:
-        if future.status != "error":
-            return
-        error = future.exception()
+        with self._told_of_failure():
+            if future.status == "error":
+                self._split_failed(attempt, self._error_of(attempt, future))
+
+    def _error_of(self, attempt: int, future: Future) -> BaseException | None:
+        """Return what the task raised, or the ClusterError that says why nobody knows."""
+
+        def lost(reason: str) -> ClusterError:
+            return ClusterError(f"what failed in attempt {attempt} cannot be told: {reason}")
+
+        async def ask() -> BaseException | None:
+            found: BaseException | None = await future.exception()
+            return found
+
+        try:
+            return answer(self.client, ask, lost, settings().call_s)
+        except ClusterError as error:
+            return error
+
+    def _split_failed(self, attempt: int, error: BaseException | None) -> None:
         mistake = isinstance(error, HeterpsError) and not isinstance(error, ClusterError)
         if mistake:
             self._failure = error
         self.driver.tell(ev.SplitFailed(attempt, f"{type(error).__name__}: {error}", fatal=mistake))
 
     def raise_failure(self) -> None:
-        """Raise a user's mistake as it was raised on the worker."""
+        """Raise a user's mistake as it was raised on the worker, or what went wrong in a thread of Dask."""
         if self._failure is not None:
             raise self._failure
 
@@ -356,9 +391,9 @@ class ClusterCrew:
         for pool, station in self._by_pool():
             with self._or_lost(station.worker):
                 pending.append((pool, station, station.start("collect")))
-        for pool, station, answer in pending:
+        for pool, station, call in pending:
             with self._or_lost(station.worker):
-                reporter.add(pool, **station.finish(answer, "collect"))
+                reporter.add(pool, **station.finish(call, "collect"))
         reporter.tick(self._threads)
 
     def _by_pool(self) -> Iterator[tuple[str, Remote]]:
