@@ -10,16 +10,17 @@ import asyncio
 import concurrent.futures
 import pickle
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any, TypeVar
 
 from distributed import Client, Future, get_worker
 
 from heterps.errors import ClusterError, HeterpsError, RunError
+from heterps.runtime.config import settings
 
-__all__ = ["answer", "asking", "reason_of", "submitted", "told"]
+__all__ = ["answer", "asking", "cancel", "reason_of", "sending", "submitted", "told"]
 
 _T = TypeVar("_T")
 _LOOK_S = 0.5  # between looks whether the other side is still there
@@ -109,15 +110,28 @@ def asking(lost: Lost) -> Iterator[None]:
         raise lost(reason_of(error)) from error
 
 
-def submitted(client: Client, lost: Lost, function: Callable[..., Any], *args: Any, **options: Any) -> Future:
-    """Submit a task. What cannot be pickled is no fault of the cluster, and would be none of any other worker's."""
+@contextmanager
+def sending(what: str, lost: Lost) -> Iterator[None]:
+    """Like :func:`asking`, for tasks on their way. What cannot be pickled is no fault of the cluster's."""
     try:
         with asking(lost):
-            return client.submit(function, *args, pure=False, **options)
+            yield
     except ClusterError as error:
         if isinstance(error.__cause__, TypeError | pickle.PicklingError):
-            raise RunError(f"{options.get('key')} cannot be sent to a worker: {error.__cause__}") from error
+            raise RunError(f"{what} cannot be sent to a worker: {error.__cause__}") from error
         raise
+
+
+def submitted(client: Client, lost: Lost, function: Callable[..., Any], *args: Any, **options: Any) -> Future:
+    """Submit a task under a key of its own."""
+    with sending(options["key"], lost):
+        return client.submit(function, *args, pure=False, **options)
+
+
+def cancel(client: Client, futures: Sequence[Future]) -> None:
+    """Cancel tasks; those of a cluster that cannot be told are gone."""
+    with suppress(ClusterError):
+        answer(client, lambda: client.cancel(futures), ClusterError, settings().call_s)
 
 
 def reason_of(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from distributed import Client, Future
 from heterps.data import Dataset, Split
 from heterps.errors import ClusterError
 from heterps.metrics import Metric
-from heterps.runtime.answers import answer, submitted, told
+from heterps.runtime.answers import answer, cancel, submitted, told
 from heterps.runtime.config import settings
 from heterps.runtime.crew import ClusterCrew
 from heterps.runtime.desk import LocalRun, local_run
@@ -176,9 +176,7 @@ class ClusterEngine:
             for future, split in zip(futures, splits, strict=True):
                 yield self._inferred(future, split, workers)
         finally:
-            for future in futures:  # also those nobody waits for any more
-                with contextlib.suppress(Exception):
-                    future.release()
+            cancel(self.client, futures)  # also those nobody waits for any more
             local_run(run, None)
 
     def _inferred(self, future: Future, split: Split, workers: Sequence[str]) -> Inferred:

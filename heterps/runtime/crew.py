@@ -13,7 +13,7 @@ from heterps.data import Dataset, Split
 from heterps.errors import ClusterError, HeterpsError, RunError
 from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.cut import Cut
-from heterps.runtime.answers import answer, reason_of, submitted
+from heterps.runtime.answers import answer, asking, cancel, reason_of, submitted
 from heterps.runtime.config import settings
 from heterps.runtime.desk import LocalRun, decode_event, local_run, topic
 from heterps.runtime.driver import Driver
@@ -94,15 +94,14 @@ class ClusterCrew:
 
     def __enter__(self) -> ClusterCrew:
         local_run(self.run, LocalRun(self.dataset, self.driver.tell))
-        self.client.subscribe_topic(topic(self.run), self._heard)
+        with asking(lambda reason: ClusterError(f"the scheduler is gone ({reason})")):
+            self.client.subscribe_topic(topic(self.run), self._heard)
         return self
 
     def __exit__(self, *error: object) -> None:
         with suppress(Exception):
             self.client.unsubscribe_topic(topic(self.run))
-        for _, future in self._tasks.values():
-            with suppress(Exception):
-                future.cancel()
+        cancel(self.client, [future for _, future in self._tasks.values()])
         for station in (*self._stations.values(), *self._stages.values()):
             station.close()
         local_run(self.run, None)
@@ -196,10 +195,8 @@ class ClusterCrew:
     def _lost(self, address: str) -> None:
         self._stations.pop(address, None)
         self._stages.pop(address, None)
-        for attempt, (worker, future) in list(self._tasks.items()):
-            if worker == address:
-                del self._tasks[attempt]
-                future.cancel()
+        attempts = [attempt for attempt, (worker, _) in self._tasks.items() if worker == address]
+        cancel(self.client, [self._tasks.pop(attempt)[1] for attempt in attempts])
         self.driver.handle(ev.WorkerLost(address))
 
     # --- instructions

@@ -15,7 +15,7 @@ from heterps.data.bad import BadRows
 from heterps.data.columnar import CHUNK_ROWS, ColumnarSource, Part
 from heterps.data.parquet import schema_of_arrow
 from heterps.errors import ClusterError, DataError, HeterpsError
-from heterps.runtime.answers import answer
+from heterps.runtime.answers import answer, sending
 from heterps.runtime.config import settings
 from heterps.runtime.identity import identity_of
 
@@ -91,10 +91,12 @@ def dask_frame(
     missing = [name for name in schema.sources if name not in names]
     if missing:
         raise DataError(f"the frame has no column {missing[0]!r}; it has {', '.join(names)}")
-    partitions = cluster.compute(frame[list(schema.sources)].to_delayed())
+    chosen = frame[list(schema.sources)].to_delayed()
     # Splits name partitions in JSON, so each gets a key that is a string; the object itself stays where it is.
     name = f"heterps-frame-{uuid.uuid4().hex}"
-    futures = [cluster.submit(_same, part, key=f"{name}-{i}", pure=False) for i, part in enumerate(partitions)]
+    with sending("the frame", _lost):
+        parts = cluster.compute(chosen)
+        futures = [cluster.submit(_same, part, key=f"{name}-{i}", pure=False) for i, part in enumerate(parts)]
     return _held(cluster, tuple(futures), schema, options)
 
 

@@ -1,8 +1,10 @@
 """Answers of a real cluster in this process: our errors, Dask's, and what its threads would keep to themselves."""
 
 import asyncio
+import itertools
 import threading
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +14,12 @@ from distributed import Client
 
 from heterps.errors import ClusterError, DataError, RunError
 from heterps.protocol import events as ev
+from heterps.runtime import answers, cluster
+from heterps.runtime.cluster import ClusterEngine
 from heterps.runtime.crew import ClusterCrew
 from heterps.runtime.pools import pools_of
 from heterps.runtime.remote import Remote
+from tests.unit.runtime.played import ANSWERS, Pending
 
 
 class Slow:
@@ -89,6 +94,49 @@ def test_a_cancelled_actor_is_named(local: Client, worker: str) -> None:
 def test_what_cannot_be_pickled_is_not_the_workers_fault(local: Client, worker: str) -> None:
     with pytest.raises(RunError, match="cannot be sent to a worker"):
         Remote(local, worker, Broken, threading.Lock())
+
+
+# --- tasks
+
+
+@pytest.fixture
+def engine(local: Client, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An engine whose workers are those in ``engine.workers``, heard of all the time."""
+    made: Any = ClusterEngine.__new__(ClusterEngine)
+    made.client, made.workers, heard = local, ["w"], itertools.count()
+    listed = lambda client: {"workers": {worker: {"last_seen": next(heard)} for worker in made.workers}}  # noqa: E731
+    monkeypatch.setattr(cluster, "identity_of", listed)
+    monkeypatch.setattr(answers, "_LOOK_S", 0.02)
+    return made
+
+
+def task(after_s: float = 0.0, error: BaseException | None = None) -> Any:
+    made: Any = Pending(after_s, error)
+    made.status = "pending"
+    return made
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_inference_that_dask_does_not_answer_is_named(engine: Any, name: str) -> None:
+    with pytest.raises(ClusterError, match=r"^split 3 was not inferred by workers w: ."):
+        engine._inferred(task(error=ANSWERS[name]()), SimpleNamespace(index=3), ["w"])
+
+
+def test_inference_may_take_long_but_not_without_workers(engine: Any) -> None:
+    with dask.config.set({"heterps.timeouts.call": "0.1s"}):
+        assert engine._inferred(task(0.4), SimpleNamespace(index=3), ["w"]) == "answer"
+        engine.workers = ["another"]
+        with pytest.raises(ClusterError, match=r"^split 3 was not inferred by workers w: they are gone"):
+            engine._inferred(task(60), SimpleNamespace(index=3), ["w"])
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_tasks_of_a_cluster_that_is_gone_need_no_cancelling(local: Client, name: str) -> None:
+    async def refuse(futures: Any) -> None:
+        raise ANSWERS[name]()
+
+    played: Any = SimpleNamespace(as_current=nullcontext, loop=local.loop, cancel=refuse)
+    answers.cancel(played, [])
 
 
 # --- threads of Dask
