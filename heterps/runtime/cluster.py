@@ -7,15 +7,17 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from distributed import Client
+from distributed import Client, Future
 
-from heterps.data import Dataset
+from heterps.data import Dataset, Split
 from heterps.errors import ClusterError
 from heterps.metrics import Metric
+from heterps.runtime.answers import answer, cancel, submitted, told
 from heterps.runtime.config import settings
 from heterps.runtime.crew import ClusterCrew
 from heterps.runtime.desk import LocalRun, local_run
 from heterps.runtime.host_station import HostStation
+from heterps.runtime.identity import identity_of
 from heterps.runtime.infer import Inferred
 from heterps.runtime.infer_task import infer_task
 from heterps.runtime.job import Job
@@ -128,9 +130,14 @@ class ClusterEngine:
         run = f"{self._name}-{uuid.uuid4().hex[:6]}"
         local_run(run, LocalRun(dataset, lambda event: None))
         there = None if workers[0].startswith("inproc://") else dataset
+        splits, futures = dataset.splits(), []
         try:
-            futures = [
-                self.client.submit(
+            futures += [
+                submitted(
+                    self.client,
+                    lambda reason: ClusterError(f"the cluster took no task of inference: {reason}"),
+                    told,
+                    f"inference of split {split.index}",
                     infer_task,
                     run,
                     self.job,
@@ -141,14 +148,34 @@ class ClusterEngine:
                     dict(fetch or {}),
                     workers=workers,
                     key=f"heterps-infer-{run}-{split.index}",
-                    pure=False,
                 )
-                for split in dataset.splits()
+                for split in splits
             ]
-            for future in futures:
-                yield future.result()
+            for future, split in zip(futures, splits, strict=True):
+                yield self._inferred(future, split, workers)
         finally:
+            cancel(self.client, futures)  # also those nobody waits for any more
             local_run(run, None)
+
+    def _inferred(self, future: Future, split: Split, workers: Sequence[str]) -> Inferred:
+        """Wait as long as it takes while one of the workers is heard of."""
+
+        def lost(reason: str) -> ClusterError:
+            return ClusterError(f"split {split.index} was not inferred by workers {', '.join(workers)}: {reason}")
+
+        def seen() -> float:
+            listed = identity_of(self.client)["workers"]
+            if not (left := [float(listed[worker]["last_seen"]) for worker in workers if worker in listed]):
+                raise lost("they are gone")
+            if future.status == "lost":
+                raise lost("Dask lost it")
+            return max(left)
+
+        async def ask() -> Inferred:
+            found: Inferred = await future
+            return found
+
+        return answer(self.client, ask, lost, settings().call_s, seen=seen, patient=True)
 
     def _workers(self, pool: str) -> list[str]:
         listed = [w.address for p in pools_of(self.client) if p.name == pool for w in p.workers]

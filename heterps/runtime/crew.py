@@ -14,6 +14,7 @@ from heterps.data import Dataset, Split
 from heterps.errors import ClusterError, HeterpsError, RunError
 from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.cut import Cut
+from heterps.runtime.answers import answer, asking, cancel, reason_of, submitted
 from heterps.runtime.config import settings
 from heterps.runtime.desk import LocalRun, decode_event, local_run, topic
 from heterps.runtime.driver import Driver
@@ -98,21 +99,32 @@ class ClusterCrew:
 
     def __enter__(self) -> ClusterCrew:
         local_run(self.run, LocalRun(self.dataset, self.driver.tell))
-        self.client.subscribe_topic(topic(self.run), self._heard)
+        with asking(lambda reason: ClusterError(f"the scheduler is gone ({reason})")):
+            self.client.subscribe_topic(topic(self.run), self._heard)
         return self
 
     def __exit__(self, *error: object) -> None:
         with suppress(Exception):
             self.client.unsubscribe_topic(topic(self.run))
-        for _, future in self._tasks.values():
-            with suppress(Exception):
-                future.cancel()
+        cancel(self.client, [future for _, future in self._tasks.values()])
         for station in (*self._stations.values(), *self._stages.values()):
             station.close()
         local_run(self.run, None)
 
     def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
-        self.driver.tell(decode_event(event[1]))
+        with self._told_of_failure():
+            self.driver.tell(decode_event(event[1]))
+
+    @contextmanager
+    def _told_of_failure(self) -> Iterator[None]:
+        """In threads of Dask, which would log an error and go on: it ends the run."""
+        try:
+            yield
+        except Exception as error:
+            named = RunError(f"the run cannot go on from what a worker told it: {reason_of(error)}")
+            named.__cause__ = error
+            self._failure = self._failure or named
+            raise
 
     # --- workers
 
@@ -196,10 +208,8 @@ class ClusterCrew:
     def _lost(self, address: str) -> None:
         self._stations.pop(address, None)
         self._stages.pop(address, None)
-        for attempt, (worker, future) in list(self._tasks.items()):
-            if worker == address:
-                del self._tasks[attempt]
-                future.cancel()
+        attempts = [attempt for attempt, (worker, _) in self._tasks.items() if worker == address]
+        cancel(self.client, [self._tasks.pop(attempt)[1] for attempt in attempts])
         self.driver.handle(ev.WorkerLost(address))
 
     # --- instructions
@@ -207,7 +217,9 @@ class ClusterCrew:
     def run_split(self, run: do.RunSplit, split: Split | None) -> None:
         """Submit the task of an attempt under a key that was never used."""
         key = f"heterps-split-{self.run}-{run.pass_}-{'end' if run.split is None else run.split}-{run.attempt}"
-        future = self.client.submit(
+        future = submitted(
+            self.client,
+            lambda reason: self._untold(run, reason),
             run_attempt,
             self.run,
             run,
@@ -216,22 +228,41 @@ class ClusterCrew:
             workers=[run.worker],
             allow_other_workers=False,
             key=key,
-            pure=False,
         )
         self._tasks[run.attempt] = (run.worker, future)
         future.add_done_callback(lambda done: self._task_done(run.attempt, done))
 
+    def _untold(self, run: do.RunSplit, reason: str) -> ClusterError:
+        return ClusterError(f"the cluster took no task for worker {self._names.get(run.worker, run.worker)}: {reason}")
+
     def _task_done(self, attempt: int, future: Future) -> None:
-        if future.status != "error":
-            return
-        error = future.exception()
+        with self._told_of_failure():
+            if future.status == "error":
+                self._split_failed(attempt, self._error_of(attempt, future))
+
+    def _error_of(self, attempt: int, future: Future) -> BaseException | None:
+        """Return what the task raised, or the ClusterError that says why nobody knows."""
+
+        def lost(reason: str) -> ClusterError:
+            return ClusterError(f"what failed in attempt {attempt} cannot be told: {reason}")
+
+        async def ask() -> BaseException | None:
+            found: BaseException | None = await future.exception()
+            return found
+
+        try:
+            return answer(self.client, ask, lost, settings().call_s)
+        except ClusterError as error:
+            return error
+
+    def _split_failed(self, attempt: int, error: BaseException | None) -> None:
         mistake = isinstance(error, HeterpsError) and not isinstance(error, ClusterError)
         if mistake:
             self._failure = error
         self.driver.tell(ev.SplitFailed(attempt, f"{type(error).__name__}: {error}", fatal=mistake))
 
     def pump(self) -> bool:
-        """Raise a user's mistake as it was raised on the worker; attempts move by themselves."""
+        """Raise a user's mistake as it was raised on the worker, or what went wrong in a thread of Dask."""
         if self._failure is not None:
             raise self._failure
         return False
@@ -378,9 +409,9 @@ class ClusterCrew:
         for pool, station in self._by_pool():
             with self._or_lost(station.worker):
                 pending.append((pool, station, station.start("collect")))
-        for pool, station, answer in pending:
+        for pool, station, call in pending:
             with self._or_lost(station.worker):
-                reporter.add(pool, **station.finish(answer, "collect"))
+                reporter.add(pool, **station.finish(call, "collect"))
         reporter.tick(self._threads)
 
     def _by_pool(self) -> Iterator[tuple[str, Remote]]:
