@@ -8,8 +8,8 @@ import sys
 import threading
 from typing import Any
 
+from heterps.runtime.cluster.core_share import limit_blas
 from heterps.runtime.config import settings
-from heterps.runtime.threads import limit_blas
 
 __all__ = ["dask_setup", "prepare_process", "warm_all"]
 

@@ -8,8 +8,8 @@ import pytest
 from distributed import Security
 
 from heterps.errors import ClusterError
-from heterps.runtime.certificates import ROLES, make_certificates, open_certificates
-from heterps.runtime.security import check_address, split_address, tls_contexts
+from heterps.runtime.cluster.certificates import ROLES, make_certificates, open_certificates
+from heterps.runtime.cluster.security import check_address, split_address, tls_contexts
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_certificates_are_kept_when_they_are_there(tmp_path: pathlib.Path) -> No
 
 
 def test_without_the_cryptography_package_the_remedy_is_named(tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "heterps.runtime.authority", None)
+    monkeypatch.setitem(sys.modules, "heterps.runtime.cluster.authority", None)
     with pytest.raises(ClusterError, match=r"pip install 'heterps\[tls\]'"):
         make_certificates(tmp_path, [])
 
