@@ -15,9 +15,9 @@ from heterps.data.columnar.parquet_files import schema_of_arrow
 from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarSource, Part
 from heterps.data.core.bad import BadRows
 from heterps.errors import ClusterError, DataError, HeterpsError
+from heterps.runtime.answers import answer, sending
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.config import settings
-from heterps.runtime.run.answers import answer, sending
 
 __all__ = ["DaskFrame", "dask_frame"]
 

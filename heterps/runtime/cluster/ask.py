@@ -9,8 +9,8 @@ from typing import Any
 from distributed import Client
 
 from heterps.errors import ClusterError, HeterpsError
+from heterps.runtime.answers import answer
 from heterps.runtime.config import settings
-from heterps.runtime.run.answers import answer
 
 __all__ = ["ask_workers"]
 

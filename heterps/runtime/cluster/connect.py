@@ -10,9 +10,9 @@ import dask
 from distributed import Client, default_client
 
 from heterps.errors import ClusterError
+from heterps.runtime.answers import reason_of
 from heterps.runtime.cluster.in_process import local_cluster
 from heterps.runtime.config import settings
-from heterps.runtime.run.answers import reason_of
 
 __all__ = ["client_of", "connected", "existing_client", "is_at_hand"]
 

@@ -8,8 +8,8 @@ from typing import Any
 from distributed import Client
 
 from heterps.errors import ClusterError
+from heterps.runtime.answers import answer
 from heterps.runtime.config import settings
-from heterps.runtime.run.answers import answer
 
 __all__ = ["identity_of"]
 

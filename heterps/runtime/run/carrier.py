@@ -14,13 +14,13 @@ from heterps.data import Dataset, Split
 from heterps.errors import ClusterError, HeterpsError, RunError
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
+from heterps.runtime.answers import answer, asking, cancel, reason_of, submitted
 from heterps.runtime.batch.job import Job
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.pools import group_by_pool, workers_from
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.checkpoints import Keeper
 from heterps.runtime.report.reporter import Reporter
-from heterps.runtime.run.answers import answer, asking, cancel, reason_of, submitted
 from heterps.runtime.run.driver import Driver
 from heterps.runtime.run.patience import Patience
 from heterps.runtime.run.remote import Remote

@@ -12,6 +12,7 @@ from distributed import Client, Future
 from heterps.data import Dataset, Split
 from heterps.errors import ClusterError
 from heterps.metrics import Metric
+from heterps.runtime.answers import answer, cancel, submitted, told
 from heterps.runtime.batch.inference import Inferred
 from heterps.runtime.batch.job import Job
 from heterps.runtime.cluster.identity import identity_of
@@ -20,7 +21,6 @@ from heterps.runtime.cluster.resources import resource_of
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.checkpoints import Checkpoints, Keeper
 from heterps.runtime.report.progress import Progress
-from heterps.runtime.run.answers import answer, cancel, submitted, told
 from heterps.runtime.run.carrier import ClusterCrew
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.run.roles import Roles

@@ -10,9 +10,9 @@ import dask
 from distributed import Client
 
 from heterps.errors import ClusterError
+from heterps.runtime.answers import answer, asking, submitted, told
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.config import settings
-from heterps.runtime.run.answers import answer, asking, submitted, told
 
 __all__ = ["Remote"]
 
