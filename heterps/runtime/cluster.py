@@ -15,6 +15,8 @@ from distributed import Client
 from heterps.data import Dataset
 from heterps.errors import ClusterError
 from heterps.metrics import Metric
+from heterps.runtime.addresses import parse_address
+from heterps.runtime.commands import join_hint
 from heterps.runtime.config import settings
 from heterps.runtime.crew import ClusterCrew
 from heterps.runtime.desk import LocalRun, local_run
@@ -149,7 +151,7 @@ class ClusterEngine:
         workers = self._workers(self.roles.io)
         run = f"{self._name}-{uuid.uuid4().hex[:6]}"
         local_run(run, LocalRun(dataset, lambda event: None))
-        there = None if workers[0].startswith("inproc://") else dataset
+        there = None if parse_address(workers[0]).is_local else dataset
         try:
             futures = [
                 self.client.submit(
@@ -176,9 +178,7 @@ class ClusterEngine:
         listed = [w.address for p in pools_of(self.client) if p.name == pool for w in p.workers]
         found = [address for address in listed if address not in self._silent]
         if not found:
-            raise ClusterError(
-                f"no worker of pool {pool!r} is left; dask worker SCHEDULER --resources {resource_of(pool)}=1"
-            )
+            raise ClusterError(f"no worker of pool {pool!r} is left; start one: {join_hint(resource_of(pool))}")
         return found
 
     def host_addresses(self) -> list[Address]:

@@ -9,6 +9,7 @@ import dask
 from distributed import Client, default_client
 
 from heterps.errors import ClusterError
+from heterps.runtime.commands import scheduler_hint
 from heterps.runtime.config import settings
 from heterps.runtime.local import local_cluster
 
@@ -61,8 +62,8 @@ def client_of(address: str | None = None) -> Client:
         return Client(address, timeout=seconds, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise ClusterError(
-            f"no scheduler answered at {address} within {seconds:g} s. Start `dask scheduler` there, or correct the "
-            "address (Dask's config has it as scheduler-address, the environment as DASK_SCHEDULER_ADDRESS)"
+            f"no scheduler answered at {address} within {seconds:g} s. Start one there ({scheduler_hint()}) or correct "
+            "the address (Dask's config has it as scheduler-address, the environment as DASK_SCHEDULER_ADDRESS)"
         ) from error
 
 

@@ -13,6 +13,7 @@ from heterps.data import Dataset, Split
 from heterps.errors import ClusterError, HeterpsError, RunError
 from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.cut import Cut
+from heterps.runtime.addresses import parse_address
 from heterps.runtime.desk import LocalRun, decode_event, local_run, topic
 from heterps.runtime.driver import Driver
 from heterps.runtime.host import Counts
@@ -154,7 +155,7 @@ class ClusterCrew:
 
     def _joined(self, address: str, role: str) -> bool:
         if role == "io":
-            here = None if address.startswith("inproc://") else self.dataset
+            here = None if parse_address(address).is_local else self.dataset
             with self._or_lost(address):
                 self._stations[address] = Remote(self.client, address, IoStation, self.run, self.job, here)
             if address not in self._stations:

@@ -18,12 +18,13 @@ from distributed import Security, rpc
 from distributed.system import MEMORY_LIMIT
 
 from heterps.errors import ClusterError
+from heterps.runtime.addresses import parse_address
 from heterps.runtime.certificates import Certificates, open_certificates
 from heterps.runtime.children import Child, Children, adopting
 from heterps.runtime.commands import Command, scheduler_command, worker_command
 from heterps.runtime.config import Settings, settings
 from heterps.runtime.resources import GPU
-from heterps.runtime.security import check_address, split_address
+from heterps.runtime.security import listening_host
 from heterps.runtime.signals import Signals, terminal_told_us
 from heterps.runtime.threads import Threads, allot, available_cores
 
@@ -82,7 +83,7 @@ def launch_cluster(launch: Launch, tell: Callable[[str], None] = print) -> int:
     ClusterError
         When the address is open to others without TLS, or a process keeps dying; nothing is left running.
     """
-    check_address(launch.host, tls=launch.tls)
+    launch = replace(launch, host=listening_host(launch.host, tls=launch.tls).host)
     if not any(launch.pools.values()):
         raise ClusterError("a cluster without workers: ask for at least one")
     found = settings()
@@ -148,10 +149,16 @@ class _Cluster:
 
     def make_scheduler(self, incarnation: int) -> Command:
         # A scheduler that comes back listens where clients know it.
-        port = (split_address(self.address)[2] if self.address else None) or self.launch.port
-        return scheduler_command(
+        port = (parse_address(self.address).port if self.address else None) or self.launch.port
+        command = scheduler_command(
             self.launch.host, port, self.certificates, dashboard=self.launch.dashboard, file=str(self.file)
         )
+        return self.trusting(command)
+
+    def trusting(self, command: Command) -> Command:
+        """Hand on that the network is trusted: who starts these processes may have it from its own config only."""
+        own = {"DASK_HETERPS__NETWORK__TRUSTED": "true"} if self.settings.trusted_network else {}
+        return replace(command, environment={**command.environment, **own})
 
     def worker_maker(self, pool: str, i: int, threads: Threads, workers: int) -> Callable[[int], Command]:
         memory = MEMORY_LIMIT // workers
@@ -163,7 +170,7 @@ class _Cluster:
                 pool, name, self.launch.host, threads, self.certificates, file=str(self.file), memory_bytes=memory,
                 folder=str(self.folder), gpu=i if pool == GPU else None,
             )  # fmt: skip
-            return replace(command, environment={**command.environment, **self.import_path()})
+            return self.trusting(replace(command, environment={**command.environment, **self.import_path()}))
 
         return make
 
