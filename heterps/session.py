@@ -323,6 +323,9 @@ class Session:
     def save(self, path: str | os.PathLike[str], kind: Kind = "checkpoint") -> Path:
         """Save the model to a folder; return the folder of this snapshot.
 
+        Inside the loop over :meth:`train` the run rests meanwhile, with every batch applied everywhere or nowhere; cuts
+        (``launch(checkpoint=DIR)``) are written beside training instead.
+
         Parameters
         ----------
         path
@@ -336,7 +339,7 @@ class Session:
         return save_tables(self.engine, Path(path), kind)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Take over all tables of a checkpoint of this model, saved from any number of shard hosts."""
+        """Take over all tables of a checkpoint of this model, from any number of shard hosts; not while training."""
         self._check_open()
         load_tables(self.engine, Path(path))
 

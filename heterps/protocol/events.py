@@ -23,6 +23,8 @@ __all__ = [
     "HostReady",
     "LayoutWanted",
     "MoveAsked",
+    "RestAsked",
+    "RestOver",
     "Role",
     "ServersJoined",
     "ShardsCopied",
@@ -226,6 +228,20 @@ class CutPublished(Event):
     """The manifest of the cut is on disk: from now on the run can return to it."""
 
     cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestAsked(Event):
+    """The engine has something to do with all hosts while nothing is in flight: a Rest of this number follows."""
+
+    rest: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestOver(Event):
+    """The engine is done with what it asked a rest for, or has given it up, perhaps before the rest came."""
+
+    rest: int
 
 
 @dataclass(frozen=True, slots=True)

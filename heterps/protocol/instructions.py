@@ -32,6 +32,7 @@ __all__ = [
     "Pause",
     "Promote",
     "PublishCut",
+    "Rest",
     "Resume",
     "Rewind",
     "RunSplit",
@@ -241,6 +242,15 @@ class DropCut(Instruction):
     """The cut will not be completed: its parts can be removed."""
 
     cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rest(Instruction):
+    """Nothing is in flight, no cut is being written, all hosts have applied the same batches: do what the rest was
+    asked for, answer with RestOver.
+    """
+
+    rest: int
 
 
 @dataclass(frozen=True, slots=True)

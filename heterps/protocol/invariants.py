@@ -44,8 +44,8 @@ def no_attempts_while_restoring(run: RunState) -> bool:
 
 
 def drained_means_paused(run: RunState) -> bool:
-    """While a cut is marked or rows move, nothing is in flight."""
-    drained = run.phase in (Phase.MARKING, Phase.MOVING)
+    """While a cut is marked, rows move or the run rests, nothing is in flight."""
+    drained = run.phase in (Phase.MARKING, Phase.MOVING, Phase.RESTING)
     return not drained or all(a.paused for a in run.roster.attempts.values())
 
 

@@ -9,10 +9,11 @@ Rules
 3. A host without a ready backup is lost: every host returns to the last published cut under a new term, every
    attempt is cancelled, the book goes back to the cut. A host with a ready backup is lost: the backup is promoted
    under a new term, clients send again.
-4. A cut or a move begins only when nothing is in flight: every attempt has stopped at a batch boundary, every dirty
-   Split was run far enough that all hosts agree, in Sync all lanes stand at one step.
+4. A cut, a rest or a move begins only when nothing is in flight: every attempt has stopped at a batch boundary, every
+   dirty Split was run far enough that all hosts agree, in Sync all lanes stand at one step.
 5. The run can return to a cut only when all its parts and its manifest are on disk.
 6. Rows move by copying first; owners change for all hosts at once, with new terms.
+7. A cut of nothing new is not made: a clock that asks while the last cut is written must not keep the run from ending.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class RunState(Workforce):
             self._cancel(attempt)
         self._moves = [Move(move.shards, move.target) for move in self._moves if not move.copied]
         self._version += 1
-        self._at_end = False
+        self._newest = None
         self._failures.clear()
         self.book.load(self.cut.pass_, self.cut.progress)
         self._out += self.fleet.restore(self.cut.number)
@@ -180,7 +181,7 @@ class RunState(Workforce):
 
     def _cut_failed(self, event: ev.CutFailed) -> None:
         if self._cutting is not None and event.cut == self._cutting.cut.number:
-            last = self._at_end
+            last = self._is_covered() and self._in_last_pass()
             self._drop_cut()
             if last:
                 self._abort(f"the last cut could not be written by copy {event.copy}: {event.reason}")
@@ -194,8 +195,20 @@ class RunState(Workforce):
         if self._cutting is not None:
             if not self._cutting.publishing:
                 self._out.append(do.DropCut(self._cutting.cut.number))
-            self._cutting = None
-            self._at_end = False
+            self._cutting = self._newest = None
+
+    def _rest_asked(self, event: ev.RestAsked) -> None:
+        if event.rest not in self._rests_over and event.rest not in self._rests:
+            self._rests.append(event.rest)
+
+    def _rest_over(self, event: ev.RestOver) -> None:
+        self._rests_over.add(event.rest)
+        if event.rest in self._rests:
+            resting = self.phase is Phase.RESTING and self._rests[0] == event.rest
+            self._rests.remove(event.rest)
+            if resting:
+                self._enter(Phase.RUNNING)
+                self._resume()
 
     def _move_asked(self, event: ev.MoveAsked) -> None:
         shards = tuple(s for s in event.shards if 0 <= s < self.spec.shards)
@@ -234,22 +247,37 @@ class RunState(Workforce):
             self._balance()
 
     def _wants_drain(self) -> bool:
-        return (self._cut_wanted and self._cutting is None) or bool(self._moves)
+        return bool(self._moves) or ((self._cut_wanted or bool(self._rests)) and self._cutting is None)
 
     def _end_of_pass(self) -> None:
+        if self._is_covered():
+            self._cut_wanted = False
         if self._wants_drain():
             self._enter(Phase.DRAINING)
-        elif self.book.pass_ + 1 < self.spec.passes:
+        elif not self._in_last_pass():
             self.book.load(self.book.pass_ + 1, {})
             self._supply()
             self._issue(None)
-        elif self.spec.final_cut and not self._at_end:
+        elif self.spec.final_cut and not self._is_covered():
             if self._cutting is None:
-                self._cut_wanted = self._at_end = True
+                self._cut_wanted = True
                 self._enter(Phase.DRAINING)
         elif self._cutting is None and self.fleet.ready:
             self._enter(Phase.FINISHED)
             self._out.append(do.Finish())
+
+    def _in_last_pass(self) -> bool:
+        return self.book.pass_ + 1 >= self.spec.passes
+
+    def _is_covered(self) -> bool:
+        """Say whether the newest cut of this life, published or on its way, has all of this pass and so all there is.
+
+        Known at the end of a pass only: before, batches may have been applied of which nobody told the run yet.
+        """
+        cut = self._newest
+        return (
+            self.book.over and cut is not None and (cut.pass_, cut.progress) == (self.book.pass_, self.book.to_json())
+        )
 
     def _settle_draining(self) -> None:
         self._out += self.fleet.place(self.cut.number)
@@ -277,17 +305,25 @@ class RunState(Workforce):
         return isinstance(self.book, LaneBook) and self.book.lagging(self._target)
 
     def _drained(self) -> None:
-        if self._cut_wanted and self._cutting is None:
+        if (
+            self._rests and self._cutting is None
+        ):  # before the next cut: a clock that asks often must not keep it waiting
+            self._enter(Phase.RESTING)
+            self._out.append(do.Rest(self._rests[0]))
+        elif self._cut_wanted and self._cutting is None:
             self._begin_cut()
-        else:
+        elif self._moves:
             self._enter(Phase.MOVING)
+        else:  # what it was for has been given up
+            self._enter(Phase.RUNNING)
+            self._resume()
 
     def _begin_cut(self) -> None:
         self._cut_wanted = False
         self._cut_number += 1
         copies = set(self.fleet.primaries())
         cut = Cut(self._cut_number, self.book.pass_, self.book.to_json(), self.spec.mode.to_json())
-        self._cutting = CutProgress(cut, copies, set(copies))
+        self._cutting, self._newest = CutProgress(cut, copies, set(copies)), cut
         self._enter(Phase.MARKING)
         for copy in sorted(copies):
             self._mark(copy)
@@ -319,6 +355,9 @@ class RunState(Workforce):
             move.number = self._move_number
             self._out.append(do.MoveShards(move.number, move.shards, move.target, self.layout()))
 
+    def _settle_resting(self) -> None:
+        """Wait for the engine. A host that is lost meanwhile ends the rest; it is still wanted and comes again."""
+
     def _settle_over(self) -> None:
         return
 
@@ -346,6 +385,8 @@ _HANDLERS: dict[type, str] = {
     ev.CutWritten: "_cut_written",
     ev.CutFailed: "_cut_failed",
     ev.CutPublished: "_cut_published",
+    ev.RestAsked: "_rest_asked",
+    ev.RestOver: "_rest_over",
     ev.MoveAsked: "_move_asked",
     ev.ShardsCopied: "_shards_copied",
     ev.AbortAsked: "_abort_asked",
@@ -357,6 +398,7 @@ _SETTLE: dict[Phase, str] = {
     Phase.DRAINING: "_settle_draining",
     Phase.MARKING: "_settle_marking",
     Phase.MOVING: "_settle_moving",
+    Phase.RESTING: "_settle_resting",
     Phase.FINISHED: "_settle_over",
     Phase.ABORTED: "_settle_over",
 }

@@ -23,6 +23,8 @@ class Phase(StrEnum):
     """Drained; hosts mark the cut."""
     MOVING = "moving"
     """Drained; rows are being copied to their new host, or the new owners made known."""
+    RESTING = "resting"
+    """Drained; the engine does something with all hosts, such as a save."""
     FINISHED = "finished"
     ABORTED = "aborted"
 
@@ -30,9 +32,12 @@ class Phase(StrEnum):
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
     Phase.RESTORING: frozenset({Phase.RUNNING, Phase.ABORTED}),
     Phase.RUNNING: frozenset({Phase.DRAINING, Phase.RESTORING, Phase.FINISHED, Phase.ABORTED}),
-    Phase.DRAINING: frozenset({Phase.MARKING, Phase.MOVING, Phase.RESTORING, Phase.ABORTED}),
+    Phase.DRAINING: frozenset(
+        {Phase.MARKING, Phase.MOVING, Phase.RESTING, Phase.RUNNING, Phase.RESTORING, Phase.ABORTED}
+    ),
     Phase.MARKING: frozenset({Phase.RUNNING, Phase.RESTORING, Phase.ABORTED}),
     Phase.MOVING: frozenset({Phase.RUNNING, Phase.RESTORING, Phase.ABORTED}),
+    Phase.RESTING: frozenset({Phase.RUNNING, Phase.RESTORING, Phase.ABORTED}),
     Phase.FINISHED: frozenset(),
     Phase.ABORTED: frozenset(),
 }

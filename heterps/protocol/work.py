@@ -66,8 +66,10 @@ class Workforce:
         self._failures: dict[int, int] = {}
         self._cut_wanted = False
         self._cut_number = max(cut.number, life << 32)
-        self._at_end = False
+        self._newest: Cut | None = None  # the newest cut of this life that was begun and not given up
         self._cutting: CutProgress | None = None
+        self._rests: list[int] = []  # wanted, in the order asked for
+        self._rests_over: set[int] = set()
         self._moves: list[Move] = []
         self._move_number = life << 32
         self._target = 0

@@ -8,7 +8,8 @@ from typing import Any
 
 from distributed import Client
 
-from heterps.errors import ClusterError
+from heterps.errors import ClusterError, HeterpsError
+from heterps.runtime.answers import answer
 from heterps.runtime.config import settings
 
 __all__ = ["ask_workers"]
@@ -39,10 +40,16 @@ def ask_workers(
     async def ask_all() -> list[Any]:
         return await asyncio.gather(*(ask(address) for address in workers), return_exceptions=True)
 
-    answers = dict(zip(workers, client.sync(ask_all), strict=True))
-    for address, answer in answers.items():
-        if isinstance(answer, BaseException):
-            raise ClusterError(_failure(workers[address], address, answer, limit)) from answer
+    def lost(reason: str) -> ClusterError:
+        return ClusterError(f"workers {', '.join(workers.values())} were asked without answer: {reason}")
+
+    # Each question has its own limit; the one around them is for a loop that does not run.
+    answers = dict(zip(workers, answer(client, ask_all, lost, limit + settings().call_s), strict=True))
+    for address, found in answers.items():
+        if isinstance(found, HeterpsError):  # Dask raises none: the function did
+            raise found
+        if isinstance(found, BaseException):
+            raise ClusterError(_failure(workers[address], address, found, limit)) from found
     return answers
 
 

@@ -5,42 +5,36 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from time import monotonic
 from typing import Any, TypeVar
 
-from distributed import Client
+from distributed import Client, Future
 
-from heterps.data import Dataset
+from heterps.data import Dataset, Split
 from heterps.errors import ClusterError
 from heterps.metrics import Metric
 from heterps.runtime.addresses import parse_address
+from heterps.runtime.answers import answer, cancel, submitted, told
 from heterps.runtime.commands import join_hint
 from heterps.runtime.config import settings
 from heterps.runtime.crew import ClusterCrew
 from heterps.runtime.desk import LocalRun, local_run
-from heterps.runtime.driver import Driver
 from heterps.runtime.host_station import HostStation
+from heterps.runtime.identity import identity_of
 from heterps.runtime.infer import Inferred
 from heterps.runtime.infer_task import infer_task
 from heterps.runtime.job import Job
 from heterps.runtime.keeper import Checkpoints, Keeper
-from heterps.runtime.patience import Patience
 from heterps.runtime.pools import pools_of
 from heterps.runtime.progress import Progress
 from heterps.runtime.remote import Remote
-from heterps.runtime.report import Reporter
 from heterps.runtime.resources import resource_of
 from heterps.runtime.roles import Roles
 from heterps.runtime.service import Address
+from heterps.runtime.training import Training
 
 __all__ = ["ClusterEngine"]
 
 _T = TypeVar("_T")
-
-_WATCH_S = 0.5  # between looks at which workers are there
-_TICK_S = 0.05
 
 
 class ClusterEngine:
@@ -82,6 +76,7 @@ class ClusterEngine:
         self._name = uuid.uuid4().hex[:8]
         self._runs = self.passes = 0
         self._crew: ClusterCrew | None = None
+        self._training: Training | None = None
         self._hosts: dict[tuple[int, str], Remote] = {}
         self._silent: set[str] = set()
 
@@ -104,38 +99,23 @@ class ClusterEngine:
             self._slowdown,
             self._silent,
         )
-        spec = job.spec(keeper.first + epochs, retries=settings().retries + 1, final_cut=keeper.writes)
-        splits = partial(dataset.splits, seed=job.model.seed)
         self._crew = crew
-        driver = crew.driver = Driver(spec, crew, splits, cut=keeper.base, life=keeper.life)
-        reporter = Reporter(epochs, job.metrics, crew.counts())
+        self._training = Training(job, dataset, epochs, crew, keeper, retries=settings().retries + 1)
         try:
             with crew:
-                yield from self._loop(driver, crew, reporter, keeper)
+                yield from self._training.reports(self.report_s)
         finally:
+            self._training = None
             self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
 
-    def _loop(self, driver: Driver, crew: ClusterCrew, reporter: Reporter, keeper: Keeper) -> Iterator[Progress]:
-        epoch, watched, first = 0, -_WATCH_S, keeper.first
-        patience = Patience(lambda: _workers_missing(driver), settings().workers_s)
-        while not driver.finished:
-            if monotonic() - watched >= _WATCH_S:
-                watched = monotonic()
-                crew.watch()
-                patience.check()
-            driver.step(_TICK_S)
-            crew.raise_failure()
-            keeper.ask(driver)
-            if driver.state.book.pass_ - first != epoch:
-                epoch = driver.state.book.pass_ - first
-                crew.collect(reporter)
-                reporter.next_epoch()
-            elif reporter.due(self.report_s):
-                crew.collect(reporter)
-                yield replace(reporter.progress(crew.counts(), epoch + 1), fetched=crew.peek())
-        crew.collect(reporter)
-        last = reporter.progress(crew.counts(), reporter.epochs, done=True)
-        yield replace(last, fetched=crew.peek())
+    def at_rest(self, act: Callable[[], _T]) -> _T:
+        """Do something between two batches, or between runs."""
+        return act() if self._training is None else self._training.at_rest(act)
+
+    @property
+    def next_pass(self) -> int:
+        """Number of the next pass that will have been begun by nobody."""
+        return self.passes if self._training is None else self._training.pass_ + 1
 
     def stage_steps(self) -> dict[str, int]:
         """Return how many batches each compute worker of the run has computed, by name."""
@@ -152,9 +132,14 @@ class ClusterEngine:
         run = f"{self._name}-{uuid.uuid4().hex[:6]}"
         local_run(run, LocalRun(dataset, lambda event: None))
         there = None if parse_address(workers[0]).is_local else dataset
+        splits, futures = dataset.splits(), []
         try:
-            futures = [
-                self.client.submit(
+            futures += [
+                submitted(
+                    self.client,
+                    lambda reason: ClusterError(f"the cluster took no task of inference: {reason}"),
+                    told,
+                    f"inference of split {split.index}",
                     infer_task,
                     run,
                     self.job,
@@ -165,14 +150,34 @@ class ClusterEngine:
                     dict(fetch or {}),
                     workers=workers,
                     key=f"heterps-infer-{run}-{split.index}",
-                    pure=False,
                 )
-                for split in dataset.splits()
+                for split in splits
             ]
-            for future in futures:
-                yield future.result()
+            for future, split in zip(futures, splits, strict=True):
+                yield self._inferred(future, split, workers)
         finally:
+            cancel(self.client, futures)  # also those nobody waits for any more
             local_run(run, None)
+
+    def _inferred(self, future: Future, split: Split, workers: Sequence[str]) -> Inferred:
+        """Wait as long as it takes while one of the workers is heard of."""
+
+        def lost(reason: str) -> ClusterError:
+            return ClusterError(f"split {split.index} was not inferred by workers {', '.join(workers)}: {reason}")
+
+        def seen() -> float:
+            listed = identity_of(self.client)["workers"]
+            if not (left := [float(listed[worker]["last_seen"]) for worker in workers if worker in listed]):
+                raise lost("they are gone")
+            if future.status == "lost":
+                raise lost("Dask lost it")
+            return max(left)
+
+        async def ask() -> Inferred:
+            found: Inferred = await future
+            return found
+
+        return answer(self.client, ask, lost, settings().call_s, seen=seen, patient=True)
 
     def _workers(self, pool: str) -> list[str]:
         listed = [w.address for p in pools_of(self.client) if p.name == pool for w in p.workers]
@@ -210,8 +215,3 @@ class ClusterEngine:
             station.close()
         self._hosts.clear()
         self._closing.close()
-
-
-def _workers_missing(driver: Driver) -> tuple[str, ...]:
-    """Return the pools without which the run stands still; what this process supplies itself is not missing."""
-    return tuple(what for what in driver.state.waiting_for() if "worker" in what)

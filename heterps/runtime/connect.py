@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping
 
@@ -9,6 +10,7 @@ import dask
 from distributed import Client, default_client
 
 from heterps.errors import ClusterError
+from heterps.runtime.answers import reason_of
 from heterps.runtime.commands import scheduler_hint
 from heterps.runtime.config import settings
 from heterps.runtime.local import local_cluster
@@ -60,10 +62,11 @@ def client_of(address: str | None = None) -> Client:
     seconds = settings().connect_s
     try:
         return Client(address, timeout=seconds, set_as_default=False)
-    except (OSError, TimeoutError) as error:
+    except (Exception, asyncio.CancelledError) as error:
         raise ClusterError(
             f"no scheduler answered at {address} within {seconds:g} s. Start one there ({scheduler_hint()}) or correct "
-            "the address (Dask's config has it as scheduler-address, the environment as DASK_SCHEDULER_ADDRESS)"
+            "the address (Dask's config has it as scheduler-address, the environment as DASK_SCHEDULER_ADDRESS). "
+            f"Dask says: {reason_of(error)}"
         ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import Any
 
 from distributed import Client, Future
@@ -14,6 +15,8 @@ from heterps.errors import ClusterError, HeterpsError, RunError
 from heterps.protocol import events as ev, instructions as do
 from heterps.protocol.cut import Cut
 from heterps.runtime.addresses import parse_address
+from heterps.runtime.answers import answer, asking, cancel, reason_of, submitted
+from heterps.runtime.config import settings
 from heterps.runtime.desk import LocalRun, decode_event, local_run, topic
 from heterps.runtime.driver import Driver
 from heterps.runtime.host import Counts
@@ -22,6 +25,7 @@ from heterps.runtime.identity import identity_of
 from heterps.runtime.io_station import IoStation, run_attempt
 from heterps.runtime.job import Job
 from heterps.runtime.keeper import Keeper
+from heterps.runtime.patience import Patience
 from heterps.runtime.pools import group_by_pool, workers_from
 from heterps.runtime.remote import Remote
 from heterps.runtime.report import Reporter
@@ -31,6 +35,7 @@ from heterps.runtime.stage_station import StageStation
 
 __all__ = ["ClusterCrew"]
 
+_WATCH_S = 0.5  # between looks at which workers are there
 _log = logging.getLogger("heterps")
 
 
@@ -90,29 +95,50 @@ class ClusterCrew:
         self._counted = Counts()
         self._begun: set[int] = set()
         self._peeked: dict[str, Any] = {}
+        self._looked = -_WATCH_S
+        self._patience = Patience(self._missing, settings().workers_s)
 
     def __enter__(self) -> ClusterCrew:
         local_run(self.run, LocalRun(self.dataset, self.driver.tell))
-        self.client.subscribe_topic(topic(self.run), self._heard)
+        with asking(lambda reason: ClusterError(f"the scheduler is gone ({reason})")):
+            self.client.subscribe_topic(topic(self.run), self._heard)
         return self
 
     def __exit__(self, *error: object) -> None:
         with suppress(Exception):
             self.client.unsubscribe_topic(topic(self.run))
-        for _, future in self._tasks.values():
-            with suppress(Exception):
-                future.cancel()
+        cancel(self.client, [future for _, future in self._tasks.values()])
         for station in (*self._stations.values(), *self._stages.values()):
             station.close()
         local_run(self.run, None)
 
     def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
-        self.driver.tell(decode_event(event[1]))
+        with self._told_of_failure():
+            self.driver.tell(decode_event(event[1]))
+
+    @contextmanager
+    def _told_of_failure(self) -> Iterator[None]:
+        """In threads of Dask, which would log an error and go on: it ends the run."""
+        try:
+            yield
+        except Exception as error:
+            named = RunError(f"the run cannot go on from what a worker told it: {reason_of(error)}")
+            named.__cause__ = error
+            self._failure = self._failure or named
+            raise
 
     # --- workers
 
+    tick_s = 0.05
+
     def watch(self) -> None:
-        """Tell the run which workers came and went."""
+        """Tell the run which workers came and went, now and then; raise if those it needs stay away."""
+        if monotonic() - self._looked >= _WATCH_S:
+            self._looked = monotonic()
+            self._look()
+            self._patience.check()
+
+    def _look(self) -> None:
         pools = group_by_pool(workers_from(self._identity()))
         self._threads = {pool.name: sum(w.nthreads for w in pool.workers) for pool in pools if pool.name in self.roles}
         workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self._silent}
@@ -183,10 +209,8 @@ class ClusterCrew:
     def _lost(self, address: str) -> None:
         self._stations.pop(address, None)
         self._stages.pop(address, None)
-        for attempt, (worker, future) in list(self._tasks.items()):
-            if worker == address:
-                del self._tasks[attempt]
-                future.cancel()
+        attempts = [attempt for attempt, (worker, _) in self._tasks.items() if worker == address]
+        cancel(self.client, [self._tasks.pop(attempt)[1] for attempt in attempts])
         self.driver.handle(ev.WorkerLost(address))
 
     # --- instructions
@@ -194,7 +218,9 @@ class ClusterCrew:
     def run_split(self, run: do.RunSplit, split: Split | None) -> None:
         """Submit the task of an attempt under a key that was never used."""
         key = f"heterps-split-{self.run}-{run.pass_}-{'end' if run.split is None else run.split}-{run.attempt}"
-        future = self.client.submit(
+        future = submitted(
+            self.client,
+            lambda reason: self._untold(run, reason),
             run_attempt,
             self.run,
             run,
@@ -203,24 +229,51 @@ class ClusterCrew:
             workers=[run.worker],
             allow_other_workers=False,
             key=key,
-            pure=False,
         )
         self._tasks[run.attempt] = (run.worker, future)
         future.add_done_callback(lambda done: self._task_done(run.attempt, done))
 
+    def _untold(self, run: do.RunSplit, reason: str) -> ClusterError:
+        return ClusterError(f"the cluster took no task for worker {self._names.get(run.worker, run.worker)}: {reason}")
+
     def _task_done(self, attempt: int, future: Future) -> None:
-        if future.status != "error":
-            return
-        error = future.exception()
+        with self._told_of_failure():
+            if future.status == "error":
+                self._split_failed(attempt, self._error_of(attempt, future))
+
+    def _error_of(self, attempt: int, future: Future) -> BaseException | None:
+        """Return what the task raised, or the ClusterError that says why nobody knows."""
+
+        def lost(reason: str) -> ClusterError:
+            return ClusterError(f"what failed in attempt {attempt} cannot be told: {reason}")
+
+        async def ask() -> BaseException | None:
+            found: BaseException | None = await future.exception()
+            return found
+
+        try:
+            return answer(self.client, ask, lost, settings().call_s)
+        except ClusterError as error:
+            return error
+
+    def _split_failed(self, attempt: int, error: BaseException | None) -> None:
         mistake = isinstance(error, HeterpsError) and not isinstance(error, ClusterError)
         if mistake:
             self._failure = error
         self.driver.tell(ev.SplitFailed(attempt, f"{type(error).__name__}: {error}", fatal=mistake))
 
-    def raise_failure(self) -> None:
-        """Raise a user's mistake as it was raised on the worker."""
+    def pump(self) -> bool:
+        """Raise a user's mistake as it was raised on the worker, or what went wrong in a thread of Dask."""
         if self._failure is not None:
             raise self._failure
+        return False
+
+    def stalled(self) -> None:
+        """Nothing to do: others work meanwhile."""
+
+    def _missing(self) -> tuple[str, ...]:
+        """Return the pools without which the run stands still; what this process supplies itself is not missing."""
+        return tuple(what for what in self.driver.state.waiting_for() if "worker" in what)
 
     def to_attempt(self, attempt: int, instruction: do.Instruction) -> None:
         """Hand an instruction to the station of the attempt's worker."""
@@ -357,9 +410,9 @@ class ClusterCrew:
         for pool, station in self._by_pool():
             with self._or_lost(station.worker):
                 pending.append((pool, station, station.start("collect")))
-        for pool, station, answer in pending:
+        for pool, station, call in pending:
             with self._or_lost(station.worker):
-                reporter.add(pool, **station.finish(answer, "collect"))
+                reporter.add(pool, **station.finish(call, "collect"))
         reporter.tick(self._threads)
 
     def _by_pool(self) -> Iterator[tuple[str, Remote]]:

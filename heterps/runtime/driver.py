@@ -66,6 +66,7 @@ class Driver:
         self.state = RunState(spec, cut=cut, life=life)
         self.inbox: SimpleQueue[ev.Event] = SimpleQueue()
         self.finished = False
+        self.resting = 0  # number of the last rest that began
         self._crew, self._splits = crew, splits
         self._known: dict[int, Sequence[Split]] = {}
 
@@ -112,6 +113,8 @@ class Driver:
                     self.tell(ev.CutPublished(cut.number))
             case do.DropCut(number):
                 crew.drop_cut(number)
+            case do.Rest(rest):
+                self.resting = rest
             case do.CreateStage(worker):
                 crew.create_stage(worker)
             case do.Finish():

@@ -48,6 +48,15 @@ class Engine(Protocol):
     passes: int
     """Passes since the tables were fresh: the number of the next one, or of a run's first while it goes on."""
 
+    @property
+    def next_pass(self) -> int:
+        """Number of the next pass of which no batch is in the tables."""
+
+    def at_rest(self, act: Callable[[], _T]) -> _T:
+        """Call ``act`` while nothing is in flight: at once between runs; during one, from the thread that iterates over
+        its Progress, as soon as the batches under way are applied everywhere.
+        """
+
     def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
         """Call ``function(shard, host, *args)`` at every shard host while nothing trains; return results by host.
 

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from distributed import Client, Future, default_client, get_worker
+from distributed import Client, Future, KilledWorker, default_client, get_worker, wait
 
 from heterps.data import Dataset, Piece, Schema, Source, Split
 from heterps.data.bad import BadRows
 from heterps.data.columnar import CHUNK_ROWS, ColumnarSource, Part
 from heterps.data.parquet import schema_of_arrow
-from heterps.errors import ClusterError, DataError
+from heterps.errors import ClusterError, DataError, HeterpsError
+from heterps.runtime.answers import answer, sending
+from heterps.runtime.config import settings
+from heterps.runtime.identity import identity_of
 
 __all__ = ["DaskFrame", "dask_frame"]
 
@@ -57,7 +60,9 @@ class DaskFrame(Dataset):
         futures = [by_key[piece.source] for piece in split.pieces if piece.source in by_key]
         if not futures:
             return ()
-        holders = [set(workers) for workers in futures[0].client.who_has(futures).values()]
+        client = futures[0].client
+        found = answer(client, lambda: client.who_has(futures), _lost, settings().call_s)
+        holders = [set(workers) for workers in found.values()]
         everywhere = set.intersection(*holders)
         return tuple(sorted(everywhere or set.union(*holders)))
 
@@ -86,10 +91,12 @@ def dask_frame(
     missing = [name for name in schema.sources if name not in names]
     if missing:
         raise DataError(f"the frame has no column {missing[0]!r}; it has {', '.join(names)}")
-    partitions = cluster.compute(frame[list(schema.sources)].to_delayed())
+    chosen = frame[list(schema.sources)].to_delayed()
     # Splits name partitions in JSON, so each gets a key that is a string; the object itself stays where it is.
     name = f"heterps-frame-{uuid.uuid4().hex}"
-    futures = [cluster.submit(_same, part, key=f"{name}-{i}", pure=False) for i, part in enumerate(partitions)]
+    with sending("the frame", _lost):
+        parts = cluster.compute(chosen)
+        futures = [cluster.submit(_same, part, key=f"{name}-{i}", pure=False) for i, part in enumerate(parts)]
     return _held(cluster, tuple(futures), schema, options)
 
 
@@ -98,15 +105,31 @@ def _same(partition: Any) -> Any:
 
 
 def _held(client: Client, futures: tuple[Future, ...], schema: Schema, options: dict[str, Any]) -> DaskFrame:
-    from distributed import wait
+    async def ask() -> Any:
+        await wait(futures)
+        for future in futures:
+            if future.status == "error":
+                raise _broken(await future.exception())
+        return await client.nbytes(keys=[future.key for future in futures], summary=False)
 
-    done = wait(futures)
-    broken = [future for future in done.done if future.status != "finished"]
-    if broken:
-        raise DataError(f"a partition of the frame cannot be computed: {broken[0].exception()!r}")
-    sizes = client.nbytes(keys=[future.key for future in futures], summary=False)
+    sizes = answer(client, ask, _lost, settings().call_s, seen=lambda: _last_seen(client), patient=True)
     keys = tuple(str(future.key) for future in futures)
     return DaskFrame(keys=keys, sizes=tuple(int(sizes[key]) for key in keys), fields=schema, held=futures, **options)
+
+
+def _broken(error: BaseException) -> HeterpsError:
+    if isinstance(error, KilledWorker):
+        return _lost(str(error))
+    return DataError(f"a partition of the frame cannot be computed: {error!r}")
+
+
+def _lost(reason: str) -> ClusterError:
+    return ClusterError(f"the cluster did not answer about the partitions of a frame: {reason}")
+
+
+def _last_seen(client: Client) -> float:
+    """Return when any worker was last heard of."""
+    return max((float(worker["last_seen"]) for worker in identity_of(client)["workers"].values()), default=0.0)
 
 
 def _current_client() -> Client:
@@ -140,4 +163,8 @@ def _fetched(client: Client, key: str) -> Any:
     future = Future(key, client=client)
     if future.status == "lost":
         raise DataError(f"partition {key} is no longer on the cluster: keep the dataset that holds it")
-    return future.result(timeout=60)
+
+    async def ask() -> Any:
+        return await future
+
+    return answer(client, ask, _lost, settings().call_s)

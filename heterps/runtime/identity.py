@@ -8,6 +8,7 @@ from typing import Any
 from distributed import Client
 
 from heterps.errors import ClusterError
+from heterps.runtime.answers import answer
 from heterps.runtime.config import settings
 
 __all__ = ["identity_of"]
@@ -26,11 +27,12 @@ def identity_of(client: Client) -> Mapping[str, Any]:
     """
     if client.status != "running":
         raise ClusterError(f"the scheduler is gone (the client is {client.status})")
-    limit = settings().call_s
-    try:
-        identity: Mapping[str, Any] = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=limit)
-    except TimeoutError as error:
-        raise ClusterError(f"the scheduler is gone (no answer within {limit:g} s)") from error
-    except OSError as error:
-        raise ClusterError(f"the scheduler is gone ({error})") from error
-    return identity
+
+    def lost(reason: str) -> ClusterError:
+        return ClusterError(f"the scheduler is gone ({reason})")
+
+    async def ask() -> Mapping[str, Any]:
+        identity: Mapping[str, Any] = await client.scheduler.identity(n_workers=-1)
+        return identity
+
+    return answer(client, ask, lost, settings().call_s)

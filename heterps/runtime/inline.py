@@ -30,6 +30,7 @@ from heterps.runtime.phases import total
 from heterps.runtime.progress import Progress
 from heterps.runtime.reading import Reading
 from heterps.runtime.report import Reporter
+from heterps.runtime.training import Training
 from heterps.runtime.work import Workbench
 
 __all__ = ["InlineEngine"]
@@ -66,6 +67,8 @@ class InlineEngine:
         self.hosts: dict[int, ShardHost] = {}
         self._copies: dict[int, ShardHost] = {}
         self._attempts: dict[int, Attempt] = {}
+        self.driver: Driver = None  # type: ignore[assignment]  # of the run that goes on, or went on last
+        self._training: Training | None = None
         self.passes = 0
         depth = job.in_flight * max(job.lanes, 1) + 1
         self._bench = Workbench(self.job, depth=depth)
@@ -74,43 +77,46 @@ class InlineEngine:
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
-        self._dataset, self._bad = dataset, BadRows(dataset.bad_input)
-        seed = self.job.model.seed
+        self._dataset, self._bad, self._fetch = dataset, BadRows(dataset.bad_input), dict(fetch or {})
         keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs)
         self.passes = keeper.first
         self._runs += 1
-        spec = self.job.spec(keeper.first + epochs, final_cut=keeper.writes)
-        splits = partial(dataset.splits, seed=seed)
-        self._driver = Driver(spec, self, splits, cut=keeper.base, life=keeper.life)
-        reporter = Reporter(epochs, self.job.metrics, self._counts())
-        self._driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
-        self._driver.handle(WorkerJoined(_POOL, "io"))
+        self._training = Training(self.job, dataset, epochs, self, keeper)
+        self.driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
+        self.driver.handle(WorkerJoined(_POOL, "io"))
         try:
-            for progress in self._loop(reporter, keeper.first):
-                yield replace(progress, fetched=self._bench.peek(fetch or {}))
+            yield from self._training.reports(self.report_s)
         finally:
             self._end()
+            self._training = None
             self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
 
-    def _loop(self, reporter: Reporter, first: int) -> Iterator[Progress]:
-        driver, epoch = self._driver, 0
-        while not driver.finished:
-            moved = driver.step()
-            if driver.state.book.pass_ - first != epoch:  # before the first batch of the new pass is computed
-                epoch = driver.state.book.pass_ - first
-                self._collect(reporter)
-                reporter.next_epoch()
-            moved |= self._pump()
-            self._keeper.ask(driver)
-            if not moved and not driver.finished and not driver.step(_PATIENCE_S):  # a cut may be on its way to disk
-                raise RunError(f"the run stands still; it waits for {', '.join(driver.state.waiting_for())}")
-            if reporter.due(self.report_s):
-                self._collect(reporter)
-                yield reporter.progress(self._counts(), epoch + 1)
-        self._collect(reporter)
-        yield reporter.progress(self._counts(), reporter.epochs, done=True)
+    def at_rest(self, act: Callable[[], _T]) -> _T:
+        """Do something between two batches, or between runs."""
+        return act() if self._training is None else self._training.at_rest(act)
 
-    def _pump(self) -> bool:
+    @property
+    def next_pass(self) -> int:
+        """Number of the next pass that will have been begun by nobody."""
+        return self.passes if self._training is None else self._training.pass_ + 1
+
+    # --- what the loop asks for
+
+    tick_s = 0.0  # attempts move only when they are pumped
+
+    def watch(self) -> None:
+        """Nobody comes or goes."""
+
+    def stalled(self) -> None:
+        """Wait for a cut that may be on its way to disk."""
+        if not self.driver.step(_PATIENCE_S):
+            raise RunError(f"the run stands still; it waits for {', '.join(self.driver.state.waiting_for())}")
+
+    def peek(self) -> dict[str, Any]:
+        """Copy the watched tensors of the batch computed last."""
+        return self._bench.peek(self._fetch)
+
+    def pump(self) -> bool:
         """Let every attempt do what it can; False if none could do anything."""
         moved = False
         for attempt in list(self._attempts.values()):
@@ -119,13 +125,14 @@ class InlineEngine:
                 del self._attempts[attempt.run.attempt]
         return moved
 
-    def _collect(self, reporter: Reporter) -> None:
+    def collect(self, reporter: Reporter) -> None:
+        """Take metrics and times."""
         phases = (self._bench.phases, *(host.phases for host in self.hosts.values()))
         reporter.add(_POOL, total(each.take() for each in phases), self._bench.take_metrics())
         reporter.tick({_POOL: 1})
         reporter.bad_rows = self._bad.count
 
-    def _counts(self) -> Counts:
+    def counts(self) -> Counts:
         """What host 0 counted; every batch is pushed to every host."""
         host = self.hosts.get(0)
         return Counts(**vars(host.counts)) if host else Counts()
@@ -141,7 +148,7 @@ class InlineEngine:
         """Start an attempt; it moves when it is pumped."""
         read = None if split is None else partial(self.job.read, self._dataset, split, bad=self._bad)
         reading = Reading(read, run.start)
-        attempt = Attempt(run, self.job.mode, reading, self._bench, self._link, self._driver.tell)
+        attempt = Attempt(run, self.job.mode, reading, self._bench, self._link, self.driver.tell)
         self._attempts[run.attempt] = attempt
         attempt.start()
 
@@ -156,7 +163,7 @@ class InlineEngine:
     def create_host(self, create: do.CreateHost) -> None:
         """Make a shard host, around the tables of the run before if there was one."""
         every = self._keeper.cut_every(create.host)
-        host = ShardHost(self.job, create.host, create.copy, self._driver.tell, every)
+        host = ShardHost(self.job, create.host, create.copy, self.driver.tell, every)
         before = self.hosts.get(create.host)
         if before is not None:
             host.take_over(before)

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from time import monotonic
 from typing import Any
 
 import dask
-from distributed import CancelledError, Client
-from distributed.comm import CommClosedError
+from distributed import Client
 
 from heterps.errors import ClusterError
+from heterps.runtime.answers import answer, asking, submitted, told
 from heterps.runtime.config import settings
 from heterps.runtime.identity import identity_of
 
 __all__ = ["Remote"]
 
-_LOOK_S = 0.5
+
+class Seat:
+    """What Dask knows as the actor: makes the object and calls it, so that its errors are told apart from Dask's."""
+
+    def __init__(self, kind: type, *args: Any) -> None:
+        self._kind = kind.__name__
+        self._object = told(f"making {self._kind}", kind, *args)
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Call a method of the object."""
+        return told(f"{self._kind}.{method}", getattr(self._object, method), *args)
 
 
 class Remote:
@@ -38,31 +47,32 @@ class Remote:
         # Dask forgets an actor with its last future. Arrays given as a dataset travel with the actor, once a worker, on
         # purpose: data scattered to one worker would be lost with it.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-            self._future = client.submit(
+            self._future = submitted(
+                client,
+                lambda reason: self._lost("being made", reason),
+                Seat,
                 kind,
                 *args,
                 actor=True,
                 workers=[worker],
                 allow_other_workers=False,
                 key=f"heterps-{kind.__name__}-{uuid.uuid4().hex[:8]}",
-                pure=False,
             )
         self._actor = self._made()
 
     def _made(self) -> Any:
         try:
             return self._wait(self._future, "being made", patient=True)  # a worker may compile or read first
-        except ClusterError:
-            self._future.release()
+        except BaseException:
+            with suppress(Exception):
+                self._future.release()
             raise
 
     def start(self, method: str, *args: Any) -> Any:
         """Call without waiting; :meth:`finish` takes the answer."""
-        try:
-            with self._client.as_current():  # an actor takes the client that is current when it is called
-                return getattr(self._actor, method)(*args)
-        except RuntimeError as error:  # Dask knows already that the worker is gone
-            raise self._lost(method, str(error)) from error
+        # An actor takes the client that is current when it is called.
+        with asking(lambda reason: self._lost(method, reason)), self._client.as_current():
+            return self._actor.call(method, *args)
 
     def finish(self, pending: Any, method: str = "call", *, patient: bool = False) -> Any:
         """Wait for the answer of a call that was started.
@@ -77,25 +87,20 @@ class Remote:
         return self.finish(self.start(method, *args), method, patient=patient)
 
     def _wait(self, pending: Any, method: str, patient: bool) -> Any:
-        """Wait, looking now and then whether the other side is still there: Dask would let a call to one that is gone
-        wait for ever.
-        """
-        limit_s, since, seen = settings().call_s, monotonic(), None
-        while True:
-            answered = pending.done()  # what came back may still have to be fetched, or be a TimeoutError of its own
-            try:
-                with self._client.as_current():
-                    return pending.result(timeout=limit_s if answered else _LOOK_S)
-            except TimeoutError as error:
-                seen, before = self._seen(method), seen
-                if patient and seen != before:
-                    since = monotonic()
-                if answered or monotonic() - since > limit_s:
-                    raise self._lost(method, f"{'silence' if patient else 'no answer'} for {limit_s:g} s") from error
-            except (CancelledError, CommClosedError, OSError, RuntimeError) as error:
-                raise self._lost(method, str(error)) from error
+        async def ask() -> Any:
+            return await pending
 
-    def _seen(self, method: str) -> float:
+        return answer(
+            self._client,
+            ask,
+            lambda reason: self._lost(method, reason),
+            settings().call_s,
+            seen=lambda: self._seen(pending, method),
+            patient=patient,
+            loop=getattr(pending, "_io_loop", None),  # an actor of this process answers in the loop of its worker
+        )
+
+    def _seen(self, pending: Any, method: str) -> float:
         """Return when the scheduler last heard of the worker; raise if one of them, or this object, is gone."""
         try:
             worker = identity_of(self._client)["workers"].get(self.worker)
@@ -103,7 +108,8 @@ class Remote:
             raise self._lost(method, str(error)) from error
         if worker is None:
             raise self._lost(method, "the worker is gone")
-        if self._future.status not in ("pending", "finished"):
+        given_up = () if pending is self._future else ("cancelled", "error")  # while being made they are the answer
+        if self._future.status in ("lost", *given_up):
             raise self._lost(method, f"Dask says it is {self._future.status}")
         return float(worker["last_seen"])
 

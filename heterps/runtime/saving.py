@@ -30,9 +30,16 @@ _KEEP = {"checkpoint": 2, "base": 2, "delta": 1 << 30}  # deltas build on each o
 
 
 def save_tables(engine: Engine, path: Path, kind: Kind = "checkpoint") -> Path:
-    """Write a snapshot of all tables; return its folder. What was there before stays until it is whole."""
+    """Write a snapshot of all tables; return its folder. What was there before stays until it is whole.
+
+    Training that goes on rests meanwhile: all hosts have applied the same batches in what is written.
+    """
     if kind not in KINDS:
         raise CheckpointError(f"a save is one of {', '.join(KINDS)}, not {kind!r}")
+    return engine.at_rest(lambda: _save(engine, path, kind))
+
+
+def _save(engine: Engine, path: Path, kind: Kind) -> Path:
     snapshots = Snapshots(path / kind, keep=_KEEP[kind])
     folder = snapshots.begin()
     model = engine.job.model
@@ -45,7 +52,7 @@ def save_tables(engine: Engine, path: Path, kind: Kind = "checkpoint") -> Path:
             groups=model.groups,
             dense=model.parameters,
             kind=kind,
-            position={"passes": engine.passes},
+            position={"passes": engine.next_pass},
         )
     except BaseException:
         snapshots.abandon(folder)
@@ -56,6 +63,8 @@ def save_tables(engine: Engine, path: Path, kind: Kind = "checkpoint") -> Path:
 
 def load_tables(engine: Engine, path: Path) -> None:
     """Restore all tables from a checkpoint; training goes on after the passes that are in it."""
+    if engine.next_pass != engine.passes:
+        raise CheckpointError(f"cannot load {path} while training goes on: leave the loop over session.train first")
     folder = find_generation(snapshot_folder(path))
     engine.each_shard(_restore, str(folder))
     engine.passes = int(Manifest.read(folder).position["passes"])
@@ -63,12 +72,13 @@ def load_tables(engine: Engine, path: Path) -> None:
 
 def load_one_table(engine: Engine, path: Path, table: str, into: str | None = None) -> int:
     """Set the rows of one table from a snapshot of this or another model; return how many."""
-    return sum(engine.each_shard(_load_table, str(find_generation(snapshot_folder(path))), table, into))
+    folder = str(find_generation(snapshot_folder(path)))
+    return sum(engine.at_rest(lambda: engine.each_shard(_load_table, folder, table, into)))
 
 
 def shrink_tables(engine: Engine) -> int:
     """Age counters and delete rows not worth keeping; return how many went."""
-    return sum(engine.each_shard(_shrink))
+    return sum(engine.at_rest(lambda: engine.each_shard(_shrink)))
 
 
 def snapshot_folder(path: Path) -> Path:

@@ -12,7 +12,7 @@ from heterps.simulator.rows import Shard, keys_of, sync_values
 if TYPE_CHECKING:
     from heterps.simulator.world import World
 
-__all__ = ["cut", "final"]
+__all__ = ["cut", "final", "moment"]
 
 
 def final(world: World) -> str:
@@ -49,6 +49,13 @@ def cut(world: World, made: Cut) -> str:
     if set(first) != wanted:
         return f"cut {made.number} has {sorted(first)}, but the run goes on after {sorted(wanted)}"
     return _windows(made, first, state)
+
+
+def moment(seen: Sequence[dict[BatchKey, int]]) -> str:
+    """While the run rests every shard has the same keys, each once, whenever it is looked at."""
+    if any(counts != seen[0] or any(count != 1 for count in counts.values()) for counts in seen):
+        return f"the run rests, but shards have {[sorted(map(tuple, counts)) for counts in seen]}"
+    return ""
 
 
 def _keys_at(made: Cut, splits: Sequence[int]) -> set[BatchKey]:

@@ -159,6 +159,12 @@ class _Faults:
         return True
 
     @staticmethod
+    def rest(world: World, pick: int) -> bool:
+        world.rests += 1
+        world.post(ev.RestAsked(world.rests))
+        return True
+
+    @staticmethod
     def move(world: World, pick: int) -> bool:
         spec = world.scenario.spec
         world.post(ev.MoveAsked((pick % spec.shards,), pick // spec.shards % spec.hosts))

@@ -27,9 +27,10 @@ FAULTS = (
     "restart driver",
     "disk full",
     "cut",
+    "rest",
     "move",
 )
-"""Kinds of planned faults (cuts and moves are no faults, but what faults must not disturb)."""
+"""Kinds of planned faults (cuts, rests and moves are no faults, but what faults must not disturb)."""
 
 
 TRIGGERS = (
@@ -89,6 +90,8 @@ class Scenario:
         Number of messages after which there is no noise.
     faults
         What happens when.
+    cut_every
+        Time between cuts that a clock asks for (0: none does).
     """
 
     seed: int
@@ -105,6 +108,7 @@ class Scenario:
     lateness: float
     quiet: int
     faults: tuple[Fault, ...]
+    cut_every: float = 0.0
 
     def __str__(self) -> str:
         spec = self.spec
@@ -116,6 +120,7 @@ class Scenario:
             + (f"; io workers divisible by {self.slow} are slow" if self.slow else ""),
             f"noise in the first {self.quiet} messages: loss {self.loss:.2f}, duplication {self.duplication:.2f}, "
             f"lateness {self.lateness:.2f}",
+            *([f"a cut is asked for every {self.cut_every}"] if self.cut_every else []),
         ]
         return "\n".join(lines + [str(fault) for fault in self.faults])
 
@@ -141,8 +146,8 @@ _LOSE_COMPUTE = ("crash compute", "lose stage")
 THEMES = (
     Theme((1, 2), (1, 2, 2, 3), FAULTS, (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
     Theme((2,), (1, 1, 2), _LOSE_COPIES, (2, 3, 4), (0, 1, 2), (0, 0.05, 0.1), (3, 4, 6)),
-    Theme((1,), (2, 2, 3), (*_LOSE_HOSTS, "freeze io", "freeze io"), (2, 3), (1, 2, 3), (0, 0.05, 0.2)),
-    Theme((1,), (2, 2, 3), _LOSE_IO, (1, 2, 3), (1, 2, 3), (0, 0.05, 0.2)),
+    Theme((1,), (2, 2, 3), (*_LOSE_HOSTS, "freeze io", "rest"), (2, 3), (1, 2, 3), (0, 0.05, 0.2)),
+    Theme((1,), (2, 2, 3), (*_LOSE_IO, "rest", "rest"), (1, 2, 3), (1, 2, 3), (0, 0.05, 0.2)),
     Theme((1, 2), (2, 2, 3), ("move", "move", *_LOSE_HOSTS, *_LOSE_IO), (2, 3), (0, 1), (0, 0.05)),
 )
 """Anything; replicas; returning to cuts; cuts while io workers die; hand-over."""
@@ -169,6 +174,7 @@ def draw(seed: int) -> Scenario:
         lateness=rng.choice(theme.noise) if noisy else 0,
         quiet=rng.choice((100, 200, 400)) if noisy else 0,
         faults=_draw_faults(rng, theme, spec),
+        cut_every=rng.choice((0.0, 0.0, 0.0, 1.0, 5.0, 20.0)),
     )
 
 

@@ -15,6 +15,7 @@ from heterps.simulator.faults import fire
 from heterps.simulator.network import TIMEOUT, Network, Process
 from heterps.simulator.rows import Shard
 from heterps.simulator.scenario import Scenario
+from heterps.simulator.visit import Visit
 
 __all__ = ["Disk", "Outcome", "World", "simulate"]
 
@@ -66,6 +67,7 @@ class World:
         self.tasks: dict[int, Task] = {}
         self.life = 0
         self.parted_until = 0.0
+        self.rests = 0
         self.problem = ""
         self._early: dict[tuple[str, int], list[Any]] = {}
         self._names = 0
@@ -73,6 +75,13 @@ class World:
         self._triggers = [fault for fault in scenario.faults if fault.after]
         self.run = RunState(scenario.spec)
         self.start_workers()
+        if scenario.cut_every:
+            self._ask_for_cut()
+
+    def _ask_for_cut(self) -> None:
+        """Ask again and again, as a clock does that knows nothing of how long a cut takes."""
+        self._handle(ev.CutAsked())
+        self.net.at(self.scenario.cut_every, None, self._ask_for_cut)
 
     def start_workers(self) -> None:
         """Let the workers of all pools join."""
@@ -223,6 +232,9 @@ class World:
             self.problem = self.problem or check.cut(self, cut)
         self.post(ev.CutPublished(cut.number))
 
+    def _rest(self, rest: do.Rest) -> None:
+        Visit(self, rest).begin()
+
     def _drop(self, drop: do.DropCut) -> None:
         self.disk.drop(drop.cut)
 
@@ -250,6 +262,7 @@ _FOR_ENGINE = {
     do.CreateStage: "_create_stage",
     do.PublishCut: "_publish",
     do.DropCut: "_drop",
+    do.Rest: "_rest",
     do.MoveShards: "_move",
     do.Finish: "_finish",
     do.Abort: "_abort",

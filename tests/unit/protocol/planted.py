@@ -246,6 +246,37 @@ def hand_over_without_drain(patch: pytest.MonkeyPatch) -> None:
 
 
 @planted
+def rest_without_drain(patch: pytest.MonkeyPatch) -> None:
+    """The engine goes to the hosts while batches are in flight."""
+    good = RunState._settle_draining
+
+    def draining(self: RunState) -> None:
+        if self._rests and not self._cut_wanted and self.fleet.ready:
+            self._drained()
+        else:
+            good(self)
+
+    patch.setattr(RunState, "_settle_draining", draining)
+    patch.setattr(RunState, "validate", lambda self: None)
+
+
+@planted
+def cuts_of_nothing_new(patch: pytest.MonkeyPatch) -> None:
+    """A cut that is asked for while the last one is written is made, and while that is written another."""
+    good = RunState._end_of_pass
+
+    def end_of_pass(self: RunState) -> None:
+        wanted = self._cut_wanted
+        if wanted and self._cutting is None:
+            self._enter(Phase.DRAINING)
+        else:
+            good(self)
+            self._cut_wanted |= wanted
+
+    patch.setattr(RunState, "_end_of_pass", end_of_pass)
+
+
+@planted
 def hand_over_without_new_terms(patch: pytest.MonkeyPatch) -> None:
     """Owners change, terms stay: what was routed by the old owners is taken."""
 

@@ -68,6 +68,61 @@ def test_retries_end_when_there_is_no_progress() -> None:
     assert run.handle(ev.CutAsked()) == []
 
 
+def test_a_clock_that_asks_while_the_last_cut_is_written_does_not_keep_the_run_from_ending() -> None:
+    run, out = started(RunSpec(shards=2, final_cut=True), splits=1)
+    (mark,) = only(run.handle(ev.SplitDone(only(out, do.RunSplit)[0].attempt, 3)), do.MarkCut)
+    run.handle(ev.CutMarked(mark.copy, mark.cut), ev.CutAsked())
+    assert only(run.handle(ev.CutWritten(mark.copy, mark.cut)), do.PublishCut)
+    out = run.handle(ev.CutAsked(), ev.CutPublished(mark.cut))
+    assert only(out, do.Finish)
+    assert not only(out, do.MarkCut)
+
+
+def test_a_cut_that_failed_is_made_again_at_the_end() -> None:
+    run, out = started(RunSpec(shards=2, final_cut=True), splits=2)
+    (first,) = only(out, do.RunSplit)
+    (pause,) = only(run.handle(ev.CutAsked()), do.Pause)
+    (mark,) = only(run.handle(ev.SplitPaused(first.attempt, 1, pause.serial)), do.MarkCut)
+    run.handle(ev.CutMarked(mark.copy, mark.cut))
+    assert only(run.handle(ev.CutFailed(mark.copy, mark.cut, "no room")), do.DropCut)
+    (second,) = only(run.handle(ev.SplitDone(first.attempt, 2)), do.RunSplit)
+    (last,) = only(run.handle(ev.SplitDone(second.attempt, 2)), do.MarkCut)
+    run.handle(ev.CutMarked(last.copy, last.cut))
+    (abort,) = only(run.handle(ev.CutFailed(last.copy, last.cut, "no room")), do.Abort)
+    assert "last cut could not be written" in abort.reason
+
+
+def test_a_rest_comes_when_nothing_is_in_flight_and_ends_when_it_is_over() -> None:
+    run, out = started(RunSpec(shards=2), io=2)
+    one, two = only(out, do.RunSplit)
+    pauses = {pause.attempt: pause for pause in only(run.handle(ev.RestAsked(7)), do.Pause)}
+    assert not only(run.handle(ev.SplitPaused(one.attempt, 1, pauses[one.attempt].serial)), do.Rest)
+    assert run.handle(ev.SplitPaused(two.attempt, 2, pauses[two.attempt].serial)) == [do.Rest(7)]
+    assert run.phase is Phase.RESTING
+    run.validate()
+    assert len(only(run.handle(ev.RestOver(7)), do.Resume)) == 2
+    assert run.handle(ev.RestAsked(7)) == [], "a late word of a rest that is over"
+    assert run.phase is Phase.RUNNING
+
+
+def test_a_rest_that_is_given_up_before_it_begins_lets_the_run_go_on() -> None:
+    run, out = started(RunSpec(shards=2), splits=1)
+    (attempt,) = only(out, do.RunSplit)
+    (pause,) = only(run.handle(ev.RestAsked(1), ev.RestOver(1)), do.Pause)
+    assert only(run.handle(ev.SplitPaused(attempt.attempt, 1, pause.serial)), do.Resume)
+
+
+def test_a_host_lost_while_the_run_rests_returns_to_the_cut_and_rests_again() -> None:
+    run, out = started(RunSpec(shards=2), splits=1, servers=2)
+    (attempt,) = only(out, do.RunSplit)
+    (pause,) = only(run.handle(ev.RestAsked(1)), do.Pause)
+    run.handle(ev.SplitPaused(attempt.attempt, 1, pause.serial))
+    (create,) = only(run.handle(ev.CopyLost(1)), do.CreateHost)
+    out = run.handle(ev.HostReady(create.copy, create.term))
+    assert run.phase is Phase.RESTING
+    assert only(out, do.Rest)
+
+
 def test_a_fatal_failure_aborts_at_once() -> None:
     run, out = started(RunSpec(shards=2))
     out = run.handle(ev.SplitFailed(only(out, do.RunSplit)[0].attempt, "no such file", fatal=True))

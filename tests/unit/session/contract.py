@@ -12,6 +12,7 @@ import heterps as hps
 from heterps.errors import CheckpointError, DataError, GraphError, RunError
 from heterps.runtime.phases import WAITING
 from heterps.tables import Manifest
+from tests.unit.session.counted import counted_data, counted_plan, shows
 from tests.unit.session.models import columns, data, graph
 
 
@@ -239,6 +240,43 @@ class EngineContract(ABC):
             assert same(wanted, tables(session))
         with self.launch(plan(), mode="sync") as session:
             assert same(wanted, trained(session, epochs=2))
+
+    @pytest.mark.parametrize("mode", ["sync", "async"])
+    def test_a_save_in_the_loop_holds_every_batch_whole(self, tmp_path: Path, mode: str) -> None:
+        hosts, rows, epochs = 3, 1500, 4
+        rng = np.random.default_rng(11)
+        with self.launch(counted_plan(hosts, lanes=2), mode=mode, report_s=0.0) as session:
+            train = counted_data(session, rows)
+            saved: list[Path] = []
+            for last in session.train(train, epochs):
+                if not last.done and rng.random() < 0.2 and len(saved) < 6:
+                    saved.append(session.save(tmp_path / str(len(saved))))
+            assert last.samples == rows * epochs
+            saved.append(session.save(tmp_path / "last"))
+        counted = [shows(folder, hosts) for folder in saved]
+        assert len(saved) > 3
+        assert all(len(set(each)) == 1 for each in counted), counted
+        assert counted[-1] == [rows * epochs] * hosts
+        before = next(each[0] for each in counted if each[0])
+        with self.launch(counted_plan(hosts, lanes=2), mode=mode) as session:
+            session.load(saved[next(i for i, each in enumerate(counted) if each[0])].parent.parent)
+            list(session.train(train))
+            after = shows(session.save(tmp_path / "after"), hosts)
+        assert after == [before + rows] * hosts
+
+    def test_cuts_that_take_longer_than_their_interval_do_not_keep_a_run_from_ending(self, tmp_path: Path) -> None:
+        with self.launch(plan(), mode="sync", checkpoint=tmp_path, every_s=1e-3) as session:
+            last = list(session.train(data()))[-1]
+        assert last.samples == 1500
+
+    def test_loading_in_the_loop_is_refused(self, tmp_path: Path) -> None:
+        with self.launch(plan(), report_s=0.0) as session:
+            session.save(tmp_path)
+            for _ in session.train(data(), 3):
+                with pytest.raises(CheckpointError, match="while training goes on"):
+                    session.load(tmp_path)
+                break
+            session.load(tmp_path)
 
     def test_one_table_of_another_model(self, tmp_path: Path) -> None:
         with self.launch(plan()) as session:

@@ -1,0 +1,197 @@
+"""Answers of a real cluster in this process: our errors, Dask's, and what its threads would keep to themselves."""
+
+import asyncio
+import itertools
+import threading
+import time
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import dask
+import pytest
+from distributed import Client
+
+from heterps.errors import ClusterError, DataError, RunError
+from heterps.protocol import events as ev
+from heterps.runtime import answers, cluster
+from heterps.runtime.cluster import ClusterEngine
+from heterps.runtime.crew import ClusterCrew
+from heterps.runtime.pools import pools_of
+from heterps.runtime.remote import Remote
+from tests.unit.runtime.played import ANSWERS, Pending
+
+
+class Slow:
+    def __init__(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def hello(self) -> str:
+        return "hello"
+
+
+class Broken:
+    def __init__(self, error: Exception | None = None) -> None:
+        if error is not None:
+            raise error
+
+    def work(self, error: Exception) -> None:
+        raise error
+
+
+@pytest.fixture
+def worker(local: Client) -> str:
+    return next(w.address for pool in pools_of(local) for w in pool.workers if w.name == "io-0")
+
+
+def test_a_fetch_under_way_is_not_lost_by_looking_at_it(
+    local: Client, worker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loaded loop begins to wait after its caller did, so that one wait ends while the next shares its fetch."""
+    fetch = local._gather_remote
+
+    async def slowly(*args: Any) -> Any:
+        found = await fetch(*args)
+        await asyncio.sleep(0.5)
+        return found
+
+    monkeypatch.setattr(local, "_gather_remote", slowly)
+    local.loop.add_callback(time.sleep, 0.2)
+    made = Remote(local, worker, Slow, 0.4)
+    assert made.call("hello") == "hello"
+    made.close()
+
+
+@pytest.mark.parametrize("error", [TypeError("no"), OSError(28, "full"), RuntimeError("odd"), TimeoutError("late")])
+def test_an_error_of_the_objects_code_is_not_taken_for_a_lost_worker(
+    local: Client, worker: str, error: Exception
+) -> None:
+    with pytest.raises(RunError, match=rf"making Broken on worker io-0 at .* failed: {type(error).__name__}: "):
+        Remote(local, worker, Broken, error)
+    made = Remote(local, worker, Broken)
+    with pytest.raises(RunError, match=rf"Broken\.work on worker io-0 at .* failed: {type(error).__name__}: "):
+        made.call("work", error)
+    made.close()
+
+
+def test_an_error_with_a_name_arrives_as_it_is(local: Client, worker: str) -> None:
+    with pytest.raises(DataError, match=r"^bad row$"):
+        Remote(local, worker, Broken, DataError("bad row"))
+
+
+def test_a_cancelled_actor_is_named(local: Client, worker: str) -> None:
+    made = Remote(local, worker, Slow, 0.0)
+    made._future.cancel()
+    time.sleep(0.5)
+    for patient in (False, True):
+        with (
+            dask.config.set({"heterps.timeouts.call": "2s"}),
+            pytest.raises(ClusterError, match=rf"^Slow on worker {worker} did not answer to hello: "),
+        ):
+            made.call("hello", patient=patient)
+
+
+def test_what_cannot_be_pickled_is_not_the_workers_fault(local: Client, worker: str) -> None:
+    with pytest.raises(RunError, match="cannot be sent to a worker"):
+        Remote(local, worker, Broken, threading.Lock())
+
+
+# --- tasks
+
+
+@pytest.fixture
+def engine(local: Client, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An engine whose workers are those in ``engine.workers``, heard of all the time."""
+    made: Any = ClusterEngine.__new__(ClusterEngine)
+    made.client, made.workers, heard = local, ["w"], itertools.count()
+    listed = lambda client: {"workers": {worker: {"last_seen": next(heard)} for worker in made.workers}}  # noqa: E731
+    monkeypatch.setattr(cluster, "identity_of", listed)
+    monkeypatch.setattr(answers, "_LOOK_S", 0.02)
+    return made
+
+
+def task(after_s: float = 0.0, error: BaseException | None = None) -> Any:
+    made: Any = Pending(after_s, error)
+    made.status = "pending"
+    return made
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_inference_that_dask_does_not_answer_is_named(engine: Any, name: str) -> None:
+    with pytest.raises(ClusterError, match=r"^split 3 was not inferred by workers w: ."):
+        engine._inferred(task(error=ANSWERS[name]()), SimpleNamespace(index=3), ["w"])
+
+
+def test_inference_may_take_long_but_not_without_workers(engine: Any) -> None:
+    with dask.config.set({"heterps.timeouts.call": "0.1s"}):
+        assert engine._inferred(task(0.4), SimpleNamespace(index=3), ["w"]) == "answer"
+        engine.workers = ["another"]
+        with pytest.raises(ClusterError, match=r"^split 3 was not inferred by workers w: they are gone"):
+            engine._inferred(task(60), SimpleNamespace(index=3), ["w"])
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_tasks_of_a_cluster_that_is_gone_need_no_cancelling(local: Client, name: str) -> None:
+    async def refuse(futures: Any) -> None:
+        raise ANSWERS[name]()
+
+    played: Any = SimpleNamespace(as_current=nullcontext, loop=local.loop, cancel=refuse)
+    answers.cancel(played, [])
+
+
+# --- threads of Dask
+
+
+class Task:
+    """A task that failed; ``error`` is what Dask says when asked for the reason, raised or returned."""
+
+    status = "error"
+
+    def __init__(self, error: BaseException, raised: bool) -> None:
+        self.error, self.raised = error, raised
+
+    def exception(self, timeout: float | None = None) -> Any:
+        """As Dask's: waits in a thread, is awaited in a loop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._exception())
+        return self._exception()
+
+    async def _exception(self) -> BaseException:
+        if self.raised:
+            raise self.error
+        return self.error
+
+
+@pytest.fixture
+def crew(local: Client) -> Any:
+    made: Any = ClusterCrew.__new__(ClusterCrew)
+    made.told, made._failure, made.client = [], None, local
+    made.driver = SimpleNamespace(tell=made.told.append)
+    return made
+
+
+@pytest.mark.parametrize("raised", [False, True])
+@pytest.mark.parametrize("error", [KeyError("task"), asyncio.CancelledError(), UnboundLocalError("result"), OSError()])
+def test_a_failed_task_is_told_whatever_dask_says_of_it(crew: Any, error: BaseException, raised: bool) -> None:
+    crew._task_done(7, Task(error, raised))
+    (event,) = crew.told
+    assert isinstance(event, ev.SplitFailed)
+    assert (event.attempt, event.fatal) == (7, False)
+    assert type(error).__name__ in event.reason
+    crew.pump()
+
+
+def test_a_mistake_in_a_task_is_fatal(crew: Any) -> None:
+    crew._task_done(7, Task(DataError("bad row"), False))
+    assert crew.told[0].fatal
+    with pytest.raises(DataError, match="bad row"):
+        crew.pump()
+
+
+def test_what_goes_wrong_in_a_callback_ends_the_run(crew: Any) -> None:
+    with pytest.raises(AttributeError):
+        crew._heard((0.0, {"kind": "Unheard", "fields": {}}))
+    with pytest.raises(RunError, match="what a worker told it: AttributeError: "):
+        crew.pump()

@@ -1,0 +1,38 @@
+"""A model whose exact result can be counted: every sample shows one id of each shard host once."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+import heterps as hps
+from heterps import ops
+from heterps.tables import CtrAccessor, Manifest
+from heterps.tables.hashing import shards_of
+
+
+def counted_plan(hosts: int, lanes: int) -> hps.Plan:
+    ids, y = ops.input("ids", shape=(hosts,), dtype="uint64"), ops.input("y")
+    table = ops.lookup(ids, table="seen", dim=1, accessor=CtrAccessor())
+    graph = hps.Graph(loss=ops.logloss(ops.dense(ops.reshape(table, (hosts,)), 1, name="out"), y))
+    return hps.Plan.fused(graph, batch_size=16, shard_hosts=hosts, lanes=lanes, workers=lanes)
+
+
+def counted_data(session: hps.Session, rows: int) -> hps.Dataset:
+    """Column h of ids holds only ids that live on host h."""
+    owners, rng = np.array(session.job.owners), np.random.default_rng(3)
+    ids = np.arange(4000, dtype=np.uint64)
+    host = owners[shards_of(ids, len(owners))]
+    columns = [rng.choice(ids[host == h], rows) for h in range(session.job.hosts)]
+    return hps.arrays(
+        {"ids": np.stack(columns, axis=1), "y": (rng.random(rows) < 0.5).astype(np.float32)}, split_cost=200
+    )
+
+
+def shows(snapshot: Path, hosts: int) -> list[int]:
+    """Return how many shows each host had counted; equal numbers mean that no batch is torn."""
+    found = [0] * hosts
+    for file in Manifest.read(snapshot).files:
+        if file.name.startswith("rows-"):
+            found[int(file.name.split("-")[2])] += int(pq.read_table(snapshot / file.name)["show"].to_numpy().sum())
+    return found
