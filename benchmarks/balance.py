@@ -8,13 +8,13 @@ import numpy as np
 
 import heterps as hps
 from heterps import ops
-from heterps.protocol.modes import Async
-from heterps.runtime.cluster import ClusterEngine
-from heterps.runtime.job import Job
-from heterps.runtime.local import local_cluster
-from heterps.runtime.model import Model
-from heterps.runtime.roles import Roles
-from heterps.runtime.threads import Threads
+from heterps.protocol.words.modes import Async
+from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.model import Model
+from heterps.runtime.cluster.core_share import Threads
+from heterps.runtime.cluster.in_process import local_cluster
+from heterps.runtime.run.dask_engine import ClusterEngine
+from heterps.runtime.run.roles import Roles
 from heterps.stages import partition
 
 

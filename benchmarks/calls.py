@@ -11,7 +11,7 @@ arrays of 64 Ki float32; another, the caller, asks for them from a coroutine on 
 - ``object``: the method itself, where both are in one process
 - ``socket``: blocking sockets in threads of their own with buffers made once: what the kernel and Python allow
 - ``socket, loop``: the same, the thread serving a coroutine that waits for it
-- ``service``, ``service, tcp``: the package's own calls (``heterps.runtime.service``) over either kind of socket
+- ``service``, ``service, tcp``: the package's own calls (``heterps.runtime.wire.service``) over either kind of socket
 - ``unix socket``: the same as ``socket`` by a name in the file system, for two processes on one machine
 
 ``load`` is what another thread of the host's process does meanwhile: nothing, GEMMs (which release the GIL) or pure
@@ -40,10 +40,10 @@ from distributed.core import send_recv
 from distributed.protocol import to_serialize
 from threadpoolctl import threadpool_limits
 
-from heterps.runtime.identity import identity_of
-from heterps.runtime.peer import SocketPeer
-from heterps.runtime.service import Address, Listener, Method
-from heterps.runtime.wire import Message
+from heterps.runtime.cluster.identity import identity_of
+from heterps.runtime.wire.message import Message
+from heterps.runtime.wire.peer import SocketPeer
+from heterps.runtime.wire.service import Address, Listener, Method
 
 IDS = np.arange(16 * 1024, dtype=np.uint64)
 ARRAYS, LENGTH = 4, 64 * 1024

@@ -22,7 +22,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from heterps.data import Criteo, Dataset, Salted, Schema, parquet, sparse
-from heterps.data.criteo import CATEGORIES, CRITEO_COLUMNS, criteo_schema
+from heterps.data.text.criteo import CATEGORIES, CRITEO_COLUMNS, criteo_schema
 
 FOLDER = Path(__file__).parent / ".data"
 BATCH = 4096

@@ -107,7 +107,7 @@ def _owned(group: Any, ids: np.ndarray) -> Any:
     """Which ids belong to this host."""
     if len(group.owned) == group.spec.n_shards:
         return slice(None)
-    from heterps.tables.routing import Router
+    from heterps.tables.live.routing import Router
 
     mine = np.ones(group.spec.n_shards, np.int32)
     mine[list(group.owned)] = 0

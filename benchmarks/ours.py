@@ -26,7 +26,7 @@ from graphs.deepfm import deepfm
 from graphs.dlrm import dlrm
 from graphs.wide_deep import wide_deep
 from heterps.data import Salted, Schema, parquet, sparse
-from heterps.data.criteo import CATEGORIES, criteo_schema
+from heterps.data.text.criteo import CATEGORIES, criteo_schema
 from heterps.hardware import Hardware
 from heterps.planner import plan
 

@@ -1,7 +1,7 @@
 """Forecast against measured throughput of plans on this machine.
 
 Run ``python -m benchmarks.planner`` (about two minutes). The Profile comes from micro-measurements only
-(:mod:`heterps.runtime.measure`): none of the runs below is used in it. Plans, each of Wide & Deep:
+(:mod:`heterps.runtime.measure.measuring`): none of the runs below is used in it. Plans, each of Wide & Deep:
 
 - ``fused``: everything in one stage, one worker per core
 - ``1 io | 1 compute``, ``2 io | 1 compute``: table access apart from the dense layers
@@ -40,11 +40,11 @@ from graphs.wide_deep import wide_deep
 from heterps.data import Criteo, Dataset
 from heterps.hardware import Device, Hardware, Pool
 from heterps.planner import Plan, Profile
-from heterps.planner.evaluate import by_hand, forecast
-from heterps.planner.problem import make_problem
-from heterps.planner.search import best_price_per_row
-from heterps.planner.solvers import solver
-from heterps.runtime.measure import measure_profile
+from heterps.planner.costs.expectation import by_hand, forecast
+from heterps.planner.solve.problem import make_problem
+from heterps.planner.solve.search import best_price_per_row
+from heterps.planner.solve.solvers import solver
+from heterps.runtime.measure.measuring import measure_profile
 
 ROWS = 500_000
 BATCH = 4096

@@ -18,8 +18,8 @@ import numpy as np
 
 import heterps as hps
 from graphs.wide_deep import wide_deep
-from heterps.kernels import bound
-from heterps.runtime.phases import Phases
+from heterps.kernels.program import bound
+from heterps.runtime.batch.phases import Phases
 
 ROWS, SLOTS, IDS = 81_920, 26, 100_000
 

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
         Plan as Plan,
     )
     from heterps.planner.planner import plan as plan
-    from heterps.protocol.keys import BatchKey as BatchKey
-    from heterps.protocol.modes import Async as Async, Sync as Sync
+    from heterps.protocol.words.keys import BatchKey as BatchKey
+    from heterps.protocol.words.modes import Async as Async, Sync as Sync
     from heterps.ragged import Ragged as Ragged
-    from heterps.runtime.probe import discover as discover
-    from heterps.runtime.profile import PhaseProfile as PhaseProfile
-    from heterps.runtime.progress import Progress as Progress
+    from heterps.runtime.cluster.probe import discover as discover
+    from heterps.runtime.report.phase_profile import PhaseProfile as PhaseProfile
+    from heterps.runtime.report.progress import Progress as Progress
     from heterps.session import Session as Session, launch as launch, load as load
     from heterps.stages.partition import partition as partition
     from heterps.tables import (
@@ -60,12 +60,12 @@ _HOMES = {
     "heterps.graph": "Graph ops",
     "heterps.hardware": "Hardware",
     "heterps.planner": "FixedRate MaxThroughput MinCost Plan plan",
-    "heterps.protocol.keys": "BatchKey",
-    "heterps.protocol.modes": "Async Sync",
+    "heterps.protocol.words.keys": "BatchKey",
+    "heterps.protocol.words.modes": "Async Sync",
     "heterps.ragged": "Ragged",
-    "heterps.runtime.probe": "discover",
-    "heterps.runtime.profile": "PhaseProfile",
-    "heterps.runtime.progress": "Progress",
+    "heterps.runtime.cluster.probe": "discover",
+    "heterps.runtime.report.phase_profile": "PhaseProfile",
+    "heterps.runtime.report.progress": "Progress",
     "heterps.session": "Session launch load",
     "heterps.stages": "partition",
     "heterps.tables": "FTRL SGD AdaGrad Adam ElementAdaGrad Momentum RowWiseAdaGrad SharedAdam StdAdaGrad Sum",

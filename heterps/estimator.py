@@ -15,7 +15,7 @@ from heterps.data import Dataset, arrays, frame
 from heterps.errors import DataError, RunError
 from heterps.graph import Graph
 from heterps.planner.plan import Plan
-from heterps.runtime.infer import Values
+from heterps.runtime.batch.inference import Values
 from heterps.session import Session, launch
 
 __all__ = ["Estimator"]

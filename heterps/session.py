@@ -14,20 +14,20 @@ from heterps.data import Dataset, Schema
 from heterps.errors import DataError, GraphError, PlanError, RunError
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
-from heterps.protocol.modes import Async, Mode, mode_from_json
-from heterps.runtime.columns import check_columns
-from heterps.runtime.engine import Engine, choose_engine, make_engine
-from heterps.runtime.epochs import Epochs
-from heterps.runtime.infer import PREDICTION, Inference, Values, joined, sources_of
-from heterps.runtime.job import Job
-from heterps.runtime.keeper import Checkpoints
-from heterps.runtime.meter import metered
-from heterps.runtime.model import Model
-from heterps.runtime.output import write_parquet
-from heterps.runtime.profile import PhaseProfile
-from heterps.runtime.progress import Progress
-from heterps.runtime.saved import SavedModel
-from heterps.runtime.saving import load_one_table, load_tables, save_tables, shrink_tables
+from heterps.protocol.words.modes import Async, Mode, mode_from_json
+from heterps.runtime.batch.columns import check_columns
+from heterps.runtime.batch.inference import PREDICTION, Inference, Values, joined, sources_of
+from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.model import Model
+from heterps.runtime.cuts.checkpoints import Checkpoints
+from heterps.runtime.cuts.saved_model import SavedModel
+from heterps.runtime.cuts.saving import load_one_table, load_tables, save_tables, shrink_tables
+from heterps.runtime.report.epochs import Epochs
+from heterps.runtime.report.meter import metered
+from heterps.runtime.report.output import write_parquet
+from heterps.runtime.report.phase_profile import PhaseProfile
+from heterps.runtime.report.progress import Progress
+from heterps.runtime.run.engines import Engine, choose_engine, make_engine
 from heterps.tables import Adam, ElementAdaGrad, Kind, Rule
 
 __all__ = ["Session", "launch", "load"]

@@ -23,8 +23,8 @@ Examples:
 def command(scheduler: str | None, out: str | None, links: bool) -> None:
     """Probe every worker of the cluster at SCHEDULER (default: the one Dask's config names)."""
     # Here, so that `heterps --help` need not import Dask.
-    from heterps.runtime.connect import client_of
-    from heterps.runtime.probe import discover
+    from heterps.runtime.cluster.connect import client_of
+    from heterps.runtime.cluster.probe import discover
 
     with client_of(scheduler) as client:
         text = discover(client, links=links).to_toml()

@@ -8,8 +8,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from heterps.tables.load import verify as verify_files
-from heterps.tables.report import Comparison, TableReport, compare, describe
+from heterps.tables.snapshots.inspection import Comparison, TableReport, compare, describe
+from heterps.tables.snapshots.load import verify as verify_files
 
 __all__ = ["command"]
 

@@ -59,8 +59,8 @@ def command(
     restarted; nothing is left running at the end.
     """
     # Here, so that `heterps --help` need not import Dask.
-    from heterps.runtime.hosts import many_hosts
-    from heterps.runtime.launcher import Launch, launch_cluster
+    from heterps.runtime.cluster.launcher import Launch, launch_cluster
+    from heterps.runtime.cluster.many_hosts import many_hosts
 
     pools = {"server": server, "io": io, "compute": compute, "gpu": gpu}
     words = ("-m", *script) if module else script

@@ -19,13 +19,13 @@ from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner import FixedRate, Goal, MaxThroughput, MinCost, Plan, Profile, Request, compare, diff, frontier
-from heterps.planner.explain import Explanation, explain
-from heterps.planner.figures import bytes_text, money_text, parse_count, percent_text, seconds_text
-from heterps.planner.html import report_html
+from heterps.planner.costs.sample import Sample, sample_dataset
 from heterps.planner.planner import BATCH_SIZES, solve
-from heterps.planner.report import render
-from heterps.planner.sample import Sample, sample_dataset
-from heterps.runtime.columns import check_columns
+from heterps.planner.show.explain import Explanation, explain
+from heterps.planner.show.figures import bytes_text, money_text, parse_count, percent_text, seconds_text
+from heterps.planner.show.html import report_html
+from heterps.planner.show.text_report import render
+from heterps.runtime.batch.columns import check_columns
 
 __all__ = ["command"]
 

@@ -12,9 +12,9 @@ from heterps.cli._data import opened, sample_options
 from heterps.cli._models import load_graph, parse_settings
 from heterps.errors import PlanError
 from heterps.hardware import Hardware
-from heterps.planner.figures import bytes_text, percent_text, seconds_text
-from heterps.planner.profile import Line, Profile, Rates
-from heterps.runtime.columns import check_columns
+from heterps.planner.costs.profile import Line, Profile, Rates
+from heterps.planner.show.figures import bytes_text, percent_text, seconds_text
+from heterps.runtime.batch.columns import check_columns
 
 __all__ = ["command"]
 
@@ -45,7 +45,7 @@ def command(
       heterps profile graphs/wide_deep.py --data 'train-*.tsv' --out profile.json
       heterps plan graphs/wide_deep.py --profile profile.json
     """
-    from heterps.runtime.measure import measure_profile
+    from heterps.runtime.measure.measuring import measure_profile
 
     known = Profile({}) if add_to is None else Profile.load(add_to)
     if pool in known.pools:  # said before anything is measured

@@ -18,8 +18,8 @@ from heterps.errors import DataError
 from heterps.hardware import Hardware
 from heterps.planner.plan import Plan
 from heterps.planner.planner import plan as make_plan
-from heterps.runtime.meter import metered
-from heterps.runtime.profile import PhaseProfile
+from heterps.runtime.report.meter import metered
+from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.session import launch
 
 __all__ = ["command"]

@@ -1,26 +1,26 @@
 """Files to batches."""
 
-from heterps.data.adult import adult
-from heterps.data.arrays import Arrays, arrays
-from heterps.data.bad import BadInput, BadRow, BadRows
-from heterps.data.batch import Batch, Column
-from heterps.data.criteo import Criteo
-from heterps.data.dataset import Dataset, Shuffle, Source
-from heterps.data.frames import Table, frame
-from heterps.data.generator import Generated, generator
-from heterps.data.hashing import cross_ids, hash_bytes, hash_strings, salt_of
-from heterps.data.images import Idx, Images, idx, image_folder
-from heterps.data.importance import Importance, feature_importance, slots_shuffle
-from heterps.data.parquet import Parquet, parquet
-from heterps.data.persist import Persisted
-from heterps.data.readers import READERS, open_dataset, register_reader
-from heterps.data.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
-from heterps.data.rows import Rows
-from heterps.data.schema import Field, Schema, dense, label, ragged, sparse, weight
-from heterps.data.slots import SlotText, slot_text
-from heterps.data.split import Piece, Split
-from heterps.data.statistics import Moments, moments, standardised
-from heterps.data.text import Text, csv, tsv
+from heterps.data.columnar.parquet_files import Parquet, parquet
+from heterps.data.columnar.tables_in_memory import Table, frame
+from heterps.data.core.bad import BadInput, BadRow, BadRows
+from heterps.data.core.batch import Batch, Column
+from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.dataset import Dataset, Shuffle, Source
+from heterps.data.core.formats import READERS, open_dataset, register_reader
+from heterps.data.core.persist import Persisted
+from heterps.data.core.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
+from heterps.data.core.schema import Field, Schema, dense, label, ragged, sparse, weight
+from heterps.data.core.split import Piece, Split
+from heterps.data.core.value_hash import cross_ids, hash_bytes, hash_strings, salt_of
+from heterps.data.sources.adult import adult
+from heterps.data.sources.arrays import Arrays, arrays
+from heterps.data.sources.generator import Generated, generator
+from heterps.data.sources.images import Idx, Images, idx, image_folder
+from heterps.data.study.importance import Importance, feature_importance, slots_shuffle
+from heterps.data.study.statistics import Moments, moments, standardised
+from heterps.data.text.criteo import Criteo
+from heterps.data.text.delimited_text import Text, csv, tsv
+from heterps.data.text.slot_text import SlotText, slot_text
 
 __all__ = [
     "READERS",

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from heterps.compiled import Warmed, accounts
-from heterps.data.criteo import Criteo
+from heterps.data.text.criteo import Criteo
 
 __all__ = ["warm"]
 

@@ -1,6 +1,8 @@
 """Forward, backward and cost of every op kind."""
 
-from heterps.kernels import (  # noqa: F401  (register)
+from heterps.kernels.cost import OpCost, Work
+from heterps.kernels.kernel import Call, Kernel, kernel, kernels, op_cost, register_kernel
+from heterps.kernels.ops import (
     activations,
     batch_statistics,
     convolution,
@@ -17,12 +19,10 @@ from heterps.kernels import (  # noqa: F401  (register)
     shape,
     similarity,
 )
-from heterps.kernels.cost import OpCost, Work
-from heterps.kernels.kernel import Call, Kernel, kernel, kernels, op_cost, register_kernel
-from heterps.kernels.layout import ParamLayout, ParamPiece
-from heterps.kernels.program import Gradients, Program
+from heterps.kernels.ops.rows import Lists, Rows
+from heterps.kernels.program.param_layout import ParamLayout, ParamPiece
+from heterps.kernels.program.program import Gradients, Program
 from heterps.kernels.random import batch_seed
-from heterps.kernels.rows import Lists, Rows
 
 __all__ = [
     "Call",

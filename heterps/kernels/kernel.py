@@ -44,8 +44,8 @@ class Call:
     n
         Rows of this batch.
     xs, y
-        Inputs and result ``[n, *shape]``. A ``pull`` input is a :class:`~heterps.kernels.rows.Rows`, a ragged tensor a
-        :class:`~heterps.kernels.rows.Lists`. A loss has a 0-d ``y``.
+        Inputs and result ``[n, *shape]``. A ``pull`` input is a :class:`~heterps.kernels.ops.rows.Rows`, a ragged tensor a
+        :class:`~heterps.kernels.ops.rows.Lists`. A loss has a 0-d ``y``.
     dxs, dy
         Gradients of inputs (None where nobody wants one) and of the result. For a loss ``dy`` is None and means 1.
     params, dparams

@@ -14,8 +14,8 @@ from heterps.graph import Graph, Op, ops
 from heterps.graph.tensor import Tensor
 from heterps.graph.types import Form
 from heterps.kernels.jit import LOOPS
-from heterps.kernels.program import Program
-from heterps.kernels.rows import Lists, Rows
+from heterps.kernels.ops.rows import Lists, Rows
+from heterps.kernels.program.program import Program
 
 __all__ = ["Warmed", "warm"]
 

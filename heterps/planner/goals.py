@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 from heterps.errors import PlanError
-from heterps.planner.bounds import least_price, most_rows
-from heterps.planner.problem import Problem
-from heterps.planner.search import Found, Solve, best_at, best_price_per_row, best_throughput
+from heterps.planner.solve.bounds import least_price, most_rows
+from heterps.planner.solve.problem import Problem
+from heterps.planner.solve.search import Found, Solve, best_at, best_price_per_row, best_throughput
 
 __all__ = ["FixedRate", "Goal", "MaxThroughput", "MinCost"]
 

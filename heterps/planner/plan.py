@@ -12,8 +12,8 @@ from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Device, Pool
 from heterps.hardware.values import pool_from_json, pool_to_json
-from heterps.planner.forecast import Certificate, Forecast, Rival
-from heterps.protocol.modes import Async, Mode, mode_from_json
+from heterps.planner.costs.forecast import Certificate, Forecast, Rival
+from heterps.protocol.words.modes import Async, Mode, mode_from_json
 from heterps.stages import layers_of, lower
 
 __all__ = ["Plan", "Share", "Stage"]
@@ -185,7 +185,7 @@ class Plan:
 
     def report(self) -> str:
         """Return the plan and what is expected of it as text."""
-        from heterps.planner.report import report_text
+        from heterps.planner.show.text_report import report_text
 
         return report_text(self)
 

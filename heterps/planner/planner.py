@@ -11,21 +11,21 @@ from heterps.data import Dataset
 from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
-from heterps.planner.assemble import Draft, assemble
-from heterps.planner.costs import Costs
-from heterps.planner.forecast import Certificate, Rival
+from heterps.planner.costs.forecast import Certificate, Rival
+from heterps.planner.costs.layer_costs import Costs
+from heterps.planner.costs.planning_model import build_problem, check_pins, server_pools
+from heterps.planner.costs.profile import Profile
+from heterps.planner.costs.sample import Sample, sample_batches, sample_dataset
+from heterps.planner.costs.table_memory import forecast_tables
 from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
-from heterps.planner.large import searched, with_cuts
-from heterps.planner.memory import forecast_tables
-from heterps.planner.model import build_problem, check_pins, server_pools
 from heterps.planner.plan import Plan
-from heterps.planner.problem import Placement, make_problem
-from heterps.planner.profile import Profile
-from heterps.planner.remedies import infeasible
-from heterps.planner.sample import Sample, sample_batches, sample_dataset
-from heterps.planner.search import frontier as search_frontier
-from heterps.planner.solvers import solver, solvers
-from heterps.protocol.modes import Mode
+from heterps.planner.solve.assemble import Draft, assemble
+from heterps.planner.solve.large import searched, with_cuts
+from heterps.planner.solve.problem import Placement, make_problem
+from heterps.planner.solve.remedies import infeasible
+from heterps.planner.solve.search import frontier as search_frontier
+from heterps.planner.solve.solvers import solver, solvers
+from heterps.protocol.words.modes import Mode
 from heterps.stages import layers_of
 from heterps.stages.contract import UNIQUE_FRACTION
 

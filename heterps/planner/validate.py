@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from heterps.errors import ClusterError
 from heterps.hardware import Hardware, Pool
-from heterps.planner.figures import bytes_text, count_text
 from heterps.planner.plan import Plan
+from heterps.planner.show.figures import bytes_text, count_text
 
 __all__ = ["findings", "validate"]
 

@@ -1,17 +1,17 @@
 """What a run does, as pure code: no Dask, no clock, no thread, no I/O. docs/protocol.md tells the whole story."""
 
-from heterps.protocol.client import ClientState
-from heterps.protocol.credits import Credits
-from heterps.protocol.cut import Cut
-from heterps.protocol.events import *  # noqa: F403
-from heterps.protocol.events import __all__ as _events
-from heterps.protocol.host import HostState
-from heterps.protocol.keys import BatchKey
-from heterps.protocol.layout import Layout, deal_shards
-from heterps.protocol.modes import Async, Geo, Mode, Sync, mode_from_json
-from heterps.protocol.run import RunState
-from heterps.protocol.spec import Phase, RunSpec
-from heterps.protocol.window import Window
+from heterps.protocol.client.credits import Credits
+from heterps.protocol.client.state import ClientState
+from heterps.protocol.host.state import HostState
+from heterps.protocol.host.window import Window
+from heterps.protocol.run.spec import Phase, RunSpec
+from heterps.protocol.run.state import RunState
+from heterps.protocol.words.cut import Cut
+from heterps.protocol.words.events import *  # noqa: F403
+from heterps.protocol.words.events import __all__ as _events
+from heterps.protocol.words.keys import BatchKey
+from heterps.protocol.words.layout import Layout, deal_shards
+from heterps.protocol.words.modes import Async, Geo, Mode, Sync, mode_from_json
 
 __all__ = [
     "Async",

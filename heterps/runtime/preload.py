@@ -10,9 +10,9 @@ from typing import Any
 
 from distributed import Worker
 
+from heterps.runtime.cluster.core_share import limit_blas
+from heterps.runtime.cluster.exposure import refuse_open
 from heterps.runtime.config import settings
-from heterps.runtime.exposure import refuse_open
-from heterps.runtime.threads import limit_blas
 
 __all__ = ["dask_setup", "prepare_process", "warm_all"]
 

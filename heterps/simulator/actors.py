@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from heterps.protocol import (
-    BatchKey,
-    ClientState,
-    HostState,
-    client as cl,
-    decisions as de,
-    events as ev,
-    instructions as do,
-)
-from heterps.protocol.messages import Granted, Push, Refused, Reply, Request
+from heterps.protocol import BatchKey, ClientState, HostState
+from heterps.protocol.client import state as cl
+from heterps.protocol.words import decisions as de, events as ev, instructions as do
+from heterps.protocol.words.messages import Granted, Push, Refused, Reply, Request
 from heterps.simulator.network import TIMEOUT, Process
 from heterps.simulator.rows import Shard, gradient
 

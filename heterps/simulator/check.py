@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from heterps.protocol import BatchKey, Cut, Phase
-from heterps.protocol.messages import FAR
+from heterps.protocol.words.messages import FAR
 from heterps.simulator.rows import Shard, keys_of, sync_values
 
 if TYPE_CHECKING:

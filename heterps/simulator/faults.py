@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from heterps.protocol import events as ev
+from heterps.protocol.words import events as ev
 from heterps.simulator.network import TIMEOUT, Process
 from heterps.simulator.scenario import Fault
 

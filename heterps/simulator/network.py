@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-from heterps.protocol.story import brief
+from heterps.protocol.run.story import brief
 from heterps.simulator.scenario import Scenario
 
 __all__ = ["TIMEOUT", "Network", "Process"]

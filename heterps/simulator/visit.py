@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from heterps.protocol import BatchKey, Phase, events as ev, instructions as do
+from heterps.protocol import BatchKey, Phase
+from heterps.protocol.words import events as ev, instructions as do
 from heterps.simulator import check
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from heterps.protocol import BatchKey, Cut, Phase, RunState, decisions as de, events as ev, instructions as do
-from heterps.protocol.messages import Acked
-from heterps.protocol.story import brief
+from heterps.protocol import BatchKey, Cut, Phase, RunState
+from heterps.protocol.run.story import brief
+from heterps.protocol.words import decisions as de, events as ev, instructions as do
+from heterps.protocol.words.messages import Acked
 from heterps.simulator import check
 from heterps.simulator.actors import Copy, Task
 from heterps.simulator.faults import fire

@@ -1,15 +1,17 @@
 """Parameters: sparse rows that grow, dense arrays, the rules that change them, snapshots."""
 
-from heterps.tables.accessor import ACCESSORS, Accessor, CtrAccessor
-from heterps.tables.ageing import KINDS, Kind
-from heterps.tables.cut import Cut
-from heterps.tables.entries import ENTRIES, CountEntry, Entry, ProbabilityEntry, ShowClickEntry
-from heterps.tables.gradients import RowGradients, sum_lanes
-from heterps.tables.initialisers import INITIALISERS, Constant, Initialiser, Normal, Uniform, Xavier, Zeros
-from heterps.tables.load import find_generation, load_table, restore, verify
-from heterps.tables.manifest import Manifest, Part
-from heterps.tables.routing import Routed, Router, gather_rows, spread_shards, sum_rows
-from heterps.tables.rules import (
+from heterps.tables.live.ageing import KINDS, Kind
+from heterps.tables.live.gradients import RowGradients, sum_lanes
+from heterps.tables.live.routing import Routed, Router, gather_rows, spread_shards, sum_rows
+from heterps.tables.live.shard import Applied, Pulled, Shard
+from heterps.tables.live.shard_cut import Cut
+from heterps.tables.snapshots.load import find_generation, load_table, restore, verify
+from heterps.tables.snapshots.manifest import Manifest, Part
+from heterps.tables.snapshots.snapshot import Snapshots, save_shard, write_part
+from heterps.tables.specs.accessor import ACCESSORS, Accessor, CtrAccessor
+from heterps.tables.specs.entries import ENTRIES, CountEntry, Entry, ProbabilityEntry, ShowClickEntry
+from heterps.tables.specs.initialisers import INITIALISERS, Constant, Initialiser, Normal, Uniform, Xavier, Zeros
+from heterps.tables.specs.rules import (
     FTRL,
     RULES,
     SGD,
@@ -23,10 +25,8 @@ from heterps.tables.rules import (
     StdAdaGrad,
     Sum,
 )
-from heterps.tables.schedules import SCHEDULES, Exponential, Schedule, Steps, Warmup
-from heterps.tables.shard import Applied, Pulled, Shard
-from heterps.tables.snapshot import Snapshots, save_shard, write_part
-from heterps.tables.spec import N_SHARDS, DenseSpec, GroupSpec, TableSpec
+from heterps.tables.specs.schedules import SCHEDULES, Exponential, Schedule, Steps, Warmup
+from heterps.tables.specs.spec import N_SHARDS, DenseSpec, GroupSpec, TableSpec
 
 __all__ = [
     "ACCESSORS",

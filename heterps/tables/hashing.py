@@ -19,7 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from heterps.errors import TableError
-from heterps.tables.jit import inline
+from heterps.tables.loops.jit import inline
 
 __all__ = ["RESERVED", "check_ids", "key_of", "mix", "prefetch", "shard_of", "shards_of"]
 

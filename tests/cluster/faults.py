@@ -7,7 +7,7 @@ import numpy as np
 import heterps as hps
 from heterps import ops
 from distributed import Client
-from heterps.runtime.identity import identity_of
+from heterps.runtime.cluster.identity import identity_of
 
 MODE, VICTIM, OPTIONS = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 SLOTS, IDS, ROWS = 4, 500, 24_000

@@ -12,7 +12,7 @@ import pytest
 from distributed import Client
 
 import heterps as hps
-from heterps.runtime.identity import identity_of
+from heterps.runtime.cluster.identity import identity_of
 from tests.cluster.conftest import Launched
 from tests.unit.session.contract import plan
 
@@ -145,7 +145,7 @@ _TRAIN = """
 import numpy as np
 import heterps as hps
 from heterps import ops
-from heterps.runtime.identity import identity_of
+from heterps.runtime.cluster.identity import identity_of
 from distributed import Client
 
 ids, y = ops.input("ids", (2,), "uint64"), ops.input("y")

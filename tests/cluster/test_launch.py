@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 _CONNECT = """
 import json, os, pathlib, signal, subprocess, sys, time
 from distributed import Client
-from heterps.runtime.identity import identity_of
+from heterps.runtime.cluster.identity import identity_of
 
 client = Client()
 
@@ -30,7 +30,7 @@ def pids():
 def test_the_script_finds_its_pools_and_gives_the_exit_code(launched) -> None:
     script = f"""{_CONNECT}
 from distributed import Security
-from heterps.runtime.probe import discover
+from heterps.runtime.cluster.probe import discover
 
 pathlib.Path("beside.py").write_text("def answer(): return 42")
 import beside
@@ -88,7 +88,7 @@ def check_found(found: dict) -> None:
 def test_what_freezes_is_named_and_what_dies_comes_back(launched) -> None:
     script = f"""{_CONNECT}
 from heterps.errors import ClusterError
-from heterps.runtime.pools import Need, wait_for_pools
+from heterps.runtime.cluster.pools import Need, wait_for_pools
 
 def wait_until(there):
     until = time.monotonic() + 90

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from heterps.runtime.hosts import many_hosts
+from heterps.runtime.cluster.many_hosts import many_hosts
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -17,9 +17,9 @@ def free_port() -> int:
 def test_the_printed_commands_make_a_cluster(launched) -> None:
     (launched.folder / "script.py").write_text("""
 import pathlib
-from heterps.runtime.connect import client_of
-from heterps.runtime.pools import Need, wait_for_pools
-from heterps.runtime.threads import blas_libraries
+from heterps.runtime.cluster.connect import client_of
+from heterps.runtime.cluster.pools import Need, wait_for_pools
+from heterps.runtime.cluster.core_share import blas_libraries
 
 with client_of() as client:
     pools = wait_for_pools(client, [Need("io"), Need("gpu")], timeout_s=60)

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 _STRANGERS = """
 import socket, ssl
 from dataclasses import replace
-from heterps.runtime.peer import PeerLost, SocketPeer
+from heterps.runtime.wire.peer import PeerLost, SocketPeer
 
 def refused(address, tls=None):
     try:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from heterps.device import CUDA_OPTIONS, namespace, set_raw_loader, to_host
 from heterps.kernels import Program
-from heterps.kernels.rows_cuda import SOURCE
+from heterps.kernels.ops.rows_cuda import SOURCE
 from tests.gpu.fixed import CASES as FIXED
 from tests.gpu.host import GPP, HostModule, build_and_run
 from tests.unit.kernels.cases import CASES, Case

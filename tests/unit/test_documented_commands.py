@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from heterps.cli import main
-from heterps.runtime.commands import join_hint, scheduler_hint
+from heterps.runtime.cluster.commands import join_hint, scheduler_hint
 
 ROOT = pathlib.Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("heterps", "examples", "graphs") for path in (ROOT / folder).rglob("*.py"))
@@ -61,7 +61,7 @@ def test_documented_commands_say_where_they_listen(page: pathlib.Path) -> None:
 def test_commands_in_messages_say_where_they_listen() -> None:
     found = {str(path): lacking(text) for path in SOURCES for text in strings(path.read_text()) if lacking(text)}
     # The pieces that join_hint and the like put together are looked at as they come out, below.
-    assert {path for path in found if not path.endswith("runtime/commands.py")} == set()
+    assert {path for path in found if not path.endswith("runtime/cluster/commands.py")} == set()
 
 
 def test_printed_commands_say_where_they_listen(tmp_path: pathlib.Path) -> None:

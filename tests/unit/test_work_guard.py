@@ -14,10 +14,10 @@ import pytest
 
 from graphs.wide_deep import wide_deep
 from heterps.data import arrays
-from heterps.protocol.modes import Async
-from heterps.runtime.inline import InlineEngine
-from heterps.runtime.job import Job
-from heterps.runtime.model import Model
+from heterps.protocol.words.modes import Async
+from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.model import Model
+from heterps.runtime.run.inline_engine import InlineEngine
 from heterps.tables import SGD, ElementAdaGrad
 
 SLOTS, DENSE = 6, 3

@@ -35,7 +35,7 @@ from heterps.data import (
     salt_of,
     sparse,
 )
-from heterps.data.numeric import log1p
+from heterps.data.text.numeric import log1p
 from heterps.errors import DataError
 
 SCHEMA = Schema.of(

@@ -1,7 +1,7 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from heterps.data.hashing import RESERVED_ID, cross_ids, hash_bytes, hash_span, hash_strings, salt_of
+from heterps.data.core.value_hash import RESERVED_ID, cross_ids, hash_bytes, hash_span, hash_strings, salt_of
 
 
 @given(st.binary(max_size=40), st.binary(max_size=9), st.integers(0, 2**64 - 1))

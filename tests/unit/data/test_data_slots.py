@@ -27,7 +27,7 @@ from heterps.data import (
     slot_text,
     sparse,
 )
-from heterps.data.files import cut
+from heterps.data.core.files import cut
 from heterps.errors import DataError
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "criteo_paddlerec.tar.xz"

@@ -39,8 +39,8 @@ from heterps.data import (
     standardised,
     weight,
 )
-from heterps.data.preload import Ahead, OneAhead, ahead
-from heterps.data.readers import READERS
+from heterps.data.core.formats import READERS
+from heterps.data.core.read_ahead import Ahead, OneAhead, ahead
 from heterps.errors import DataError, UnknownKindError
 from heterps.ragged import Ragged
 

@@ -37,8 +37,8 @@ from heterps.data import (
     sparse,
     tsv,
 )
-from heterps.data.files import cut
-from heterps.data.lines import Lines
+from heterps.data.core.files import cut
+from heterps.data.text.lines import Lines
 from heterps.errors import DataError
 
 

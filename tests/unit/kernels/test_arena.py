@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from heterps.kernels.arena import Arena
+from heterps.kernels.program.arena import Arena
 
 SHAPES = st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 40)), min_size=1, max_size=12)
 

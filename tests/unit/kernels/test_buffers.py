@@ -10,7 +10,7 @@ import pytest
 
 from heterps.graph import Graph, ops
 from heterps.kernels import Program, Rows
-from heterps.kernels.rows import Lists
+from heterps.kernels.ops.rows import Lists
 from heterps.kernels.warm import _graphs, _value
 from heterps.stages.lowering import lower
 from tests.unit.kernels.test_program import SMALL, batch, model, params

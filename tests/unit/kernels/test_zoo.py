@@ -10,8 +10,9 @@ from hypothesis import given, settings, strategies as st
 
 from heterps.errors import GraphError
 from heterps.graph import Graph, ops
-from heterps.kernels import Lists, Program, convolution
-from heterps.kernels.sampling import draw_ids
+from heterps.kernels import Lists, Program
+from heterps.kernels.ops import convolution
+from heterps.kernels.ops.sampling import draw_ids
 from tests.unit.kernels.cases import Case, make
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from heterps.errors import PlanError
-from heterps.planner.dag import blocks, downsets, over_downsets
-from heterps.planner.mincut import min_cut
-from heterps.planner.problem import Flow, make_problem
-from heterps.planner.slots import slot_placement
-from heterps.planner.solvers import brute_force, exact
+from heterps.planner.solve.dag import blocks, downsets, over_downsets
+from heterps.planner.solve.mincut import min_cut
+from heterps.planner.solve.problem import Flow, make_problem
+from heterps.planner.solve.slot_program import slot_placement
+from heterps.planner.solve.solvers import brute_force, exact
 
 
 def random_dag(seed, layers, types=2, *, serial=False, cap=np.inf, data=True, pins=True):

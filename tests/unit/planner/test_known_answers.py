@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from heterps.planner.chain import chain_placement, relaxed_price
-from heterps.planner.labels import label_placement
-from heterps.planner.milp import milp_placement
-from heterps.planner.problem import Segment, make_problem
-from heterps.planner.search import best_at, best_price_per_row, best_throughput
-from heterps.planner.solvers import exact, solver
+from heterps.planner.solve.chain import chain_placement, relaxed_price
+from heterps.planner.solve.milp import milp_placement
+from heterps.planner.solve.pareto import label_placement
+from heterps.planner.solve.problem import Segment, make_problem
+from heterps.planner.solve.search import best_at, best_price_per_row, best_throughput
+from heterps.planner.solve.solvers import exact, solver
 
 EMBED_AND_TWO_DENSE = [[0.01, 0.01], [1, 0.01], [1, 0.01]]
 RATIO = [[0.06, 0.6], [2.4, 0.012]]

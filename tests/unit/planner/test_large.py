@@ -6,11 +6,12 @@ from hypothesis import given, settings, strategies as st
 
 import heterps as hps
 from heterps import ops
-from heterps.planner import FixedRate, MaxThroughput, MinCost, large, plan
-from heterps.planner.bounds import least_price, most_rows
-from heterps.planner.dag import over_downsets
-from heterps.planner.large import searched, with_cuts
-from heterps.planner.solvers import exact
+from heterps.planner import FixedRate, MaxThroughput, MinCost, plan
+from heterps.planner.solve import large
+from heterps.planner.solve.bounds import least_price, most_rows
+from heterps.planner.solve.dag import over_downsets
+from heterps.planner.solve.large import searched, with_cuts
+from heterps.planner.solve.solvers import exact
 from tests.unit.planner.test_dag import edges_of, random_dag
 
 GOALS = st.sampled_from([MinCost(1.0), FixedRate(1.5), MaxThroughput()])

@@ -6,7 +6,7 @@ from graphs.wide_deep import wide_deep
 from heterps.errors import PlanError
 from heterps.hardware import Hardware
 from heterps.planner import Certificate, Cost, Forecast, Plan, Share, Stage, StageForecast, TableForecast
-from heterps.planner.forecast import Rival
+from heterps.planner.costs.forecast import Rival
 from heterps.stages.lowering import lower
 
 

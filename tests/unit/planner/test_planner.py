@@ -29,11 +29,11 @@ from heterps.planner import (
     register_solver,
     solver,
 )
-from heterps.planner.evaluate import by_hand, forecast
-from heterps.planner.explain import explain
+from heterps.planner.costs.expectation import by_hand, forecast
+from heterps.planner.costs.profile import Line
+from heterps.planner.costs.sample import Growth
 from heterps.planner.planner import BATCH_SIZES
-from heterps.planner.profile import Line
-from heterps.planner.sample import Growth
+from heterps.planner.show.explain import explain
 from heterps.stages.lowering import lower
 
 

@@ -13,10 +13,10 @@ from graphs.ctrdnn import ctrdnn
 from graphs.wide_deep import wide_deep
 from heterps.cli import main
 from heterps.planner import MinCost, Plan, Profile, Request, frontier, plan
-from heterps.planner.charts import draw_frontier, draw_split, draw_timeline
-from heterps.planner.explain import explain
-from heterps.planner.html import report_html
-from heterps.planner.report import machine_ratio, report_text
+from heterps.planner.show.charts import draw_frontier, draw_split, draw_timeline
+from heterps.planner.show.explain import explain
+from heterps.planner.show.html import report_html
+from heterps.planner.show.text_report import machine_ratio, report_text
 from heterps.stages import layers_of
 from tests.unit.planner.conftest import RENTED
 

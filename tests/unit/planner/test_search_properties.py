@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from heterps.planner.chain import chain_placement, relaxed_price
-from heterps.planner.labels import label_placement
-from heterps.planner.milp import milp_placement
-from heterps.planner.problem import Flow, Segment, Shards, make_problem
-from heterps.planner.search import best_at, best_price_per_row, best_throughput, frontier
-from heterps.planner.solvers import brute_force, exact, solver
+from heterps.planner.solve.chain import chain_placement, relaxed_price
+from heterps.planner.solve.milp import milp_placement
+from heterps.planner.solve.pareto import label_placement
+from heterps.planner.solve.problem import Flow, Segment, Shards, make_problem
+from heterps.planner.solve.search import best_at, best_price_per_row, best_throughput, frontier
+from heterps.planner.solve.solvers import brute_force, exact, solver
 
 
 def random_chain(seed, layers, types, *, cap=np.inf, sold_in=1, serial=True, shared=False, hosts=False, mixes=()):

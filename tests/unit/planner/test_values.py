@@ -14,10 +14,10 @@ from heterps.data import arrays
 from heterps.errors import ClusterError, DataError, PlanError
 from heterps.hardware import Hardware
 from heterps.planner import MinCost, Plan, Profile, Rates, Sample, diff, plan, sample_batches, sample_dataset, validate
-from heterps.planner.figures import bytes_text, count_text, money_text, parse_count, percent_text, seconds_text
-from heterps.planner.profile import Line, fit_fraction, fit_line
-from heterps.planner.sample import fit_growth
-from heterps.planner.timeline import timeline
+from heterps.planner.costs.profile import Line, fit_fraction, fit_line
+from heterps.planner.costs.sample import fit_growth
+from heterps.planner.show.figures import bytes_text, count_text, money_text, parse_count, percent_text, seconds_text
+from heterps.planner.show.timeline import timeline
 from heterps.ragged import Ragged
 
 # --- samples

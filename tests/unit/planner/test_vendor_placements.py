@@ -7,7 +7,7 @@ import pytest
 import heterps as hps
 from heterps import ops
 from heterps.planner import MinCost, Profile, Rates, plan
-from heterps.planner.profile import Line
+from heterps.planner.costs.profile import Line
 
 
 def ctr():

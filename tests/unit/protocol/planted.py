@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from heterps.protocol import BatchKey, ClientState, HostState, RunState, Window, decisions as de, instructions as do
-from heterps.protocol.books import LaneBook, SplitBook
-from heterps.protocol.fleet import Fleet
-from heterps.protocol.lanes import Lanes
-from heterps.protocol.messages import Acked, Ask, Push, Seen
-from heterps.protocol.replica import Replica
-from heterps.protocol.spec import Phase
+from heterps.protocol import BatchKey, ClientState, HostState, RunState, Window
+from heterps.protocol.host.lanes import Lanes
+from heterps.protocol.host.replica import Replica
+from heterps.protocol.run.books import LaneBook, SplitBook
+from heterps.protocol.run.fleet import Fleet
+from heterps.protocol.run.spec import Phase
+from heterps.protocol.words import decisions as de, instructions as do
+from heterps.protocol.words.messages import Acked, Ask, Push, Seen
 from heterps.simulator.actors import Copy
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -379,7 +380,7 @@ def commit_when_any_lane_is_past(patch: pytest.MonkeyPatch) -> None:
 @planted
 def sum_in_order_of_arrival(patch: pytest.MonkeyPatch) -> None:
     """A step's gradients are added as they came."""
-    patch.setattr("heterps.protocol.lanes._in_lane_order", lambda pushes: tuple(pushes.values()))
+    patch.setattr("heterps.protocol.host.lanes._in_lane_order", lambda pushes: tuple(pushes.values()))
 
 
 @planted

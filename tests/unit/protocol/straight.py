@@ -4,18 +4,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from heterps.protocol import (
-    ClientState,
-    HostState,
-    RunSpec,
-    RunState,
-    SplitsReady,
-    WorkerJoined,
-    client as cl,
-    decisions as de,
-    events as ev,
-    instructions as do,
-)
+from heterps.protocol import ClientState, HostState, RunSpec, RunState, SplitsReady, WorkerJoined
+from heterps.protocol.client import state as cl
+from heterps.protocol.words import decisions as de, events as ev, instructions as do
 
 
 class Straight:

@@ -6,22 +6,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from heterps.errors import ProtocolError
-from heterps.protocol import (
-    Async,
-    BatchKey,
-    ClientState,
-    Credits,
-    Geo,
-    HostState,
-    Layout,
-    Mode,
-    Sync,
-    client as cl,
-    decisions as de,
-    events as ev,
-    instructions as do,
-)
-from heterps.protocol.messages import Acked, Ask, Granted, Pull, Push, Refused, Seen
+from heterps.protocol import Async, BatchKey, ClientState, Credits, Geo, HostState, Layout, Mode, Sync
+from heterps.protocol.client import state as cl
+from heterps.protocol.words import decisions as de, events as ev, instructions as do
+from heterps.protocol.words.messages import Acked, Ask, Granted, Pull, Push, Refused, Seen
 
 
 def key(n: int, split: int = 0) -> BatchKey:

@@ -3,7 +3,8 @@
 import pytest
 
 from heterps.errors import PlanError, ProtocolError
-from heterps.protocol import Async, Cut, Geo, Phase, RunSpec, RunState, Sync, events as ev, instructions as do
+from heterps.protocol import Async, Cut, Geo, Phase, RunSpec, RunState, Sync
+from heterps.protocol.words import events as ev, instructions as do
 
 
 def started(spec: RunSpec, *, splits: int = 2, io: int = 1, servers: int = 1) -> tuple[RunState, list[do.Instruction]]:

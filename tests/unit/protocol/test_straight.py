@@ -3,8 +3,8 @@ from collections import Counter
 import pytest
 
 from heterps.protocol import Async, BatchKey, Geo, Mode, Phase, RunSpec, Sync
-from heterps.protocol.decisions import Commit
-from heterps.protocol.instructions import Finish
+from heterps.protocol.words.decisions import Commit
+from heterps.protocol.words.instructions import Finish
 from tests.unit.protocol.straight import straight
 
 BATCHES = {0: 3, 1: 0, 2: 5, 3: 1}

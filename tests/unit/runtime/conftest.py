@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 from distributed import Client
 
-from heterps.runtime.local import local_cluster
+from heterps.runtime.cluster.in_process import local_cluster
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from heterps.errors import ClusterError
-from heterps.runtime.addresses import Endpoint, parse_address
-from heterps.runtime.security import is_loopback, listening_host
+from heterps.runtime.cluster.security import is_loopback, listening_host
+from heterps.runtime.wire.addresses import Endpoint, parse_address
 
 schemes = st.sampled_from(["", "tcp", "tls", "ws", "wss"])
 labels = st.from_regex(r"[a-z_]([a-z0-9_-]{0,8}[a-z0-9])?", fullmatch=True).filter(lambda label: label != "0x")

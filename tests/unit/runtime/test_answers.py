@@ -13,12 +13,13 @@ import pytest
 from distributed import Client
 
 from heterps.errors import ClusterError, DataError, RunError
-from heterps.protocol import events as ev
-from heterps.runtime import answers, cluster
-from heterps.runtime.cluster import ClusterEngine
-from heterps.runtime.crew import ClusterCrew
-from heterps.runtime.pools import pools_of
-from heterps.runtime.remote import Remote
+from heterps.protocol.words import events as ev
+from heterps.runtime import answers
+from heterps.runtime.cluster.pools import pools_of
+from heterps.runtime.run import dask_engine as cluster
+from heterps.runtime.run.carrier import ClusterCrew
+from heterps.runtime.run.dask_engine import ClusterEngine
+from heterps.runtime.run.remote import Remote
 from tests.unit.runtime.played import ANSWERS, Pending
 
 

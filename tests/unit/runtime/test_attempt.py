@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from heterps.protocol import Async, instructions as do
-from heterps.protocol.layout import Layout
-from heterps.runtime.attempt import Attempt
-from heterps.runtime.reading import Reading
+from heterps.protocol import Async
+from heterps.protocol.words import instructions as do
+from heterps.protocol.words.layout import Layout
+from heterps.runtime.batch.reading import Reading
+from heterps.runtime.workers.attempt import Attempt
 
 
 @pytest.fixture

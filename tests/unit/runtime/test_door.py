@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from heterps.errors import ClusterError
-from heterps.runtime import door, service
-from heterps.runtime.certificates import Certificates, make_certificates
-from heterps.runtime.peer import PeerLost, SocketPeer
-from heterps.runtime.service import Address, Listener
-from heterps.runtime.wire import Message, WireError
+from heterps.runtime.cluster.certificates import Certificates, make_certificates
+from heterps.runtime.wire import door, service
+from heterps.runtime.wire.message import Message, WireError
+from heterps.runtime.wire.peer import PeerLost, SocketPeer
+from heterps.runtime.wire.service import Address, Listener
 
 GREETING, HEAD = 0x48505347, 0x48505331
 

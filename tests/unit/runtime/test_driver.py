@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from heterps.protocol import RunSpec, events as ev, instructions as do
-from heterps.runtime.driver import Driver
+from heterps.protocol import RunSpec
+from heterps.protocol.words import events as ev, instructions as do
+from heterps.runtime.run.driver import Driver
 
 
 class Unlucky:

@@ -3,8 +3,8 @@
 import numpy as np
 
 from heterps.data import arrays
-from heterps.data.preload import OneAhead
-from heterps.runtime.reading import Reading
+from heterps.data.core.read_ahead import OneAhead
+from heterps.runtime.batch.reading import Reading
 
 DATA = arrays({"y": np.arange(25)})
 

@@ -12,12 +12,12 @@ from hypothesis import given, strategies as st
 
 from heterps.cli import main
 from heterps.errors import ClusterError
-from heterps.runtime import launcher
-from heterps.runtime.certificates import Certificates
-from heterps.runtime.commands import scheduler_command, worker_command
-from heterps.runtime.hosts import Machine, parse_hosts, spread
-from heterps.runtime.resources import declared_pools, pool_of, resource_of
-from heterps.runtime.threads import Threads
+from heterps.runtime.cluster import launcher
+from heterps.runtime.cluster.certificates import Certificates
+from heterps.runtime.cluster.commands import scheduler_command, worker_command
+from heterps.runtime.cluster.core_share import Threads
+from heterps.runtime.cluster.many_hosts import Machine, parse_hosts, spread
+from heterps.runtime.cluster.resources import declared_pools, pool_of, resource_of
 
 names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
 

@@ -12,11 +12,11 @@ import pytest
 from distributed import Client, default_client
 
 from heterps.errors import ClusterError
-from heterps.runtime.ask import ask_workers
-from heterps.runtime.connect import client_of, connected, existing_client
-from heterps.runtime.local import local_cluster
-from heterps.runtime.pools import pools_of
-from heterps.runtime.threads import Threads, blas_libraries
+from heterps.runtime.cluster.ask import ask_workers
+from heterps.runtime.cluster.connect import client_of, connected, existing_client
+from heterps.runtime.cluster.core_share import Threads, blas_libraries
+from heterps.runtime.cluster.in_process import local_cluster
+from heterps.runtime.cluster.pools import pools_of
 
 
 def test_pools_resources_and_threads(local: Client) -> None:

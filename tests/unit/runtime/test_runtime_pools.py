@@ -8,11 +8,11 @@ from heterps.graph import Graph, ops
 from heterps.hardware import Hardware
 from heterps.planner import MinCost, plan as make_plan
 from heterps.planner.plan import Plan
-from heterps.runtime.local import local_cluster
-from heterps.runtime.open import needs_of_roles, on_pools
-from heterps.runtime.pools import Need, check, group_by_pool, pools_of, wait_for_pools, workers_from
-from heterps.runtime.roles import roles_for
-from heterps.runtime.versions import check_versions, report_versions
+from heterps.runtime.cluster.in_process import local_cluster
+from heterps.runtime.cluster.pools import Need, check, group_by_pool, pools_of, wait_for_pools, workers_from
+from heterps.runtime.cluster.versions import check_versions, report_versions
+from heterps.runtime.run.open import needs_of_roles, on_pools
+from heterps.runtime.run.roles import roles_for
 from heterps.session import launch
 
 
@@ -120,7 +120,7 @@ def test_waiting_for_pools_is_limited(local) -> None:
 
 
 def test_a_worker_of_another_version_is_refused(local, monkeypatch) -> None:
-    from heterps.runtime import pools
+    from heterps.runtime.cluster import pools
 
     mine = report_versions()
     old = {**mine, "python": "2.7"}

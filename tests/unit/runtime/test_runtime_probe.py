@@ -7,11 +7,11 @@ from distributed import Client
 from heterps.cli import main
 from heterps.errors import ClusterError
 from heterps.hardware import Device, Hardware, Host, Pool
-from heterps.runtime import probe
-from heterps.runtime.local import local_cluster
-from heterps.runtime.pools import FoundWorker, group_by_pool
-from heterps.runtime.probe import discover
-from heterps.runtime.survey import Transfer, WorkerFacts, describe
+from heterps.runtime.cluster import probe
+from heterps.runtime.cluster.in_process import local_cluster
+from heterps.runtime.cluster.pools import FoundWorker, group_by_pool
+from heterps.runtime.cluster.probe import discover
+from heterps.runtime.cluster.survey import Transfer, WorkerFacts, describe
 
 CORE = Device("core", "cpu", {"float32": 1e10}, 2**30, 4e9, 2e9, source="test")
 A100 = Device("NVIDIA A100", "gpu", {"float32": 1e13}, 40 * 2**30, 1e12, 1e9, bus_bytes_per_s=2e10, source="test")

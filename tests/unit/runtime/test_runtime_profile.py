@@ -5,11 +5,11 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given, strategies as st
 
-from heterps.runtime.meter import _Passes
-from heterps.runtime.phases import PHASES, WAITING, Phases
-from heterps.runtime.profile import PhaseProfile
-from heterps.runtime.profile_drawing import LEFT, RIGHT, WIDTH, draw
-from heterps.runtime.progress import Progress
+from heterps.runtime.batch.phases import PHASES, WAITING, Phases
+from heterps.runtime.report.meter import _Passes
+from heterps.runtime.report.phase_profile import PhaseProfile
+from heterps.runtime.report.profile_drawing import LEFT, RIGHT, WIDTH, draw
+from heterps.runtime.report.progress import Progress
 
 SECONDS = st.floats(0, 1e6)
 POOLS = st.dictionaries(

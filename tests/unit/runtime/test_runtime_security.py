@@ -7,8 +7,8 @@ import dask
 import pytest
 
 from heterps.errors import ClusterError
-from heterps.runtime.certificates import ROLES, make_certificates, open_certificates
-from heterps.runtime.security import listening_host
+from heterps.runtime.cluster.certificates import ROLES, make_certificates, open_certificates
+from heterps.runtime.cluster.security import listening_host
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "[::1]", "::1", "::ffff:127.0.0.1"])
@@ -63,6 +63,6 @@ def test_certificates_are_kept_when_they_are_there(tmp_path: pathlib.Path) -> No
 
 
 def test_without_the_cryptography_package_the_remedy_is_named(tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "heterps.runtime.authority", None)
+    monkeypatch.setitem(sys.modules, "heterps.runtime.cluster.authority", None)
     with pytest.raises(ClusterError, match=r"pip install 'heterps\[tls\]'"):
         make_certificates(tmp_path, [])

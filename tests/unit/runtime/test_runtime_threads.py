@@ -7,8 +7,8 @@ import threadpoolctl
 from hypothesis import given, strategies as st
 
 from heterps.errors import ClusterError
+from heterps.runtime.cluster.core_share import allot, blas_libraries, thread_environment
 from heterps.runtime.preload import prepare_process
-from heterps.runtime.threads import allot, blas_libraries, thread_environment
 
 pools = st.lists(st.sampled_from(["server", "io", "compute", "gpu"]), min_size=1, max_size=12)
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from heterps.errors import TableError
-from heterps.runtime.peer import PeerLost, SocketPeer, connect
-from heterps.runtime.service import Listener
-from heterps.runtime.wire import Buffers, Message, receive, send
+from heterps.runtime.wire.message import Buffers, Message, receive, send
+from heterps.runtime.wire.peer import PeerLost, SocketPeer, connect
+from heterps.runtime.wire.service import Listener
 
 arrays = st.sampled_from([np.float32, np.uint64, np.int32]).flatmap(
     lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=9))

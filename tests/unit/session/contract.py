@@ -10,7 +10,7 @@ import pytest
 
 import heterps as hps
 from heterps.errors import CheckpointError, DataError, GraphError, RunError
-from heterps.runtime.phases import WAITING
+from heterps.runtime.batch.phases import WAITING
 from heterps.tables import Manifest
 from tests.unit.session.counted import counted_data, counted_plan, shows
 from tests.unit.session.models import columns, data, graph

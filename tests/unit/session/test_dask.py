@@ -11,9 +11,9 @@ import pytest
 
 import heterps as hps
 from heterps.errors import ClusterError
-from heterps.runtime.io_station import IoStation
-from heterps.runtime.local import local_cluster
-from heterps.runtime.work import Workbench
+from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.cluster.in_process import local_cluster
+from heterps.runtime.workers.io_actor import IoStation
 from heterps.stages import partition
 from tests.unit.session.contract import EngineContract, plan, same, trained
 from tests.unit.session.models import data, graph

@@ -122,8 +122,8 @@ def test_vectors_need_no_negatives_and_predictions_draw_their_own() -> None:
 
 @pytest.mark.parametrize("model", ["word2vec", "nce"])
 def test_plans_and_profiles_know_drawn_ids(model: str) -> None:
-    from heterps.planner.sample import sample_batches
-    from heterps.runtime.measure import synthetic_batch
+    from heterps.planner.costs.sample import sample_batches
+    from heterps.runtime.measure.measuring import synthetic_batch
 
     graph = getattr(importlib.import_module(f"graphs.{model}"), model)()
     columns = synthetic_batch(graph, 8)

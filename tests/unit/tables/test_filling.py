@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from heterps.tables import filling, index
-from heterps.tables.filling import BUCKETS, fill_index
+from heterps.tables.loops import filling, index
+from heterps.tables.loops.filling import BUCKETS, fill_index
 
 U64 = npt.NDArray[np.uint64]
 MASK = 2**64 - 1

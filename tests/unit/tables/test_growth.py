@@ -28,7 +28,7 @@ from heterps.tables import (
     TableSpec,
     Zeros,
 )
-from heterps.tables.accessor import Counters
+from heterps.tables.specs.accessor import Counters
 
 
 def ids(*values: int) -> np.ndarray:
@@ -234,7 +234,7 @@ def test_ssd_needs_a_folder() -> None:
 def test_a_full_disk_refuses_rows_and_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of the file run out: the push is refused as a whole, what is there stays, and later it can be repeated."""
     shard = Shard([GroupSpec("g", (TableSpec("t", 64, Sum(), Zeros()),), storage="ssd")], folder=tmp_path)
-    monkeypatch.setattr("heterps.tables.region._STEP", 1 << 16)
+    monkeypatch.setattr("heterps.tables.live.region._STEP", 1 << 16)
 
     def push(n: int, first: int) -> Applied:
         some = np.arange(first, first + 200, dtype=np.uint64)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from heterps.tables.half import decode, encode
+from heterps.tables.loops.half import decode, encode
 
 
 def test_every_half_is_read_and_written_back() -> None:

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from heterps.tables import SGD, Adam, GroupSpec, TableSpec, Zeros, index
+from heterps.tables import SGD, Adam, GroupSpec, TableSpec, Zeros
 from heterps.tables.hashing import _mix_python, mix
-from heterps.tables.layout import Layout
-from heterps.tables.partition import Partition
-from heterps.tables.rows import NO_ROW
+from heterps.tables.live.partition import Partition
+from heterps.tables.live.row_layout import Layout
+from heterps.tables.loops import index
+from heterps.tables.loops.row_loops import NO_ROW
 
 
 def partition(dim: int = 8) -> Partition:

@@ -20,7 +20,7 @@ from heterps.tables import (
     Zeros,
     save_shard,
 )
-from heterps.tables.report import compare, describe
+from heterps.tables.snapshots.inspection import compare, describe
 
 GROUPS = (
     GroupSpec("plain", (TableSpec("wide", 1, Sum(), Zeros()), TableSpec("deep", 2, Sum(), Zeros()))),
@@ -59,7 +59,7 @@ def test_describe_counts_ranks_and_bins(root: Path) -> None:
 
 @pytest.mark.parametrize("chunk", [1, 1 << 22])
 def test_compare_goes_by_id(root: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heterps.tables.report.CHUNK_ROWS", chunk)
+    monkeypatch.setattr("heterps.tables.snapshots.inspection.CHUNK_ROWS", chunk)
     wide, deep, ctr, dense = compare(root / "00000001", root)
     assert (deep.only_first, deep.only_second, deep.equal, deep.changed) == (1, 1, 1, 1)
     assert deep.top == ((3, 5.0),)

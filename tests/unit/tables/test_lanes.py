@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from heterps.tables.jit import entry_loop
-from heterps.tables.lanes import add_row, all_finite, copy_row, step_row
+from heterps.tables.loops.jit import entry_loop
+from heterps.tables.loops.vector_lanes import add_row, all_finite, copy_row, step_row
 
 add, copy, step, finite = (
     entry_loop(lambda a, i, b, j, n: add_row(a, i, b, j, n)),

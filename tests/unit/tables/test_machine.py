@@ -35,7 +35,7 @@ from heterps.tables import (
     write_part,
 )
 from heterps.tables.hashing import shards_of
-from heterps.tables.initialisers import first_values
+from heterps.tables.specs.initialisers import first_values
 
 SEED, WIDTH, N_SHARDS = 11, 3, 64
 ACCESSOR: Accessor = CtrAccessor(embed=2, delete_threshold=0.35, decay_rate=0.5)
@@ -53,7 +53,7 @@ ids_strategy = st.lists(st.integers(0, 60), min_size=1, max_size=25, unique=True
 
 @pytest.fixture(autouse=True)
 def threads_even_for_few_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heterps.tables.owners.WORTH_IT", 1)
+    monkeypatch.setattr("heterps.tables.live.owners.WORTH_IT", 1)
 
 
 class Model:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from heterps.tables import pages
+from heterps.tables.snapshots import pages
 
 PLAIN: dict[str, Any] = {"compression": "none", "use_dictionary": False}
 

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from heterps.tables import pages
-from heterps.tables.parquet import PlainWriter
-from heterps.tables.thrift import I8, I16, I64, decode, encode
+from heterps.tables.snapshots import pages
+from heterps.tables.snapshots.plain_parquet import PlainWriter
+from heterps.tables.snapshots.thrift import I8, I16, I64, decode, encode
 from tests.unit.tables.test_pages import check_equal, read, table
 
 

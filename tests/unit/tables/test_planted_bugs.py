@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from heterps.tables import Shard
-from heterps.tables.group import RowGroup
-from heterps.tables.owners import Owners
-from heterps.tables.partition import Partition
-from heterps.tables.records import fill
+from heterps.tables.live.group import RowGroup
+from heterps.tables.live.owners import Owners
+from heterps.tables.live.partition import Partition
+from heterps.tables.snapshots.records import fill
 from tests.unit.tables.test_machine import TableMachine
 
 FIND = settings(
@@ -50,7 +50,7 @@ def restore_loses_slots(patch: pytest.MonkeyPatch) -> None:
     def forgetful(layout: Any, columns: Any, words: Any) -> None:
         fill(layout, {name: 0 * array if name.endswith(".slots") else array for name, array in columns.items()}, words)
 
-    patch.setattr("heterps.tables.group.fill", forgetful)
+    patch.setattr("heterps.tables.live.group.fill", forgetful)
 
 
 def restore_forgets_the_window(patch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ BUGS = (
 
 @pytest.mark.parametrize("plant", BUGS, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heterps.tables.owners.WORTH_IT", 1)
+    monkeypatch.setattr("heterps.tables.live.owners.WORTH_IT", 1)
     plant(monkeypatch)
     with pytest.raises(Exception) as found:
         run_state_machine_as_test(TableMachine, settings=FIND)

@@ -45,12 +45,12 @@ from heterps.tables import (
     verify,
     write_part,
 )
-from heterps.tables.cut import GroupCut
 from heterps.tables.hashing import mix, shards_of
-from heterps.tables.load import read_rows
-from heterps.tables.records import RowBuffer
-from heterps.tables.rows import NO_ROW
-from heterps.tables.snapshot import DENSE
+from heterps.tables.live.shard_cut import GroupCut
+from heterps.tables.loops.row_loops import NO_ROW
+from heterps.tables.snapshots.load import read_rows
+from heterps.tables.snapshots.records import RowBuffer
+from heterps.tables.snapshots.snapshot import DENSE
 
 GROUPS = (
     GroupSpec("ids", (TableSpec("wide", 1, SGD(0.1)), TableSpec("deep", 8, Adam(0.1), Uniform(0.1)))),
@@ -237,8 +237,8 @@ def test_ordinary_tools_read_the_rows(trained: Shard, tmp_path: Path) -> None:
 def test_files_hold_the_logical_shards_they_say(
     trained: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heterps.tables.snapshot.FILE_BYTES", 5000)
-    monkeypatch.setattr("heterps.tables.snapshot.ROW_GROUP_BYTES", 2000)
+    monkeypatch.setattr("heterps.tables.snapshots.snapshot.FILE_BYTES", 5000)
+    monkeypatch.setattr("heterps.tables.snapshots.snapshot.ROW_GROUP_BYTES", 2000)
     folder = save_shard(trained, tmp_path)
     manifest = Manifest.read(folder)
     files = manifest.files_of("ids")
@@ -275,7 +275,7 @@ def test_the_order_of_rows_depends_on_the_ids_alone(monkeypatch: pytest.MonkeyPa
     assert {int(mix(np.uint64(i))) >> 32 for i in same} == {7}
     ids = np.concatenate([same, rng.integers(0, 2**63, 3000, dtype=np.uint64)])
     for turn in (8192, 7):
-        monkeypatch.setattr("heterps.tables.cut.TURN", turn)
+        monkeypatch.setattr("heterps.tables.live.shard_cut.TURN", turn)
         shard = Shard([GroupSpec("g", (TableSpec("t", 2, SGD()),))])
         shard.pull("g", rng.permutation(ids))
         with shard.cut() as cut:
@@ -444,7 +444,7 @@ def die_at(n: int) -> None:
 
         setattr(module, name, act)
 
-    from heterps.tables.disk import HashedFile
+    from heterps.tables.snapshots.disk import HashedFile
 
     wrap(HashedFile, "write")
     for name in ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir"):

@@ -1,0 +1,1 @@
+"""Arrow columns to rows."""

@@ -1,0 +1,233 @@
+"""One Arrow column as the plain arrays compiled loops take: numbers, hashes, ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from heterps.data.columnar import spans
+from heterps.data.text.numeric import BAD_NUMBER
+from heterps.errors import DataError
+
+__all__ = ["ArrowColumn", "Taken"]
+
+_NONE: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Ids as a table and an index into it: a dictionary-encoded column hashed once per distinct value."""
+
+    table: npt.NDArray[np.uint64]
+    index: npt.NDArray[np.int32]
+
+    def plain(self) -> npt.NDArray[np.uint64]:
+        """Return one id a row."""
+        return self.table[self.index]
+
+
+Numbers = tuple[npt.NDArray[Any], npt.NDArray[np.uint8], npt.NDArray[np.int64] | None]
+_INTEGERS = (pa.int32(), pa.int64())
+_WIDE = (pa.uint32(), pa.uint64(), pa.int32(), pa.int64())
+_DIRECT = (*_INTEGERS, pa.float32(), pa.float64())
+
+
+@dataclass(frozen=True)
+class ArrowColumn:
+    """A column of one chunk. Text and dictionaries of text, integers, floats, booleans and lists are understood."""
+
+    name: str
+    array: Any
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether values are strings or bytes."""
+        kind = self.array.type
+        return any(
+            check(kind)
+            for check in (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+        )
+
+    @cached_property
+    def dictionary(self) -> ArrowColumn | None:
+        """The distinct values of a dictionary-encoded column."""
+        is_encoded = pa.types.is_dictionary(self.array.type)
+        return ArrowColumn(self.name, self.array.dictionary) if is_encoded else None
+
+    @cached_property
+    def index(self) -> npt.NDArray[np.int32]:
+        """Positions in the dictionary; null is one behind its end."""
+        indices = self.array.indices
+        if indices.null_count:
+            indices = indices.fill_null(len(self.array.dictionary))
+        return np.ascontiguousarray(indices.to_numpy(zero_copy_only=False), np.int32)
+
+    @cached_property
+    def valid(self) -> npt.NDArray[np.uint8]:
+        """1 where a value is present; empty where all are."""
+        bitmap = self.array.buffers()[0]
+        if self.array.null_count == 0 or bitmap is None:
+            return _NONE
+        first = self.array.offset
+        return np.unpackbits(np.frombuffer(bitmap, np.uint8), count=first + len(self), bitorder="little")[first:]
+
+    @cached_property
+    def present(self) -> npt.NDArray[np.uint8]:
+        """As ``valid``; empty text counts as missing."""
+        if self.dictionary is not None:
+            return ArrowColumn(self.name, self.array.dictionary_decode()).present
+        if not self.is_text:
+            return self.valid
+        there = np.diff(self.text[1]) > 0
+        return (there & (self.valid != 0) if len(self.valid) else there).astype(np.uint8)
+
+    @cached_property
+    def text(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]:
+        """Bytes (padded) and offsets of a text column."""
+        wide = pa.types.is_large_string(self.array.type) or pa.types.is_large_binary(self.array.type)
+        _, buffer, data = self.array.buffers()
+        first, count = self.array.offset, len(self.array)
+        offsets = np.frombuffer(buffer, np.int64 if wide else np.int32)[first : first + count + 1]
+        begin, end = int(offsets[0]), int(offsets[-1])
+        padded = np.zeros(end - begin + 16, np.uint8)
+        if data is not None:
+            padded[: end - begin] = np.frombuffer(data, np.uint8)[begin:end]
+        return padded, offsets.astype(np.int64) - begin
+
+    @cached_property
+    def integers(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
+        """Magnitude and sign of an integer or boolean column."""
+        array = self.array.cast(pa.uint8()) if pa.types.is_boolean(self.array.type) else self.array
+        if not pa.types.is_integer(array.type):
+            raise DataError(f"column {self.name!r} has type {array.type}: a category or id needs text or integers")
+        values = (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
+        negative = values < 0
+        if values.dtype.kind == "i":
+            # Two's complement: the magnitude of the smallest int64 has no positive int64.
+            wide = values.astype(np.int64).view(np.uint64)
+            return np.where(negative, np.uint64(0) - wide, wide), negative
+        return values.astype(np.uint64), negative
+
+    def hashes(self, salt: int) -> npt.NDArray[np.uint64] | Taken:
+        """Hash each value's text; null is the empty string."""
+        if self.dictionary is not None:
+            table = np.asarray(self.dictionary.hashes(salt))
+            return Taken(np.append(table, _hash_of_nothing(salt)), self.index)
+        out = np.empty(len(self), np.uint64)
+        if self.is_text:
+            spans.hash_spans(*self.text, self.valid, np.uint64(salt), out)
+        elif pa.types.is_null(self.array.type):
+            out[:] = _hash_of_nothing(salt)
+        else:
+            values, negative = self.integers
+            spans.hash_integers(values, negative, self.valid, np.uint64(salt), out)
+        return out
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """Values, presence (empty: all) and faults; NaN is missing, an infinity or too large a number a fault."""
+        if self.dictionary is not None:
+            values, present, bad = self.dictionary.numbers
+            there = np.append(present if len(present) else np.ones(len(values), np.uint8), np.uint8(0))
+            index = self.index
+            faults = None if bad is None else np.append(bad, 0)[index]
+            return np.append(values, 0)[index], there[index], faults
+        if self.is_text:
+            return self._numbers_of_text()
+        if pa.types.is_null(self.array.type):
+            return np.zeros(len(self)), np.zeros(len(self), np.uint8), None
+        return self._numbers_of_numbers()
+
+    def _numbers_of_text(self) -> Numbers:
+        values, present = np.zeros(len(self)), np.zeros(len(self), np.uint8)
+        bad = np.zeros(len(self), np.int64)
+        spans.numbers_of_spans(*self.text, self.valid, values, present, bad)
+        return values, present, bad
+
+    def _numbers_of_numbers(self) -> Numbers:
+        kind = self.array.type
+        if not (
+            pa.types.is_integer(kind)
+            or pa.types.is_floating(kind)
+            or pa.types.is_boolean(kind)
+            or pa.types.is_decimal(kind)
+        ):
+            raise DataError(f"column {self.name!r} has type {kind}: expected numbers")
+        array = self.array if kind in _DIRECT else self.array.cast(pa.float64(), safe=False)
+        # The values of nulls are whatever lies in the buffer: they are never looked at.
+        values = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())[
+            array.offset : array.offset + len(array)
+        ]
+        if array.type in _INTEGERS:
+            return values, self.valid, None
+        return _checked(values, self.valid)
+
+    @cached_property
+    def plain_integers(self) -> npt.NDArray[Any] | None:
+        """The integers in place, if all that are present can be ids; what lies under nulls is never looked at."""
+        kind = self.array.type
+        if not pa.types.is_integer(kind):
+            return None
+        array = self.array if kind in _WIDE else self.array.cast(pa.int64())
+        values = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())[
+            array.offset : array.offset + len(array)
+        ]
+        return values if spans.all_ids(values, self.valid) else None
+
+    @cached_property
+    def ids(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64] | None]:
+        """Integers as they stand, and faults (negative, missing, reserved), None if there are none."""
+        if self.dictionary is not None:
+            return ArrowColumn(self.name, self.array.dictionary_decode()).ids
+        bad = np.zeros(len(self), np.int64)
+        if self.is_text:
+            out = np.zeros(len(self), np.uint64)
+            spans.ids_of_spans(*self.text, self.valid, out, bad)
+            return out, bad
+        values, negative = self.integers
+        spans.ids_of_integers(values, negative, self.valid, bad)
+        return values, bad
+
+    @cached_property
+    def lists(self) -> tuple[ArrowColumn, npt.NDArray[np.int64]]:
+        """Elements and offsets of a list column; null is an empty list."""
+        kind = self.array.type
+        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+            raise DataError(f"column {self.name!r} has type {kind}: expected lists or text with separators")
+        lengths = np.ascontiguousarray(self.array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+        offsets = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return ArrowColumn(self.name, self.array.flatten()), offsets
+
+    def split(self, separator: str) -> ArrowColumn:
+        """Return a text column as lists of its parts; lists are returned as they are."""
+        array = self.array.dictionary_decode() if self.dictionary is not None else self.array
+        text = ArrowColumn(self.name, array)
+        return ArrowColumn(self.name, pc.split_pattern(array, separator)) if text.is_text else text
+
+
+def _checked(values: npt.NDArray[Any], valid: npt.NDArray[np.uint8]) -> Numbers:
+    """Find NaN (missing) and infinities (faults) among floats."""
+    with np.errstate(over="ignore"):
+        fine = np.abs(values) <= _FLOAT32_MAX
+    if fine.all():
+        return values, valid, None
+    nan = np.isnan(values)
+    present = ~nan & (valid != 0) if len(valid) else ~nan
+    return values, present.astype(np.uint8), np.where(present & ~fine, BAD_NUMBER, 0)
+
+
+def _hash_of_nothing(salt: int) -> np.uint64:
+    from heterps.data.core.value_hash import hash_bytes
+
+    return np.uint64(hash_bytes(b"", salt))

@@ -1,0 +1,131 @@
+"""Parquet files: row groups are the pieces, only the needed columns are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarSource, Part
+from heterps.data.core.bad import BadRows
+from heterps.data.core.dataset import Dataset, Source
+from heterps.data.core.files import expand, is_url, open_bytes
+from heterps.data.core.schema import Schema
+from heterps.data.core.split import Piece
+from heterps.data.study.infer_schema import schema_of_kinds
+from heterps.data.text.delimited_text import Paths
+from heterps.errors import DataError
+
+__all__ = ["Parquet", "parquet"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parquet(Dataset):
+    """Parquet files; use :func:`parquet` to make one. A piece is a range of row groups of one file."""
+
+    paths: tuple[str, ...] = ()
+    fields: Schema = field(default_factory=Schema)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of a batch."""
+        return self.fields
+
+    def pieces(self, grain: int) -> tuple[Piece, ...]:
+        """Return row groups with their bytes, from the footers."""
+        found: list[Piece] = []
+        for path in self.paths:
+            with _open(path) as file:
+                groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+                found += [Piece(path, i, i + 1, max(1, g.total_byte_size)) for i, g in enumerate(groups) if g.num_rows]
+        return tuple(found)
+
+    def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
+        """Start reading row groups."""
+        return ColumnarSource(self.fields, _parts(pieces, self.fields), bad)
+
+    def select(self, *names: str) -> Parquet:
+        """Keep some batch columns only: source columns of the others are not read."""
+        return replace(self, fields=self.fields.select(*names))
+
+
+def _open(path: str, dictionaries: Sequence[str] = ()) -> Any:
+    try:
+        source = open_bytes(path) if is_url(path) else path
+        return pq.ParquetFile(source, read_dictionary=list(dictionaries), memory_map=False)
+    except FileNotFoundError:
+        expand(path)  # raises with what is there instead
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} is no Parquet file: {error}") from error
+
+
+def _text_columns(path: str, wanted: Sequence[str]) -> list[str]:
+    """Return text columns with small dictionaries: hashed once per distinct value instead of once per row.
+
+    Where a dictionary grew too large the writer gave up on it; reading such a column as a dictionary would make Arrow
+    build one. Its size gives it away: an index takes two or three bytes a value, text more.
+    """
+    with _open(path) as file:
+        schema, metadata = file.schema_arrow, file.metadata
+        missing = [name for name in wanted if name not in schema.names]
+        if missing:
+            raise DataError(f"{path} has no column {missing[0]!r}; it has {', '.join(schema.names)}")
+        text = {name for name in wanted if pa.types.is_string(schema.field(name).type)}
+        if not metadata.num_row_groups:
+            return []
+        group = metadata.row_group(0)
+        chunks = [group.column(i) for i in range(group.num_columns)]
+        small = (c for c in chunks if c.has_dictionary_page and c.total_uncompressed_size < 4 * group.num_rows)
+        return [c.path_in_schema for c in small if c.path_in_schema in text]
+
+
+def _parts(pieces: tuple[Piece, ...], fields: Schema) -> Iterator[Part]:
+    wanted = list(fields.sources)
+    for piece in pieces:
+        with _open(piece.source, _text_columns(piece.source, wanted)) as file:
+            row = sum(file.metadata.row_group(i).num_rows for i in range(piece.begin))
+            groups = list(range(piece.begin, piece.end))
+            try:
+                for batch in file.iter_batches(CHUNK_ROWS, row_groups=groups, columns=wanted, use_threads=False):
+                    yield Part(piece.source, row, batch)
+                    row += batch.num_rows
+            except (pa.ArrowException, OSError) as error:
+                where = f"row group {piece.begin} of {piece.source}"
+                raise DataError(f"cannot read {where}: {error}") from error
+
+
+def parquet(paths: Paths, fields: Schema | None = None, *, label: str = "", **options: Any) -> Parquet:
+    """Read Parquet files.
+
+    Parameters
+    ----------
+    paths
+        A path, glob, folder or URL, or several.
+    fields
+        The schema; without it, numeric columns are dense, text columns are categories, and ``label`` (or a column
+        called y, label, click or target) is the label.
+    label
+        The label's column, for inference.
+    **options
+        Fields of :class:`~heterps.data.core.dataset.Dataset`.
+    """
+    files = expand(paths)
+    if fields is None:
+        with _open(files[0]) as file:
+            fields = schema_of_arrow(file.schema_arrow, label)
+    return Parquet(paths=files, fields=fields, **options)
+
+
+def schema_of_arrow(schema: Any, label: str = "") -> Schema:
+    """Infer a schema from Arrow types."""
+    numeric = tuple(not _is_text(item.type) for item in schema)
+    return schema_of_kinds(tuple(schema.names), numeric, label)
+
+
+def _is_text(kind: Any) -> bool:
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(check(inner) for check in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))

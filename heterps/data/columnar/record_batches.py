@@ -1,0 +1,91 @@
+"""Rows out of Arrow record batches: what Parquet files, Arrow tables and data frames share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from heterps.data.columnar.arrow_recipes import Chunk
+from heterps.data.core.bad import BadRow, BadRows
+from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.dataset import Source
+from heterps.data.core.schema import Schema
+from heterps.data.text.delimited import REASONS
+
+__all__ = ["CHUNK_ROWS", "ColumnarSource", "Part"]
+
+# Rows evaluated at a time: large enough to amortise calls, small enough that a chunk's columns stay in the cache.
+CHUNK_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Part:
+    """A record batch and where its first row lies."""
+
+    source: str
+    first_row: int
+    batch: Any
+
+
+class ColumnarSource(Source):
+    """Fill batches from parts, leaving out and counting rows that cannot be used."""
+
+    def __init__(self, schema: Schema, parts: Iterator[Part], bad: BadRows) -> None:
+        self.schema, self.parts, self.bad = schema, parts, bad
+        self.chunk: Chunk | None = None
+        self.at = 0
+
+    def fill(self, rows: Rows, begin: int, end: int) -> int:
+        """Write the next good rows."""
+        row = begin
+        while row < end and self._ready():
+            assert self.chunk is not None
+            take = min(end - row, self.chunk.size - self.at)
+            self.chunk.put(self.at, self.at + take, rows, row)
+            self.at += take
+            row += take
+        return row - begin
+
+    def skip(self, count: int, scratch: Rows) -> None:
+        """Pass over good rows: bad ones are found as in a whole read, so that both count the same."""
+        while count > 0 and self._ready():
+            assert self.chunk is not None
+            take = min(count, self.chunk.size - self.at)
+            self.at += take
+            count -= take
+
+    def _ready(self) -> bool:
+        while self.chunk is None or self.at >= self.chunk.size:
+            part = next(self.parts, None)
+            if part is None:
+                return False
+            self.chunk, self.at = self._good(part), 0
+        return True
+
+    def _good(self, part: Part) -> Chunk:
+        chunk = Chunk(self.schema, part.batch)
+        if not chunk.faults:
+            return chunk
+        worst = np.zeros(chunk.size, bool)
+        for _, codes in chunk.faults:
+            worst |= codes != 0
+        for i in np.flatnonzero(worst):
+            self._count(part, chunk, int(i))
+        return Chunk(self.schema, part.batch.filter(pa.array(~worst)))
+
+    def _count(self, part: Part, chunk: Chunk, i: int) -> None:
+        recipe, codes = next(fault for fault in chunk.faults if fault[1][i])
+        name, reason = recipe.sources[0], REASONS[int(codes[i])]
+        values = {source: part.batch.column(source)[i].as_py() for source in recipe.sources}
+        row = part.first_row + i
+        self.bad.add(BadRow(part.source, row + 1, row, f"{reason} in column {name!r}", str(values)[:80]), reason)
+
+    def close(self) -> None:
+        """Close the file being read."""
+        close = getattr(self.parts, "close", None)
+        if close is not None:
+            close()

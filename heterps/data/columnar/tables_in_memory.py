@@ -1,0 +1,76 @@
+"""Arrow tables and pandas data frames in memory as datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import pyarrow as pa
+
+from heterps.data.columnar.parquet_files import schema_of_arrow
+from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarSource, Part
+from heterps.data.core.bad import BadRows
+from heterps.data.core.dataset import Dataset, Source
+from heterps.data.core.schema import Schema
+from heterps.data.core.split import MEMORY_SPLIT_ROWS, Piece, spread_rows
+from heterps.errors import DataError
+
+__all__ = ["Table", "frame"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(Dataset):
+    """An Arrow table in memory; rows are counted, not bytes, when cutting Splits. Use :func:`frame` to make one."""
+
+    table: Any = field(default=None, repr=False)
+    fields: Schema = field(default_factory=Schema)
+    split_cost: int = MEMORY_SPLIT_ROWS
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of a batch."""
+        return self.fields
+
+    def pieces(self, grain: int) -> tuple[Piece, ...]:
+        """Cut the rows into ranges."""
+        rows = self.table.num_rows
+        return tuple(Piece("memory", a, min(a + grain, rows), min(grain, rows - a)) for a in range(0, rows, grain))
+
+    def spread(self, parts: int, batch_size: int) -> Self:
+        """Cut into about so many Splits of whole batches, unless ``split_cost`` says otherwise."""
+        if self.split_cost != MEMORY_SPLIT_ROWS:
+            return self
+        return replace(self, split_cost=spread_rows(self.table.num_rows, parts, batch_size))
+
+    def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
+        """Start evaluating ranges."""
+        return ColumnarSource(self.fields, self._parts(pieces), bad)
+
+    def _parts(self, pieces: tuple[Piece, ...]) -> Iterator[Part]:
+        wanted = self.table.select(list(self.fields.sources))
+        for piece in pieces:
+            row = piece.begin
+            for batch in wanted.slice(row, piece.end - row).to_batches(max_chunksize=CHUNK_ROWS):
+                yield Part("memory", row, batch)
+                row += batch.num_rows
+
+
+def frame(data: Any, fields: Schema | None = None, *, label: str = "", **options: Any) -> Table:
+    """Make a dataset of a pandas data frame or an Arrow table.
+
+    Parameters
+    ----------
+    data
+        ``pandas.DataFrame`` or ``pyarrow.Table``.
+    fields, label
+        As for :func:`~heterps.data.columnar.parquet_files.parquet`.
+    **options
+        Fields of :class:`~heterps.data.core.dataset.Dataset`.
+    """
+    table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
+    schema = schema_of_arrow(table.schema, label) if fields is None else fields
+    missing = [name for name in schema.sources if name not in table.schema.names]
+    if missing:
+        raise DataError(f"the frame has no column {missing[0]!r}; it has {', '.join(table.schema.names)}")
+    return Table(table=table.combine_chunks(), fields=schema, **options)

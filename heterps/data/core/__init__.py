@@ -1,0 +1,1 @@
+"""Datasets, Splits, batches, and what all readers share."""

@@ -1,0 +1,222 @@
+"""Dataset: splits, seeded shuffling and batches, over whatever a reader can fill buffers from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, Self
+
+from heterps.data.core.bad import BadInput, BadRows
+from heterps.data.core.batch import Batch
+from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.permutation import permutation, seed_key
+from heterps.data.core.read_ahead import ahead
+from heterps.data.core.schema import Schema
+from heterps.data.core.split import Piece, Split, deal, pack
+from heterps.errors import DataError
+from heterps.protocol.words.keys import BatchKey
+
+if TYPE_CHECKING:
+    from heterps.data.core.persist import Persisted
+
+__all__ = ["Dataset", "Shuffle", "Source"]
+
+PIECES_PER_SPLIT = 64
+
+
+class Source(ABC):
+    """The rows of one Split, in order, read once."""
+
+    @abstractmethod
+    def fill(self, rows: Rows, begin: int, end: int) -> int:
+        """Write the next rows into ``rows[begin:end]``; return how many (fewer only at the end)."""
+
+    def skip(self, count: int, scratch: Rows) -> None:
+        """Pass over rows; readers that can seek do better than this."""
+        while count > 0:
+            got = self.fill(scratch, 0, min(count, scratch.capacity))
+            if got == 0:
+                return
+            count -= got
+
+    def close(self) -> None:
+        """Release files and processes."""
+        return None
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """How rows are mixed: ``none``; ``local``, within windows of a Split; ``global``, across all Splits.
+
+    Global: the data is cut into pieces (64 a Split), all pieces are permuted by (seed, pass) and dealt into new Splits,
+    whose rows are then mixed in windows. Every row is read exactly once a pass, wherever it lies, with no exchange
+    between workers.
+    """
+
+    scope: Literal["none", "local", "global"] = "none"
+    window: int = 1 << 16
+
+    def __post_init__(self) -> None:
+        if self.scope not in ("none", "local", "global"):
+            raise DataError(f"shuffle scope {self.scope!r} is none of none, local, global")
+        if self.window < 1:
+            raise DataError(f"the shuffle window must be at least one row, got {self.window}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset(ABC):
+    """Files (or arrays, programs, generators) as batches: a plain value that says where the rows are.
+
+    Everything about a batch depends on the data, the batch size, the seed and the pass only: any worker, any
+    attempt, and a read that starts in the middle give the same batches under the same keys.
+    """
+
+    shuffling: Shuffle = field(default_factory=Shuffle)
+    bad_input: BadInput = field(default_factory=BadInput)
+    split_cost: int = 32 << 20
+
+    @property
+    @abstractmethod
+    def schema(self) -> Schema:
+        """The columns of a batch."""
+
+    @abstractmethod
+    def pieces(self, grain: int) -> tuple[Piece, ...]:
+        """Cut the data into pieces of about ``grain`` (bytes, or what the reader counts in), from metadata only."""
+
+    @abstractmethod
+    def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
+        """Start reading pieces, in the given order."""
+
+    def shuffle(self, scope: Literal["none", "local", "global"] = "local", window: int = 1 << 16) -> Self:
+        """Return this dataset with shuffled rows; see :class:`Shuffle`."""
+        return replace(self, shuffling=Shuffle(scope, window))
+
+    def on_bad(self, action: Literal["skip", "error"] = "skip", limit: int = 1000) -> Self:
+        """Return this dataset with another policy for bad rows; see :class:`BadInput`."""
+        return replace(self, bad_input=BadInput(action, limit))
+
+    def splits(self, pass_: int = 0, seed: int = 0) -> tuple[Split, ...]:
+        """Return the Splits of a pass; ``splits[i].index == i``. Reads file sizes and footers, never rows."""
+        if self.shuffling.scope == "global":
+            groups = deal(self.pieces(max(1, self.split_cost // PIECES_PER_SPLIT)), self.split_cost, seed, pass_)
+        else:
+            groups = pack(self.pieces(self.split_cost), self.split_cost)
+            if self.shuffling.scope == "local":
+                groups = [groups[i] for i in permutation(len(groups), seed_key(seed, pass_))]
+        if not groups:
+            raise DataError(f"there are no rows to read in {self}")
+        return tuple(Split(pass_, index, group) for index, group in enumerate(groups))
+
+    def read(
+        self,
+        split: Split,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        start: int = 0,
+        bad: BadRows | None = None,
+        ring: int = 1,
+    ) -> Iterator[Batch]:
+        """Yield the batches of a Split from number ``start`` on.
+
+        Parameters
+        ----------
+        split
+            One of :meth:`splits`.
+        batch_size
+            Rows a batch; the last may be smaller.
+        seed
+            The seed given to :meth:`splits`.
+        start
+            The first batch wanted: earlier ones are passed over, later ones are the same as in a whole read.
+        bad
+            Where bad rows are counted; give one to see the count afterwards.
+        ring
+            Buffers used in turn: the columns of a batch stay valid until ``ring`` more batches were asked for.
+        """
+        if batch_size < 1:
+            raise DataError(f"the batch size must be at least 1, got {batch_size}")
+        account = BadRows(self.bad_input) if bad is None else bad
+        with closing(self.open(split.pieces, account)) as source:
+            buffers = [Rows(self.schema, batch_size) for _ in range(ring)]
+            if self.shuffling.scope == "none":
+                yield from _in_order(source, split, buffers, start)
+            else:
+                yield from _mixed(source, split, buffers, start, seed, self.shuffling.window)
+
+    def preload(
+        self,
+        split: Split,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        start: int = 0,
+        bad: BadRows | None = None,
+        depth: int = 2,
+    ) -> Iterator[Batch]:
+        """Yield what :meth:`read` yields, read up to ``depth`` batches ahead by a background thread.
+
+        A batch stays valid until the next one is asked for.
+        """
+
+        def read(ring: int) -> Iterator[Batch]:
+            return self.read(split, batch_size=batch_size, seed=seed, start=start, bad=bad, ring=ring)
+
+        return ahead(read, depth)
+
+    def persist(self, memory_bytes: int = 4 << 30) -> Persisted:
+        """Return this dataset parsed once per process and then read from memory; at most ``memory_bytes`` are kept."""
+        from heterps.data.core.persist import Persisted
+
+        same = {"shuffling": self.shuffling, "bad_input": self.bad_input, "split_cost": self.split_cost}
+        return Persisted(of=self, memory_bytes=memory_bytes, **same)  # type: ignore[arg-type]
+
+    def spread(self, parts: int, batch_size: int) -> Self:
+        """Return this dataset cut into about ``parts`` Splits or more, so that as many workers have something to read.
+
+        Only data whose rows lie in memory is cut anew, at multiples of the batch size, and only if no ``split_cost``
+        was given; files are cut by their size.
+        """
+        return self
+
+    def where(self, split: Split) -> tuple[str, ...]:
+        """Return the addresses of workers that hold the rows of a Split already; empty where any worker will do."""
+        return ()
+
+
+def _in_order(source: Source, split: Split, buffers: list[Rows], start: int) -> Iterator[Batch]:
+    size = buffers[0].capacity
+    source.skip(start * size, buffers[0])
+    n = start
+    while True:
+        rows = buffers[n % len(buffers)]
+        got = source.fill(rows, 0, size)
+        if got:
+            yield Batch(BatchKey(split.pass_, split.index, n), got, rows.columns(got))
+        if got < size:
+            return
+        n += 1
+
+
+def _mixed(source: Source, split: Split, buffers: list[Rows], start: int, seed: int, window: int) -> Iterator[Batch]:
+    """Fill a window, permute it, cut it into batches. A window is whole batches, so ``start`` skips whole windows."""
+    size = buffers[0].capacity
+    per_window = max(1, window // size)
+    pool = Rows(buffers[0].schema, per_window * size)
+    first = start // per_window
+    source.skip(first * pool.capacity, pool)
+    n = first * per_window
+    while True:
+        got = source.fill(pool, 0, pool.capacity)
+        order = permutation(got, seed_key(seed, split.pass_, split.index, n))
+        for at in range(0, got, size):
+            if n >= start:
+                rows, part = buffers[n % len(buffers)], order[at : at + size]
+                pool.take(part, rows)
+                yield Batch(BatchKey(split.pass_, split.index, n), len(part), rows.columns(len(part)))
+            n += 1
+        if got < pool.capacity:
+            return

@@ -1,0 +1,86 @@
+"""Formats by name: what command lines and configuration files use, and where outsiders add theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from heterps.data.columnar.parquet_files import parquet
+from heterps.data.core.dataset import Dataset
+from heterps.data.core.files import expand, open_bytes
+from heterps.data.sources.adult import adult
+from heterps.data.sources.images import image_folder
+from heterps.data.text.criteo import CRITEO_COLUMNS, Criteo
+from heterps.data.text.delimited_text import csv, tsv
+from heterps.data.text.slot_text import slot_text
+from heterps.errors import DataError, UnknownKindError
+
+__all__ = ["READERS", "guess_format", "open_dataset", "register_reader"]
+
+Reader = Callable[..., Dataset]
+
+READERS: dict[str, Reader] = {
+    "adult": adult,
+    "criteo": Criteo,
+    "csv": csv,
+    "images": image_folder,
+    "parquet": parquet,
+    "slots": slot_text,
+    "tsv": tsv,
+}
+
+
+def register_reader(name: str, reader: Reader) -> None:
+    """Add a format: ``reader(paths, **options)`` returns a :class:`~heterps.data.core.dataset.Dataset`."""
+    READERS[name] = reader
+
+
+def open_dataset(paths: Any, format: str = "auto", **options: Any) -> Dataset:
+    """Open files in a named format, or in the one their names and first line suggest.
+
+    Parameters
+    ----------
+    paths
+        A path, glob, folder or URL, or several; ``adult:train`` and ``adult:test`` are the bundled census data.
+    format
+        One of :data:`READERS`, or ``auto``.
+    **options
+        Given to the reader.
+
+    Examples
+    --------
+    >>> open_dataset("adult:test").schema.names
+    ('ids', 'x', 'y')
+    """
+    if isinstance(paths, str) and paths.split(":")[0] == "adult":
+        format, paths = "adult", paths.partition(":")[2] or "train"
+    if format == "auto":
+        format = guess_format(paths)
+    if format not in READERS:
+        raise UnknownKindError(f"no data format is called {format!r}; there are {', '.join(sorted(READERS))}")
+    return READERS[format](paths, **options)
+
+
+def guess_format(paths: Any) -> str:
+    """Return the format that the first file's name, then its first line, suggest."""
+    first = expand(paths)[0]
+    name = first.removesuffix(".gz").removesuffix(".zst").removesuffix(".zstd")
+    for suffix in ("parquet", "csv"):
+        if name.endswith(f".{suffix}"):
+            return suffix
+    return _guess_by_line(first)
+
+
+def _guess_by_line(path: str) -> str:
+    with open_bytes(path) as file:
+        line = file.read(1 << 16).split(b"\n", 1)[0]
+    if line.count(b"\t") == len(CRITEO_COLUMNS) - 1:
+        return "criteo"
+    if b"\t" in line:
+        return "tsv"
+    tokens = line.split()
+    if tokens and all(b":" in token for token in tokens):
+        return "slots"
+    if b"," in line:
+        return "csv"
+    raise DataError(f"cannot tell the format of {path}; name it: {', '.join(sorted(READERS))}")

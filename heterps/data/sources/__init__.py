@@ -1,0 +1,1 @@
+"""Rows from elsewhere: memory, programs, generators, images."""

@@ -1,0 +1,1 @@
+"""Looking at data: schemas, statistics, importance."""

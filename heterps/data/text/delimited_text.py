@@ -1,0 +1,198 @@
+"""CSV, TSV and other delimited text as datasets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from heterps.data.core.bad import BadRows
+from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.dataset import Dataset, Source
+from heterps.data.core.files import cut, expand, open_bytes, whole
+from heterps.data.core.schema import Schema
+from heterps.data.core.split import Piece
+from heterps.data.sources.pipe import opener_of
+from heterps.data.text.delimited import BAD, BAD_COLUMNS, REASONS, ROOM, byte_classes, byte_marks, parse_rows
+from heterps.data.text.lines import BLOCK_BYTES, Lines, LineSource
+from heterps.data.text.recipe_steps import Steps, compile_steps
+from heterps.errors import DataError
+
+__all__ = ["Text", "csv", "tsv"]
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text(Dataset):
+    """Delimited text files; use :func:`csv`, :func:`tsv` or :class:`~heterps.data.text.criteo.Criteo` to make one.
+
+    Parameters
+    ----------
+    paths
+        The files, already expanded.
+    columns
+        Names of the source columns, in file order.
+    fields
+        The schema of the batches.
+    delimiter, quote
+        One ASCII character each; no quote means that quotes are ordinary characters. A record is always one line.
+    header
+        Whether each file starts with a line of column names (checked against ``columns``).
+    trim
+        Whether spaces around fields are dropped.
+    block_bytes
+        Lines longer than this are bad.
+    pipe_command, pipe_timeout
+        A shell command that gets each file on stdin and whose output is read instead; see :mod:`heterps.data.sources.pipe`.
+    """
+
+    paths: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    fields: Schema = field(default_factory=Schema)
+    delimiter: str = ","
+    quote: str = '"'
+    header: bool = False
+    trim: bool = False
+    block_bytes: int = BLOCK_BYTES
+    pipe_command: str = ""
+    pipe_timeout: float = 600.0
+
+    def __post_init__(self) -> None:
+        for what, mark in (("delimiter", self.delimiter), ("quote", self.quote or ";")):
+            if len(mark) != 1 or not 0 < ord(mark) < 128 or mark in "\r\n":
+                raise DataError(f"the {what} must be one ASCII character, got {mark!r}")
+        compile_steps(self.fields, self.columns)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of a batch."""
+        return self.fields
+
+    def pieces(self, grain: int) -> tuple[Piece, ...]:
+        """Cut the files into byte ranges; what a program reads is not cut."""
+        return whole(self.paths) if self.pipe_command else cut(self.paths, grain)
+
+    def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
+        """Start parsing pieces."""
+        return _TextSource(self, pieces, bad)
+
+    def select(self, *names: str) -> Text:
+        """Keep some batch columns only: the others are not even parsed."""
+        return replace(self, fields=self.fields.select(*names))
+
+
+class _TextSource(LineSource):
+    def __init__(self, text: Text, pieces: tuple[Piece, ...], bad: BadRows) -> None:
+        super().__init__(pieces, bad, text.block_bytes, opener_of(text.pipe_command, text.pipe_timeout))
+        self.text = text
+        self.steps: Steps = compile_steps(text.fields, text.columns)
+        self.classes = byte_classes(text.delimiter, text.quote)
+        self.marks = byte_marks(text.delimiter, text.quote)
+        self.starts, self.stops = np.zeros((2, max(len(text.columns), 1)), np.int64)
+        self.made = np.zeros(len(self.steps.table), np.uint64)
+        self.where = np.zeros(5, np.int64)
+        self.bound: tuple[Rows, Any] | None = None
+
+    def begin(self, lines: Lines) -> None:
+        if self.text.header and lines.refill():
+            line = bytes(lines.buffer[lines.pos : lines.end]).split(b"\n", 1)[0]
+            _check_header(lines.piece.source, line, self.text)
+            lines.pos += len(line) + 1
+
+    def parse(self, lines: Lines, rows: Rows, row: int, end: int) -> int:
+        steps = self.steps
+        how, lines.pos, row = parse_rows(
+            lines.buffer, lines.pos, lines.end, row, end, self.classes, self.marks, self.text.trim,
+            self._bind(rows), steps.salts, steps.params, steps.links,
+            rows.floats, rows.ids, rows.list_values, rows.list_offsets,
+            self.starts, self.stops, self.made, self.where,
+        )  # fmt: skip
+        if how == ROOM:
+            rows.grow_lists()
+        elif how == BAD:
+            self._count_bad_line()
+        return int(row)
+
+    def _bind(self, rows: Rows) -> Any:
+        if self.bound is None or self.bound[0] is not rows:
+            self.bound = (rows, self.steps.bind(rows))
+        return self.bound[1]
+
+    def _count_bad_line(self) -> None:
+        code, begin, end, column = (int(v) for v in self.where[:4])
+        reason = REASONS[code]
+        if code == BAD_COLUMNS:
+            detail = f"{reason} ({column} instead of {len(self.text.columns)})"
+        else:
+            detail = f"{reason} in column {self.text.columns[column]!r}" if column >= 0 else reason
+        self.count_bad(begin, end, detail, reason)
+
+
+def _header_names(line: bytes, delimiter: str, quote: str) -> list[str]:
+    names = line.rstrip(b"\r").decode("utf-8-sig", "backslashreplace").split(delimiter)
+    return [name.strip().strip(quote) if quote else name.strip() for name in names]
+
+
+def _check_header(path: str, line: bytes, text: Text) -> None:
+    names = _header_names(line, text.delimiter, text.quote)
+    if tuple(names) != text.columns:
+        missing = [name for name in text.columns if name not in names]
+        what = f"lacks {', '.join(missing)}" if missing else "has the columns in another order"
+        raise DataError(f"{path} {what}: its header names {', '.join(names)}; expected {', '.join(text.columns)}")
+
+
+def read_header(path: str, delimiter: str, quote: str) -> tuple[str, ...]:
+    """Return the column names on the first line of a file."""
+    with open_bytes(path) as file:
+        line = file.read(1 << 16).split(b"\n", 1)[0]
+    if not line.strip():
+        raise DataError(f"{path} is empty: expected a header line with column names")
+    return tuple(_header_names(line, delimiter, quote))
+
+
+def csv(
+    paths: Paths,
+    fields: Schema | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    delimiter: str = ",",
+    quote: str = '"',
+    trim: bool = False,
+    label: str = "",
+    **options: Any,
+) -> Text:
+    """Read CSV files.
+
+    Parameters
+    ----------
+    paths
+        A path, glob, folder or URL, or several; ``.gz`` and ``.zst`` are decompressed.
+    fields
+        The schema; without it, it is inferred from the first rows (see :func:`heterps.data.study.infer_schema.infer_schema`).
+    columns
+        Column names for files without a header line.
+    delimiter, quote, trim
+        See :class:`Text`.
+    label
+        The label's source column, for inference.
+    **options
+        Further fields of :class:`Text`, such as ``pipe_command``.
+    """
+    files = expand(paths)
+    header = columns is None
+    names = read_header(files[0], delimiter, quote) if columns is None else tuple(columns)
+    if fields is None:
+        from heterps.data.study.infer_schema import infer_schema
+
+        fields = infer_schema(files[0], names, delimiter, quote, header, label)
+    settings: dict[str, Any] = {"delimiter": delimiter, "quote": quote, "header": header, "trim": trim} | options
+    return Text(paths=files, columns=names, fields=fields, **settings)
+
+
+def tsv(paths: Paths, fields: Schema | None = None, **options: Any) -> Text:
+    """Read tab-separated files; quotes are ordinary characters. Options as for :func:`csv`."""
+    return csv(paths, fields, **({"delimiter": "\t", "quote": ""} | options))

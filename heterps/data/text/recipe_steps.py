@@ -1,0 +1,153 @@
+"""Recipes compiled to a table of steps, run once per row by one loop over the row's tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
+from heterps.data.core.schema import Schema
+from heterps.data.core.value_hash import hash_bytes
+from heterps.errors import DataError
+
+__all__ = [
+    "BUCKET",
+    "CATEGORIES",
+    "CATEGORY",
+    "CROSS",
+    "ID",
+    "IDS",
+    "MATCH",
+    "NUMBER",
+    "SALTED",
+    "Steps",
+    "compile_steps",
+]
+
+NUMBER, MATCH, CATEGORY, ID, BUCKET, CROSS, CATEGORIES, IDS, SALTED = range(9)
+
+
+@dataclass
+class Steps:
+    """The table.
+
+    Attributes
+    ----------
+    table
+        int64 ``[steps, 6]``: code, source column, base and stride of the output element (base -1: for crosses only),
+        and the step's part ``a .. a + b`` of ``params`` or ``links``. For a CATEGORIES or IDS step the base is the
+        number of the ragged column, the stride 1 if it starts a row's list (0 continues it), ``a`` the separator byte.
+    salts
+        uint64 a step; for MATCH the hash of the wanted text.
+    params
+        float64: ``missing, mean, 1/std, log`` of a NUMBER, the bounds of a BUCKET.
+    links
+        int64: the steps a CROSS combines.
+    schema, outputs
+        What was compiled, and the step of each of its elements in order.
+    """
+
+    table: npt.NDArray[np.int64]
+    salts: npt.NDArray[np.uint64]
+    params: npt.NDArray[np.float64]
+    links: npt.NDArray[np.int64]
+    schema: Schema
+    outputs: tuple[int, ...]
+
+    def bind(self, rows: Rows) -> npt.NDArray[np.int64]:
+        """Return the table with output positions for the capacity of ``rows``."""
+        bound = self.table.copy()
+        row = 0
+        for column in self.schema:
+            for j in range(len(column.of)):
+                step = self.outputs[row]
+                if column.kind == "ragged":
+                    bound[step, 2], bound[step, 3] = rows.lists[column.name], int(j == 0)
+                else:
+                    bound[step, 2], bound[step, 3] = rows.bases[column.name] + j, column.width
+                row += 1
+        return bound
+
+
+class _Compiler:
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self.columns = {name: i for i, name in enumerate(columns)}
+        self.rows: list[list[int]] = []
+        self.salts: list[int] = []
+        self.params: list[float] = []
+        self.links: list[int] = []
+
+    def column(self, name: str) -> int:
+        if name not in self.columns:
+            raise DataError(f"there is no source column {name!r}; the input has {', '.join(self.columns)}")
+        return self.columns[name]
+
+    def add(self, recipe: Recipe) -> int:
+        code, column, a, b, salt = _LOWER[type(recipe)](self, recipe)
+        self.rows.append([code, column, -1, 0, a, b])
+        self.salts.append(salt)
+        return len(self.rows) - 1
+
+    def number(self, recipe: Number) -> tuple[int, int, int, int, int]:
+        a = len(self.params)
+        self.params += [recipe.missing, recipe.mean, 1.0 / recipe.std, float(recipe.log)]
+        return NUMBER, self.column(recipe.source), a, 4, 0
+
+    def match(self, recipe: Match) -> tuple[int, int, int, int, int]:
+        return MATCH, self.column(recipe.source), 0, 0, hash_bytes(recipe.value.encode())
+
+    def category(self, recipe: Category) -> tuple[int, int, int, int, int]:
+        return CATEGORY, self.column(recipe.source), 0, 0, recipe.salt
+
+    def categories(self, recipe: Categories) -> tuple[int, int, int, int, int]:
+        return CATEGORIES, self.column(recipe.source), recipe.separator.encode()[0], 0, recipe.salt
+
+    def salted(self, recipe: Salted) -> tuple[int, int, int, int, int]:
+        return SALTED, self.column(recipe.source), 0, 0, recipe.salt
+
+    def ids(self, recipe: Ids) -> tuple[int, int, int, int, int]:
+        return IDS, self.column(recipe.source), recipe.separator.encode()[0], 0, 0
+
+    def id(self, recipe: Id) -> tuple[int, int, int, int, int]:
+        has_default = int(recipe.missing is not None)
+        return ID, self.column(recipe.source), 0, has_default, recipe.missing or 0
+
+    def bucket(self, recipe: Bucket) -> tuple[int, int, int, int, int]:
+        a = len(self.params)
+        self.params += recipe.bounds
+        return BUCKET, self.column(recipe.source), a, len(recipe.bounds), recipe.salt
+
+    def cross(self, recipe: Cross) -> tuple[int, int, int, int, int]:
+        parts = [self.add(part) for part in recipe.parts]
+        a = len(self.links)
+        self.links += parts
+        return CROSS, 0, a, len(parts), recipe.salt
+
+
+_LOWER: dict[type[Recipe], Callable[[_Compiler, Any], tuple[int, int, int, int, int]]] = {
+    Number: _Compiler.number,
+    Match: _Compiler.match,
+    Category: _Compiler.category,
+    Categories: _Compiler.categories,
+    Id: _Compiler.id,
+    Ids: _Compiler.ids,
+    Salted: _Compiler.salted,
+    Bucket: _Compiler.bucket,
+    Cross: _Compiler.cross,
+}
+
+
+def compile_steps(schema: Schema, columns: tuple[str, ...]) -> Steps:
+    """Compile a schema's recipes against the source columns of a text format."""
+    compiler = _Compiler(columns)
+    outputs = [compiler.add(recipe) for column in schema for recipe in column.of]
+    table = np.array(compiler.rows, np.int64).reshape(-1, 6)
+    salts = np.array(compiler.salts, np.uint64)
+    params = np.array(compiler.params or [0.0], np.float64)
+    links = np.array(compiler.links or [0], np.int64)
+    return Steps(table, salts, params, links, schema, tuple(outputs))

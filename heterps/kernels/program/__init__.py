@@ -1,0 +1,1 @@
+"""A graph compiled into calls over buffers."""

@@ -1,0 +1,1 @@
+"""What Layers, tables and plans cost."""

@@ -1,0 +1,160 @@
+"""What each Layer costs on each pool, by named parts; and the planning problem that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from heterps.graph import Graph, Op
+from heterps.hardware import Hardware, Pool
+from heterps.kernels.program.param_layout import ParamLayout
+from heterps.planner.costs.forecast import Cost, TableForecast
+from heterps.planner.costs.profile import Profile, Rates
+from heterps.stages import Layer, Layers, lower
+
+__all__ = ["Costs"]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Layers, pools and rates together.
+
+    Parameters
+    ----------
+    graph, layers
+        The model and its pieces at one batch size.
+    hardware, profile
+        The pools and what was measured of them.
+    tables
+        Expected size of each row group.
+    """
+
+    graph: Graph
+    layers: Layers
+    hardware: Hardware
+    profile: Profile
+    tables: tuple[TableForecast, ...] = ()
+
+    @cached_property
+    def lowered(self) -> Graph:
+        """The graph whose ops the Layers hold."""
+        return lower(self.graph).graph
+
+    @property
+    def batch_size(self) -> int:
+        """Rows per batch."""
+        return self.layers.batch_size
+
+    @cached_property
+    def row_bytes(self) -> float:
+        """Bytes of one finished row of data."""
+        return sum(op.type.bytes for op in self.graph.inputs)
+
+    def rates(self, pool: Pool) -> Rates:
+        """Rates of one unit of a pool."""
+        return self._rates[pool.name]
+
+    @cached_property
+    def _rates(self) -> dict[str, Rates]:
+        pools = self.hardware.pools
+        return {pool.name: self.profile.rates(pool.name, pool.device, self.row_bytes) for pool in pools}
+
+    def crowding(self, pool: Pool) -> float:
+        """Time of a unit's work while all cores of its Host are at work, over that alone: they share caches and memory.
+
+        What more units do not divide is, on one machine, what each of them loses.
+        """
+        if pool.host is None or pool.kind != "cpu":
+            return 1.0
+        fraction = self.rates(pool).compute_fraction
+        return fraction + self.hardware.host(pool.host).cores * (1 - fraction)
+
+    @cached_property
+    def pulls(self) -> tuple[Op, ...]:
+        """The ops that ask for table rows."""
+        return tuple(op for op in self.lowered if op.kind == "pull")
+
+    @cached_property
+    def dense_size(self) -> int:
+        """Number of dense parameters."""
+        return ParamLayout(self.lowered).size
+
+    def ids(self, layer: Layer) -> float:
+        """Ids that a Layer looks up per batch."""
+        return sum(op.type.shape[0] for op in self.pulls if op.name in layer.ops) * self.batch_size
+
+    def byte_s(self, pool: Pool) -> float:
+        """Data seconds per byte over the network; on a GPU worker the CPU's part overlaps with kernels too."""
+        rates = self.rates(pool)
+        return 1 / rates.network_bytes_per_s + (rates.wire_s_per_byte if pool.kind == "gpu" else 0.0)
+
+    def cost(self, layer: Layer, pool: Pool) -> Cost:
+        """One batch of a Layer on one unit of a pool."""
+        return self._alone(layer, pool).slowed(self.crowding(pool))
+
+    def _alone(self, layer: Layer, pool: Pool) -> Cost:
+        rates, n = self.rates(pool), self.batch_size
+        wire = 0.0 if pool.kind == "gpu" else rates.wire_s_per_byte
+        access = {self.lowered.kind(self.lowered[name]).access for name in layer.ops}
+        if "file" in access:
+            return Cost(read_s=rates.read(n), engine_s=rates.batch_s, memory_bytes=layer.cost.written_bytes)
+        moved = layer.cost.read_bytes + layer.cost.written_bytes
+        if layer.groups:
+            half, calls = layer.row_bytes / 2, 2 * rates.call_s
+            return Cost(
+                dedupe_s=rates.dedupe(self.ids(layer)),
+                pull_s=half * wire,
+                push_s=half * wire,
+                call_s=calls,
+                network_s=layer.row_bytes * self.byte_s(pool),
+                network_bytes=layer.row_bytes,
+                memory_bytes=moved,
+            )
+        dense = 2 * layer.cost.parameter_bytes  # parameters come, gradients go, once a batch
+        return Cost(
+            kernel_s=self._kernel_s(layer, rates),
+            pull_s=dense / 2 * wire,
+            push_s=dense / 2 * wire,
+            network_s=dense * self.byte_s(pool),
+            network_bytes=dense,
+            memory_bytes=moved,
+        )
+
+    def _kernel_s(self, layer: Layer, rates: Rates) -> float:
+        if layer.name in rates.layers:
+            return rates.layers[layer.name](self.batch_size)
+        moved = layer.cost.read_bytes + layer.cost.written_bytes
+        return max(layer.cost.flops / rates.flops_per_s, moved / rates.bytes_per_s) + len(layer.ops) * rates.launch_s
+
+    def shard_s(self, pool: Pool) -> float:
+        """Busy seconds of shard hosts on a pool for one batch: rows out, rows in, the rules, dense parameters."""
+        rates = self.rates(pool)
+        rows = [op.type.shape[0] * self.batch_size * self.layers.unique_fraction for op in self.pulls]
+        wire = self.shard_bytes * rates.wire_s_per_byte
+        calls = 2 * rates.call_s
+        worked = sum(rates.pull(n) + rates.push(n) for n in rows) + rates.dense(self.dense_size) + wire + calls
+        return worked * self.crowding(pool)
+
+    @cached_property
+    def shard_bytes(self) -> float:
+        """Bytes to and from all shard hosts for one batch."""
+        return sum(layer.row_bytes for layer in self.layers.layers) + 2 * 4 * self.dense_size
+
+    def parts(self, pool: Pool, layers: Mapping[int, Layer] | None = None) -> Cost:
+        """Sum of the costs of Layers (all by default) on a pool."""
+        chosen = self.layers.layers if layers is None else layers.values()
+        return sum((self.cost(layer, pool) for layer in chosen), Cost())
+
+    def worker_bytes(self, layer: Layer, depth: int) -> float:
+        """Memory of a worker for a Layer: parameters, gradients and a copy, activations and gradients per batch."""
+        return 3 * layer.cost.parameter_bytes + layer.cost.written_bytes * (1 + 0.5 * depth)
+
+    def seconds(self) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        """float[2, L, T]: compute and data seconds per row."""
+        costs = [[self.cost(layer, pool) for pool in self.hardware.pools] for layer in self.layers.layers]
+        compute = [[cost.compute_s for cost in row] for row in costs]
+        data = [[cost.network_s for cost in row] for row in costs]
+        return np.array([compute, data]) / self.batch_size

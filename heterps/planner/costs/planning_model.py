@@ -1,0 +1,178 @@
+"""From Layers, pools and rates to the planning problem."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from heterps.errors import PlanError
+from heterps.hardware import Host, Pool
+from heterps.planner.costs.forecast import TableForecast
+from heterps.planner.costs.layer_costs import Costs
+from heterps.planner.costs.table_memory import with_tiers
+from heterps.planner.solve.problem import Flow, Problem, Shards, make_problem
+from heterps.stages import Layer
+
+__all__ = ["MEMORY_SHARE", "build_problem", "check_pins", "placed_tables", "server_pools"]
+
+MEMORY_SHARE = 0.8  # of a worker's memory that plans may fill
+_DEPTH = 2
+_SERVING = 1 + 1e-9
+
+
+def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = None) -> Problem:
+    """Return the problem with shard hosts on ``server``; ``pins`` maps names (patterns) to pools or kinds."""
+    pools, layers = costs.hardware.pools, costs.layers.layers
+    rates = [costs.rates(pool) for pool in pools]
+    n = costs.batch_size
+    bus = [1 / p.device.bus_bytes_per_s if p.device.bus_bytes_per_s else 0.0 for p in pools]
+    wire = [0.0 if pool.kind == "gpu" else rate.wire_s_per_byte for pool, rate in zip(pools, rates, strict=True)]
+    network = [costs.byte_s(pool) + b for pool, b in zip(pools, bus, strict=True)]
+    shared = [1.0 if pool.host else rate.compute_fraction for pool, rate in zip(pools, rates, strict=True)]
+    fractions = np.array([shared, [r.data_fraction for r in rates]])
+    links = np.array([[_link(costs, a, b) for b in pools] for a in pools])
+    return make_problem(
+        costs.seconds(),
+        fractions[:, None, :],
+        _prices(pools),
+        cap=[math.inf if pool.cap is None else pool.cap for pool in pools],
+        sold_in=[pool.device.sold_in for pool in pools],
+        allowed=[[_may_run(layer, pool, pins or {}) for pool in pools] for layer in layers],
+        flows=[
+            Flow(e.source, e.target, e.tensor, (e.forward_bytes + e.backward_bytes) / n) for e in costs.layers.edges
+        ],
+        byte_s=[wire, network],
+        turn_s=[[rate.call_s / n for rate in rates], [0.0] * len(pools)],
+        memory=[[costs.worker_bytes(layer, _DEPTH)] * len(pools) for layer in layers],
+        memory_cap=[pool.device.memory_bytes * MEMORY_SHARE for pool in pools],
+        link=links,
+        mixes=[] if np.isfinite(links).any() else _mixes(pools),
+        shards=_shards(costs, server, pins or {}),
+        kinds=[pool.kind for pool in pools],
+        **_shared(costs, server),
+    )
+
+
+def placed_tables(costs: Costs, server: Pool, pins: Mapping[str, str]) -> tuple[TableForecast, ...]:
+    """Tables with their tiers, shard hosts being on ``server``."""
+    if server.host is not None:
+        room = costs.hardware.host(server.host).memory_bytes
+    else:
+        room = math.inf if server.cap is None else server.cap * server.device.memory_bytes
+    kinds = {pool.name: pool.kind for pool in costs.hardware.pools}
+    gpu_only = {
+        group
+        for layer in costs.layers.layers
+        for group in layer.groups
+        if {kinds[pool.name] for pool in costs.hardware.pools if _may_run(layer, pool, pins)} == {"gpu"}
+    }
+    return with_tiers(costs.tables, room * MEMORY_SHARE, frozenset(gpu_only))
+
+
+def server_pools(costs: Costs) -> tuple[Pool, ...]:
+    """Pools on which shard hosts may sit."""
+    found = tuple(pool for pool in costs.hardware.pools if pool.serves and pool.kind == "cpu" and pool.cap != 0)
+    if not found:
+        raise PlanError("no cpu pool may carry shard hosts: give one of the pools serves = true and a cap above 0")
+    return found
+
+
+def _prices(pools: tuple[Pool, ...]) -> list[float]:
+    """Prices per hour; where nothing has a price, units are what is saved.
+
+    Among pools that are worth the same, stages go to those that carry no shard hosts.
+    """
+    prices = [pool.device.price_per_hour for pool in pools]
+    prices = prices if any(prices) else [1.0] * len(pools)
+    return [price * (_SERVING if pool.serves else 1.0) for price, pool in zip(prices, pools, strict=True)]
+
+
+def _may_run(layer: Layer, pool: Pool, pins: Mapping[str, str]) -> bool:
+    pinned = [where for name, where in pins.items() if any(fnmatch.fnmatch(n, name) for n in (layer.name, *layer.ops))]
+    if pinned:
+        return all(where in (pool.name, pool.kind) for where in pinned)
+    return layer.place in (None, pool.kind)
+
+
+def check_pins(costs: Costs, pins: Mapping[str, str]) -> None:
+    """Refuse pins that name nothing, or send a Layer to two places."""
+    names = {name for layer in costs.layers.layers for name in (layer.name, *layer.ops)}
+    places = {pool.name for pool in costs.hardware.pools} | {pool.kind for pool in costs.hardware.pools}
+    for name, where in pins.items():
+        if not fnmatch.filter(names, name):
+            raise PlanError(
+                f"pin {name}={where}: no op or layer is called {name!r}; there are {', '.join(sorted(names))}"
+            )
+        if where not in places:
+            raise PlanError(f"pin {name}={where}: no pool or kind {where!r}; there are {', '.join(sorted(places))}")
+    for layer in costs.layers.layers:
+        if not any(_may_run(layer, pool, pins) for pool in costs.hardware.pools):
+            raise PlanError(
+                f"layer {layer.name!r} may run on no pool: it holds {', '.join(layer.ops)}; the graph places it on "
+                f"{layer.place or 'any'}, the pins are {dict(pins)}. Add a pool of that kind or drop the pin"
+            )
+
+
+def _mixes(pools: tuple[Pool, ...]) -> list[tuple[int, int]]:
+    """Pairs of one kind that differ in speed, of which the first is limited: it is used up, the second fills up."""
+    return [
+        (a, b)
+        for (a, p), (b, q) in itertools.permutations(enumerate(pools), 2)
+        if p.kind == q.kind and p.cap is not None and p.device != q.device
+    ]
+
+
+def _link(costs: Costs, a: Pool, b: Pool) -> float:
+    link = costs.hardware.link(a.name, b.name)
+    return math.inf if link is None else link.bytes_per_s
+
+
+def _shards(costs: Costs, server: Pool, pins: Mapping[str, str]) -> Shards:
+    """Shard hosts: on a shared Host they take no unit, only its cores and memory; elsewhere they are units."""
+    busy = costs.shard_s(server) / costs.batch_size
+    needed = sum(table.bytes for table in placed_tables(costs, server, pins) if table.tier == "memory")
+    if server.host is not None:
+        return Shards(busy / costs.hardware.host(server.host).cores, 1)
+    network = costs.shard_bytes / costs.batch_size / costs.rates(server).network_bytes_per_s
+    minimum = max(1, math.ceil(needed / (server.device.memory_bytes * MEMORY_SHARE)))
+    return Shards(max(busy, network), minimum, type=costs.hardware.pools.index(server))
+
+
+def _shared(costs: Costs, server: Pool) -> dict[str, Any]:
+    """What pools take from the Hosts they share: core seconds and memory bytes per row, and what the Hosts have."""
+    pools, layers, n = costs.hardware.pools, costs.layers.layers, costs.batch_size
+    usage, per_byte, per_turn, fixed, capacity = [], [], [], [], []
+    for host in costs.hardware.hosts:
+        on = np.array([float(pool.host == host.name) for pool in pools])
+        cores = np.array([pool.device.cores if pool.kind == "cpu" else 0.0 for pool in pools]) * on
+        busy = np.array([[costs.cost(layer, pool).compute_s for pool in pools] for layer in layers])
+        moved = np.array([[costs.cost(layer, pool).memory_bytes for pool in pools] for layer in layers])
+        wire = np.array([costs.rates(pool).wire_s_per_byte for pool in pools])
+        calls = np.array([costs.rates(pool).call_s for pool in pools])
+        here = float(server.host == host.name)
+        usage += [busy * cores / n, moved * on / n]
+        per_byte += [wire * cores, 2 * on]
+        per_turn += [calls * cores / n, 0 * on]
+        fixed += [here * costs.shard_s(server) * server.device.cores / n, here * 3 * costs.shard_bytes / n]
+        capacity += [_free_cores(costs, host), host.memory_bytes_per_s * host.count]
+    if not capacity:
+        return {}
+    return {
+        "usage": np.array(usage),
+        "byte_usage": np.array(per_byte),
+        "turn_usage": np.array(per_turn),
+        "fixed_usage": np.array(fixed, float),
+        "capacity": np.array(capacity, float),
+    }
+
+
+def _free_cores(costs: Costs, host: Host) -> float:
+    """Cores of a Host, less what a worker for each of them, a shard host and a scheduler take to be there."""
+    on = [pool for pool in costs.hardware.pools if pool.host == host.name]
+    idle = max((costs.rates(pool).idle_cores for pool in on), default=0.0)
+    return host.count * max(host.cores - idle * (host.cores + 2), 0.5)

@@ -1,0 +1,77 @@
+"""How large the tables will be, and where their rows are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from heterps.graph import Graph
+from heterps.planner.costs.forecast import TableForecast
+from heterps.planner.costs.sample import Sample
+from heterps.stages.lowering import Group, groups_of
+from heterps.tables import ACCESSORS, ENTRIES, RULES, ElementAdaGrad, GroupSpec, TableSpec
+from heterps.tables.live.row_layout import Layout
+
+__all__ = ["INDEX_BYTES", "forecast_tables", "row_bytes", "with_tiers"]
+
+#: Bytes of the hash index per row at its usual load, and room that growing regions keep.
+INDEX_BYTES = 12.0
+_SLACK = 1.25
+_ROWS_UNKNOWN = 1e6
+
+
+def row_bytes(graph: Graph, group: Group) -> float:
+    """Bytes that one row of a group takes, its slots, counters and index entry included."""
+    attrs = {op.attrs["table"]: op.attrs for op in graph if op.kind == "lookup"}
+    spec = GroupSpec(group.name, tuple(_table(name, attrs[name]) for name in group.tables))
+    return (Layout(spec, 0).row_bytes + INDEX_BYTES) * _SLACK
+
+
+def _table(name: str, attrs: Mapping[str, Any]) -> TableSpec:
+    return TableSpec(
+        name,
+        attrs["dim"],
+        RULES.from_json(attrs["rule"]) if attrs["rule"] else ElementAdaGrad(),
+        entry=ENTRIES.from_json(attrs["entry"]) if attrs["entry"] else None,
+        accessor=ACCESSORS.from_json(attrs["accessor"]) if attrs["accessor"] else None,
+    )
+
+
+def forecast_tables(graph: Graph, sample: Sample | None, rows: float | None) -> tuple[TableForecast, ...]:
+    """Rows and bytes of each row group once ``rows`` rows of data were trained on."""
+    return tuple(_forecast(graph, group, sample, rows) for group in groups_of(graph))
+
+
+def _forecast(graph: Graph, group: Group, sample: Sample | None, rows: float | None) -> TableForecast:
+    storage = next(op.attrs["storage"] for op in graph if op.kind == "lookup" and op.attrs["table"] in group.tables)
+    if sample is None:
+        basis = f"not sampled: taken as {_ROWS_UNKNOWN:,.0f} rows"
+        return TableForecast(group.name, _ROWS_UNKNOWN, _ROWS_UNKNOWN * row_bytes(graph, group), storage, basis)
+    growth = sample.growth[group.name]
+    horizon = rows or sample.total_rows or sample.rows
+    expected = growth.rows(horizon * sample.ids_per_row[group.name])
+    basis = (
+        f"{growth.distinct:,.0f} distinct in {sample.rows:,} sampled rows, growing as ids^{growth.exponent:.2f}; "
+        f"after {horizon:,.0f} rows"
+    )
+    return TableForecast(group.name, expected, expected * row_bytes(graph, group), storage, basis)
+
+
+def with_tiers(
+    tables: tuple[TableForecast, ...], memory_bytes: float, on_gpu: frozenset[str]
+) -> tuple[TableForecast, ...]:
+    """Decide where rows are kept: on the GPU if their pull is pinned there, in memory while that lasts, else on SSD.
+
+    Small groups come first: they are looked up as often as large ones.
+    """
+    placed = {}
+    for table in sorted(tables, key=lambda table: table.bytes):
+        tier = table.tier
+        if table.group in on_gpu:
+            tier = "gpu"
+        elif tier == "memory" and table.bytes > memory_bytes:
+            tier = "ssd"
+        memory_bytes -= table.bytes if tier == "memory" else 0.0
+        placed[table.group] = replace(table, tier=tier)
+    return tuple(placed[table.group] for table in tables)

@@ -1,0 +1,62 @@
+"""What differs between two plans."""
+
+from __future__ import annotations
+
+from heterps.planner.plan import Plan, Stage
+from heterps.planner.show.figures import bytes_text, count_text, money_text
+
+__all__ = ["Change", "diff"]
+
+Change = tuple[str, str, str]
+
+
+def diff(a: Plan, b: Plan) -> list[Change]:
+    """Return (what, in a, in b) for everything that differs, decisions before forecasts."""
+    rows = _decisions(a, b) + _stages(a, b) + _forecasts(a, b)
+    return [row for row in rows if row[1] != row[2]]
+
+
+def _decisions(a: Plan, b: Plan) -> list[Change]:
+    names = ("batch_size", "shard_hosts", "shard_pool", "lanes", "depth")
+    rows = [(name.replace("_", " "), str(getattr(a, name)), str(getattr(b, name))) for name in names]
+    rows.append(("mode", str(a.mode), str(b.mode)))
+    rows.append(("model", _model(a, a), _model(a, b)))
+    return rows
+
+
+def _model(first: Plan, plan: Plan) -> str:
+    return "same" if plan.graph == first.graph else f"another graph of {len(plan.graph)} ops"
+
+
+def _stages(a: Plan, b: Plan) -> list[Change]:
+    rows = [("stages", " | ".join(s.name for s in a.stages), " | ".join(s.name for s in b.stages))]
+    ops = dict.fromkeys(op for plan in (a, b) for stage in plan.stages for op in stage.ops)
+    moved = [(f"op {op}", _where(a, op), _where(b, op)) for op in ops]
+    pools = dict.fromkeys([*a.units, *b.units])
+    rows += [(f"workers of {pool}", str(a.units.get(pool, 0)), str(b.units.get(pool, 0))) for pool in pools]
+    return rows + moved
+
+
+def _where(plan: Plan, op: str) -> str:
+    stage: Stage | None = next((stage for stage in plan.stages if op in stage.ops), None)
+    return "-" if stage is None else " + ".join(stage.workers)
+
+
+def _forecasts(a: Plan, b: Plan) -> list[Change]:
+    if a.forecast is None or b.forecast is None:
+        return []
+    figures = [
+        ("rows/s", count_text(a.forecast.rows_per_second), count_text(b.forecast.rows_per_second)),
+        ("bottleneck", a.forecast.bottleneck, b.forecast.bottleneck),
+        ("price an hour", money_text(a.forecast.price_per_hour), money_text(b.forecast.price_per_hour)),
+        (
+            "price per million rows",
+            money_text(a.forecast.price_per_million_rows),
+            money_text(b.forecast.price_per_million_rows),
+        ),
+    ]
+    pools = dict.fromkeys([*a.memory_bytes, *b.memory_bytes])
+    memory = [
+        (f"memory of {p}", bytes_text(a.memory_bytes.get(p, 0)), bytes_text(b.memory_bytes.get(p, 0))) for p in pools
+    ]
+    return figures + memory

@@ -1,0 +1,73 @@
+"""What no plan can beat, whatever its order of Layers and its cuts: linear programs over fractions of work.
+
+Layer v sends z[v, t] of its rows to type t; units are divisible, what crosses between stages is free, serial parts are
+left out. Every plan, one with mixed stages too, gives a solution that costs no more than it does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from heterps.planner.solve.mincut import min_cut
+from heterps.planner.solve.problem import Floats, Problem
+
+__all__ = ["least_price", "most_rows"]
+
+
+def least_price(problem: Problem, x: float) -> float:
+    """Lower bound on the price per hour at x rows a second; inf if not even fractions of units reach it."""
+    hosts = problem.host_price * problem.shards.hosts(x)
+    rows = _Rows(problem)
+    found = rows.solve(np.concatenate([np.zeros(rows.shares), problem.price, [0.0]]), (x, x))
+    if found is None:
+        return np.inf
+    return max(found, min_cut(problem)[1] * x if problem.types == 2 else 0.0) + hosts
+
+
+def most_rows(problem: Problem, budget: float = np.inf) -> float:
+    """Upper bound on the rows per second within caps and a price per hour."""
+    rows = _Rows(problem)
+    if np.isfinite(budget):
+        seconds = problem.host_price * problem.shards.seconds
+        rows.add(np.zeros((problem.layers, problem.types)), problem.price, seconds, budget)
+    found = rows.solve(np.concatenate([np.zeros(rows.shares + problem.types), [-1.0]]), (0, None))
+    return np.inf if found is None else -found
+
+
+class _Rows:
+    """The program: columns are shares z[v, t], units by type, rows per second."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self.shares = problem.layers * problem.types
+        self._upper: list[tuple[Floats, float]] = []
+        none, units = np.zeros((problem.layers, problem.types)), np.eye(problem.types)
+        for t in range(problem.types):
+            mine = np.zeros(problem.types)
+            mine[t] = 1.0
+            for r in range(2):
+                self.add(problem.layer_parallel[r] * mine, -units[t], 0.0, 0.0)
+            if np.isfinite(problem.cap[t]):
+                self.add(none, units[t], problem.shards.seconds * (problem.shards.type == t), float(problem.cap[t]))
+        for h, capacity in enumerate(problem.capacity):
+            self.add(problem.layer_usage[h], 0 * units[0], float(problem.fixed_usage[h]), float(capacity))
+
+    def add(self, shares: Floats, units: Floats, rate: float, limit: float) -> None:
+        """Require that what shares, units and rows take together stays within a limit."""
+        self._upper.append((np.concatenate([shares.ravel(), units, [rate]]), limit))
+
+    def solve(self, cost: Floats, rate: tuple[float, float | None]) -> float | None:
+        """Return the least cost with the rows per second in a range; None if there is no solution."""
+        from scipy.optimize import linprog
+
+        p = self._problem
+        every: Any = np.zeros((p.layers, self.shares + p.types + 1))
+        for v in range(p.layers):
+            every[v, v * p.types : (v + 1) * p.types] = 1.0
+        every[:, -1] = -1.0
+        free = [(0, None if ok else 0) for ok in p.allowed.ravel()] + [(0, None)] * p.types
+        table, limits = (np.array(part) for part in zip(*self._upper, strict=True))
+        found = linprog(cost, table, limits, every, np.zeros(p.layers), [*free, rate])
+        return None if found.fun is None else float(found.fun)

@@ -1,0 +1,115 @@
+"""Integer programming (HiGHS) at a fixed throughput: stages as a path through the states, with side conditions.
+
+One binary per possible stage, flow conservation at every state (by type, where links count), one row per scarce thing,
+an integer per type that is sold in multiples. HiGHS reports the bound; a gap of zero is the certificate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.planner.solve.chain import figures_of, is_inside, units_needed
+from heterps.planner.solve.integer_program import Program
+from heterps.planner.solve.problem import Placement, Problem, Segment
+
+__all__ = ["milp_placement"]
+
+
+def milp_placement(problem: Problem, x: float, seconds: float = 60.0) -> Placement | None:
+    """Cheapest placement at x rows a second within ``seconds``; its ``bound`` is what HiGHS has proved. None: none."""
+    stages, hosts = _stages(problem, x), problem.shards.hosts(x)
+    if not stages:
+        return None
+    program = Program()
+    packs = [program.integer(problem.price[t] * m if m > 1 else 0.0) for t, m in enumerate(problem.sold_in)]
+    columns = [program.binary(0.0 if problem.sold_in[s.type] > 1 else problem.price[s.type] * s.units) for s in stages]
+    by_type = bool(np.isfinite(problem.link).any())
+    _add_path(program, problem, stages, columns, x, by_type)
+    _add_scarce(program, problem, stages, columns, packs, x, hosts)
+    found = program.solve(seconds)
+    if found is None:
+        return None
+    chosen = sorted((s for s, c in zip(stages, columns, strict=True) if found.values[c] > 0.5), key=lambda s: s.start)
+    price = problem.price_of(tuple(chosen), hosts)
+    bound = min(price, found.bound + price - found.value)  # the program leaves the shard hosts out
+    return Placement(tuple(chosen), hosts, price, bound)
+
+
+def _stages(problem: Problem, x: float) -> list[Segment]:
+    """Every stage that some number of units within the caps can carry."""
+    words, figures = problem.words, figures_of(problem)
+    stages = []
+    for i in range(problem.states):
+        for j in range(i + 1, problem.states):
+            if is_inside(words[i], words[j]):
+                units = [units_needed(x, i, j, t, figures, True) for t in range(problem.types)]
+                stages += [Segment(i, j, t, int(k)) for t, k in enumerate(units) if k <= min(problem.cap[t], 2**31)]
+    return stages
+
+
+def _add_path(
+    program: Program, problem: Problem, stages: list[Segment], columns: list[int], x: float, by_type: bool
+) -> None:
+    """What enters a state leaves it: one path from nothing to all."""
+    last, types = problem.states - 1, problem.types
+    enter: dict[tuple[int, int], list[int]] = {}
+    leave: dict[tuple[int, int], list[int]] = {}
+    for stage, column in zip(stages, columns, strict=True):
+        t = stage.type if by_type else 0
+        leave.setdefault((stage.start, t), []).append(column)
+        enter.setdefault((stage.stop, t), []).append(column)
+    program.row([(c, 1.0) for (state, _), cs in leave.items() if state == 0 for c in cs], 1, 1)
+    program.row([(c, 1.0) for (state, _), cs in enter.items() if state == last for c in cs], 1, 1)
+    for state in range(1, last):
+        if by_type:
+            _add_turns(
+                program, problem, [(enter.get((state, t), []), leave.get((state, t), [])) for t in range(types)], state
+            )
+        else:
+            into, out = enter.get((state, 0), []), leave.get((state, 0), [])
+            program.row([(c, 1.0) for c in into] + [(c, -1.0) for c in out], 0, 0)
+    for (a, b), turns in program.turns.items():
+        program.row([(column, bytes_ * x) for column, bytes_ in turns], 0, float(problem.link[a, b]))
+
+
+def _add_turns(program: Program, problem: Problem, flows: list[tuple[list[int], list[int]]], state: int) -> None:
+    """Split the flow through a state by (type before, type after), so that a link can be charged."""
+    turns = {(a, b): program.continuous() for a in range(len(flows)) for b in range(len(flows))}
+    for t, (into, out) in enumerate(flows):
+        program.row([(c, 1.0) for c in into] + [(turns[t, b], -1.0) for b in range(len(flows))], 0, 0)
+        program.row([(c, 1.0) for c in out] + [(turns[a, t], -1.0) for a in range(len(flows))], 0, 0)
+    for (a, b), column in turns.items():
+        if np.isfinite(problem.link[a, b]):
+            program.turns.setdefault((min(a, b), max(a, b)), []).append((column, float(problem.cut_bytes[state])))
+
+
+def _add_scarce(
+    program: Program,
+    problem: Problem,
+    stages: list[Segment],
+    columns: list[int],
+    packs: list[int],
+    x: float,
+    hosts: int,
+) -> None:
+    """Units within caps and packs, shared capacities within what there is."""
+    for t in range(problem.types):
+        units = [(c, float(s.units)) for s, c in zip(stages, columns, strict=True) if s.type == t]
+        carried = hosts if problem.shards.type == t else 0
+        pack = int(problem.sold_in[t])
+        program.row(units, -np.inf, float(problem.cap[t]) - carried)
+        if pack > 1:
+            program.row([*units, (packs[t], -float(pack))], -np.inf, -carried)
+            program.row([(packs[t], float(pack))], -np.inf, float(problem.cap[t]))
+    for h, capacity in enumerate(problem.capacity):
+        taken = [(c, _taken(problem, s, h) * x) for s, c in zip(stages, columns, strict=True)]
+        program.row(taken, -np.inf, float(capacity - problem.fixed_usage[h] * x))
+
+
+def _taken(problem: Problem, segment: Segment, h: int) -> float:
+    i, j, t = segment.start, segment.stop, segment.type
+    use: npt.NDArray[np.float64] = (
+        problem.usage[h, j] - problem.usage[h, i] + problem.cut_usage[h, i] + problem.cut_usage[h, j]
+    )
+    return float(use[t])

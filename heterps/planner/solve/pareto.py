@@ -1,0 +1,236 @@
+"""Pareto labels: exact where stages compete for capped units, units sold in multiples, shared hosts or links.
+
+A label is a way of reaching a state: its price and what it has used of everything scarce. A label that is no better
+in any of these than another at the same state (and, where links count, on the same type) cannot be part of a better
+whole and is dropped.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from heterps.planner.solve.chain import cost_to_go, figures_of, is_inside, units_needed
+from heterps.planner.solve.problem import TOLERANCE, Placement, Problem, Segment
+
+__all__ = ["TooManyLabelsError", "label_placement"]
+
+_LABELS = (2_000, 30_000)  # room that is taken at first, and at most
+_MOST_CHOICES = 4_096
+# Not called from Python: no wrapper has to be compiled.
+_INNER: dict[str, Any] = {"nogil": True, "cache": True, "no_cpython_wrapper": True, "error_model": "numpy"}
+
+
+class TooManyLabelsError(Exception):
+    """The search has outgrown its memory; another method must take over."""
+
+
+@njit(**_INNER)
+def _dominates(a, b, price, use):  # type: ignore[no-untyped-def]
+    if price[a] > price[b] * (1 + 1e-12) + 1e-15:
+        return False
+    for d in range(use.shape[1]):  # noqa: SIM110 (compiled: no generators)
+        if use[a, d] > use[b, d] * (1 + 1e-12) + 1e-15:
+            return False
+    return True
+
+
+@njit(**_INNER)
+def _fits(label, use, limit):  # type: ignore[no-untyped-def]
+    for d in range(use.shape[1]):  # noqa: SIM110 (compiled: no generators)
+        if use[label, d] > limit[d] * (1 + TOLERANCE):
+            return False
+    return True
+
+
+@njit(**_INNER)
+def _insert(new, slot, head, following, price, use):  # type: ignore[no-untyped-def]
+    """Add a label to the list at ``slot`` unless it is dominated; unlink those that it dominates."""
+    at, before = head[slot], -1
+    while at >= 0:
+        if _dominates(at, new, price, use):
+            return False
+        at = following[at]
+    at = head[slot]
+    while at >= 0:
+        if not _dominates(new, at, price, use):
+            before = at
+        elif before < 0:
+            head[slot] = following[at]
+        else:
+            following[before] = following[at]
+        at = following[at]
+    following[new] = head[slot]
+    head[slot] = new
+    return True
+
+
+@njit(**_INNER)
+def _choices(x, i, j, most, mixes, prices, choice, part, cost, figures):  # type: ignore[no-untyped-def]
+    """List the ways to run the stage from state i to j: (type, units, other type, other units), share, price."""
+    found = 0
+    for t in range(len(prices)):
+        k = units_needed(x, i, j, t, figures, True)
+        if k < 2**31:
+            choice[found, 0], choice[found, 1], choice[found, 2], choice[found, 3] = t, int(k), -1, 0
+            part[found], cost[found] = 1.0, prices[t] * k
+            found += 1
+    for m in range(len(mixes)):
+        t, other = mixes[m, 0], mixes[m, 1]
+        whole, whole_other = units_needed(x, i, j, t, figures, False), units_needed(x, i, j, other, figures, False)
+        if whole + whole_other < 2**31:
+            for k in range(1, int(min(np.ceil(whole), most[t] + 1, len(part) - found))):
+                k2 = max(1.0, np.ceil(whole_other * (1 - k / whole) * (1 - TOLERANCE)))
+                choice[found, 0], choice[found, 1], choice[found, 2], choice[found, 3] = t, k, other, int(k2)
+                part[found], cost[found] = k / whole, prices[t] * k + prices[other] * k2
+                found += 1
+    return found
+
+
+@njit(**_INNER)
+def _charge(use, x, i, j, t, units, share, dim, host_use, host_cut):  # type: ignore[no-untyped-def]
+    """Add what ``units`` of a type take for their share of a stage."""
+    if dim[t] >= 0:
+        use[dim[t]] += units
+    hosts = len(host_use)
+    for h in range(hosts):
+        taken = host_use[h, j, t] - host_use[h, i, t] + host_cut[h, i, t] + host_cut[h, j, t]
+        use[len(use) - hosts + h] += share * taken * x
+
+
+@njit(nogil=True, cache=True)
+def _search(x, words, figures, scarce, cut_bytes, prices, most, mixes, to_go, by_type, labels, choices):  # type: ignore[no-untyped-def]
+    """Label all states, given one label at the first; returns the number of labels, -1 if there is no room for more."""
+    dim, limit, link_dim, host_use, host_cut = scarce
+    price, use, record, following, head = labels
+    choice, part, cost = choices
+    n, types, count = len(words), len(prices), 1
+    for i in range(n - 1):
+        for j in range(i + 1, n):
+            if not np.isfinite(to_go[j]) or not is_inside(words[i], words[j]):
+                continue
+            for c in range(_choices(x, i, j, most, mixes, prices, choice, part, cost, figures)):
+                t, units, other, other_units = choice[c, 0], choice[c, 1], choice[c, 2], choice[c, 3]
+                for origin in range(i * types, i * types + (types if by_type else 1)):
+                    at = head[origin]
+                    while at >= 0:
+                        if count == len(price):
+                            return -1
+                        price[count] = price[at] + cost[c]
+                        for d in range(len(limit)):
+                            use[count, d] = use[at, d]
+                        _charge(use[count], x, i, j, t, units, part[c], dim, host_use, host_cut)
+                        if other >= 0:
+                            _charge(use[count], x, i, j, other, other_units, 1 - part[c], dim, host_use, host_cut)
+                        if i > 0 and link_dim[record[at, 2], t] >= 0:
+                            use[count, link_dim[record[at, 2], t]] += cut_bytes[i] * x
+                        record[count, 0], record[count, 1], record[count, 2] = at, j, t
+                        record[count, 3], record[count, 4], record[count, 5] = units, other, other_units
+                        slot = j * types + (t if by_type else 0)
+                        if _fits(count, use, limit) and _insert(count, slot, head, following, price, use):
+                            count += 1
+                        at = following[at]
+    return count
+
+
+def label_placement(problem: Problem, x: float) -> Placement | None:
+    """Cheapest placement at x rows a second that fits everything scarce; None if there is none.
+
+    Units sold in multiples are counted as they are used and paid for at the end: what is paid for within one multiple
+    makes no difference.
+    """
+    hosts = problem.shards.hosts(x)
+    scarce, used = _scarce(problem, x, hosts)
+    limit = scarce[1]
+    if (used > limit * (1 + TOLERANCE)).any():
+        return None
+    labels = _labelled(problem, x, scarce, used)
+    ends = _listed(labels[4][-problem.types :], labels[3])
+    if not ends:
+        return None
+    best = ends[int(np.argmin(_packed(problem, labels[0][ends], labels[1][ends], scarce[0])))]
+    path = _path(labels[2], best)
+    return Placement(path, hosts, price := problem.price_of(path, hosts), price)
+
+
+def _labelled(
+    problem: Problem, x: float, scarce: tuple[npt.NDArray[Any], ...], used: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[Any], ...]:
+    """Label all states: (price, use, record, following, head)."""
+    ways = _MOST_CHOICES if problem.mixes.size else problem.types
+    choices = np.empty((ways, 4), np.int64), np.empty(ways), np.empty(ways)
+    most = np.where(np.isfinite(problem.cap), problem.cap, _MOST_CHOICES)
+    prices, to_go = np.where(problem.sold_in > 1, 0.0, problem.price), cost_to_go(problem, x)
+    by_type = bool(np.isfinite(problem.link).any())
+    for room in _LABELS:
+        labels = _first_label(problem, used, room)
+        if _search(
+            x, problem.words, figures_of(problem), scarce, problem.cut_bytes, prices, most, problem.mixes, to_go,
+            by_type, labels, choices,
+        ) >= 0:  # fmt: skip
+            return labels
+    raise TooManyLabelsError(f"more than {_LABELS[-1]} labels at {x:g} rows a second")
+
+
+def _packed(
+    problem: Problem,
+    price: npt.NDArray[np.float64],
+    use: npt.NDArray[np.float64],
+    dim: npt.NDArray[np.int64],
+) -> npt.NDArray[np.float64]:
+    """Price of labels with what is sold in multiples; shard hosts elsewhere, alike for all, are left out."""
+    packs = [problem.price[t] * m * np.ceil(use[:, dim[t]] / m) for t, m in enumerate(problem.sold_in) if m > 1]
+    return np.asarray(sum(packs, price))
+
+
+def _first_label(problem: Problem, used: npt.NDArray[np.float64], room: int) -> tuple[npt.NDArray[Any], ...]:
+    """Room for labels (not touched until needed), with one that has done nothing: (parent, state, type, units, ...)."""
+    price, use = np.empty(room), np.empty((room, len(used)))
+    record, following = np.empty((room, 6), np.int64), np.empty(room, np.int64)
+    head = np.full(problem.states * problem.types, -1, np.int64)
+    price[0], use[0], record[0], following[0], head[0] = 0.0, used, (-1, 0, 0, 0, -1, 0), -1, 0
+    return price, use, record, following, head
+
+
+def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[npt.NDArray[Any], ...], npt.NDArray[np.float64]]:
+    """Number the scarce things (units of types, links, shared capacities): their limits; and what is used up front."""
+    scarce = np.isfinite(problem.cap) | (problem.sold_in > 1)
+    dim = np.where(scarce, np.cumsum(scarce) - 1, -1)
+    limit = [
+        c // m * m if np.isfinite(c) else c for c, m in zip(problem.cap[scarce], problem.sold_in[scarce], strict=True)
+    ]
+    used = [0.0] * len(limit)
+    if problem.shards.type >= 0 and dim[problem.shards.type] >= 0:
+        used[dim[problem.shards.type]] += hosts
+    link_dim = np.full(problem.link.shape, -1, np.int64)
+    if np.isfinite(problem.link).any():
+        for a, b in itertools.combinations_with_replacement(range(problem.types), 2):
+            if np.isfinite(problem.link[a, b]):
+                link_dim[a, b] = link_dim[b, a] = len(limit)
+                limit.append(float(problem.link[a, b]))
+    used = used + [0.0] * (len(limit) - len(used)) + list(problem.fixed_usage * x)
+    limit += list(problem.capacity)
+    figures = dim.astype(np.int64), np.array(limit, float), link_dim, problem.usage, problem.cut_usage
+    return figures, np.array(used, float)
+
+
+def _listed(heads: npt.NDArray[np.int64], following: npt.NDArray[np.int64]) -> list[int]:
+    found = []
+    for at in map(int, heads):
+        while at >= 0:
+            found.append(at)
+            at = int(following[at])
+    return found
+
+
+def _path(record: npt.NDArray[np.int64], label: int) -> tuple[Segment, ...]:
+    segments = []
+    while record[label, 0] >= 0:
+        parent, stop, t, units, other, other_units = map(int, record[label])
+        segments.append(Segment(int(record[parent, 1]), stop, t, units, other, other_units))
+        label = parent
+    return tuple(reversed(segments))

@@ -1,0 +1,154 @@
+"""From placements at one throughput to the best throughput: jumps, bisection, frontier, and what is proved.
+
+R(X), the least price per hour that sustains X, never falls with X. So a placement found at X that really sustains X'
+is also the best up to X', and nothing above X' can undercut an incumbent price per row c before X reaches R(X)/c: the
+search jumps to the larger of the two. Breakpoints are never listed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from heterps.planner.solve.chain import chain_price, relaxed_price
+from heterps.planner.solve.problem import Placement, Problem
+
+__all__ = ["Found", "Solve", "best_at", "best_price_per_row", "best_throughput", "frontier"]
+
+Solve = Callable[[Problem, float], Placement | None]
+_ABOVE = 1 + 1e-8  # "just above": clear of the tolerance within which unit counts are not raised
+
+
+@dataclass(frozen=True)
+class Found:
+    """A placement, the throughput it sustains, and what is proved about it.
+
+    ``value`` and ``bound`` are what was asked for: price per hour, price per hour over rows per second, or rows per
+    second. A ``gap`` of 0 is a proof.
+    """
+
+    placement: Placement
+    rows_per_second: float
+    value: float
+    bound: float
+    proof: str
+    solves: int
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of value and bound."""
+        return abs(self.value - self.bound) / self.value if self.value else 0.0
+
+
+def best_at(problem: Problem, x: float, solve: Solve) -> Found | None:
+    """Least price per hour at a fixed arrival rate."""
+    placement = solve(problem, x)
+    if placement is None:
+        return None
+    proof = "exact at this rate" if placement.bound >= placement.price else "the solver's bound at this rate"
+    return Found(placement, problem.sustained(placement), placement.price, placement.bound, proof, 1)
+
+
+def best_price_per_row(
+    problem: Problem,
+    at_least: float,
+    solve: Solve,
+    *,
+    at_most: float = np.inf,
+    tolerance: float = 1e-3,
+    most: int = 500,
+) -> Found | None:
+    """Least price per row over all throughputs from ``at_least`` to ``at_most``; None if none is feasible.
+
+    Stops within a relative ``tolerance`` of the price that fractional units would have, or after ``most`` solves.
+    """
+    best: Found | None = None
+    x, solves, slack = at_least, 0, 0.0
+    while x <= at_most and solves < most:
+        solves += 1
+        floor = relaxed_price(problem, x) / x  # never falls with x, so nothing from here on costs less
+        if best is not None and floor >= best.value * (1 - tolerance):
+            return _closed(best, min(best.value - slack, floor), "price with fractional units", solves)
+        if best is not None and (lower := _free_price(problem, x)) > best.value * x * _ABOVE:
+            x = lower / best.value * _ABOVE  # before that, not even without scarcity
+            continue
+        placement = solve(problem, x)
+        if placement is None:
+            return best and _closed(best, best.value - slack, "all feasible throughputs", solves)
+        sustained = max(x, problem.sustained(placement))
+        slack = max(slack, (placement.price - placement.bound) / x)
+        if best is None or placement.price / sustained < best.value:
+            best = Found(placement, sustained, placement.price / sustained, 0.0, "", solves)
+        x = max(sustained, placement.bound / best.value) * _ABOVE
+    assert best is not None, "the first solve either fails or sets an incumbent"
+    if x > at_most:
+        return _closed(best, best.value - slack, f"all throughputs up to {at_most:,.0f} rows/s", solves)
+    return _closed(
+        best, min(best.value - slack, relaxed_price(problem, x) / x), f"stopped after {solves} solves", solves
+    )
+
+
+def _closed(best: Found, bound: float, proof: str, solves: int) -> Found:
+    return replace(best, bound=min(bound, best.value), proof=proof, solves=solves)
+
+
+def _free_price(problem: Problem, x: float) -> float:
+    """Least price if nothing were scarce; no bound where nothing is, or where mixed stages could undercut it."""
+    if problem.mixes.size or not problem.is_coupled:
+        return 0.0
+    price = chain_price(problem, x)
+    return 0.0 if math.isinf(price) else price  # infeasible: the solver will say so
+
+
+def best_throughput(problem: Problem, solve: Solve, *, budget: float = np.inf, tolerance: float = 1e-6) -> Found | None:
+    """Most rows per second within caps and a price per hour; None if nothing at all is feasible."""
+
+    def fitting(x: float) -> Placement | None:
+        placement = solve(problem, x)
+        return placement if placement is not None and placement.price <= budget * (1 + 1e-9) else None
+
+    low, placement = _start(problem, fitting)
+    if placement is None:
+        return None
+    high, solves, step = np.inf, 1, 2.0
+    while high > low * _ABOVE and not math.isinf(low):
+        x = low * step if math.isinf(high) else math.sqrt(low * high)
+        for at in (x, low * _ABOVE):  # just above what is reached: a failure there is the proof
+            solves += 1
+            better = fitting(at)
+            if better is None:
+                high = min(high, at)
+            else:
+                low, placement = max(at, problem.sustained(better)), better
+                break
+        if high / low < 1 + tolerance and high > low * _ABOVE and solves > 200:
+            break
+    proof = "nothing just above is feasible" if high <= low * _ABOVE else f"stopped after {solves} solves"
+    bound = low if high <= low * _ABOVE else high
+    return Found(placement, low, low, bound, proof, solves)
+
+
+def _start(problem: Problem, fitting: Callable[[float], Placement | None]) -> tuple[float, Placement | None]:
+    """A throughput so small that whatever is feasible at all is feasible there."""
+    slowest = float((problem.serial[:, -1] + problem.parallel[:, -1]).max())
+    x = 1e-6 / slowest if slowest > 0 else 1.0
+    placement = fitting(x)
+    return (0.0, None) if placement is None else (max(x, problem.sustained(placement)), placement)
+
+
+def frontier(
+    problem: Problem, solve: Solve, low: float, high: float, points: int = 24
+) -> list[tuple[float, Placement]]:
+    """Cheapest placements from low to high throughput, each with what it sustains, as far as they are feasible."""
+    found: list[tuple[float, Placement]] = []
+    for x in np.geomspace(low, high, points):
+        if found and x <= found[-1][0]:
+            continue  # the last placement carries this much too, at the least price for it
+        placement = solve(problem, float(x))
+        if placement is None:
+            break
+        found.append((max(float(x), problem.sustained(placement)), placement))
+    return found

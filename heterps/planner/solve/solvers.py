@@ -1,0 +1,136 @@
+"""Solvers by name: functions ``(problem, rows_per_second) -> Placement | None`` on plain arrays.
+
+``exact`` is the one that plans are made with; the others are there to be compared with. Anyone can register more.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.errors import PlanError, UnknownKindError
+from heterps.planner.solve.chain import chain_placement, figures_of, is_inside, units_needed
+from heterps.planner.solve.milp import milp_placement
+from heterps.planner.solve.pareto import TooManyLabelsError, label_placement
+from heterps.planner.solve.problem import Placement, Problem, Segment
+from heterps.planner.solve.search import Solve
+from heterps.planner.solve.sizing import fits, runs, sized, whole
+
+__all__ = ["Solver", "register_solver", "solver", "solvers"]
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A named way of placing. ``applies(problem)`` says why it cannot be used, or nothing."""
+
+    name: str
+    solve: Solve
+    doc: str
+    applies: Callable[[Problem], str] = lambda problem: ""
+
+
+_SOLVERS: dict[str, Solver] = {}
+
+
+def register_solver(new: Solver) -> Solver:
+    """Make a solver known by its name; a name can be taken once."""
+    if _SOLVERS.setdefault(new.name, new) is not new:
+        raise PlanError(f"solver {new.name!r} is registered already; choose another name")
+    return new
+
+
+def solver(name: str) -> Solver:
+    """Look a solver up."""
+    if name not in _SOLVERS:
+        raise UnknownKindError(f"unknown solver {name!r}; known: {', '.join(sorted(_SOLVERS))}")
+    return _SOLVERS[name]
+
+
+def solvers() -> tuple[Solver, ...]:
+    """Return all registered solvers, in order of registration."""
+    return tuple(_SOLVERS.values())
+
+
+def exact(problem: Problem, x: float) -> Placement | None:
+    """Dynamic programming; labels where something is scarce and matters; HiGHS where there are too many labels."""
+    free = chain_placement(problem, x)
+    if free is None or not (problem.is_coupled or problem.mixes.size):
+        return free
+    price = problem.price_of(free.segments, free.hosts)  # in the numbers sold: no more than that is nothing wasted
+    if not problem.mixes.size and price <= free.price * (1 + 1e-12) and fits(problem, free, x):
+        return free
+    try:
+        return label_placement(problem, x)
+    except TooManyLabelsError:
+        return milp_placement(problem, x)
+
+
+def greedy(problem: Problem, x: float) -> Placement | None:
+    """Each Layer, in order, on the type where it alone is cheapest per row; neighbours on one type form a stage."""
+    types = []
+    for i, j in itertools.pairwise(problem.order):
+        times = [sum(map(np.add, *problem.times(i, j, t))) for t in range(problem.types)]
+        price = np.where(_may(problem, i, j), problem.price * np.array(times, float), np.inf)
+        types.append(int(np.argmin(price)))
+    return sized(problem, runs(problem.order, types), x)
+
+
+def only(kind: str) -> Solve:
+    """Return the exact solver with one kind of type; Layers that cannot run there stay where they must."""
+
+    def solve(problem: Problem, x: float) -> Placement | None:
+        mine = np.array([k == kind for k in problem.kinds])
+        movable = problem.allowed[:, mine].any(axis=1, keepdims=True)
+        return exact(replace(problem, allowed=problem.allowed & (mine | ~movable), mixes=problem.mixes[:0]), x)
+
+    return solve
+
+
+def brute_force(problem: Problem, x: float) -> Placement | None:
+    """Try every sequence of stages on every type."""
+    best: Placement | None = None
+    stages = _stages(problem, x)
+    for segments in _sequences(stages, 0, problem.states - 1):
+        placement = whole(problem, segments, x)
+        if (best is None or placement.price < best.price) and fits(problem, placement, x):
+            best = placement
+    return best
+
+
+def _stages(problem: Problem, x: float) -> dict[int, list[Segment]]:
+    """Every stage that some number of units can carry, by the state where it starts."""
+    found: dict[int, list[Segment]] = {}
+    figures = figures_of(problem)
+    for i, j in itertools.combinations(range(problem.states), 2):
+        if is_inside(problem.words[i], problem.words[j]):
+            units = [units_needed(x, i, j, t, figures, True) for t in range(problem.types)]
+            stages = [Segment(i, j, t, int(k)) for t, k in enumerate(units) if k < 2**31]
+            found[i] = found.get(i, []) + stages
+    return found
+
+
+def _sequences(stages: dict[int, list[Segment]], state: int, last: int) -> Iterator[tuple[Segment, ...]]:
+    if state == last:
+        yield ()
+    for stage in stages.get(state, ()):
+        yield from ((stage, *rest) for rest in _sequences(stages, stage.stop, last))
+
+
+def _may(problem: Problem, i: int, j: int) -> npt.NDArray[np.bool_]:
+    return np.asarray(problem.forbidden[i] == problem.forbidden[j])
+
+
+def _small(problem: Problem) -> str:
+    return "" if problem.states * problem.types <= 24 else "more than 24 states x types: it would not end"
+
+
+register_solver(Solver("exact", exact, "dynamic programming, Pareto labels, HiGHS: proved"))
+register_solver(Solver("milp", milp_placement, "HiGHS on the path formulation: proved to its gap"))
+register_solver(Solver("brute", brute_force, "every sequence of stages", _small))
+register_solver(Solver("greedy", greedy, "each Layer where it alone is cheapest"))
+register_solver(Solver("cpu-only", only("cpu"), "the best without GPUs"))
+register_solver(Solver("gpu-only", only("gpu"), "GPUs wherever a Layer may run on one"))

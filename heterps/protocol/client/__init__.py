@@ -1,0 +1,1 @@
+"""An attempt at a Split as a state machine."""

@@ -1,0 +1,360 @@
+"""The client's side: one attempt at one Split. It decides what to send, what to send again, and when a batch is done.
+
+1. It asks every host where the Split stands, and begins at the first batch that is not applied everywhere.
+2. A batch is read, pulled from every host, computed; the gradients of a unit of batches go to every host in one push
+   each.
+3. A unit is done when every host acknowledged its push under the host's present term.
+4. What is not answered is sent again, the same bytes under the same key; a new term means sending again to that host.
+5. In Sync the next pull goes out only when the unit before is done. A lane that stops (paused, end of Split) says so to
+   every host, so that the others do not wait for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heterps.errors import ProtocolError
+from heterps.protocol.client.credits import Credits
+from heterps.protocol.words.actions import (
+    Action,
+    BatchRead,
+    Compute,
+    Computed,
+    Forget,
+    Free,
+    Read,
+    Send,
+    SplitEnded,
+    StepFailed,
+    Tell,
+)
+from heterps.protocol.words.events import BatchesDone, Event, LayoutWanted, SplitDone, SplitPaused
+from heterps.protocol.words.instructions import Announce, Cancel, Pause, Resume, RunSplit
+from heterps.protocol.words.keys import BatchKey
+from heterps.protocol.words.layout import Layout
+from heterps.protocol.words.messages import Advance, Ask, Pull, Push, Refused, Reply, Request, Seen
+from heterps.protocol.words.modes import Mode
+
+__all__ = [
+    "Action",
+    "BatchRead",
+    "ClientState",
+    "Compute",
+    "Computed",
+    "Forget",
+    "Free",
+    "Read",
+    "Send",
+    "SplitEnded",
+    "StepFailed",
+    "Tell",
+]
+
+
+class ClientState:
+    """One attempt at one Split on one io worker.
+
+    The engine carries out the actions that :meth:`start`, :meth:`handle`, :meth:`reply` and :meth:`timed_out`
+    return, in any order and at any time.
+    """
+
+    def __init__(self, run: RunSplit, mode: Mode, credits: Credits | None = None) -> None:
+        self.run = run
+        self.mode = mode
+        self.layout = run.layout
+        self.until = run.until
+        self.serial = run.serial
+        self.stopped = False
+        self.next = run.start
+        self.credits = credits or Credits()
+        self._stream = (run.pass_, -1 if run.split is None else run.split)
+        self._open: dict[tuple[int, type, int], Request] = {}
+        self._missing: dict[tuple[type, int], set[int]] = {}
+        self._seen: dict[int, Seen] = {}
+        self._computing: dict[int, str | None] = {}
+        self._computed: set[int] = set()
+        self._reading = False
+        self._ready: int | None = None
+        self._end: int | None = None
+        self._units: list[int] = []
+        self._low = run.start
+        self._told: Event | None = None
+        self._base = run.step if mode.ordered else 0
+        self._asked = False
+        self._advanced = -1
+
+    # --- entry points
+
+    def start(self) -> list[Action]:
+        """Begin: ask every host where the Split stands."""
+        if self.run.split is None:
+            self._end = 0
+            return self._settle()
+        return self._send_all(Ask, 0)
+
+    def handle(self, message: Any) -> list[Action]:
+        """Take an instruction of the run, or what the engine did."""
+        if self.stopped:
+            return []
+        name = _HANDLERS.get(type(message))
+        if name is None:
+            raise ProtocolError(f"attempt {self.run.attempt}: a client cannot handle {message!r}")
+        actions: list[Action] = getattr(self, name)(message)
+        return actions
+
+    def reply(self, host: int, request: Request, reply: Reply) -> list[Action]:
+        """Take a host's answer to a request."""
+        if self.stopped:
+            return []
+        if type(reply) is Refused:
+            return self._refused(host, reply)
+        if not self.accepts(host, request, reply):
+            return []
+        kind, n = type(request), request.key.n
+        del self._open[host, kind, n]
+        if type(reply) is Seen:
+            self._seen[host] = reply
+        missing = self._missing[kind, n]
+        missing.discard(host)
+        return [] if missing else self._answered(kind, n)
+
+    def accepts(self, host: int, request: Request, reply: Reply) -> bool:
+        """Say whether the answer counts: it was waited for, and given under the host's present term.
+
+        The engine asks before it takes the rows that came with a Granted.
+        """
+        return reply.term == self.layout.terms[host] and (host, type(request), request.key.n) in self._open
+
+    def timed_out(self, host: int, request: Request) -> list[Action]:
+        """No answer came in time: send it again, under the present term."""
+        again = None if self.stopped else self._open.get((host, type(request), request.key.n))
+        return [] if again is None else [Send(host, again)]
+
+    # --- the life of a batch
+
+    def _answered(self, kind: type, n: int) -> list[Action]:
+        """Every host answered this request."""
+        del self._missing[kind, n]
+        if kind is Ask:
+            self._place()
+        elif kind is Pull:
+            return self._granted(n)
+        elif kind is Push:
+            return self._unit_done(n)
+        else:
+            self._advanced = n
+        return self._settle()
+
+    def _place(self) -> None:
+        """Begin at the first batch that is not everywhere; when draining, go on to the last that is anywhere."""
+        low = min(seen.low for seen in self._seen.values()) - self._base
+        self.next = self._low = max(self.run.start, low)
+        if self.until is not None:
+            self.until = max(self.until, self._top())
+        self._asked = True
+
+    def _read(self, read: BatchRead) -> list[Action]:
+        self._reading = False
+        self._ready = read.n
+        return self._settle()
+
+    def _begin(self, n: int) -> list[Action]:
+        """Begin a batch that was read: pull its rows; in Geo once for the whole unit."""
+        self._ready, self.next = None, n + 1
+        unit = self._unit_of(n)
+        if unit not in self._units:
+            self._units.append(unit)
+        if self.mode.refreshes and n != unit:
+            return self._granted(n) if (Pull, unit) not in self._missing else []
+        return self._send_all(Pull, n)
+
+    def _back_out(self) -> list[Action]:
+        """Sync: a lane that waits for others must not wait for one that has stopped. It stands before this batch
+        again.
+        """
+        n = self.next - 1
+        if self.until is None or n < self.until or (Pull, n) not in self._missing:
+            return []
+        for host in self._missing.pop((Pull, n)):
+            del self._open[host, Pull, n]
+        self._units.remove(n)
+        self.next = self._ready = n
+        return [Forget(BatchKey(*self._stream, n))]
+
+    def _granted(self, n: int) -> list[Action]:
+        """The rows are there. In Geo a pull is for the whole unit: all its batches read so far can be computed."""
+        last = self.next if self.mode.refreshes else n + 1
+        return self._compute(*(m for m in range(n, last) if m not in self._computing and m not in self._computed))
+
+    def _compute(self, *numbers: int) -> list[Action]:
+        """Send batches to stage actors; where none is left they wait for the next layout."""
+        actions: list[Action] = []
+        for n in numbers:
+            stages = self.layout.stages
+            stage = "" if stages is None else self.credits.take(stages) if stages else None
+            self._computing[n] = stage
+            if stage is not None:
+                actions.append(Compute(BatchKey(*self._stream, n), stage))
+        return actions
+
+    def _has_computed(self, done: Computed) -> list[Action]:
+        n = done.key.n
+        if n not in self._computing:
+            return []
+        self.credits.give_back(self._computing.pop(n))  # by whichever actor: step has no effect but its result
+        self._computed.add(n)
+        return self._push_if_whole(self._unit_of(n))
+
+    def _push_if_whole(self, unit: int) -> list[Action]:
+        """Push a unit once all its batches are computed (the last unit of a Split may be short)."""
+        last = self._unit_end(unit)
+        if unit not in self._units or (Push, unit) in self._missing or not self._computed.issuperset(range(unit, last)):
+            return []
+        return self._send_all(Push, unit)
+
+    def _step_failed(self, failed: StepFailed) -> list[Action]:
+        n = failed.key.n
+        if self._computing.get(n) != failed.stage:
+            return []
+        self.credits.give_back(failed.stage)
+        return self._compute(n)
+
+    def _unit_done(self, unit: int) -> list[Action]:
+        self._units.remove(unit)
+        count = self._unit_end(unit) - unit
+        self._computed.difference_update(range(unit, unit + count))
+        self._low = min(self._units, default=self.next)
+        told = Tell(BatchesDone(self.run.attempt, self._low))
+        return [Free(BatchKey(*self._stream, unit), count), told, *self._settle()]
+
+    def _ended(self, ended: SplitEnded) -> list[Action]:
+        self._reading = False
+        self._end = ended.batches
+        self.next = min(self.next, self._end)
+        short = [action for unit in list(self._units) for action in self._push_if_whole(unit)]
+        return [*short, *self._settle()]
+
+    def _unit_of(self, n: int) -> int:
+        return n - n % self.mode.unit
+
+    def _unit_end(self, unit: int) -> int:
+        end = unit + self.mode.unit
+        return end if self._end is None else min(end, self._end)
+
+    # --- going on and stopping
+
+    def _settle(self) -> list[Action]:
+        """Go on if there is credit, else report if everything in flight is done."""
+        if self._may_begin():
+            if self._ready is not None:
+                return [*self._begin(self._ready), *self._settle()]
+            self._reading = True
+            return [Read(self.next)]
+        if self._units or self._reading or self._missing or not (self._asked or self._end is not None):
+            return []
+        return self._report()
+
+    def _may_begin(self) -> bool:
+        if self._reading or self._end is not None or not self._asked:
+            return False
+        unit = self._unit_of(self.next)
+        inside = unit != self.next and unit in self._units  # a begun unit is always completed
+        if not inside and self.until is not None and self.next >= self.until:
+            return False
+        return inside or len(self._units) < self.mode.in_flight
+
+    def _report(self) -> list[Action]:
+        """Nothing is in flight. In Sync all hosts must know where the lane stands before the run does."""
+        if self.mode.ordered and self._advanced != self.next:
+            return self._send_all(Advance, self.next)
+        event: Event
+        if self._end is not None:
+            event = SplitDone(self.run.attempt, self._end)
+        else:
+            event = SplitPaused(self.run.attempt, self.next, self.serial)
+        if event == self._told:
+            return []
+        self._told = event
+        return [Tell(event)]
+
+    def _pause(self, pause: Pause) -> list[Action]:
+        if pause.serial <= self.serial:
+            return []
+        self.serial, self.until = pause.serial, pause.until
+        if self._asked:
+            self.until = max(self.until, self._top())
+        return [*(self._back_out() if self.mode.ordered else []), *self._settle()]
+
+    def _top(self) -> int:
+        return max(seen.top for seen in self._seen.values()) - self._base
+
+    def _resume(self, resume: Resume) -> list[Action]:
+        if resume.serial <= self.serial:
+            return []
+        self.serial, self.until = resume.serial, None
+        return [*self._renew(resume.layout), *self._settle()]
+
+    def _cancel(self, cancel: Cancel) -> list[Action]:
+        self.stopped = True
+        return []
+
+    # --- hosts
+
+    def _send_all(self, kind: type, n: int) -> list[Action]:
+        hosts = range(len(self.layout.terms))
+        self._missing[kind, n] = set(hosts)
+        return [self._send(host, kind, n) for host in hosts]
+
+    def _send(self, host: int, kind: type, n: int) -> Action:
+        request = self._request(kind, n, self.layout.terms[host])
+        self._open[host, kind, n] = request
+        return Send(host, request)
+
+    def _request(self, kind: type, n: int, term: int) -> Request:
+        run = self.run
+        key, step = BatchKey(*self._stream, n), run.step + n
+        if kind is Ask:
+            return Ask(term, run.attempt, key, run.lane, run.oldest, run.floor)
+        if kind is Pull:
+            return Pull(term, run.attempt, key, run.lane, step)
+        if kind is Push:
+            return Push(term, run.attempt, key, run.lane, step, self._unit_end(n) - n)
+        if run.split is None:  # the lane has ended: it stands at the beginning of the next pass
+            key, step = BatchKey(run.pass_ + 1, -1, n), 0
+        return Advance(term, run.attempt, key, run.lane, step)
+
+    def _announce(self, announce: Announce) -> list[Action]:
+        return self._renew(announce.layout)
+
+    def _renew(self, layout: Layout) -> list[Action]:
+        """Send again what hosts with a new term have not acknowledged; compute again what lost stages had."""
+        if layout.version <= self.layout.version:
+            return []
+        changed = {host for host, term in enumerate(layout.terms) if term != self.layout.terms[host]}
+        self.layout = layout
+        lost = set(self._computing.values()) - set(layout.stages or ("",))
+        again: list[Action] = [self._send(host, kind, n) for host, kind, n in list(self._open) if host in changed]
+        for n, stage in list(self._computing.items()):
+            if stage in lost:
+                self.credits.give_back(stage)
+                again += self._compute(n)
+        return again
+
+    def _refused(self, host: int, refused: Refused) -> list[Action]:
+        if refused.fenced and refused.term == self.layout.terms[host]:
+            self.stopped = True  # a later attempt has taken over
+            return []
+        newer = refused.term > self.layout.terms[host]
+        return [Tell(LayoutWanted(self.run.attempt))] if newer else []
+
+
+_HANDLERS: dict[type, str] = {
+    BatchRead: "_read",
+    SplitEnded: "_ended",
+    Computed: "_has_computed",
+    StepFailed: "_step_failed",
+    Pause: "_pause",
+    Resume: "_resume",
+    Cancel: "_cancel",
+    Announce: "_announce",
+}

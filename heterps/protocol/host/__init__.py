@@ -1,0 +1,1 @@
+"""A shard host as a state machine."""

@@ -1,0 +1,169 @@
+"""The shard hosts as the run sees them: copies, terms, who is primary, what to create where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from heterps.protocol.words.instructions import Attach, CreateHost, Detach, Discard, Instruction, Own, Promote, Rewind
+from heterps.protocol.words.layout import deal_shards
+
+__all__ = ["Fleet", "Host"]
+
+
+@dataclass(slots=True)
+class Host:
+    """One host: its term, the copy that answers, and its backup."""
+
+    index: int
+    term: int
+    primary: int | None = None
+    ready: bool = False
+    backup: int | None = None
+    backup_ready: bool = False
+
+
+class Fleet:
+    """All hosts.
+
+    Terms only rise: a host gets a new one whenever another copy answers for it, or the same copy answers for other
+    rows.
+    """
+
+    def __init__(self, hosts: int, shards: int, replicas: int, life: int) -> None:
+        self.replicas = replicas
+        self.owners = deal_shards(shards, hosts)
+        self.hosts = [Host(index, life << 32) for index in range(hosts)]
+        self.workers: dict[str, None] = {}
+        self.places: dict[int, tuple[int, str]] = {}
+        """Of every live copy: its host and worker."""
+        self._copies = life << 32
+
+    # --- queries
+
+    @property
+    def ready(self) -> bool:
+        """Every host has a primary that answers."""
+        return all(host.ready for host in self.hosts)
+
+    def host_of(self, copy: int) -> Host | None:
+        """Return the host of a live copy."""
+        place = self.places.get(copy)
+        return None if place is None else self.hosts[place[0]]
+
+    def owned(self, host: int) -> tuple[int, ...]:
+        """Return the shards of a host."""
+        return tuple(shard for shard, owner in enumerate(self.owners) if owner == host)
+
+    def primaries(self) -> list[int]:
+        """Return the copies that answer, in host order."""
+        return [host.primary for host in self.hosts if host.primary is not None]
+
+    def on(self, worker: str) -> list[int]:
+        """Return the copies on a worker."""
+        return [copy for copy, (_, place) in self.places.items() if place == worker]
+
+    # --- changes
+
+    def restore(self, cut: int) -> list[Instruction]:
+        """Bring every host to the cut: live primaries rewind, missing ones are placed later; backups start anew."""
+        out: list[Instruction] = []
+        for host in self.hosts:
+            out += self._drop_backup(host)
+            host.ready = False
+            if host.primary is not None:
+                host.term += 1
+                out.append(Rewind(host.primary, host.term, cut, self.owned(host.index)))
+        return out
+
+    def place(self, cut: int) -> list[Instruction]:
+        """Create the copies that are missing, as far as there are server workers for them."""
+        out: list[Instruction] = []
+        for host in self.hosts:
+            if host.primary is None:
+                out += self._place_primary(host, cut)
+            elif self.replicas > 1 and host.ready and host.backup is None:
+                out += self._place_backup(host)
+        return out
+
+    def _place_primary(self, host: Host, cut: int) -> list[Instruction]:
+        worker = self._emptiest(())
+        if worker is None:
+            return []
+        host.term += 1
+        host.primary = self._new_copy(host, worker)
+        return [CreateHost(host.primary, host.index, worker, host.term, cut, self.owned(host.index))]
+
+    def _place_backup(self, host: Host) -> list[Instruction]:
+        assert host.primary is not None
+        worker = self._emptiest((self.places[host.primary][1],))
+        if worker is None:
+            return []
+        host.backup, host.backup_ready = self._new_copy(host, worker), False
+        create = CreateHost(host.backup, host.index, worker, host.term, None, self.owned(host.index))
+        return [create, Attach(host.primary, host.backup)]
+
+    def _new_copy(self, host: Host, worker: str) -> int:
+        self._copies += 1
+        self.places[self._copies] = (host.index, worker)
+        return self._copies
+
+    def _emptiest(self, avoid: Iterable[str]) -> str | None:
+        load = Counter(worker for _, worker in self.places.values())
+        return min((w for w in self.workers if w not in avoid), key=lambda w: load[w], default=None)
+
+    def copy_ready(self, copy: int, term: int) -> bool:
+        """A copy answers under this term; False if that is out of date."""
+        host = self.host_of(copy)
+        if host is None or copy != host.primary or term != host.term or host.ready:
+            return False
+        host.ready = True
+        return True
+
+    def backup_ready(self, copy: int, backup: int) -> None:
+        """A backup has everything its primary answered."""
+        host = self.host_of(copy)
+        if host is not None and host.primary == copy and host.backup == backup:
+            host.backup_ready = True
+
+    def lose(self, copy: int) -> tuple[str, list[Instruction]]:
+        """Take a copy out. Returns "stale", "backup", "promoted" or "gone", and what to do at once."""
+        host = self.host_of(copy)
+        if host is None:
+            return "stale", []
+        del self.places[copy]
+        if copy == host.backup:
+            host.backup, host.backup_ready = None, False
+            return "backup", [] if host.primary is None else [Detach(host.primary, copy)]
+        return self._lose_primary(host)
+
+    def _lose_primary(self, host: Host) -> tuple[str, list[Instruction]]:
+        host.primary, host.ready = None, False
+        if host.backup is None or not host.backup_ready:
+            return "gone", self._drop_backup(host)
+        host.primary, host.backup, host.backup_ready = host.backup, None, False
+        host.term += 1
+        return "promoted", [Promote(host.primary, host.term, self.owned(host.index))]
+
+    def _drop_backup(self, host: Host) -> list[Instruction]:
+        if host.backup is None:
+            return []
+        backup, host.backup, host.backup_ready = host.backup, None, False
+        del self.places[backup]
+        gone: list[Instruction] = [Discard(backup)]
+        return gone if host.primary is None else [Detach(host.primary, backup), *gone]
+
+    def move(self, shards: tuple[int, ...], target: int) -> list[Instruction]:
+        """Change the owners. Every host gets a new term, so that nothing routed by the old owners is taken."""
+        owners = list(self.owners)
+        for shard in shards:
+            owners[shard] = target
+        self.owners = tuple(owners)
+        out: list[Instruction] = []
+        for host in self.hosts:
+            host.term += 1
+            host.ready = False
+            assert host.primary is not None
+            out.append(Own(host.primary, host.term, self.owned(host.index)))
+        return out

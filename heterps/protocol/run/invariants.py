@@ -1,0 +1,113 @@
+"""What must hold between events, as a list of small named predicates; and what a run that stands still waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from heterps.protocol.run.spec import Phase
+
+if TYPE_CHECKING:
+    from heterps.protocol.run.state import RunState
+
+__all__ = ["INVARIANTS", "violations", "waits"]
+
+
+def attempts_have_workers(run: RunState) -> bool:
+    """Every attempt is on a worker that is there, and that worker knows it."""
+    workers = run.roster.workers
+    return all(
+        a.worker in workers and workers[a.worker].attempts.get(a.number) is a for a in run.roster.attempts.values()
+    )
+
+
+def slots_are_kept(run: RunState) -> bool:
+    """No worker has more attempts than slots, but for those that are ending."""
+    return all(worker.taken <= worker.slots for worker in run.roster.workers.values())
+
+
+def one_attempt_per_split(run: RunState) -> bool:
+    """A Split has one attempt; in Sync a lane has at most two."""
+    ordered = run.spec.mode.ordered
+    streams = [a.work.lane if ordered else a.work.split for a in run.roster.attempts.values()]
+    return all(streams.count(stream) <= 1 + ordered for stream in streams)
+
+
+def attempts_are_of_this_pass(run: RunState) -> bool:
+    """Passes do not overlap."""
+    return all(a.pass_ == run.book.pass_ for a in run.roster.attempts.values())
+
+
+def no_attempts_while_restoring(run: RunState) -> bool:
+    """Nothing runs while hosts return to a cut."""
+    return run.phase is not Phase.RESTORING or not run.roster.attempts
+
+
+def drained_means_paused(run: RunState) -> bool:
+    """While a cut is marked, rows move or the run rests, nothing is in flight."""
+    drained = run.phase in (Phase.MARKING, Phase.MOVING, Phase.RESTING)
+    return not drained or all(a.paused for a in run.roster.attempts.values())
+
+
+def copies_are_apart(run: RunState) -> bool:
+    """Primary and backup of a host are on different workers."""
+    places = run.fleet.places
+    pairs = [(h.primary, h.backup) for h in run.fleet.hosts if h.primary is not None and h.backup is not None]
+    return all(places[primary][1] != places[backup][1] for primary, backup in pairs)
+
+
+def copies_have_one_host(run: RunState) -> bool:
+    """Every live copy is primary or backup of its host, on a worker that is there."""
+    hosts, servers = run.fleet.hosts, run.fleet.workers
+    return all(
+        copy in (hosts[host].primary, hosts[host].backup) and worker in servers
+        for copy, (host, worker) in run.fleet.places.items()
+    )
+
+
+def ready_hosts_have_primaries(run: RunState) -> bool:
+    """A host that is ready has a copy that answers; a backup that is ready exists."""
+    return all(
+        (not h.ready or h.primary is not None) and (not h.backup_ready or h.backup is not None) for h in run.fleet.hosts
+    )
+
+
+def finished_means_done(run: RunState) -> bool:
+    """A finished run has nothing left to do."""
+    done = run.book.over and run.book.pass_ == run.spec.passes - 1 and not run.roster.attempts
+    return run.phase is not Phase.FINISHED or done
+
+
+INVARIANTS: tuple[Callable[[RunState], bool], ...] = (
+    attempts_have_workers,
+    slots_are_kept,
+    one_attempt_per_split,
+    attempts_are_of_this_pass,
+    no_attempts_while_restoring,
+    drained_means_paused,
+    copies_are_apart,
+    copies_have_one_host,
+    ready_hosts_have_primaries,
+    finished_means_done,
+)
+
+
+def violations(run: RunState) -> list[str]:
+    """Return the invariants that do not hold, by name and meaning."""
+    return [f"{rule.__name__}: {rule.__doc__}" for rule in INVARIANTS if not rule(run)]
+
+
+def waits(run: RunState) -> tuple[str, ...]:
+    """Return what is missing, in words."""
+    return tuple(_waits(run)) if run.phase not in (Phase.FINISHED, Phase.ABORTED) else ()
+
+
+def _waits(run: RunState) -> Iterator[str]:
+    if not run.fleet.workers and any(host.primary is None for host in run.fleet.hosts):
+        yield "a server worker for the shard hosts"
+    if not any(not worker.leaving for worker in run.roster.workers.values()):
+        yield "an io worker to run Splits"
+    if run.spec.compute and not run.layout().stages:
+        yield "a compute worker with its stage actors"
+    if not run.book.complete and not run.book.count:
+        yield f"Splits of pass {run.book.pass_}"

@@ -1,0 +1,111 @@
+"""Io workers and the attempts that run on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from heterps.protocol.run.books import Work
+from heterps.protocol.words.messages import FAR
+
+__all__ = ["Attempt", "IoWorker", "Roster"]
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One try at some work.
+
+    ``serial`` is that of the last instruction to stop or go on; ``stopping`` says that it was told to stop,
+    ``paused`` that it has, ``moving`` that it is to be continued on another worker, ``ending`` that all its batches are
+    read, so that it takes no slot any more, ``outrun`` that a twin of it was lost, which may have gone further.
+    """
+
+    number: int
+    pass_: int
+    work: Work
+    worker: str
+    serial: int = 0
+    stopping: bool = False
+    paused: bool = False
+    moving: bool = False
+    ending: bool = False
+    outrun: bool = False
+
+
+@dataclass(slots=True)
+class IoWorker:
+    """A worker that runs Splits. ``number`` is never used again: it names the worker's rows in Geo."""
+
+    name: str
+    number: int
+    slots: int
+    leaving: bool = False
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> int:
+        """Slots in use."""
+        return sum(not attempt.ending for attempt in self.attempts.values())
+
+
+class Roster:
+    """Who runs what."""
+
+    def __init__(self, *, ordered: bool, life: int) -> None:
+        self.workers: dict[str, IoWorker] = {}
+        self.attempts: dict[int, Attempt] = {}
+        self._ordered = ordered
+        self._last = self._first = life << 32
+        self._numbers = life << 32
+
+    def join(self, worker: str, slots: int) -> None:
+        """A worker can be given Splits."""
+        self._numbers += 1
+        self.workers[worker] = IoWorker(worker, self._numbers, FAR if self._ordered else slots)
+
+    def issued(self, attempt: int) -> bool:
+        """Say whether such an attempt was ever made, by this run or one before it."""
+        return attempt <= self._last
+
+    def begin(self, pass_: int, work: Work, worker: IoWorker) -> Attempt:
+        """Make a new attempt on a worker."""
+        self._last += 1
+        attempt = Attempt(self._last, pass_, work, worker.name)
+        self.attempts[attempt.number] = worker.attempts[attempt.number] = attempt
+        return attempt
+
+    def end(self, attempt: Attempt) -> None:
+        """Forget an attempt: whatever it still says is stale."""
+        del self.attempts[attempt.number]
+        worker = self.workers.get(attempt.worker)
+        if worker is not None:
+            worker.attempts.pop(attempt.number, None)
+
+    def free(self, avoid: str | None = None) -> IoWorker | None:
+        """Return the worker with the fewest attempts among those with a free slot."""
+        able = [w for w in self.workers.values() if not w.leaving and w.taken < w.slots and w.name != avoid]
+        return min(able, key=lambda w: len(w.attempts), default=None)
+
+    def paused(self) -> Attempt | None:
+        """Return a paused attempt whose slot can be used for something more urgent."""
+        able = (a for a in self.attempts.values() if a.paused and not self.workers[a.worker].leaving)
+        return next(able, None)
+
+    def twins(self, attempt: Attempt) -> list[Attempt]:
+        """Return the other attempts at the same work (Sync, a lane that was slow)."""
+        lane = attempt.work.lane
+        return [a for a in self.attempts.values() if a is not attempt and a.work.lane == lane] if self._ordered else []
+
+    def crowded(self) -> Attempt | None:
+        """Return an attempt that another worker has room for: two or more beyond the emptiest worker (Sync)."""
+        able = [w for w in self.workers.values() if not w.leaving]
+        if not self._ordered or len(able) < 2:
+            return None
+        fullest = max(able, key=_staying)
+        moving = sum(a.moving for a in self.attempts.values())  # these will go to the emptiest workers
+        if _staying(fullest) - min(map(_staying, able)) - moving < 2:
+            return None
+        return next(a for a in fullest.attempts.values() if not a.moving)
+
+
+def _staying(worker: IoWorker) -> int:
+    return sum(not a.moving for a in worker.attempts.values())

@@ -1,0 +1,326 @@
+"""Workers, Splits and attempts of a run: the part of RunState that hands work out and takes it back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heterps.errors import PlanError, ProtocolError
+from heterps.protocol.run.books import Book, LaneBook, SplitBook, Work
+from heterps.protocol.run.fleet import Fleet
+from heterps.protocol.run.roster import Attempt, IoWorker, Roster
+from heterps.protocol.run.spec import TRANSITIONS, Phase, RunSpec
+from heterps.protocol.run.story import Story
+from heterps.protocol.words import events as ev, instructions as do
+from heterps.protocol.words.cut import Cut
+from heterps.protocol.words.layout import Layout
+
+__all__ = ["CutProgress", "Move", "Workforce"]
+
+
+@dataclass(slots=True)
+class CutProgress:
+    """A cut that is being marked or written."""
+
+    cut: Cut
+    unmarked: set[int]
+    unwritten: set[int]
+    publishing: bool = False
+
+
+@dataclass(slots=True)
+class Move:
+    """A move of shards; ``copied`` once the target has the rows. Each try has a number of its own, 0 before it
+    begins.
+    """
+
+    shards: tuple[int, ...]
+    target: int
+    number: int = 0
+    copied: bool = False
+
+
+class Workforce:
+    """State of a run, and what concerns its workers. :class:`~heterps.protocol.run.state.RunState` is the whole."""
+
+    def __init__(self, spec: RunSpec, *, cut: Cut | None = None, life: int = 0) -> None:
+        cut = cut or Cut(mode=spec.mode.to_json())
+        if cut.mode != spec.mode.to_json():
+            raise PlanError(
+                f"the cut was made in mode {cut.mode}, the run wants {spec.mode.to_json()}: use the cut's mode"
+            )
+        self.spec = spec
+        self.phase = Phase.RESTORING
+        self.cut = cut
+        self.fleet = Fleet(spec.hosts, spec.shards, spec.replicas, life)
+        self.roster = Roster(ordered=spec.mode.ordered, life=life)
+        self.book: Book = LaneBook(spec.lanes) if spec.mode.ordered else SplitBook()
+        self.book.load(cut.pass_, cut.progress)
+        self.story = Story()
+        self.reason = ""
+        self._stages: dict[str, bool] = {}
+        self._gone: set[str] = set()
+        self._version = life << 32
+        self._serial = 0
+        self._supplies: dict[int, tuple[int, bool]] = {}
+        self._asked_pass = -1
+        self._failures: dict[int, int] = {}
+        self._cut_wanted = False
+        self._cut_number = max(cut.number, life << 32)
+        self._newest: Cut | None = None  # the newest cut of this life that was begun and not given up
+        self._cutting: CutProgress | None = None
+        self._rests: list[int] = []  # wanted, in the order asked for
+        self._rests_over: set[int] = set()
+        self._moves: list[Move] = []
+        self._move_number = life << 32
+        self._target = 0
+        self._out: list[do.Instruction] = []
+
+    def layout(self) -> Layout:
+        """Return where the parameters are now."""
+        hosts = self.fleet.hosts
+        stages = tuple(w for w, ready in self._stages.items() if ready) if self.spec.compute else None
+        copies = tuple(host.primary or 0 for host in hosts)
+        return Layout(self._version, copies, tuple(host.term for host in hosts), self.fleet.owners, stages)
+
+    def _announce(self) -> None:
+        """Tell every attempt the new layout, unless hosts are missing: then it is told when they are ready."""
+        self._version += 1
+        if self.fleet.ready:
+            layout = self.layout()
+            self._out += [do.Announce(number, layout) for number in self.roster.attempts]
+
+    def _error(self, message: str) -> ProtocolError:
+        return ProtocolError(f"{message} (phase {self.phase})\nWhat happened before:\n{self.story}")
+
+    def _enter(self, phase: Phase) -> None:
+        if phase not in TRANSITIONS[self.phase]:
+            raise self._error(f"the run cannot go from {self.phase} to {phase}")
+        self.phase = phase
+
+    def _abort(self, reason: str) -> None:
+        if self.phase is not Phase.ABORTED:
+            self.reason = reason
+            self._enter(Phase.ABORTED)
+            self._out.append(do.Abort(reason, str(self.story)))
+
+    # --- workers
+
+    def _joined(self, event: ev.WorkerJoined) -> None:
+        if event.worker in self._gone:  # a word from before it was lost; a new process has a new name
+            return
+        if event.role == "io":
+            if event.worker not in self.roster.workers:
+                self.roster.join(event.worker, event.slots)
+        elif event.role == "server":
+            self.fleet.workers[event.worker] = None
+        elif event.worker not in self._stages:
+            self._stages[event.worker] = False
+            self._out.append(do.CreateStage(event.worker))
+
+    def _servers_joined(self, event: ev.ServersJoined) -> None:
+        for worker in event.workers:
+            self._joined(ev.WorkerJoined(worker, "server"))
+
+    def _leaving(self, event: ev.WorkerLeaving) -> None:
+        worker = self.roster.workers.get(event.worker)
+        if worker is not None:
+            worker.leaving = True
+            for attempt in list(worker.attempts.values()):
+                self._move_away(attempt)
+
+    def _lose_io(self, worker: IoWorker) -> None:
+        for attempt in list(worker.attempts.values()):
+            self._give_up(attempt, f"worker {worker.name} was lost")
+        if self.spec.mode.refreshes:
+            self._out += [do.ForgetTrainer(copy, worker.number) for copy in self.fleet.primaries()]
+
+    def _stage_ready(self, event: ev.StageReady) -> None:
+        if self._stages.get(event.worker) is False:
+            self._stages[event.worker] = True
+            self._announce()
+
+    def _stage_lost(self, event: ev.StageLost) -> None:
+        if self._stages.get(event.worker):
+            self._stages[event.worker] = False
+            self._out.append(do.CreateStage(event.worker))
+            self._announce()
+
+    # --- splits and attempts
+
+    def _splits_ready(self, event: ev.SplitsReady) -> None:
+        count, complete = self._supplies.get(event.pass_, (0, False))
+        if complete and event.count > count:
+            raise self._error(f"pass {event.pass_} was complete with {count} Splits, now there are {event.count}")
+        self._supplies[event.pass_] = (max(count, event.count), complete or event.complete)
+
+    def _attempt(self, number: int) -> Attempt | None:
+        """Return a live attempt, None for a stale one."""
+        attempt = self.roster.attempts.get(number)
+        if attempt is None and not self.roster.issued(number):
+            raise self._error(f"attempt {number} was never made")
+        return attempt
+
+    def _batches_done(self, event: ev.BatchesDone) -> None:
+        attempt = self._attempt(event.attempt)
+        if attempt is not None:
+            self._progress(attempt, event.upto)
+
+    def _progress(self, attempt: Attempt, upto: int) -> None:
+        if attempt.work.split is not None and self.book.progress(attempt.work, upto):
+            self._failures.pop(self._stream(attempt.work), None)
+
+    def _stream(self, work: Work) -> int:
+        return work.lane if self.spec.mode.ordered else work.split or 0
+
+    def _split_paused(self, event: ev.SplitPaused) -> None:
+        attempt = self._attempt(event.attempt)
+        if attempt is None or attempt.serial != event.serial or not attempt.stopping:
+            return
+        self._progress(attempt, event.upto)
+        attempt.paused = True
+        # A twin is not fenced and may be ahead, or have been: only a fresh attempt knows where the lane is.
+        twins = bool(self.roster.twins(attempt)) or attempt.outrun
+        if attempt.moving or twins:
+            self._drop_twins(attempt)
+            self._cancel(attempt)
+            self.book.give_back(attempt.work, clean=not twins)
+
+    def _split_ending(self, event: ev.SplitEnding) -> None:
+        attempt = self._attempt(event.attempt)
+        if attempt is not None:
+            attempt.ending = True
+
+    def _split_done(self, event: ev.SplitDone) -> None:
+        attempt = self._attempt(event.attempt)
+        if attempt is None:
+            return
+        self._drop_twins(attempt)
+        self.roster.end(attempt)
+        self._failures.pop(self._stream(attempt.work), None)
+        self.book.finish(attempt.work, event.batches)
+
+    def _split_failed(self, event: ev.SplitFailed) -> None:
+        attempt = self._attempt(event.attempt)
+        if attempt is None:
+            return
+        self._give_up(attempt, event.reason)
+        if event.fatal:
+            self._abort(
+                f"Split {attempt.work.split} of pass {attempt.pass_} failed on {attempt.worker}: {event.reason}"
+            )
+
+    def _split_slow(self, event: ev.SplitSlow) -> None:
+        attempt = self._attempt(event.attempt)
+        if attempt is None or attempt.stopping or self.phase is not Phase.RUNNING or not self.fleet.ready:
+            return
+        if not self.spec.mode.ordered:
+            self._cancel(attempt)
+            self.book.give_back(attempt.work, clean=False)
+        elif not self.roster.twins(attempt) and (worker := self.roster.free(avoid=attempt.worker)) is not None:
+            self._begin(attempt.work, worker, None, oldest=attempt.number)
+
+    def _layout_wanted(self, event: ev.LayoutWanted) -> None:
+        attempt = self._attempt(event.attempt)
+        if attempt is None:
+            self._out.append(do.Cancel(event.attempt))
+        elif self.fleet.ready:
+            self._out.append(do.Announce(event.attempt, self.layout()))
+
+    def _give_up(self, attempt: Attempt, reason: str) -> None:
+        """An attempt is gone; its work is run again, but not for ever."""
+        self.roster.end(attempt)
+        twins = self.roster.twins(attempt)
+        for twin in twins:
+            twin.outrun = True
+        if twins:
+            return
+        self.book.give_back(attempt.work, clean=attempt.paused)
+        stream = self._stream(attempt.work)
+        self._failures[stream] = self._failures.get(stream, 0) + 1
+        if self._failures[stream] > self.spec.retries:
+            self._abort(
+                f"Split {attempt.work.split} of pass {attempt.pass_} was tried {self._failures[stream]} times without "
+                f"progress, last: {reason}"
+            )
+
+    def _drop_twins(self, attempt: Attempt) -> None:
+        for twin in self.roster.twins(attempt):
+            self._cancel(twin)
+
+    def _cancel(self, attempt: Attempt) -> None:
+        self.roster.end(attempt)
+        self._out.append(do.Cancel(attempt.number))
+
+    def _move_away(self, attempt: Attempt) -> None:
+        attempt.moving = True
+        if attempt.paused:
+            self._cancel(attempt)
+            self.book.give_back(attempt.work, clean=True)
+        elif not attempt.stopping:
+            self._pause(attempt, 0)
+
+    def _pause(self, attempt: Attempt, target: int) -> None:
+        self._serial += 1
+        attempt.serial, attempt.stopping, attempt.paused = self._serial, True, False
+        self._out.append(do.Pause(attempt.number, max(0, target - attempt.work.step), self._serial))
+
+    def _resume(self) -> None:
+        layout = self.layout()
+        for attempt in list(self.roster.attempts.values()):
+            self._serial += 1
+            attempt.serial, attempt.stopping, attempt.paused = self._serial, False, False
+            self._out.append(do.Resume(attempt.number, self._serial, layout))
+
+    def _begin(self, work: Work, worker: IoWorker, target: int | None, oldest: int | None = None) -> None:
+        attempt = self.roster.begin(self.book.pass_, work, worker)
+        until = None
+        if target is not None:
+            self._serial += 1
+            attempt.serial, attempt.stopping = self._serial, True
+            until = max(0, target - work.step)
+        self._out.append(
+            do.RunSplit(
+                attempt.number,
+                attempt.number if oldest is None else oldest,
+                worker.name,
+                self.book.pass_,
+                work.split,
+                work.start,
+                work.lane if self.spec.mode.ordered else worker.number,
+                work.step,
+                until,
+                attempt.serial,
+                (self.book.pass_, self.book.floor),
+                self.layout(),
+            )
+        )
+
+    # --- handing out
+
+    def _supply(self) -> None:
+        pass_ = self.book.pass_
+        if pass_ in self._supplies:
+            self.book.supply(*self._supplies[pass_])
+        elif self._asked_pass < pass_:
+            self._asked_pass = pass_
+            self._out.append(do.NeedSplits(pass_))
+
+    def _issue(self, target: int | None) -> None:
+        while self.fleet.ready and (worker := self._worker_for(target)) is not None:
+            work = self.book.take(target)
+            if work is None:
+                return
+            self._begin(work, worker, target)
+
+    def _worker_for(self, target: int | None) -> IoWorker | None:
+        """Return a free worker; when draining, at need one whose attempt is paused (that one starts again later)."""
+        worker = self.roster.free()
+        if worker is None and target is not None and self.book.dirty and (paused := self.roster.paused()) is not None:
+            self._cancel(paused)
+            self.book.give_back(paused.work, clean=True)
+            worker = self.roster.free()
+        return worker
+
+    def _balance(self) -> None:
+        while (attempt := self.roster.crowded()) is not None:
+            self._move_away(attempt)

@@ -1,0 +1,1 @@
+"""The words of the protocol: keys, modes, events, instructions, messages, decisions."""

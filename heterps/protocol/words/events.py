@@ -1,0 +1,266 @@
+"""What happened: the only input of :class:`~heterps.protocol.run.state.RunState`.
+
+Events reach it late, in any order and possibly twice; those that concern a replaced attempt, copy or term are stale and
+change nothing. They may not be lost while their sender lives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "AbortAsked",
+    "BackupReady",
+    "BatchesDone",
+    "CopyLost",
+    "CutAsked",
+    "CutFailed",
+    "CutMarked",
+    "CutPublished",
+    "CutWritten",
+    "Event",
+    "HostReady",
+    "LayoutWanted",
+    "MoveAsked",
+    "RestAsked",
+    "RestOver",
+    "Role",
+    "ServersJoined",
+    "ShardsCopied",
+    "SplitDone",
+    "SplitEnding",
+    "SplitFailed",
+    "SplitPaused",
+    "SplitSlow",
+    "SplitsReady",
+    "StageLost",
+    "StageReady",
+    "WorkerJoined",
+    "WorkerLeaving",
+    "WorkerLost",
+]
+
+Role = Literal["io", "compute", "server"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events."""
+
+
+# --- workers
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerJoined(Event):
+    """A Dask worker is there. One that was lost never comes back: a restarted or returning process has a new name."""
+
+    worker: str
+    role: Role
+    slots: int = 1
+    """How many Splits it runs at once (io, not Sync: there a worker runs all lanes it owns at once)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServersJoined(Event):
+    """Several server workers are there at once: hosts are spread over all of them, not put on the first."""
+
+    workers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLeaving(Event):
+    """An io worker will go soon: its Splits move at the next batch boundary."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost(Event):
+    """A worker is gone, or frozen for too long; whatever it still sends is fenced."""
+
+    worker: str
+
+
+# --- data and splits
+
+
+@dataclass(frozen=True, slots=True)
+class SplitsReady(Event):
+    """Splits 0 … count-1 of a pass can be handed out; ``complete`` says that there will be no more in this pass."""
+
+    pass_: int
+    count: int
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesDone(Event):
+    """Progress: every batch of the attempt's Split below ``upto`` is applied on all hosts. May be dropped or merged."""
+
+    attempt: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPaused(Event):
+    """Nothing of the attempt is in flight; it goes on at batch ``upto`` when resumed. Repeats the Pause's serial."""
+
+    attempt: int
+    upto: int
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitEnding(Event):
+    """All batches of the attempt are read: beside what is left of it, its worker can begin another. May be dropped."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitDone(Event):
+    """Every batch of the Split is applied (Sync: staged, and asked to be committed) on all hosts."""
+
+    attempt: int
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFailed(Event):
+    """The attempt ended with an error; ``fatal`` when trying again cannot help."""
+
+    attempt: int
+    reason: str
+    fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSlow(Event):
+    """The attempt is far behind. Sync runs it a second time, first result wins; otherwise it is replaced."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutWanted(Event):
+    """A client was refused by a host with a newer term."""
+
+    attempt: int
+
+
+# --- hosts
+
+
+@dataclass(frozen=True, slots=True)
+class HostReady(Event):
+    """A copy answers under this term (created, rewound, promoted or given new shards)."""
+
+    copy: int
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReady(Event):
+    """The backup has everything its primary ever acknowledged, and will."""
+
+    copy: int
+    backup: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyLost(Event):
+    """A copy of a host is gone, or silent for too long, though its worker may live."""
+
+    copy: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageReady(Event):
+    """The stage actors of a compute worker can be called."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageLost(Event):
+    """The stage actors of a compute worker are gone though the worker lives."""
+
+    worker: str
+
+
+# --- cuts and hand-over
+
+
+@dataclass(frozen=True, slots=True)
+class CutAsked(Event):
+    """Time for a cut (by the engine's count of batches or seconds, or by the user)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutMarked(Event):
+    """A copy marked the cut; from here on it saves a row's old value before the first change."""
+
+    copy: int
+    cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutWritten(Event):
+    """A copy's part of the cut is on disk."""
+
+    copy: int
+    cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutFailed(Event):
+    """A copy could not write its part (disk full): the cut is given up, the previous one stays."""
+
+    copy: int
+    cut: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CutPublished(Event):
+    """The manifest of the cut is on disk: from now on the run can return to it."""
+
+    cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestAsked(Event):
+    """The engine has something to do with all hosts while nothing is in flight: a Rest of this number follows."""
+
+    rest: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestOver(Event):
+    """The engine is done with what it asked a rest for, or has given it up, perhaps before the rest came."""
+
+    rest: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAsked(Event):
+    """Move logical shards to another host."""
+
+    shards: tuple[int, ...]
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsCopied(Event):
+    """The target of a move (and its backup) has the rows of all its shards; the sources still have them too."""
+
+    move: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortAsked(Event):
+    """Stop the run (user's interrupt, an error of the engine)."""
+
+    reason: str

@@ -1,0 +1,1 @@
+"""What happens to one batch: columns, ids, rows, buffers, the program."""

@@ -1,0 +1,93 @@
+"""What an engine is asked to run: one value that travels to every worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from heterps.data import Arrays, BadRows, Batch, Dataset, Split
+from heterps.data.core.persist import Persisted
+from heterps.data.core.read_ahead import Ahead, OneAhead, Reader
+from heterps.errors import PlanError
+from heterps.kernels.program.steps import Scope, scope_of
+from heterps.metrics import Metric
+from heterps.protocol.run.spec import RunSpec
+from heterps.protocol.words.modes import Mode
+from heterps.runtime.batch.model import Model
+from heterps.tables import N_SHARDS, spread_shards
+
+__all__ = ["PREDICTION", "Job"]
+
+PREDICTION = "prediction"  # what the loss predicts, beside the ops a graph names
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model and how it is trained.
+
+    Parameters
+    ----------
+    model
+        Graph, rules, seed.
+    batch_size
+        Rows of a batch.
+    mode
+        Consistency of the run.
+    hosts, lanes
+        Shard hosts; lanes of the Sync mode.
+    metrics
+        Kept during training.
+    stages
+        Ops by stage, in order; one stage means that everything runs where the data is read.
+    """
+
+    model: Model
+    batch_size: int
+    mode: Mode
+    hosts: int = 1
+    lanes: int = 1
+    metrics: tuple[Metric, ...] = ()
+    stages: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.mode.refreshes:
+            raise PlanError(
+                f"mode {self.mode.name!r} is not run by any engine yet; Async(merge=n) also sends less often"
+            )
+
+    @property
+    def fused(self) -> bool:
+        """Whether no activations cross between workers."""
+        return len(self.stages) <= 1
+
+    def scope(self, ops: tuple[str, ...]) -> Scope:
+        """Return what running these ops takes and gives."""
+        return scope_of(self.model.lowered.graph, ops)
+
+    @property
+    def owners(self) -> tuple[int, ...]:
+        """Host of each logical shard."""
+        return tuple(int(h) for h in spread_shards(N_SHARDS, self.hosts))
+
+    @property
+    def in_flight(self) -> int:
+        """Batches that one attempt may hold at once."""
+        return self.mode.in_flight * self.mode.unit + 1
+
+    def spec(self, passes: int, **rest: Any) -> RunSpec:
+        """Return what the protocol is told."""
+        return RunSpec(self.mode, passes, self.lanes, self.hosts, N_SHARDS, compute=not self.fused, **rest)
+
+    def read(self, dataset: Dataset, split: Split, start: int, bad: BadRows, prefetch: int = 0) -> Reader:
+        """Read a Split from batch ``start`` on, up to ``prefetch`` batches ahead in a thread; memory needs none."""
+        if isinstance(dataset, Arrays | Persisted):
+            prefetch = 0
+        ring = self.in_flight + 1 + (prefetch + 1 if prefetch else 1)  # held here, waiting, being written
+
+        def batches(_: int) -> Iterator[Batch]:
+            return dataset.read(
+                split, batch_size=self.batch_size, seed=self.model.seed, start=start, bad=bad, ring=ring
+            )
+
+        return Ahead(batches, prefetch) if prefetch else OneAhead(batches(ring))

@@ -1,0 +1,1 @@
+"""Clusters: starting, finding, checking and measuring them."""

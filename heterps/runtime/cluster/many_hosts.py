@@ -1,0 +1,134 @@
+"""The commands that make one cluster of many machines, ready to paste."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from heterps.errors import ClusterError
+from heterps.runtime.cluster.certificates import Certificates, open_certificates
+from heterps.runtime.cluster.commands import Command, scheduler_command, worker_command
+from heterps.runtime.cluster.core_share import Threads
+from heterps.runtime.cluster.resources import COMPUTE, GPU, IO, SERVER
+from heterps.runtime.cluster.security import listening_host
+from heterps.runtime.wire.addresses import Endpoint
+
+__all__ = ["Machine", "many_hosts", "parse_hosts", "spread"]
+
+_POOLS = (SERVER, IO, COMPUTE, GPU)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """An address and the pools its workers may belong to."""
+
+    address: str
+    pools: tuple[str, ...] = _POOLS
+
+
+def parse_hosts(text: str) -> tuple[Machine, ...]:
+    """Read ``a,b=io+server,c=gpu``.
+
+    >>> parse_hosts("10.0.0.1,10.0.0.2=gpu")[1]
+    Machine(address='10.0.0.2', pools=('gpu',))
+    """
+    machines = []
+    for part in filter(None, (word.strip() for word in text.split(","))):
+        address, _, pools = part.partition("=")
+        chosen = tuple(pools.split("+")) if pools else _POOLS
+        if unknown := [pool for pool in chosen if pool not in _POOLS]:
+            raise ClusterError(f"host {part!r}: there is no pool {unknown[0]!r}; there are {', '.join(_POOLS)}")
+        machines.append(Machine(address, chosen))
+    if not machines:
+        raise ClusterError(f"no host in {text!r}; write addresses with commas between")
+    return tuple(machines)
+
+
+def spread(machines: Sequence[Machine], pools: Mapping[str, int]) -> tuple[tuple[Machine, str, str], ...]:
+    """Give every worker a machine, the one with fewest so far among those allowed: (machine, pool, name)."""
+    placed: list[tuple[Machine, str, str]] = []
+    load = dict.fromkeys(range(len(machines)), 0)
+    # GPUs first: where they are is given, the others can go round them.
+    for pool in sorted(pools, key=lambda p: sum(p in machine.pools for machine in machines)):
+        allowed = [i for i, machine in enumerate(machines) if pool in machine.pools]
+        if pools[pool] and not allowed:
+            raise ClusterError(f"{pools[pool]} workers of pool {pool!r} wanted, but no host allows it")
+        for n in range(pools[pool]):
+            i = min(allowed, key=lambda i: (load[i], i))
+            load[i] += 1
+            placed.append((machines[i], pool, f"{pool}-{n}"))
+    return tuple(placed)
+
+
+def many_hosts(
+    hosts: str,
+    pools: Mapping[str, int],
+    script: Sequence[str] = (),
+    *,
+    port: int = 8786,
+    certs: str | None = None,
+    dashboard: int | None = None,
+    threads: int = 1,
+) -> str:
+    """Return the commands for each machine, as a text for a shell.
+
+    Parameters
+    ----------
+    hosts
+        Addresses as :func:`parse_hosts` reads them; the first runs the scheduler.
+    pools
+        Workers by pool, over all machines.
+    script
+        Words that come after ``python``.
+    port, dashboard
+        Ports of the scheduler and, on its loopback, of the dashboard.
+    certs
+        Folder of the certificates, made where there are none; None: no TLS, and only loopback is accepted.
+    threads
+        Cores of each worker.
+    """
+    machines = [
+        replace(machine, address=listening_host(machine.address, tls=certs is not None).host)
+        for machine in parse_hosts(hosts)
+    ]
+    certificates = open_certificates(certs, [m.address for m in machines]) if certs is not None else None
+    first = machines[0].address
+    scheduler = str(Endpoint("tls" if certificates else "tcp", first, port))
+    commands = [(first, scheduler_command(first, port, certificates, dashboard=dashboard))]
+    gpus: dict[str, itertools.count[int]] = {}
+    for machine, pool, name in spread(machines, pools):
+        gpu = next(gpus.setdefault(machine.address, itertools.count())) if pool == GPU else None
+        # No launcher watches these, so a nanny restarts them.
+        made = worker_command(
+            pool,
+            name,
+            machine.address,
+            _threads(pool, threads),
+            certificates,
+            scheduler=scheduler,
+            nanny=True,
+            gpu=gpu,
+        )
+        commands.append((machine.address, made))
+    return _text(commands, _client(scheduler, script, certificates), certificates)
+
+
+def _threads(pool: str, cores: int) -> Threads:
+    return Threads(1, cores) if pool in (COMPUTE, GPU) else Threads(cores, 1)
+
+
+def _client(scheduler: str, script: Sequence[str], certificates: Certificates | None) -> Command:
+    environment = {"DASK_SCHEDULER_ADDRESS": scheduler, **(certificates.environment() if certificates else {})}
+    return Command("script", ("python", *(script or ("train.py",))), environment)
+
+
+def _text(commands: Sequence[tuple[str, Command]], script: Command, certificates: Certificates | None) -> str:
+    lines = []
+    if certificates:
+        folder = shlex.quote(str(certificates.folder))
+        lines += [f"# copy {folder} to the same place on every machine, for its owner's eyes only", ""]
+    for address in dict.fromkeys(address for address, _ in commands):
+        lines += [f"# on {address}", *(f"{made} &" for where, made in commands if where == address), ""]
+    return "\n".join([*lines, "# where the script runs", str(script)])

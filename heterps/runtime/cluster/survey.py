@@ -1,0 +1,127 @@
+"""From what workers said about themselves to Hardware: pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from heterps.errors import ClusterError
+from heterps.hardware import Device, Hardware, Host, Link, Pool
+from heterps.runtime.cluster.commands import join_hint
+from heterps.runtime.cluster.pools import FoundPool, FoundWorker
+from heterps.runtime.cluster.resources import GPU, SERVER
+
+__all__ = ["Transfer", "WorkerFacts", "describe"]
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """What a worker knows about its process and machine; ``gpus`` are the models it may use."""
+
+    machine: str
+    cores: int
+    blas: tuple[tuple[str, int], ...]
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What passed between one worker of each of two pools."""
+
+    source: str
+    target: str
+    bytes_per_s: float
+    latency_s: float
+
+
+def describe(
+    pools: Sequence[FoundPool],
+    facts: Mapping[str, WorkerFacts],
+    machines: Mapping[str, Hardware],
+    transfers: Sequence[Transfer],
+) -> Hardware:
+    """Put the findings together.
+
+    Parameters
+    ----------
+    pools
+        The pools found.
+    facts
+        What each worker said, by address.
+    machines
+        What was measured on each machine, by its name.
+    transfers
+        What was measured between pools.
+    """
+    if not pools:
+        raise ClusterError(f"no worker declares a pool; start workers that do: {join_hint('HPS_IO')}")
+    hosts, seat = _hosts(pools, facts, machines)
+    counts = {pool.name: len(pool.workers) for pool in pools}
+    links = tuple(_link(transfer, counts) for transfer in transfers)
+    return Hardware(tuple(_pool(pool, pools, facts, machines, transfers, seat) for pool in pools), hosts, links)
+
+
+def _link(transfer: Transfer, counts: Mapping[str, int]) -> Link:
+    # One pair was measured; as many pairs work at once as the smaller pool has workers.
+    pairs = min(counts[transfer.source], counts[transfer.target])
+    return Link(transfer.source, transfer.target, transfer.bytes_per_s * pairs, transfer.latency_s)
+
+
+def _hosts(
+    pools: Sequence[FoundPool], facts: Mapping[str, WorkerFacts], machines: Mapping[str, Hardware]
+) -> tuple[tuple[Host, ...], dict[str, str]]:
+    """Return the hosts, equal machines being one with a count, and the host of each pool that sits on one only."""
+    tenants: dict[str, Counter[str]] = {}
+    for pool in pools:
+        for worker in pool.workers:
+            tenants.setdefault(facts[worker.address].machine, Counter())[pool.name] += 1
+    alike: dict[object, list[str]] = {}
+    for machine, counter in sorted(tenants.items()):
+        alike.setdefault((machines[machine].hosts[0].cores, tuple(sorted(counter.items()))), []).append(machine)
+    hosts = tuple(_host([machines[name].hosts[0] for name in names], names[0]) for names in alike.values())
+    seats = {pool.name: {n[0] for n in alike.values() if pool.name in tenants[n[0]]} for pool in pools}
+    return hosts, {pool: next(iter(where)) for pool, where in seats.items() if len(where) == 1}
+
+
+def _host(alike: Sequence[Host], name: str) -> Host:
+    slowest = min(alike, key=lambda host: host.memory_bytes_per_s)
+    memory = min(host.memory_bytes for host in alike)
+    return replace(slowest, name=name, memory_bytes=memory, count=len(alike))
+
+
+def _pool(
+    pool: FoundPool,
+    pools: Sequence[FoundPool],
+    facts: Mapping[str, WorkerFacts],
+    machines: Mapping[str, Hardware],
+    transfers: Sequence[Transfer],
+    seat: Mapping[str, str],
+) -> Pool:
+    emulated = pool.name == GPU and not all(facts[worker.address].gpus for worker in pool.workers)
+    units = [_device(worker, facts[worker.address], machines, emulated) for worker in pool.workers]
+    # Workers of a pool count as identical: the slowest speaks for all.
+    device = replace(min(units, key=lambda unit: unit.rate()), memory_bytes=min(unit.memory_bytes for unit in units))
+    if speeds := [t.bytes_per_s for t in transfers if pool.name in (t.source, t.target)]:
+        device = replace(device, network_bytes_per_s=max(speeds))
+    serves = pool.name == SERVER or (pool.name != GPU and all(p.name != SERVER for p in pools))
+    return Pool(pool.name, device, len(pool.workers), seat.get(pool.name), serves, emulated)
+
+
+def _device(worker: FoundWorker, facts: WorkerFacts, machines: Mapping[str, Hardware], emulated: bool) -> Device:
+    measured = machines[facts.machine]
+    if facts.gpus and GPU in worker.pools:
+        known = next(pool.device for pool in measured.pools if pool.device.name == facts.gpus[0])
+        return replace(known, cores=1)
+    core, host = measured.pools[0].device, measured.hosts[0]
+    cores = max(worker.nthreads, *(threads for _, threads in facts.blas), 1) if facts.blas else worker.nthreads
+    return replace(
+        core,
+        name="emulated GPU" if emulated else f"{cores} cores of {facts.machine}",
+        kind="gpu" if emulated else "cpu",
+        flops={dtype: rate * cores for dtype, rate in core.flops.items()},
+        memory_bytes=worker.memory_bytes or core.memory_bytes * cores,
+        memory_bytes_per_s=min(core.memory_bytes_per_s * cores, host.memory_bytes_per_s),
+        cores=cores,
+        source="NumPy on CPU cores, measured" if emulated else "measured",
+    )

@@ -1,0 +1,1 @@
+"""When cuts are made, where they lie, what a saved model is."""

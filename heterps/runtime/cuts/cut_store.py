@@ -1,0 +1,135 @@
+"""Cuts on disk: a checkpoint that a run can return to, and another run can go on from.
+
+A cut is a snapshot like any other (``heterps inspect`` reads it); its position says in addition where the run stood:
+the protocol's :class:`~heterps.protocol.words.cut.Cut`, the windows of the hosts, what was counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heterps.errors import CheckpointError
+from heterps.protocol.words.cut import Cut
+from heterps.runtime.batch.job import Job
+from heterps.tables import Manifest, Part, Snapshots, find_generation
+
+__all__ = ["CutStore", "HostPart", "Standing"]
+
+
+@dataclass(frozen=True)
+class HostPart:
+    """What one host contributes to a cut: files, protocol state, counts."""
+
+    part: Mapping[str, Any]
+    state: Mapping[str, Any]
+    counts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a run stood at a cut.
+
+    ``first`` is the pass with which the run began, ``life`` how often it was started.
+    """
+
+    cut: Cut
+    folder: Path
+    first: int
+    life: int
+    state: Mapping[str, Any]
+    counts: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: str | Path, job: Job) -> Standing:
+        """Read the newest cut below a folder, and refuse one that another job made."""
+        root = Path(path)
+        folder = find_generation(root / "checkpoint" if (root / "checkpoint").is_dir() else root)
+        position = Manifest.read(folder).position
+        if "cut" not in position:
+            raise CheckpointError(f"{folder} was saved between runs, not by one: use session.load, then train")
+        for name, wanted in _facts(job).items():
+            if position[name] != wanted:
+                raise CheckpointError(
+                    f"{folder}: the run had {name} {position[name]!r}, this one has {wanted!r}; to go on exactly they "
+                    "must be the same"
+                )
+        return cls(
+            Cut.from_json(position["cut"]),
+            folder,
+            position["first"],
+            position["life"],
+            position["state"],
+            position["counts"],
+        )
+
+
+def _facts(job: Job) -> dict[str, Any]:
+    """What must not change between lives of a run: it decides where batches begin and how they are summed."""
+    return {"batch_size": job.batch_size, "mode": job.mode.to_json(), "lanes": job.lanes}
+
+
+class CutStore:
+    """Writes the cuts of one run.
+
+    Parameters
+    ----------
+    path
+        Folder of the model; cuts lie in ``checkpoint/`` below it, the two newest are kept.
+    job
+        What is trained.
+    first, life
+        See :class:`Standing`.
+    """
+
+    def __init__(self, path: str | Path, job: Job, first: int, life: int) -> None:
+        self._snapshots = Snapshots(Path(path) / "checkpoint")
+        self._job, self._first, self._life = job, first, life
+        self._open: dict[int, Path] = {}
+        self._done: dict[int, Path] = {}
+
+    def know(self, number: int, folder: Path) -> None:
+        """Remember where a cut of an earlier life is."""
+        self._done[number] = folder
+
+    def folder(self, number: int) -> Path:
+        """Return where hosts write their parts of a cut, or where a finished one is read."""
+        if number in self._done:
+            return self._done[number]
+        if number not in self._open:
+            self._open[number] = self._snapshots.begin()
+        return self._open[number]
+
+    def publish(self, cut: Cut, parts: Sequence[HostPart]) -> Path:
+        """Write the manifest, last and whole; from now on the run can return to the cut."""
+        model = self._job.model
+        position = {
+            "passes": cut.pass_ + 1,
+            "cut": cut.to_json(),
+            "first": self._first,
+            "life": self._life,
+            # Nothing was in flight: all hosts have applied the same batches, so one state stands for all.
+            "state": dict(parts[0].state),
+            "counts": dict(parts[0].counts),
+            **_facts(self._job),
+        }
+        done = self._snapshots.commit(
+            self._open.pop(cut.number),
+            [Part.from_json(part.part) for part in parts],
+            seed=model.seed,
+            groups=model.groups,
+            dense=model.parameters,
+            position=position,
+        )
+        self._done[cut.number] = done
+        return done
+
+    def drop(self, number: int) -> None:
+        """Remove the parts of a cut that will not be completed."""
+        folder = self._open.pop(number, None)
+        if folder is not None:
+            with suppress(OSError):
+                self._snapshots.abandon(folder)

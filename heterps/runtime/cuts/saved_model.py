@@ -1,0 +1,86 @@
+"""What a saved model says about itself: enough to launch it again without the program that made it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heterps.errors import CheckpointError
+from heterps.graph import Graph
+from heterps.runtime.batch.job import Job
+from heterps.tables import RULES, Rule
+
+__all__ = ["SavedModel"]
+
+_FORMAT = "heterps-model/1"
+_NAME = "model.json"
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """Graph, rules and settings of a job, as plain JSON beside its tables."""
+
+    graph: Graph
+    sparse: Rule
+    dense: Rule
+    seed: int
+    batch_size: int
+    mode: dict[str, Any]
+
+    @classmethod
+    def of(cls, job: Job) -> SavedModel:
+        """Describe a job."""
+        model = job.model
+        return cls(model.graph, model.sparse, model.dense, model.seed, job.batch_size, job.mode.to_json())
+
+    def write(self, folder: Path) -> None:
+        """Write ``model.json``, whole or not at all."""
+        value = {
+            "format": _FORMAT,
+            "seed": self.seed,
+            "batch_size": self.batch_size,
+            "mode": self.mode,
+            "sparse": self.sparse.to_json(),
+            "dense": self.dense.to_json(),
+            "graph": self.graph.to_json(),
+        }
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            partial = folder / f".{_NAME}.partial"
+            partial.write_text(json.dumps(value, indent=1) + "\n")
+            os.replace(partial, folder / _NAME)
+        except OSError as error:
+            raise CheckpointError(f"cannot write {folder / _NAME}: {error.strerror}") from error
+
+    @classmethod
+    def read(cls, folder: Path) -> SavedModel:
+        """Read ``model.json`` of a folder, or say what is there instead."""
+        path = folder / _NAME
+        if not path.is_file():
+            raise CheckpointError(f"{folder} is not a saved model: {_instead(folder)}")
+        try:
+            value = json.loads(path.read_text())
+        except json.JSONDecodeError as error:
+            raise CheckpointError(f"{path} is damaged: it is not JSON ({error})") from error
+        if not isinstance(value, dict) or value.get("format") != _FORMAT:
+            raise CheckpointError(f"{path} is not of format {_FORMAT!r}")
+        return cls(
+            Graph.from_json(value["graph"]),
+            RULES.from_json(value["sparse"]),
+            RULES.from_json(value["dense"]),
+            value["seed"],
+            value["batch_size"],
+            value["mode"],
+        )
+
+
+def _instead(folder: Path) -> str:
+    if not folder.exists():
+        near = sorted(path.name for path in folder.parent.iterdir()) if folder.parent.is_dir() else []
+        return f"it does not exist; {folder.parent} has {', '.join(near[:8]) or 'nothing'}"
+    if not folder.is_dir():
+        return "it is a file, expected the folder that session.save or `heterps train --out` wrote"
+    return f"it has no {_NAME}; it has {', '.join(sorted(p.name for p in folder.iterdir())[:8]) or 'nothing'}"

@@ -1,0 +1,113 @@
+"""Saving and loading all tables of an engine: every shard host writes or reads its own part.
+
+A saved model is a folder: ``model.json`` says what it is, ``checkpoint/``, ``delta/`` and ``base/`` hold numbered
+snapshots (see :mod:`heterps.tables.snapshots.snapshot`). Hosts on other machines need the folder under the same path.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from heterps.errors import CheckpointError
+from heterps.runtime.run.engines import Engine
+from heterps.tables import (
+    KINDS,
+    Kind,
+    Manifest,
+    Part,
+    Shard,
+    Snapshots,
+    find_generation,
+    load_table,
+    restore,
+    write_part,
+)
+
+__all__ = ["load_one_table", "load_tables", "save_tables", "shrink_tables", "snapshot_folder"]
+
+_KEEP = {"checkpoint": 2, "base": 2, "delta": 1 << 30}  # deltas build on each other: none may be dropped
+
+
+def save_tables(engine: Engine, path: Path, kind: Kind = "checkpoint") -> Path:
+    """Write a snapshot of all tables; return its folder. What was there before stays until it is whole.
+
+    Training that goes on rests meanwhile: all hosts have applied the same batches in what is written.
+    """
+    if kind not in KINDS:
+        raise CheckpointError(f"a save is one of {', '.join(KINDS)}, not {kind!r}")
+    return engine.at_rest(lambda: _save(engine, path, kind))
+
+
+def _save(engine: Engine, path: Path, kind: Kind) -> Path:
+    snapshots = Snapshots(path / kind, keep=_KEEP[kind])
+    folder = snapshots.begin()
+    model = engine.job.model
+    try:
+        parts = [Part.from_json(part) for part in engine.each_shard(_write, str(folder), kind)]
+        done = snapshots.commit(
+            folder,
+            parts,
+            seed=model.seed,
+            groups=model.groups,
+            dense=model.parameters,
+            kind=kind,
+            position={"passes": engine.next_pass},
+        )
+    except BaseException:
+        snapshots.abandon(folder)
+        raise
+    engine.each_shard(_after, kind)
+    return done
+
+
+def load_tables(engine: Engine, path: Path) -> None:
+    """Restore all tables from a checkpoint; training goes on after the passes that are in it."""
+    if engine.next_pass != engine.passes:
+        raise CheckpointError(f"cannot load {path} while training goes on: leave the loop over session.train first")
+    folder = find_generation(snapshot_folder(path))
+    engine.each_shard(_restore, str(folder))
+    engine.passes = int(Manifest.read(folder).position["passes"])
+
+
+def load_one_table(engine: Engine, path: Path, table: str, into: str | None = None) -> int:
+    """Set the rows of one table from a snapshot of this or another model; return how many."""
+    folder = str(find_generation(snapshot_folder(path)))
+    return sum(engine.at_rest(lambda: engine.each_shard(_load_table, folder, table, into)))
+
+
+def shrink_tables(engine: Engine) -> int:
+    """Age counters and delete rows not worth keeping; return how many went."""
+    return sum(engine.at_rest(lambda: engine.each_shard(_shrink)))
+
+
+def snapshot_folder(path: Path) -> Path:
+    """Return where the snapshots of a saved model are: its checkpoints, or the folder itself."""
+    if not path.is_dir():
+        near = sorted(p.name for p in path.parent.iterdir() if p.is_dir())[:8] if path.parent.is_dir() else []
+        raise CheckpointError(f"there is no folder {path}" + (f"; {path.parent} has {', '.join(near)}" if near else ""))
+    return path / "checkpoint" if (path / "checkpoint").is_dir() else path
+
+
+# What runs at a host. Plain functions of this module, so that they travel to workers by name.
+
+
+def _write(shard: Shard, host: int, folder: str, kind: Kind) -> dict[str, Any]:
+    with shard.cut() as cut:
+        return write_part(cut, folder, kind=kind, host=host).to_json()
+
+
+def _after(shard: Shard, host: int, kind: Kind) -> None:
+    shard.after_save(kind)
+
+
+def _restore(shard: Shard, host: int, folder: str) -> None:
+    restore(shard, folder)
+
+
+def _load_table(shard: Shard, host: int, folder: str, table: str, into: str | None) -> int:
+    return load_table(shard, folder, table, into=into)
+
+
+def _shrink(shard: Shard, host: int) -> int:
+    return shard.shrink()

@@ -1,0 +1,1 @@
+"""What `heterps profile` does: short runs that yield a Profile."""

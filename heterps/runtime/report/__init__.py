@@ -1,0 +1,1 @@
+"""What users are told: progress, profiles, output files."""

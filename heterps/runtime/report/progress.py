@@ -1,0 +1,96 @@
+"""What a run tells its user while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from heterps.runtime.report.phase_profile import PhaseProfile
+
+__all__ = ["Progress"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    Parameters
+    ----------
+    epoch, epochs
+        The pass under way, from 1, and how many there will be.
+    batches, samples
+        Applied so far, each exactly once.
+    seconds
+        Since training began.
+    samples_per_s
+        Since the last report; in the last one, since training began.
+    loss
+        Mean per sample since the last report.
+    metrics
+        Over the current pass so far, on predictions made before each batch was trained on.
+    staleness
+        Mean number of pushes applied between a batch's pull and its push.
+    skipped
+        Rows left as they were because their gradient was not finite.
+    bad_rows
+        Lines of input that were skipped.
+    busy
+        Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
+    profile
+        Where the time went since training began.
+    done
+        Whether this is the last report.
+    valid
+        Metrics on the validation data, in the last report of each pass.
+    fetched
+        Chosen tensors of a recent batch.
+    """
+
+    epoch: int
+    epochs: int
+    batches: int
+    samples: int
+    seconds: float
+    samples_per_s: float
+    loss: float
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    staleness: float = 0.0
+    skipped: int = 0
+    bad_rows: int = 0
+    busy: Mapping[str, float] = field(default_factory=dict)
+    profile: PhaseProfile = field(default_factory=PhaseProfile)
+    done: bool = False
+    valid: Mapping[str, Any] = field(default_factory=dict)
+    fetched: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """Seconds by phase, over all workers."""
+        return self.profile.phases
+
+    def __str__(self) -> str:
+        if not self.samples:
+            return f"epoch {self.epoch}/{self.epochs} | no batch trained yet"
+        parts = [
+            f"epoch {self.epoch}/{self.epochs}",
+            f"{self.samples:,} samples",
+            f"{self.samples_per_s:,.0f}/s",
+            f"loss {self.loss:.4f}",
+            *_measured(self.metrics),
+            *(f"valid {text}" for text in _measured(self.valid)),
+        ]
+        if self.busy:
+            parts.append("busy " + ", ".join(f"{pool} {100 * share:.0f} %" for pool, share in self.busy.items()))
+        if self.staleness:
+            parts.append(f"staleness {self.staleness:.1f}")
+        if self.skipped:
+            parts.append(f"{self.skipped} rows skipped")
+        if self.bad_rows:
+            parts.append(f"{self.bad_rows} bad lines")
+        return " | ".join(parts)
+
+
+def _measured(metrics: Mapping[str, Any]) -> list[str]:
+    """Metrics that are one number; what is not defined yet (a pass has just begun) is left out."""
+    return [f"{name} {value:.4f}" for name, value in metrics.items() if isinstance(value, float) and value == value]

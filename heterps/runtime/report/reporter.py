@@ -1,0 +1,96 @@
+"""From counts and metric states to Progress."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+from heterps.metrics import Metric, State
+from heterps.runtime.batch.bench import merge_states
+from heterps.runtime.batch.phases import total
+from heterps.runtime.report.phase_profile import PhaseProfile
+from heterps.runtime.report.progress import Progress
+from heterps.runtime.workers.shard_host import Counts
+
+__all__ = ["Reporter"]
+
+
+class Reporter:
+    """Makes Progress values; knows what the last one said.
+
+    Parameters
+    ----------
+    epochs
+        Passes of this run.
+    metrics
+        What is measured while training.
+    before
+        Counts at the start of the run: hosts may have trained before.
+    """
+
+    def __init__(self, epochs: int, metrics: Sequence[Metric], before: Counts) -> None:
+        self.epochs = epochs
+        self.metrics = {metric.name: metric for metric in metrics}
+        self.bad_rows = 0
+        self._phases: dict[str, dict[str, float]] = {}
+        self._capacity: dict[str, float] = {}
+        self._told = PhaseProfile()
+        self._states: dict[str, State] = {}
+        self._before = self._last = before
+        self._began = self._then = self._ticked = perf_counter()
+
+    def add(
+        self, pool: str, phases: Mapping[str, float], states: Mapping[str, State] | None = None, bad_rows: int = 0
+    ) -> None:
+        """Take what a worker of a pool measured since it was last asked."""
+        self._states = merge_states(self.metrics, self._states, states) if states else self._states
+        self._phases[pool] = total((self._phases.get(pool, {}), phases))
+        self.bad_rows += bad_rows
+
+    def tick(self, threads: Mapping[str, int]) -> None:
+        """Note that each pool had so many threads since the last call."""
+        now = perf_counter()
+        elapsed, self._ticked = now - self._ticked, now
+        self._capacity = total((self._capacity, {pool: n * elapsed for pool, n in threads.items()}))
+
+    def next_epoch(self) -> None:
+        """Metrics start anew with every pass."""
+        self._states = {}
+
+    def due(self, every_s: float) -> bool:
+        """Say whether the last report is that old."""
+        return perf_counter() - self._then >= every_s
+
+    def progress(self, counts: Counts, epoch: int, done: bool = False) -> Progress:
+        """Return how far the run is."""
+        now = perf_counter()
+        since, all_ = counts.since(self._last), counts.since(self._before)
+        # What was trained since the last report; all of it where that is nothing, or the last word.
+        lately = since.samples > 0 and not done
+        basis = since if since.samples else all_
+        speed = since.samples / (now - self._then) if lately else all_.samples / (now - self._began)
+        self._last, self._then = counts, now
+        profile = PhaseProfile(now - self._began, dict(self._phases), self._capacity)
+        busy = (profile - self._told if lately else profile).busy
+        self._told = profile
+        return Progress(
+            epoch=epoch,
+            epochs=self.epochs,
+            batches=all_.batches,
+            samples=all_.samples,
+            seconds=now - self._began,
+            samples_per_s=speed,
+            loss=basis.loss / basis.samples if basis.samples else float("nan"),
+            metrics=self.results(),
+            staleness=all_.staleness / all_.batches if all_.batches else 0.0,
+            skipped=all_.skipped,
+            bad_rows=self.bad_rows,
+            busy=busy,
+            profile=profile,
+            done=done,
+        )
+
+    def results(self) -> dict[str, Any]:
+        """Return the metrics of the pass so far."""
+        return {name: self.metrics[name].result(state) for name, state in self._states.items()}

@@ -1,0 +1,1 @@
+"""A run: the loop, what carries instructions out, the engines."""

@@ -1,0 +1,217 @@
+"""Training and inference on a Dask cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from distributed import Client, Future
+
+from heterps.data import Dataset, Split
+from heterps.errors import ClusterError
+from heterps.metrics import Metric
+from heterps.runtime.answers import answer, cancel, submitted, told
+from heterps.runtime.batch.inference import Inferred
+from heterps.runtime.batch.job import Job
+from heterps.runtime.cluster.commands import join_hint
+from heterps.runtime.cluster.identity import identity_of
+from heterps.runtime.cluster.pools import pools_of
+from heterps.runtime.cluster.resources import resource_of
+from heterps.runtime.config import settings
+from heterps.runtime.cuts.checkpoints import Checkpoints, Keeper
+from heterps.runtime.report.progress import Progress
+from heterps.runtime.run.carrier import ClusterCrew
+from heterps.runtime.run.remote import Remote
+from heterps.runtime.run.roles import Roles
+from heterps.runtime.run.training import Training
+from heterps.runtime.wire.addresses import parse_address
+from heterps.runtime.wire.service import Address
+from heterps.runtime.workers.delivery import LocalRun, local_run
+from heterps.runtime.workers.host_actor import HostStation
+from heterps.runtime.workers.infer_task import infer_task
+
+__all__ = ["ClusterEngine"]
+
+_T = TypeVar("_T")
+
+
+class ClusterEngine:
+    """Runs a job on the pools of a cluster.
+
+    Parameters
+    ----------
+    job
+        What to run.
+    client
+        The cluster; its pools were checked.
+    roles
+        Which pool does what.
+    report_s
+        Seconds between reports.
+    checkpoints
+        When to make cuts and what to go on from.
+    closing
+        What ends with the engine, such as a cluster made for it.
+    slowdown
+        Seconds that the steps of a compute worker take longer, by its name; for tests of balancing.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        client: Client,
+        roles: Roles | None = None,
+        report_s: float = 1.0,
+        slowdown: Mapping[str, float] | None = None,
+        closing: contextlib.ExitStack | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        self.checkpoints = checkpoints or Checkpoints()
+        self._closing = closing or contextlib.ExitStack()
+        self.job, self.client, self.report_s = job, client, report_s
+        self.roles = roles or Roles(stages=("io", "compute")[: max(1, len(job.stages))])
+        self._slowdown = dict(slowdown or {})
+        self._name = uuid.uuid4().hex[:8]
+        self._runs = self.passes = 0
+        self._crew: ClusterCrew | None = None
+        self._training: Training | None = None
+        self._hosts: dict[tuple[int, str], Remote] = {}
+        self._silent: set[str] = set()
+
+    def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
+        """Train, yielding Progress now and then; the last one is ``done``."""
+        job = self.job
+        keeper = Keeper(self.checkpoints, job, self.passes, self._runs)
+        self.passes = keeper.first
+        self._runs += 1
+        run = f"{self._name}-{self._runs}"
+        crew = ClusterCrew(
+            job,
+            self.client,
+            self.roles,
+            run,
+            dataset,
+            self._hosts,
+            keeper,
+            fetch or {},
+            self._slowdown,
+            self._silent,
+        )
+        self._crew = crew
+        self._training = Training(job, dataset, epochs, crew, keeper, retries=settings().retries + 1)
+        try:
+            with crew:
+                yield from self._training.reports(self.report_s)
+        finally:
+            self._training = None
+            self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
+
+    def at_rest(self, act: Callable[[], _T]) -> _T:
+        """Do something between two batches, or between runs."""
+        return act() if self._training is None else self._training.at_rest(act)
+
+    @property
+    def next_pass(self) -> int:
+        """Number of the next pass that will have been begun by nobody."""
+        return self.passes if self._training is None else self._training.pass_ + 1
+
+    def stage_steps(self) -> dict[str, int]:
+        """Return how many batches each compute worker of the run has computed, by name."""
+        return self._crew.stage_steps() if self._crew is not None else {}
+
+    # --- reading
+
+    def infer(
+        self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
+    ) -> Iterator[Inferred]:
+        """Run forward on every Split, as tasks of the io pool; results come in order."""
+        hosts = self.host_addresses()
+        workers = self._workers(self.roles.io)
+        run = f"{self._name}-{uuid.uuid4().hex[:6]}"
+        local_run(run, LocalRun(dataset, lambda event: None))
+        there = None if parse_address(workers[0]).is_local else dataset
+        splits, futures = dataset.splits(), []
+        try:
+            futures += [
+                submitted(
+                    self.client,
+                    lambda reason: ClusterError(f"the cluster took no task of inference: {reason}"),
+                    told,
+                    f"inference of split {split.index}",
+                    infer_task,
+                    run,
+                    self.job,
+                    there,
+                    split,
+                    hosts,
+                    tuple(metrics),
+                    dict(fetch or {}),
+                    workers=workers,
+                    key=f"heterps-infer-{run}-{split.index}",
+                )
+                for split in splits
+            ]
+            for future, split in zip(futures, splits, strict=True):
+                yield self._inferred(future, split, workers)
+        finally:
+            cancel(self.client, futures)  # also those nobody waits for any more
+            local_run(run, None)
+
+    def _inferred(self, future: Future, split: Split, workers: Sequence[str]) -> Inferred:
+        """Wait as long as it takes while one of the workers is heard of."""
+
+        def lost(reason: str) -> ClusterError:
+            return ClusterError(f"split {split.index} was not inferred by workers {', '.join(workers)}: {reason}")
+
+        def seen() -> float:
+            listed = identity_of(self.client)["workers"]
+            if not (left := [float(listed[worker]["last_seen"]) for worker in workers if worker in listed]):
+                raise lost("they are gone")
+            if future.status == "lost":
+                raise lost("Dask lost it")
+            return max(left)
+
+        async def ask() -> Inferred:
+            found: Inferred = await future
+            return found
+
+        return answer(self.client, ask, lost, settings().call_s, seen=seen, patient=True)
+
+    def _workers(self, pool: str) -> list[str]:
+        listed = [w.address for p in pools_of(self.client) if p.name == pool for w in p.workers]
+        found = [address for address in listed if address not in self._silent]
+        if not found:
+            raise ClusterError(f"no worker of pool {pool!r} is left; start one: {join_hint(resource_of(pool))}")
+        return found
+
+    def host_addresses(self) -> list[Address]:
+        """Return where the shard hosts are; makes them if nothing was trained yet."""
+        return [station.call("address") for station in self._stations()]
+
+    def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
+        """Call a function with every shard where it lies, all hosts at once; a save may take as long as it takes."""
+        stations = self._stations()
+        pending = [station.start("on_shard", function, args) for station in stations]
+        return [
+            station.finish(answer, "on_shard", patient=True) for station, answer in zip(stations, pending, strict=True)
+        ]
+
+    def _stations(self) -> list[Remote]:
+        """Shard hosts in order, the newest where one was made again; those that are not there yet are made."""
+        stations = {host: station for (host, _), station in self._hosts.items()}
+        return [stations[host] if host in stations else self._new_host(host) for host in range(self.job.hosts)]
+
+    def _new_host(self, host: int) -> Remote:
+        servers = self._workers(self.roles.server)
+        worker = sorted(servers)[host % len(servers)]  # as the protocol would place it
+        station = self._hosts[host, worker] = Remote(self.client, worker, HostStation, self.job, host)
+        return station
+
+    def close(self) -> None:
+        """End the shard hosts; what was not saved is gone."""
+        for station in self._hosts.values():
+            station.close()
+        self._hosts.clear()
+        self._closing.close()

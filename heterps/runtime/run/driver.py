@@ -1,0 +1,128 @@
+"""Runs a RunState: events in from everywhere, instructions out to a crew that has the effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+from heterps.data import Split
+from heterps.errors import RunError
+from heterps.protocol.run.spec import RunSpec
+from heterps.protocol.run.state import RunState
+from heterps.protocol.words import events as ev, instructions as do
+from heterps.protocol.words.cut import Cut
+
+__all__ = ["Crew", "Driver"]
+
+
+class Crew(Protocol):
+    """What carries instructions out: threads of this process, or actors and tasks of a cluster."""
+
+    def run_split(self, run: do.RunSplit, split: Split | None) -> None:
+        """Start an attempt."""
+
+    def to_attempt(self, attempt: int, instruction: do.Instruction) -> None:
+        """Hand an instruction to an attempt; it may have ended."""
+
+    def create_host(self, create: do.CreateHost) -> None:
+        """Make a copy of a shard host."""
+
+    def to_host(self, copy: int, instruction: Any) -> None:
+        """Hand an instruction to a copy; it may be gone."""
+
+    def create_stage(self, worker: str) -> None:
+        """Make the stage actors of a compute worker."""
+
+    def publish_cut(self, cut: Cut) -> bool:
+        """Write the manifest of a cut whose parts are all on disk; False if a host was lost before that."""
+
+    def drop_cut(self, cut: int) -> None:
+        """Remove the parts of a cut that will not be completed."""
+
+
+class Driver:
+    """The loop around a RunState.
+
+    Parameters
+    ----------
+    spec, cut, life
+        See :class:`~heterps.protocol.run.state.RunState`.
+    crew
+        Carries out.
+    splits
+        ``splits(pass_)`` cuts the data of a pass.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        crew: Crew,
+        splits: Callable[[int], Sequence[Split]],
+        *,
+        cut: Cut | None = None,
+        life: int = 0,
+    ) -> None:
+        self.state = RunState(spec, cut=cut, life=life)
+        self.inbox: SimpleQueue[ev.Event] = SimpleQueue()
+        self.finished = False
+        self.resting = 0  # number of the last rest that began
+        self._crew, self._splits = crew, splits
+        self._known: dict[int, Sequence[Split]] = {}
+
+    def tell(self, event: ev.Event) -> None:
+        """Take an event, from any thread."""
+        self.inbox.put(event)
+
+    def step(self, timeout_s: float | None = None) -> bool:
+        """Handle what has arrived, waiting for the first event at most so long; False if there was none.
+
+        What is told while this goes on waits for the next step: one event may cause another for ever, such as a host
+        that is lost again each time it is made on a worker that is gone, and the caller has to look at workers.
+        """
+        try:
+            event = self.inbox.get(timeout=timeout_s) if timeout_s else self.inbox.get_nowait()
+        except Empty:
+            return False
+        arrived = self.inbox.qsize()
+        self.handle(event)
+        for _ in range(arrived):
+            if not self.finished:
+                self.handle(self.inbox.get_nowait())
+        return True
+
+    def handle(self, *events: ev.Event) -> None:
+        """Give events to the run and carry out what follows."""
+        for instruction in self.state.handle(*events):
+            self._carry_out(instruction)
+
+    def _carry_out(self, instruction: do.Instruction) -> None:
+        crew = self._crew
+        match instruction:
+            case do.RunSplit(pass_=pass_, split=split):
+                crew.run_split(instruction, None if split is None else self._known[pass_][split])
+            case do.Pause() | do.Resume() | do.Cancel() | do.Announce():
+                crew.to_attempt(instruction.attempt, instruction)
+            case do.CreateHost():
+                crew.create_host(instruction)
+            case do.NeedSplits(pass_):
+                self._known[pass_] = self._splits(pass_)
+                self.tell(ev.SplitsReady(pass_, len(self._known[pass_])))
+            case do.PublishCut(cut):
+                if crew.publish_cut(cut):
+                    self.tell(ev.CutPublished(cut.number))
+            case do.DropCut(number):
+                crew.drop_cut(number)
+            case do.Rest(rest):
+                self.resting = rest
+            case do.CreateStage(worker):
+                crew.create_stage(worker)
+            case do.Finish():
+                self.finished = True
+            case do.Abort(reason, story):
+                self.finished = True
+                error = RunError(f"the run was given up: {reason}")
+                error.add_note(f"What happened:\n{story}")
+                raise error
+            case _:
+                crew.to_host(instruction.copy, instruction)  # type: ignore[attr-defined]

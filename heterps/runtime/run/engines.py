@@ -1,0 +1,100 @@
+"""What an engine is, and the table of engines by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from heterps.data import Dataset
+from heterps.errors import UnknownKindError
+from heterps.metrics import Metric
+from heterps.planner.plan import Plan
+from heterps.runtime.batch.inference import Inferred
+from heterps.runtime.batch.job import Job
+from heterps.runtime.report.progress import Progress
+
+__all__ = ["ENGINES", "Engine", "choose_engine", "make_engine"]
+
+_T = TypeVar("_T")
+
+
+class Engine(Protocol):
+    """Runs a :class:`~heterps.runtime.batch.job.Job`: holds the tables, trains, infers. One caller at a time.
+
+    Whatever the engine, in Sync mode a job gives bitwise the same tables on one kind of machine.
+    """
+
+    @property
+    def job(self) -> Job:
+        """What it runs."""
+
+    def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
+        """Train, yielding Progress now and then; the last one is ``done``.
+
+        Each call goes on from the tables of the call before, with passes of its own. Closing the iterator ends
+        training at the next batch: what was applied stays. ``fetch`` names ops whose values for a recent batch stand
+        in ``Progress.fetched``.
+        """
+
+    def infer(
+        self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
+    ) -> Iterator[Inferred]:
+        """Run forward only on every Split of an unshuffled dataset, yielding results in the order of Splits.
+
+        ``fetch`` maps names to sources (see :func:`~heterps.runtime.batch.inference.sources_of`). Ids never trained on read as
+        zeros; nothing changes.
+        """
+
+    passes: int
+    """Passes since the tables were fresh: the number of the next one, or of a run's first while it goes on."""
+
+    @property
+    def next_pass(self) -> int:
+        """Number of the next pass of which no batch is in the tables."""
+
+    def at_rest(self, act: Callable[[], _T]) -> _T:
+        """Call ``act`` while nothing is in flight: at once between runs; during one, from the thread that iterates over
+        its Progress, as soon as the batches under way are applied everywhere.
+        """
+
+    def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
+        """Call ``function(shard, host, *args)`` at every shard host while nothing trains; return results by host.
+
+        ``function`` is a plain function of an importable module, ``args`` and results are plain values: they may
+        travel.
+        """
+
+    def close(self) -> None:
+        """Give everything back; may be called twice."""
+
+
+Factory = Callable[[Job, Plan, Any, Mapping[str, Any]], Engine]
+
+
+def _inline(job: Job, plan: Plan, client: Any, options: Mapping[str, Any]) -> Engine:
+    from heterps.runtime.run.inline_engine import InlineEngine
+
+    return InlineEngine(job, **options)
+
+
+def _dask(job: Job, plan: Plan, client: Any, options: Mapping[str, Any]) -> Engine:
+    from heterps.runtime.run.open import open_cluster
+
+    return open_cluster(job, plan, client, **options)
+
+
+ENGINES: dict[str, Factory] = {"dask": _dask, "inline": _inline}
+
+
+def choose_engine(name: str, client: Any = None) -> str:
+    """Return the engine that ``name`` means: ``auto`` is Dask, in this process where no cluster is at hand."""
+    if name == "auto":
+        name = "dask"
+    if name not in ENGINES:
+        raise UnknownKindError(f"there is no engine {name!r}; there are auto, {', '.join(sorted(ENGINES))}")
+    return name
+
+
+def make_engine(name: str, job: Job, plan: Plan, client: Any = None, **options: Any) -> Engine:
+    """Make an engine by the name that :func:`choose_engine` gave."""
+    return ENGINES[name](job, plan, client, options)

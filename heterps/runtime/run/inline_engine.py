@@ -1,0 +1,226 @@
+"""Training in this thread, without Dask: the reference that every other engine is compared with.
+
+The same protocol, hosts and attempts as on a cluster, run one after another. Same seed, same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import threadpoolctl
+
+from heterps.data import BadRows, Dataset, Split
+from heterps.errors import RunError
+from heterps.metrics import Metric
+from heterps.protocol.words import instructions as do
+from heterps.protocol.words.cut import Cut
+from heterps.protocol.words.events import WorkerJoined
+from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.batch.inference import Inference, Inferred
+from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.payload import Pulled, Wanted
+from heterps.runtime.batch.phases import total
+from heterps.runtime.batch.reading import Reading
+from heterps.runtime.cuts.checkpoints import Checkpoints, Keeper
+from heterps.runtime.report.progress import Progress
+from heterps.runtime.report.reporter import Reporter
+from heterps.runtime.run.driver import Driver
+from heterps.runtime.run.training import Training
+from heterps.runtime.wire.links import DirectLink, Link
+from heterps.runtime.workers.attempt import Attempt
+from heterps.runtime.workers.shard_host import Counts, ShardHost
+
+__all__ = ["InlineEngine"]
+
+_T = TypeVar("_T")
+_PATIENCE_S = 60.0
+_TURN = 4  # events of an attempt between looks at the run's: about a batch
+_POOL = "inline"  # the one thread, as reports call it
+
+
+class InlineEngine:
+    """Everything in the calling thread.
+
+    Parameters
+    ----------
+    job
+        What to run.
+    report_s
+        Seconds between reports.
+    checkpoints
+        When to make cuts and what to go on from.
+    threads
+        Threads of a BLAS call while the engine lives. More than one helps little at the sizes of these models, and on
+        a machine with other work it costs a lot: BLAS threads spin while they wait for each other.
+    """
+
+    def __init__(
+        self, job: Job, report_s: float = 1.0, threads: int = 1, checkpoints: Checkpoints | None = None
+    ) -> None:
+        self.job, self.report_s = replace(job, stages=()), report_s  # one thread: everything is one stage
+        self.checkpoints = checkpoints or Checkpoints()
+        self._runs = 0
+        self._blas = threadpoolctl.threadpool_limits(threads)
+        self.hosts: dict[int, ShardHost] = {}
+        self._copies: dict[int, ShardHost] = {}
+        self._attempts: dict[int, Attempt] = {}
+        self.driver: Driver = None  # type: ignore[assignment]  # of the run that goes on, or went on last
+        self._training: Training | None = None
+        self.passes = 0
+        depth = job.in_flight * max(job.lanes, 1) + 1
+        self._bench = Workbench(self.job, depth=depth)
+
+    # --- training
+
+    def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
+        """Train, yielding Progress now and then; the last one is ``done``."""
+        self._dataset, self._bad, self._fetch = dataset, BadRows(dataset.bad_input), dict(fetch or {})
+        keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs)
+        self.passes = keeper.first
+        self._runs += 1
+        self._training = Training(self.job, dataset, epochs, self, keeper)
+        self.driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
+        self.driver.handle(WorkerJoined(_POOL, "io"))
+        try:
+            yield from self._training.reports(self.report_s)
+        finally:
+            self._end()
+            self._training = None
+            self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
+
+    def at_rest(self, act: Callable[[], _T]) -> _T:
+        """Do something between two batches, or between runs."""
+        return act() if self._training is None else self._training.at_rest(act)
+
+    @property
+    def next_pass(self) -> int:
+        """Number of the next pass that will have been begun by nobody."""
+        return self.passes if self._training is None else self._training.pass_ + 1
+
+    # --- what the loop asks for
+
+    tick_s = 0.0  # attempts move only when they are pumped
+
+    def watch(self) -> None:
+        """Nobody comes or goes."""
+
+    def stalled(self) -> None:
+        """Wait for a cut that may be on its way to disk."""
+        if not self.driver.step(_PATIENCE_S):
+            raise RunError(f"the run stands still; it waits for {', '.join(self.driver.state.waiting_for())}")
+
+    def peek(self) -> dict[str, Any]:
+        """Copy the watched tensors of the batch computed last."""
+        return self._bench.peek(self._fetch)
+
+    def pump(self) -> bool:
+        """Let every attempt do what it can; False if none could do anything."""
+        moved = False
+        for attempt in list(self._attempts.values()):
+            moved |= attempt.pump(_TURN)
+            if attempt.ended:
+                del self._attempts[attempt.run.attempt]
+        return moved
+
+    def collect(self, reporter: Reporter) -> None:
+        """Take metrics and times."""
+        phases = (self._bench.phases, *(host.phases for host in self.hosts.values()))
+        reporter.add(_POOL, total(each.take() for each in phases), self._bench.take_metrics())
+        reporter.tick({_POOL: 1})
+        reporter.bad_rows = self._bad.count
+
+    def counts(self) -> Counts:
+        """What host 0 counted; every batch is pushed to every host."""
+        host = self.hosts.get(0)
+        return Counts(**vars(host.counts)) if host else Counts()
+
+    def _end(self) -> None:
+        for attempt in self._attempts.values():
+            attempt.close()
+        self._attempts.clear()
+
+    # --- the crew of the driver
+
+    def run_split(self, run: do.RunSplit, split: Split | None) -> None:
+        """Start an attempt; it moves when it is pumped."""
+        read = None if split is None else partial(self.job.read, self._dataset, split, bad=self._bad)
+        reading = Reading(read, run.start)
+        attempt = Attempt(run, self.job.mode, reading, self._bench, self._link, self.driver.tell)
+        self._attempts[run.attempt] = attempt
+        attempt.start()
+
+    def _link(self, copy: int) -> Link:
+        return DirectLink(self._copies[copy])
+
+    def to_attempt(self, attempt: int, instruction: do.Instruction) -> None:
+        """Hand an instruction to an attempt."""
+        if attempt in self._attempts:
+            self._attempts[attempt].handle(instruction)
+
+    def create_host(self, create: do.CreateHost) -> None:
+        """Make a shard host, around the tables of the run before if there was one."""
+        every = self._keeper.cut_every(create.host)
+        host = ShardHost(self.job, create.host, create.copy, self.driver.tell, every)
+        before = self.hosts.get(create.host)
+        if before is not None:
+            host.take_over(before)
+        self.hosts[create.host] = self._copies[create.copy] = host
+        host.deliver(create, self._keeper.folder(create.cut))
+
+    def to_host(self, copy: int, instruction: Any) -> None:
+        """Hand an instruction to a host."""
+        self._copies[copy].deliver(instruction, self._keeper.folder(getattr(instruction, "cut", None)))
+
+    def create_stage(self, worker: str) -> None:
+        """Nothing to do: compute is fused here."""
+
+    def publish_cut(self, cut: Cut) -> bool:
+        """Write the manifest of a cut."""
+        assert self._keeper.store is not None
+        self._keeper.store.publish(cut, [self.hosts[host].parts[cut.number] for host in range(self.job.hosts)])
+        return True
+
+    def drop_cut(self, cut: int) -> None:
+        """Remove the parts of a cut."""
+        assert self._keeper.store is not None
+        self._keeper.store.drop(cut)
+
+    # --- reading
+
+    def infer(
+        self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
+    ) -> Iterator[Inferred]:
+        """Run forward on every Split, in order."""
+        inference = Inference(self.job, metrics, fetch)
+        for split in dataset.splits():
+            yield inference.run(self.read, dataset, split)
+
+    def read(self, host: int, wanted: Wanted) -> Pulled:
+        """Read rows and parameters without training."""
+        return self._host(host).read(wanted)
+
+    def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
+        """Call a function with every shard."""
+        shards = [self._host(host).shard for host in range(self.job.hosts)]
+        return [function(shard, host, *args) for host, shard in enumerate(shards)]
+
+    def _host(self, host: int) -> ShardHost:
+        if host not in self.hosts:
+            self.hosts[host] = self._fresh(host)
+        return self.hosts[host]
+
+    def _fresh(self, host: int) -> ShardHost:
+        """A host before any run: tables as the seed gives them."""
+        job = self.job
+        made = ShardHost(job, host, -1, lambda event: None)
+        made.fresh([shard for shard, owner in enumerate(job.owners) if owner == host])
+        return made
+
+    def close(self) -> None:
+        """Drop the tables, put BLAS threads back."""
+        for host in self.hosts.values():
+            host.close()
+        self._blas.restore_original_limits()

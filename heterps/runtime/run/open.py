@@ -1,0 +1,72 @@
+"""From a Plan to an engine on a cluster: find it or make it, check it, say who does what."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import replace
+from typing import Any
+
+from distributed import Client
+
+from heterps.planner.plan import Plan
+from heterps.planner.validate import validate
+from heterps.runtime.batch.job import Job
+from heterps.runtime.cluster.connect import connected, is_at_hand
+from heterps.runtime.cluster.exposure import warn_of_open
+from heterps.runtime.cluster.pools import Need, pools_of, wait_for_pools
+from heterps.runtime.cluster.probe import discover
+from heterps.runtime.run.dask_engine import ClusterEngine
+from heterps.runtime.run.roles import Roles, roles_for, workers_for
+
+__all__ = ["check_plan", "open_cluster"]
+
+_LOG = logging.getLogger("heterps")
+
+
+def open_cluster(job: Job, plan: Plan, client: Client | None = None, **options: Any) -> ClusterEngine:
+    """Return an engine on the given client's cluster, or on the nearest one; closing it ends what was started here.
+
+    Raises
+    ------
+    ClusterError
+        Where the cluster has not what the plan asks for; before anything is submitted.
+    """
+    with contextlib.ExitStack() as stack:
+        is_given = is_at_hand(client)
+        found = stack.enter_context(connected(client, workers_for(plan)))
+        roles = roles_for(plan, {pool.name for pool in pools_of(found)})
+        pools = wait_for_pools(found, needs_of_roles(plan, roles))
+        if is_given:
+            warn_of_open(found, {worker.address: worker.name for pool in pools for worker in pool.workers})
+        if is_given and plan.forecast is not None:  # else there is nothing that figures were planned with
+            check_plan(found, plan, roles)
+        return ClusterEngine(job, found, roles, closing=stack.pop_all(), **options)
+
+
+def needs_of_roles(plan: Plan, roles: Roles) -> tuple[Need, ...]:
+    """Return what the plan asks of the pools that were chosen for it."""
+    workers = {roles.server: plan.shard_hosts}
+    memory = {roles.server: plan.memory_bytes.get(plan.shard_pool, 0.0)}
+    for stage, pool in zip(plan.stages, roles.stages, strict=True):
+        workers[pool] = max(workers.get(pool, 0), stage.units)
+        memory[pool] = max(memory.get(pool, 0.0), plan.memory_bytes.get(stage.pool, 0.0))
+    return tuple(Need(pool, count, memory[pool]) for pool, count in sorted(workers.items()))
+
+
+def check_plan(client: Client, plan: Plan, roles: Roles) -> None:
+    """Compare the cluster with what the plan was made for: refuse what cannot run, log what makes it slower."""
+    for warning in validate(on_pools(plan, roles), discover(client, links=False)):
+        _LOG.warning("the forecast may not hold: %s", warning)
+
+
+def on_pools(plan: Plan, roles: Roles) -> Plan:
+    """Return the plan with the names of the pools that were chosen for it."""
+    chosen = [(plan.shard_pool, roles.server)]
+    chosen += [(stage.pool, name) for stage, name in zip(plan.stages, roles.stages, strict=True)]
+    pools = {name: replace(plan.pool(planned), name=name) for planned, name in chosen}
+    memory = {name: plan.memory_bytes.get(planned, 0.0) for planned, name in chosen}
+    stages = tuple(replace(s, pool=name, also=()) for s, name in zip(plan.stages, roles.stages, strict=True))
+    return replace(
+        plan, stages=stages, pools=tuple(pools.values()), shard_pool=roles.server, memory_bytes=memory, forecast=None
+    )

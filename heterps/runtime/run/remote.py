@@ -1,0 +1,124 @@
+"""An object on a worker: a Dask actor that lives as long as this handle, every call with a time limit."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+from typing import Any
+
+import dask
+from distributed import Client
+
+from heterps.errors import ClusterError
+from heterps.runtime.answers import answer, asking, submitted, told
+from heterps.runtime.cluster.identity import identity_of
+from heterps.runtime.config import settings
+
+__all__ = ["Remote"]
+
+
+class Seat:
+    """What Dask knows as the actor: makes the object and calls it, so that its errors are told apart from Dask's."""
+
+    def __init__(self, kind: type, *args: Any) -> None:
+        self._kind = kind.__name__
+        self._object = told(f"making {self._kind}", kind, *args)
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Call a method of the object."""
+        return told(f"{self._kind}.{method}", getattr(self._object, method), *args)
+
+
+class Remote:
+    """Makes an actor on one worker and calls it.
+
+    Parameters
+    ----------
+    client
+        Client of the cluster.
+    worker
+        Address of the worker.
+    kind, *args
+        What to make there.
+    """
+
+    def __init__(self, client: Client, worker: str, kind: type, *args: Any) -> None:
+        self.worker, self._client, self._name = worker, client, kind.__name__
+        # Dask forgets an actor with its last future. Arrays given as a dataset travel with the actor, once a worker, on
+        # purpose: data scattered to one worker would be lost with it.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            self._future = submitted(
+                client,
+                lambda reason: self._lost("being made", reason),
+                Seat,
+                kind,
+                *args,
+                actor=True,
+                workers=[worker],
+                allow_other_workers=False,
+                key=f"heterps-{kind.__name__}-{uuid.uuid4().hex[:8]}",
+            )
+        self._actor = self._made()
+
+    def _made(self) -> Any:
+        try:
+            return self._wait(self._future, "being made", patient=True)  # a worker may compile or read first
+        except BaseException:
+            with suppress(Exception):
+                self._future.release()
+            raise
+
+    def start(self, method: str, *args: Any) -> Any:
+        """Call without waiting; :meth:`finish` takes the answer."""
+        # An actor takes the client that is current when it is called.
+        with asking(lambda reason: self._lost(method, reason)), self._client.as_current():
+            return self._actor.call(method, *args)
+
+    def finish(self, pending: Any, method: str = "call", *, patient: bool = False) -> Any:
+        """Wait for the answer of a call that was started.
+
+        The limit is ``heterps.timeouts.call``; a patient caller lets work take as long as it takes, and the limit is
+        for the silence of the worker.
+        """
+        return self._wait(pending, method, patient)
+
+    def call(self, method: str, *args: Any, patient: bool = False) -> Any:
+        """Call and wait."""
+        return self.finish(self.start(method, *args), method, patient=patient)
+
+    def _wait(self, pending: Any, method: str, patient: bool) -> Any:
+        async def ask() -> Any:
+            return await pending
+
+        return answer(
+            self._client,
+            ask,
+            lambda reason: self._lost(method, reason),
+            settings().call_s,
+            seen=lambda: self._seen(pending, method),
+            patient=patient,
+            loop=getattr(pending, "_io_loop", None),  # an actor of this process answers in the loop of its worker
+        )
+
+    def _seen(self, pending: Any, method: str) -> float:
+        """Return when the scheduler last heard of the worker; raise if one of them, or this object, is gone."""
+        try:
+            worker = identity_of(self._client)["workers"].get(self.worker)
+        except ClusterError as error:
+            raise self._lost(method, str(error)) from error
+        if worker is None:
+            raise self._lost(method, "the worker is gone")
+        given_up = () if pending is self._future else ("cancelled", "error")  # while being made they are the answer
+        if self._future.status in ("lost", *given_up):
+            raise self._lost(method, f"Dask says it is {self._future.status}")
+        return float(worker["last_seen"])
+
+    def _lost(self, method: str, reason: str) -> ClusterError:
+        return ClusterError(f"{self._name} on worker {self.worker} did not answer to {method}: {reason}")
+
+    def close(self) -> None:
+        """Let it end its work, then let go of it; a worker that is gone needs neither."""
+        with suppress(Exception):
+            self.call("close")
+        with suppress(Exception):
+            self._future.release()

@@ -1,0 +1,225 @@
+"""One attempt at one Split: carries out what the protocol's ClientState wants done.
+
+Everything that happens to the attempt comes through its inbox, so the state machine has one caller. Rows and gradients
+stay in the works on the bench; only headers pass through the state machine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from heterps.protocol.client.state import (
+    Action,
+    BatchRead,
+    ClientState,
+    Compute,
+    Computed,
+    Forget,
+    Free,
+    Read,
+    Send,
+    SplitEnded,
+    StepFailed,
+    Tell,
+)
+from heterps.protocol.words.events import Event, SplitDone
+from heterps.protocol.words.instructions import RunSplit
+from heterps.protocol.words.keys import BatchKey
+from heterps.protocol.words.messages import Pull, Push, Refused, Reply, Request
+from heterps.protocol.words.modes import Mode
+from heterps.runtime.batch.bench import Work, Workbench
+from heterps.runtime.batch.payload import Gradients, Pulled, Wanted
+from heterps.runtime.batch.phases import WAITING
+from heterps.runtime.batch.reading import Reading
+from heterps.runtime.wire.links import Link, StageLink
+from heterps.runtime.workers.stage import Outcome
+
+__all__ = ["Attempt"]
+
+_AGAIN_S = 0.1  # before a refused request is sent again
+
+
+class Attempt:
+    """Runs the batches of one Split.
+
+    Parameters
+    ----------
+    run
+        What to run.
+    mode
+        Of the run.
+    reading
+        The Split's batches.
+    bench
+        Buffers and program; used by this attempt alone until it ends.
+    link
+        ``link(copy)`` is the way to a copy of a shard host.
+    tell
+        Takes events for the run.
+    stage
+        ``stage(worker)`` is the way to a stage worker; None where compute is fused.
+    """
+
+    def __init__(
+        self,
+        run: RunSplit,
+        mode: Mode,
+        reading: Reading,
+        bench: Workbench,
+        link: Callable[[int], Link],
+        tell: Callable[[Event], None],
+        stage: Callable[[str], StageLink] | None = None,
+    ) -> None:
+        self.run, self.bench = run, bench
+        self.client = ClientState(run, mode)
+        self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()
+        self.ended = False
+        self.batches = 0
+        self._reading, self._link, self._tell, self._stage = reading, link, tell, stage
+        self._works: dict[int, Work] = {}
+        self._stepping: set[int] = set()
+        self._todo: deque[Action] = deque()
+
+    # --- driving
+
+    def start(self) -> None:
+        """Begin."""
+        self._carry_out(self.client.start())
+
+    def pump(self, limit: int) -> bool:
+        """Do what can be done without waiting, up to so many events; False if there was nothing."""
+        moved = False
+        while limit and not self.ended and not self.inbox.empty():
+            self._carry_out(self.inbox.get()())
+            moved, limit = True, limit - 1
+        return moved
+
+    def wait(self) -> None:
+        """Wait for one thing to happen, and do what follows from it."""
+        with self.bench.phases(WAITING):
+            event = self.inbox.get()
+        self._carry_out(event())
+
+    def handle(self, message: Any) -> None:
+        """Take an instruction of the run, from any thread."""
+        self._post(lambda: self.client.handle(message))
+
+    def between(self, look: Callable[[], None]) -> None:
+        """Have something looked at in the attempt's own thread, when no batch is being computed."""
+
+        def event() -> list[Action]:
+            look()
+            return []
+
+        self._post(event)
+
+    def close(self) -> None:
+        """End the reader. Buffers of batches in flight are not used again: a late answer may still write to them."""
+        self.ended = True
+        self._works.clear()
+        self._forget_events()
+        self._reading.close()
+
+    def _post(self, event: Callable[[], list[Action]]) -> None:
+        """Leave an event to the attempt's own thread; one that comes after the end is dropped."""
+        self.inbox.put(event)
+        if self.ended:
+            self._forget_events()
+
+    def _forget_events(self) -> None:
+        """Events hold the attempt that holds them: left there, they would keep all its buffers until a collection."""
+        with suppress(Empty):
+            while True:
+                self.inbox.get_nowait()
+
+    # --- actions
+
+    def _carry_out(self, actions: list[Action]) -> None:
+        self._todo.extend(actions)
+        while self._todo and not self.ended:
+            action = self._todo.popleft()
+            match action:
+                case Send(host, request):
+                    self._send(host, request)
+                case Read(n):
+                    self._read(n)
+                case Compute(key, ""):
+                    self.bench.compute(self._works[key.n])
+                    self._todo.extend(self.client.handle(Computed(key, "")))
+                case Compute(key, stage):
+                    self._step(key, stage)
+                case Free(key, count):
+                    for n in range(key.n, key.n + count):
+                        self.bench.free(self._works.pop(n))
+                case Forget(key):
+                    self._works[key.n].renew()
+                case Tell(event):
+                    self._told(event)
+        if self.client.stopped:
+            self.close()
+
+    def _told(self, event: Event) -> None:
+        self._tell(event)
+        if isinstance(event, SplitDone):
+            self.close()
+
+    def _read(self, n: int) -> None:
+        with self.bench.phases("read"):
+            batch = self._reading.batch(n)
+        if batch is None:
+            self._todo.extend(self.client.handle(SplitEnded(n)))
+            return
+        self.batches += 1
+        self._works[n] = self.bench.begin(batch)
+        self._todo.extend(self.client.handle(BatchRead(n)))
+
+    def _step(self, key: BatchKey, stage: str) -> None:
+        """Hand a batch to a stage worker; its answer comes through the inbox."""
+        seed, feeds = self.bench.lead(self._works[key.n])
+        self._stepping.add(key.n)
+
+        def done(outcome: Outcome | None) -> None:
+            self._post(lambda: self._stepped(key, stage, outcome))
+
+        assert self._stage is not None
+        self._stage(stage).step(seed, feeds, done)
+
+    def _stepped(self, key: BatchKey, stage: str, outcome: Outcome | None) -> list[Action]:
+        if outcome is None:
+            return self.client.handle(StepFailed(key, stage))
+        if key.n not in self._stepping:  # another stage worker has done it meanwhile
+            return []
+        self._stepping.discard(key.n)
+        self.bench.follow(self._works[key.n], outcome)
+        return self.client.handle(Computed(key, stage))
+
+    def _send(self, host: int, request: Request) -> None:
+        payload: Wanted | Gradients | None = None
+        if isinstance(request, Pull):
+            payload = self.bench.wanted(self._works[request.key.n], host)
+        elif isinstance(request, Push):
+            payload = self.bench.gradients([self._works[request.key.n + i] for i in range(request.batches)], host)
+
+        def done(reply: Reply | None, pulled: Pulled | None) -> None:
+            self._post(lambda: self._answered(host, request, reply, pulled))
+
+        self._link(self.client.layout.copies[host]).send(request, payload, done)
+
+    def _answered(self, host: int, request: Request, reply: Reply | None, pulled: Pulled | None) -> list[Action]:
+        if reply is None:
+            return self.client.timed_out(host, request)
+        if isinstance(reply, Refused):  # no answer: ask again, by then perhaps under another layout
+            self._later(lambda: self.client.timed_out(host, request))
+        elif pulled is not None and self.client.accepts(host, request, reply):
+            self._works[request.key.n].pulled[host] = pulled
+        return self.client.reply(host, request, reply)
+
+    def _later(self, event: Callable[[], list[Action]]) -> None:
+        timer = threading.Timer(_AGAIN_S, self._post, [event])
+        timer.daemon = True
+        timer.start()

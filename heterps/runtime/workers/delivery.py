@@ -1,0 +1,88 @@
+"""How stations on workers reach the driver of their run, and what they share with it in one process."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from heterps.data import Dataset
+from heterps.protocol.words import events as ev
+from heterps.runtime.wire.addresses import parse_address
+from heterps.runtime.wire.service import Address
+
+__all__ = [
+    "Addresses",
+    "LocalRun",
+    "client_tls",
+    "decode_event",
+    "listen_on",
+    "local_run",
+    "run_here",
+    "server_tls",
+    "teller",
+    "topic",
+]
+
+Addresses = Mapping[int | str, Address]  # of copies of shard hosts by number, of stage workers by name
+
+_RUNS: dict[str, LocalRun] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class LocalRun:
+    """What stations in the driver's own process take by reference: data that was never copied, the driver's ear."""
+
+    dataset: Dataset | None
+    tell: Callable[[ev.Event], None]
+
+
+def local_run(run: str, here: LocalRun | None) -> None:
+    """Make a run known in this process, or forget it."""
+    if here is None:
+        _RUNS.pop(run, None)
+    else:
+        _RUNS[run] = here
+
+
+def run_here(run: str) -> LocalRun | None:
+    """Return the run if its driver lives in this process."""
+    return _RUNS.get(run)
+
+
+def topic(run: str) -> str:
+    """Return the Dask topic on which stations tell the driver what happened."""
+    return f"heterps-{run}"
+
+
+def teller(run: str, worker: Any) -> Callable[[ev.Event], None]:
+    """Return the way to the driver: its queue in the same process, else Dask's event stream."""
+    if run in _RUNS:
+        return _RUNS[run].tell
+    return lambda event: worker.log_event(topic(run), {"kind": type(event).__name__, "fields": asdict(event)})
+
+
+def decode_event(message: Mapping[str, Any]) -> ev.Event:
+    """Rebuild an event from what a topic carried."""
+    event = getattr(ev, message["kind"])(**message["fields"])
+    assert isinstance(event, ev.Event)
+    return event
+
+
+def server_tls(worker: Any) -> ssl.SSLContext | None:
+    """Return the context with which a worker's services listen: the cluster's own, None where it speaks plain TCP."""
+    found = worker.security.get_listen_args("worker").get("ssl_context")
+    return found if parse_address(worker.address).is_encrypted else None
+
+
+def client_tls(worker: Any) -> ssl.SSLContext | None:
+    """Return the context with which a worker calls services of others."""
+    found = worker.security.get_connection_args("worker").get("ssl_context")
+    return found if parse_address(worker.address).is_encrypted else None
+
+
+def listen_on(worker: Any) -> str:
+    """Listen where the worker itself is reached; workers of one process have no network address."""
+    reached = parse_address(worker.address)
+    return "127.0.0.1" if reached.is_local else reached.host

@@ -1,0 +1,85 @@
+"""A shard host as a Dask actor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from distributed import get_worker
+
+from heterps.protocol.words import instructions as do
+from heterps.protocol.words.events import Event
+from heterps.runtime.batch.job import Job
+from heterps.runtime.config import settings
+from heterps.runtime.cuts.cut_store import HostPart
+from heterps.runtime.wire.service import Address, Listener
+from heterps.runtime.workers.delivery import listen_on, server_tls, teller
+from heterps.runtime.workers.shard_host import ShardHost
+
+__all__ = ["HostStation"]
+
+
+class HostStation:
+    """A shard host on its worker. It outlives runs: the tables stay between them."""
+
+    def __init__(self, job: Job, host: int) -> None:
+        self._worker = get_worker()
+        self.job, self.host = job, host
+        self._shard_host: ShardHost | None = None
+        self._listener: Listener | None = None
+        self._run = ""
+
+    def begin(self, run: str, create: do.CreateHost, folder: str, cut_every: int | None) -> Address:
+        """Make the copy that a run asked for, around the tables that are here."""
+        host = self._new_host(create.copy, teller(run, self._worker), cut_every)
+        if self._shard_host is not None and run != self._run:  # a second copy in one run begins anew, from a cut
+            host.take_over(self._shard_host)
+        self._run = run
+        if self._listener is not None:
+            self._listener.close()
+        self._shard_host = host
+        self._listener = Listener(host, listen_on(self._worker), server_tls(self._worker))
+        host.deliver(create, folder)
+        return self._listener.address
+
+    def _new_host(self, copy: int, report: Callable[[Event], None], cut_every: int | None = None) -> ShardHost:
+        return ShardHost(self.job, self.host, copy, report, cut_every, threads=settings().table_threads)
+
+    def address(self) -> Address:
+        """Return where the host is to be called; before any run its tables are as the seed gives them."""
+        if self._listener is None:
+            host = self._new_host(-1, lambda event: None)
+            host.fresh([shard for shard, owner in enumerate(self.job.owners) if owner == self.host])
+            self._shard_host, self._listener = host, Listener(host, listen_on(self._worker), server_tls(self._worker))
+        return self._listener.address
+
+    def on_shard(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Call ``function(shard, host, *args)`` between runs: saving, loading, shrinking."""
+        self.address()
+        assert self._shard_host is not None
+        return function(self._shard_host.shard, self.host, *args)
+
+    def deliver(self, instruction: Any, folder: str = "") -> None:
+        """Take an instruction of the run."""
+        assert self._shard_host is not None
+        self._shard_host.deliver(instruction, folder)
+
+    def part(self, cut: int) -> HostPart:
+        """Return what the host wrote for a cut."""
+        assert self._shard_host is not None
+        return self._shard_host.parts[cut]
+
+    def counts(self) -> dict[str, Any]:
+        """Return what was applied so far."""
+        return vars(self._shard_host.counts).copy() if self._shard_host else {}
+
+    def collect(self) -> dict[str, Any]:
+        """Return times since the last call."""
+        return {"phases": self._shard_host.phases.take() if self._shard_host else {}}
+
+    def close(self) -> None:
+        """Stop answering and drop the tables."""
+        if self._listener is not None:
+            self._listener.close()
+        if self._shard_host is not None:
+            self._shard_host.close()

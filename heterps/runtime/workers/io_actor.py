@@ -1,0 +1,234 @@
+"""The attempts that run on one io worker: a Dask actor that holds them, and the task of each.
+
+Control (instructions, statistics) goes through the actor and Dask's event topics. What every batch needs goes straight
+from worker to worker (docs/adr/0501).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any
+
+from distributed import get_worker, secede
+
+from heterps.data import BadRows, Dataset, Split
+from heterps.protocol.words import events as ev, instructions as do
+from heterps.runtime.batch.bench import Workbench, merge_states
+from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.phases import total
+from heterps.runtime.batch.reading import Reading
+from heterps.runtime.config import settings
+from heterps.runtime.wire.links import Link, StageLink
+from heterps.runtime.wire.peer import connect
+from heterps.runtime.wire.service import Address
+from heterps.runtime.workers.attempt import Attempt
+from heterps.runtime.workers.delivery import Addresses, client_tls, run_here, teller
+from heterps.runtime.workers.infer_task import link_to
+
+__all__ = ["IoStation", "run_attempt"]
+
+_PEEK_S = 1.0
+_PROGRESS_S = 0.25  # BatchesDone events of one attempt are at least this far apart
+
+_STATIONS: dict[tuple[str, str], IoStation] = {}
+
+
+@dataclass(eq=False)
+class _Slot:
+    """What one running attempt needs for itself; kept for the next."""
+
+    bench: Workbench
+    links: dict[int, Link]
+    stages: dict[str, StageLink]
+
+
+class IoStation:
+    """Holds the attempts of a run on one worker."""
+
+    def __init__(self, run: str, job: Job, dataset: Dataset | None) -> None:
+        self._worker = get_worker()
+        self.run, self.job = run, job
+        here = run_here(run)
+        self.dataset = here.dataset if here is not None else dataset
+        self._tell = teller(run, self._worker)
+        self._tls = client_tls(self._worker)
+        self._addresses: dict[int | str, Address] = {}
+        self._attempts: dict[int, Attempt] = {}
+        self._early: dict[int, list[Any]] = {}
+        self._slots: list[_Slot] = []
+        self._all: list[_Slot] = []
+        self._lock = threading.Lock()
+        self._moved = threading.Condition(self._lock)  # a slot is free, an instruction came, the station closed
+        self._ending: set[int] = set()
+        self._closed = False
+        self._bad = BadRows(self.dataset.bad_input) if self.dataset is not None else None
+        self._bad_told = 0
+        _STATIONS[run, self._worker.address] = self
+
+    # --- called by the driver
+
+    def deliver(self, attempt: int, instruction: Any, addresses: Addresses) -> None:
+        """Hand an instruction to an attempt; one that has not begun yet finds it waiting."""
+        with self._lock:
+            self._addresses.update(addresses)
+            running = self._attempts.get(attempt)
+            if running is None:
+                self._early.setdefault(attempt, []).append(instruction)
+                self._moved.notify_all()
+        if running is not None:
+            running.handle(instruction)
+
+    def collect(self) -> dict[str, Any]:
+        """Return metric states, times and bad rows since the last call."""
+        metrics = {metric.name: metric for metric in self.job.metrics}
+        states: dict[str, Any] = {}
+        with self._lock:
+            slots = list(self._all)
+        for slot in slots:
+            states = merge_states(metrics, states, slot.bench.take_metrics())
+        count = self._bad.count if self._bad is not None else 0
+        bad, self._bad_told = count - self._bad_told, count
+        return {"states": states, "phases": total(slot.bench.phases.take() for slot in slots), "bad_rows": bad}
+
+    def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
+        """Return tensors of a batch computed lately, between two of its batches where an attempt is running."""
+        with self._lock:
+            attempts, slots = list(self._attempts.values()), list(self._slots)
+        for attempt in attempts:
+            found: SimpleQueue[dict[str, Any]] = SimpleQueue()
+            attempt.between(partial(_look, attempt, fetch, found))
+            with suppress(Empty):
+                return found.get(timeout=_PEEK_S)
+        return next((seen for slot in slots if (seen := slot.bench.peek(fetch))), {})
+
+    def close(self) -> None:
+        """End all attempts, let go of the connections and buffers: Dask may keep the actor itself for long."""
+        _STATIONS.pop((self.run, self._worker.address), None)
+        for attempt in list(self._attempts.values()):
+            attempt.handle(do.Cancel(attempt.run.attempt))
+        with self._lock:
+            slots, self._all, self._slots, self.dataset = self._all, [], [], None
+            self._closed = True
+            self._moved.notify_all()
+        for slot in slots:
+            for link in slot.links.values():
+                link.close()
+            for stage in slot.stages.values():
+                stage.close()
+
+    # --- called by the task of a Split
+
+    def run_attempt(self, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
+        """Run an attempt to its end in the calling thread; return how many batches it saw."""
+        with closing(self._reading(run, split)) as reading:  # begins while the Split before is still computed
+            slot = self._take_slot(run.attempt)
+            return self._run(run, reading, slot, addresses) if slot is not None else 0
+
+    def _run(self, run: do.RunSplit, reading: Reading, slot: _Slot, addresses: Addresses) -> int:
+        attempt = Attempt(
+            run,
+            self.job.mode,
+            reading,
+            slot.bench,
+            partial(self._link, slot),
+            self._told(),
+            partial(self._stage, slot),
+        )
+        with self._lock:
+            self._addresses.update(addresses)
+            self._attempts[run.attempt] = attempt
+            early = self._early.pop(run.attempt, [])
+        try:
+            attempt.start()
+            for instruction in early:
+                attempt.handle(instruction)
+            while not attempt.ended:
+                attempt.wait()
+        finally:
+            attempt.close()
+            with self._lock:
+                del self._attempts[run.attempt]
+                self._ending.discard(run.attempt)
+                if slot in self._all:
+                    self._slots.append(slot)
+                self._moved.notify_all()
+        return attempt.batches
+
+    def _reading(self, run: do.RunSplit, split: Split | None) -> Reading:
+        if split is None:
+            return Reading(None, run.start)
+        assert self.dataset is not None
+        assert self._bad is not None
+        read = partial(self.job.read, self.dataset, split, bad=self._bad, prefetch=settings().prefetch)
+        # In Sync a lane's next Split begins where this one has ended, and lanes must not wait for each other's slots.
+        return Reading(read, run.start, None if self.job.mode.ordered else partial(self._at_end, run.attempt))
+
+    def _at_end(self, attempt: int) -> None:
+        """All batches of an attempt are read: its worker can be given the next Split, which will take its slot."""
+        with self._lock:
+            self._ending.add(attempt)
+        self._tell(ev.SplitEnding(attempt))
+
+    def _take_slot(self, attempt: int) -> _Slot | None:
+        """Return a free slot, soon that of an attempt that is ending, else a new one; None if the station closed.
+
+        An instruction ends the wait: the run may need an answer to it before the other attempt can go on.
+        """
+        with self._lock:
+            while not self._slots and self._ending and attempt not in self._early and not self._closed:
+                self._moved.wait()
+            if self._closed:
+                return None
+            if self._slots:
+                return self._slots.pop()
+        job = self.job
+        slot = _Slot(Workbench(job, depth=job.in_flight + 1), {}, {})
+        with self._lock:
+            self._all.append(slot)
+        return slot
+
+    def _link(self, slot: _Slot, copy: int) -> Link:
+        link = slot.links.get(copy)
+        if link is None:
+            link = slot.links[copy] = link_to(self._addresses[copy], self._tls, slot.bench.phases)
+        return link
+
+    def _stage(self, slot: _Slot, worker: str) -> StageLink:
+        if worker not in slot.stages:
+            slot.stages[worker] = StageLink(connect(self._addresses[worker], tls=self._tls))
+        return slot.stages[worker]
+
+    def _told(self) -> Callable[[ev.Event], None]:
+        """Pass events on; of the many that only say how far it is, a few a second."""
+        last = monotonic()
+
+        def tell(event: ev.Event) -> None:
+            nonlocal last
+            if isinstance(event, ev.BatchesDone):
+                if monotonic() - last < _PROGRESS_S:
+                    return
+                last = monotonic()
+            self._tell(event)
+
+        return tell
+
+
+def _look(attempt: Attempt, fetch: Mapping[str, str], found: SimpleQueue[dict[str, Any]]) -> None:
+    found.put(attempt.bench.peek(fetch))
+
+
+def run_attempt(station: str, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
+    """The Dask task of one attempt.
+
+    It leaves the worker's thread pool at once: how many run together is for the run to say, and in Sync lanes that
+    wait for each other must not wait for a thread.
+    """
+    found = _STATIONS[station, get_worker().address]
+    secede()
+    return found.run_attempt(run, split, addresses)

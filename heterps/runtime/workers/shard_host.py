@@ -1,0 +1,321 @@
+"""A shard host: carries out on its tables what the protocol's HostState decides.
+
+Many threads call it. The state machine is behind a lock; rows have their own locks, so that pulls and pushes of several
+workers run at once. In Sync a step's commit and the pulls that wait for it happen under the lock, in order.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from heterps.protocol.host.state import HostState
+from heterps.protocol.words.decisions import Answer, Apply, Commit, Decision, Keep, Load, Loaded, Mark, Report, Serve
+from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Event
+from heterps.protocol.words.keys import BatchKey
+from heterps.protocol.words.messages import Granted, Push, Reply, Request
+from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.payload import Gradients, Pulled, Wanted, pack_reply, unpack_request
+from heterps.runtime.batch.phases import Phases
+from heterps.runtime.cuts.cut_store import HostPart
+from heterps.runtime.wire.message import Message
+from heterps.runtime.wire.service import Method
+from heterps.tables import RowGradients, Shard, restore, sum_lanes, write_part
+
+__all__ = ["Counts", "Done", "ShardHost"]
+
+Done = Callable[[Reply, Pulled | None], None]
+# A Sync pull that is not due by then is answered "wait" and asked again: so the caller knows that we live, and its
+# connection is free for what may have become more urgent, such as the word that its lane has stopped.
+_PATIENCE_S = 0.05
+
+
+@dataclass
+class Counts:
+    """What a host has applied; exactly once, as the gradients themselves."""
+
+    batches: int = 0
+    samples: int = 0
+    loss: float = 0.0
+    skipped: int = 0
+    staleness: int = 0
+    stalest: int = 0
+
+    def since(self, before: Counts) -> Counts:
+        """Return what was added after ``before``."""
+        return Counts(
+            self.batches - before.batches,
+            self.samples - before.samples,
+            self.loss - before.loss,
+            self.skipped - before.skipped,
+            self.staleness - before.staleness,
+            self.stalest,
+        )
+
+    def add(self, gradients: Gradients, skipped: int, staleness: int | None) -> None:
+        """Count one applied push."""
+        self.batches += 1
+        self.samples += gradients.samples
+        self.loss += gradients.loss
+        self.skipped += skipped
+        self.staleness += staleness or 0
+        self.stalest = max(self.stalest, staleness or 0)
+
+
+class ShardHost:
+    """One copy of a shard host.
+
+    Parameters
+    ----------
+    job
+        What the tables are, and how they are trained.
+    host
+        Its number; decides the shards and dense parameters that live here.
+    copy
+        See :class:`~heterps.protocol.host.state.HostState`.
+    report
+        Takes events for the run.
+    cut_every
+        Ask the run for a cut each time so many batches more were applied. Asked here, where they are counted, the cut
+        is late by what is in flight only.
+    threads
+        See :class:`~heterps.tables.Shard`.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        host: int,
+        copy: int,
+        report: Callable[[Event], None],
+        cut_every: int | None = None,
+        *,
+        threads: int = 1,
+    ) -> None:
+        first, last = job.model.dense_ranges(job.hosts)[host]
+        self.model, self.host = job.model, host
+        self.dense = job.model.parameters[first:last]
+        self.state = HostState(copy, job.mode, job.lanes)
+        self.counts = Counts()
+        self.phases = Phases()
+        self.shard: Shard | None = None
+        self.parts: dict[int, HostPart] = {}
+        self._report, self._cut_every, self._threads = report, cut_every, threads
+        self._lock = threading.RLock()
+        self._ordered = job.mode.ordered
+        self._kept: dict[Push, Gradients] = {}
+        self._folder = ""
+        self._anew = True
+        self._disk: tempfile.TemporaryDirectory[str] | None = None
+
+    # --- entry points
+
+    def fresh(self, owned: Sequence[int]) -> None:
+        """Begin with tables as the seed gives them."""
+        self.close()
+        on_disk = any(group.storage == "ssd" for group in self.model.groups)
+        self._disk = tempfile.TemporaryDirectory(prefix="heterps-rows-") if on_disk else None
+        folder = self._disk.name if self._disk else None
+        self.shard = Shard(
+            self.model.groups, self.dense, seed=self.model.seed, owned=owned, threads=self._threads, folder=folder
+        )
+        self.counts = Counts()
+
+    def close(self) -> None:
+        """Drop the tables, and their files where they are on disk."""
+        self.shard = None
+        if self._disk is not None:
+            self._disk.cleanup()
+            self._disk = None
+
+    def take_over(self, before: ShardHost) -> None:
+        """Go on with the tables of the run before."""
+        self.shard, self.counts, self._anew = before.shard, before.counts, False
+        self._disk = before._disk
+
+    def deliver(self, message: Any, folder: str = "") -> None:
+        """Take an instruction of the run; ``folder`` is where the cut is that it speaks of."""
+        with self._lock:
+            self._folder = folder or self._folder
+            for decision in self.state.handle(message):
+                self._carry_out(decision, None)
+
+    def request(self, request: Request, payload: Wanted | Gradients | None, done: Done) -> None:
+        """Take a client's request; ``done`` is called with the answer, now or later, from this or another thread."""
+        tag = (payload, done)
+        if self._ordered:
+            with self._lock:
+                for decision in self.state.handle(request, tag):
+                    self._carry_out(decision, payload)
+            return
+        with self._lock:
+            decisions = self.state.handle(request, tag)
+        for decision in decisions:
+            self._carry_out(decision, payload)
+
+    def read(self, wanted: Wanted) -> Pulled:
+        """Read without training: evaluation, prediction."""
+        return self._pull(wanted)
+
+    @property
+    def methods(self) -> Mapping[str, Method]:
+        """What other processes may call."""
+        return {"request": self._on_request, "read": self._on_read, "dense": self._on_dense}
+
+    def _on_request(self, message: Message) -> Message:
+        request, payload = unpack_request(message)
+        waiter = _Waiter()
+        self.request(request, payload, waiter)
+        return waiter.wait(_PATIENCE_S)
+
+    def _on_read(self, message: Message) -> Message:
+        ids = dict(zip(message.head["groups"], message.arrays, strict=True))
+        dense = np.empty(0, np.float32) if message.head["dense"] else None
+        return pack_reply(Granted(self.state.term), self.read(Wanted(ids, dense=dense, train=False)))
+
+    def _on_dense(self, message: Message) -> Message:
+        shard = self._tables()
+        if message.head.get("version") == shard.version:
+            return Message({"version": shard.version})
+        with self.phases("pull"):
+            return Message({"version": shard.version}, [shard.pull_dense()])
+
+    # --- decisions
+
+    def _carry_out(self, decision: Decision, payload: Any) -> None:
+        match decision:
+            case Apply(push):
+                self._apply(push.key, payload)
+            case Answer((_, done), reply):
+                done(reply, None)
+            case Serve((wanted, done), _, reply):
+                if not getattr(done, "gone", False):  # nobody waits for these rows any more
+                    done(reply, self._pull(wanted))
+            case Keep(push):
+                with self.phases("push"):
+                    self._kept[push] = _copy(payload)
+            case Commit(_, pushes):
+                self._commit([(push, self._kept.pop(push)) for push in pushes])
+            case Load(term, cut, owned):
+                self._load(term, cut, owned)
+            case Mark(cut, state):
+                self._mark(cut, state)
+            case Report(event):
+                self._report(event)
+            case _:
+                raise TypeError(f"this engine does not carry out {decision!r}")
+
+    def _tables(self) -> Shard:
+        assert self.shard is not None, "a host serves only after its Load"
+        return self.shard
+
+    def _pull(self, wanted: Wanted) -> Pulled:
+        shard = self._tables()
+        values, rows, version = {}, {}, shard.version
+        with self.phases("pull"):
+            for name, ids in wanted.ids.items():
+                pulled = shard.pull(name, ids, train=wanted.train, out=wanted.out.get(name))
+                values[name], rows[name] = pulled.values, pulled.rows
+            dense = None
+            if wanted.dense is not None:
+                dense = shard.pull_dense(wanted.dense if wanted.dense.size else None)
+        return Pulled(values, rows, version, dense)
+
+    def _apply(self, key: BatchKey, gradients: Gradients) -> None:
+        with self.phases("push"):
+            applied = self._tables().push(key, gradients.rows, gradients.dense)
+        self.phases.carve({"rule": applied.rule_s})
+        with self._lock:
+            self.counts.add(gradients, applied.skipped, applied.staleness)
+            due = self._cut_every is not None and self.counts.batches % self._cut_every == 0
+        if due:
+            self._report(CutAsked())
+
+    def _commit(self, lanes: list[tuple[Push, Gradients]]) -> None:
+        """Sum in lane order, then one update: the same bits whoever computed the lanes."""
+        if not lanes:
+            return
+        with self.phases("push"):
+            total = Gradients(
+                {name: sum_lanes([g.rows[name] for _, g in lanes]) for name in lanes[0][1].rows},
+                _sum_dense([g.dense for _, g in lanes]),
+                sum(g.samples for _, g in lanes),
+                sum(g.loss for _, g in lanes),
+            )
+        self._apply(lanes[0][0].key, total)
+
+    def _load(self, term: int, cut: int, owned: tuple[int, ...]) -> None:
+        """Load a cut; cut 0 is what the run began with: fresh tables, or those of the run before."""
+        self._kept.clear()
+        state: Mapping[str, Any] | None = None
+        if cut:
+            self.fresh(owned)
+            position = restore(self._tables(), self._folder).position
+            state, self.counts = position["state"], Counts(**position["counts"])
+        elif self._anew:
+            self.fresh(owned)
+        self.deliver(Loaded(term, None if state is None else dict(state)))
+
+    def _mark(self, cut: int, state: dict[str, Any]) -> None:
+        """From here on the first change of a row saves its old value; writing goes on beside training."""
+        rows, folder, counts = self._tables().cut(), self._folder, vars(self.counts).copy()
+        copy = self.state.copy
+
+        def work() -> None:
+            try:
+                with rows:
+                    part = write_part(rows, folder, host=self.host)
+                self.parts = {cut: HostPart(part.to_json(), state, counts)}
+            except Exception as error:
+                self._report(CutFailed(copy, cut, f"{type(error).__name__}: {error}"))
+            else:
+                self._report(CutWritten(copy, cut))
+
+        threading.Thread(target=work, name=f"heterps-cut-{cut}", daemon=True).start()
+
+
+class _Waiter:
+    """A caller in another process: its connection's thread waits here for the answer."""
+
+    def __init__(self) -> None:
+        self.gone = False
+        self._answered = threading.Event()
+        self._answer = Message({"wait": True})
+
+    def __call__(self, reply: Reply, pulled: Pulled | None) -> None:
+        self._answer = pack_reply(reply, pulled)
+        self._answered.set()
+
+    def wait(self, seconds: float) -> Message:
+        """Return the answer, or the word that it is not there yet."""
+        self.gone = not self._answered.wait(seconds)
+        return self._answer
+
+
+def _copy(gradients: Gradients) -> Gradients:
+    """Keep gradients beyond the reply: the sender uses its buffers again."""
+    rows = {
+        name: RowGradients(
+            g.ids.copy(),
+            g.values.copy(),
+            None if g.rows is None else g.rows.copy(),
+            None if g.show is None else g.show.copy(),
+            None if g.click is None else g.click.copy(),
+            g.version,
+        )
+        for name, g in gradients.rows.items()
+    }
+    dense = None if gradients.dense is None else gradients.dense.copy()
+    return Gradients(rows, dense, gradients.samples, gradients.loss)
+
+
+def _sum_dense(parts: list[Any]) -> Any:
+    total = parts[0]
+    for part in parts[1:]:
+        total = None if total is None else total + part
+    return total

@@ -1,0 +1,1 @@
+"""Rows in memory while training: groups, partitions, the shard."""

@@ -1,0 +1,56 @@
+"""Which rows go when a group is full."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.tables.live.partition import Partition
+from heterps.tables.specs.accessor import Counters
+from heterps.tables.specs.spec import GroupSpec
+
+__all__ = ["SHARE", "evict", "worth"]
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+#: Part of the budget that one eviction frees at least, so that its cost spreads over many inserts.
+SHARE = 64
+
+
+def worth(spec: GroupSpec, part: Partition, rows: I64) -> F64:
+    """Return what rows are worth keeping by the group's policy: their score, or the time of their last use."""
+    if spec.when_full == "lowest_score":
+        assert spec.accessor is not None
+        counters = Counters(*part.counters(rows))
+        return np.asarray(spec.accessor.score(counters.show, counters.click), np.float64)
+    return np.asarray(part.words[rows, part.layout.tick], np.float64)
+
+
+def evict(spec: GroupSpec, partitions: list[Partition], keep: list[I64], n: int) -> int:
+    """Delete the ``n`` rows worth least (of equals, those with the smallest ids), sparing rows to keep."""
+    rows = [np.setdiff1d(part.live(), spared) for part, spared in zip(partitions, keep, strict=True)]
+    values = np.concatenate([worth(spec, part, mine) for part, mine in zip(partitions, rows, strict=True)])
+    n = min(n, len(values))
+    if n == 0:
+        return 0
+    ids = np.concatenate([_ids(part, mine) for part, mine in zip(partitions, rows, strict=True)])
+    gone = _lowest(values, ids, n)
+    starts = np.cumsum([0, *map(len, rows)])
+    for part, mine, start, stop in zip(partitions, rows, starts[:-1], starts[1:], strict=True):
+        chosen = gone[(gone >= start) & (gone < stop)]
+        with part.lock:
+            part.delete(mine[chosen - start])
+    return n
+
+
+def _lowest(values: F64, ids: npt.NDArray[np.uint64], n: int) -> I64:
+    limit = np.partition(values, n - 1)[n - 1]
+    below, equal = np.flatnonzero(values < limit), np.flatnonzero(values == limit)
+    equal = equal[np.argsort(ids[equal])]
+    return np.concatenate([below, equal[: n - len(below)]])
+
+
+def _ids(part: Partition, rows: I64) -> npt.NDArray[np.uint64]:
+    words = part.words[rows, :2].astype(np.uint64)
+    return words[:, 0] | (words[:, 1] << np.uint64(32))

@@ -1,0 +1,145 @@
+"""Dense parameters of one shard host: one flat float32 buffer, one pass of each parameter's rule over it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.errors import TableError
+from heterps.tables.loops.foreign import rebuilt_around
+from heterps.tables.loops.jit import entry_loop
+from heterps.tables.loops.store import BLOCK
+from heterps.tables.loops.update import update_rows
+from heterps.tables.loops.vector_lanes import all_finite
+from heterps.tables.specs.initialisers import first_values
+from heterps.tables.specs.rules import NUMBERS, Rule
+from heterps.tables.specs.spec import DenseSpec
+
+__all__ = ["DenseBlock"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+
+@entry_loop
+def _apply(values: F32, slots: F32, grad: F32, plan: I64, numbers: F32) -> Any:
+    """Apply each parameter's rule row by row; return how many rows had a NaN or Inf gradient and were skipped."""
+    bits = grad.view(np.uint32)
+    starts, slot_starts = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    ones = np.ones(BLOCK, np.float32)
+    skipped = 0
+    for k in range(plan.shape[0]):
+        code, start, n, slot, per_row = plan[k, 0], plan[k, 1], plan[k, 3], plan[k, 4], plan[k, 5]
+        m = 0
+        for r in range(plan[k, 2]):
+            starts[m], slot_starts[m] = start + r * n, slot + r * per_row
+            if all_finite(bits, starts[m], np.uint64(n)):
+                m += 1
+            else:
+                skipped += 1
+            if m == BLOCK or r + 1 == plan[k, 2]:
+                update_rows(code, numbers, k, values, starts, slots, slot_starts, grad, starts, ones, m, np.uint64(n))
+                m = 0
+    return skipped
+
+
+class DenseBlock:
+    """Values and optimiser slots of dense parameters.
+
+    First values are a function of (seed, name, row), as for sparse rows.
+    """
+
+    def __init__(self, specs: Sequence[DenseSpec], *, seed: int) -> None:
+        self.specs = tuple(specs)
+        self.lock = threading.Lock()
+        names = [spec.name for spec in self.specs]
+        if len(set(names)) < len(names):
+            raise TableError(f"two dense parameters of one name: {names}")
+        bounds = np.cumsum([0, *(spec.size for spec in self.specs)])
+        self.where = {
+            s.name: slice(int(a), int(b)) for s, a, b in zip(self.specs, bounds[:-1], bounds[1:], strict=True)
+        }
+        self.values = np.empty(int(bounds[-1]), np.float32)
+        parts = [np.tile(spec.rule.first_slots(spec.size // spec.rows), spec.rows) for spec in self.specs]
+        self.slots = np.concatenate([*parts, np.empty(0, np.float32)]).astype(np.float32)
+        self._plan = self._make_plan([len(part) for part in parts])
+        self._numbers = self._make_numbers(0)
+        self._apply = _loop_for(tuple(spec.rule for spec in self.specs))
+        for spec in self.specs:
+            self.values[self.where[spec.name]] = initial(spec, seed).ravel()
+
+    def _make_plan(self, slots: Sequence[int]) -> I64:
+        starts = np.cumsum([0, *slots])
+        rows = [
+            [s.rule.code, self.where[s.name].start, s.rows, s.size // s.rows, starts[k], slots[k] // s.rows]
+            for k, s in enumerate(self.specs)
+        ]
+        return np.array(rows, np.int64).reshape(len(rows), 6)
+
+    def _make_numbers(self, step: int) -> F32:
+        return np.array([spec.rule.packed(step) for spec in self.specs], np.float32).reshape(len(self.specs), NUMBERS)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, name: str) -> F32:
+        """Return a live view of a parameter in its own shape."""
+        if name not in self.where:
+            raise TableError(f"no dense parameter {name!r} here; there are {list(self.where)}")
+        shape = next(spec.shape for spec in self.specs if spec.name == name)
+        return self.values[self.where[name]].reshape(shape)
+
+    @property
+    def slots_where(self) -> dict[str, slice]:
+        """Where the optimiser slots of each parameter stand."""
+        bounds = [*self._plan[:, 4].tolist(), len(self.slots)]
+        return {spec.name: slice(*bounds[k : k + 2]) for k, spec in enumerate(self.specs)}
+
+    def set(self, name: str, values: npt.ArrayLike, slots: npt.ArrayLike | None = None) -> None:
+        """Replace the values of a parameter, and its slots if given."""
+        with self.lock:
+            self[name][...] = np.asarray(values, np.float32).reshape(self[name].shape)
+            if slots is not None:
+                self.slots[self.slots_where[name]] = slots
+
+    def pull(self, out: F32 | None = None) -> F32:
+        """Return a copy of all values, flat, in the order of the specs."""
+        out = np.empty_like(self.values) if out is None else out
+        with self.lock:
+            np.copyto(out, self.values)
+        return out
+
+    def push(self, gradient: F32 | Mapping[str, Any], *, step: int = 0) -> int:
+        """Apply a flat gradient (or one by name); return the rows skipped for NaN or Inf."""
+        grad = self._flat(gradient)
+        with self.lock:
+            if any(spec.rule.scheduled for spec in self.specs):
+                self._numbers = self._make_numbers(step)
+            return int(self._apply(self.values, self.slots, grad, self._plan, self._numbers))
+
+    def _flat(self, gradient: F32 | Mapping[str, Any]) -> F32:
+        if isinstance(gradient, Mapping):
+            parts = [np.asarray(gradient[spec.name], np.float32).ravel() for spec in self.specs]
+            gradient = np.concatenate([*parts, np.empty(0, np.float32)])
+        if gradient.shape != self.values.shape or gradient.dtype != np.float32:
+            raise TableError(
+                f"dense gradient must be float32 of shape {self.values.shape}, got {gradient.dtype} {gradient.shape}"
+            )
+        return np.ascontiguousarray(gradient)
+
+
+def initial(spec: DenseSpec, seed: int) -> F32:
+    """Return the first values of a dense parameter; Xavier takes its fans from the shape."""
+    rows, n = spec.rows, spec.size // spec.rows
+    init = spec.init
+    if hasattr(init, "fan_in") and not init.fan_in:
+        init = type(init)(fan_in=rows, fan_out=n)  # type: ignore[call-arg]
+    return first_values(init, n, seed=seed, table=spec.name, ids=np.arange(rows, dtype=np.uint64)).reshape(spec.shape)
+
+
+def _loop_for(rules: tuple[Rule, ...]) -> Any:
+    return _apply if all(rule.code >= 0 for rule in rules) else rebuilt_around(rules, _apply)

@@ -1,0 +1,403 @@
+"""The rows of one group on one shard host, in partitions that threads can work on side by side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.errors import TableError, TableFullError
+from heterps.tables.hashing import RESERVED, check_ids, mix
+from heterps.tables.live.budget import SHARE, evict
+from heterps.tables.live.gradients import RowGradients
+from heterps.tables.live.owners import Owners
+from heterps.tables.live.partition import Partition
+from heterps.tables.live.row_layout import Layout
+from heterps.tables.loops.foreign import rebuilt_around
+from heterps.tables.loops.jit import entry_loop
+from heterps.tables.loops.row_loops import NO_ROW, push_rows, update_block, update_segment
+from heterps.tables.loops.store import Gradients
+from heterps.tables.snapshots.records import fill
+from heterps.tables.specs.initialisers import Zeros
+from heterps.tables.specs.rules import Sum
+from heterps.tables.specs.spec import GroupSpec, TableSpec
+
+__all__ = ["NOTHING", "PushCounts", "RowGroup"]
+
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+F32 = npt.NDArray[np.float32]
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+_NONE32: F32 = np.empty(0, np.float32)
+_NO_ROWS: U32 = np.empty(0, np.uint32)
+
+
+class PushCounts(NamedTuple):
+    """Rows of a push: updated, skipped for NaN or Inf, created, and dropped because no entry admitted the id."""
+
+    applied: int = 0
+    skipped: int = 0
+    created: int = 0
+    dropped: int = 0
+
+    def plus(self, other: PushCounts) -> PushCounts:
+        """Return the sum."""
+        return PushCounts(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+NOTHING = PushCounts()
+
+
+@entry_loop
+def _split(ids: U64, part_of: I32, parts: I32, order: I32, bounds: I64) -> Any:
+    """Sort positions by partition; return the first position whose id does not belong here, or -1."""
+    shards, n_parts = np.uint64(part_of.size), bounds.size - 1
+    mask = shards - np.uint64(1) if shards & (shards - np.uint64(1)) == np.uint64(0) else np.uint64(0)
+    bounds[:] = 0
+    for i in range(ids.size):
+        h = mix(ids[i])
+        part = part_of[np.int64(h & mask if mask else h % shards)]
+        if part < 0 or ids[i] == np.uint64(RESERVED):
+            return i
+        parts[i] = part
+        bounds[part + 1] += 1
+    for p in range(n_parts):
+        bounds[p + 1] += bounds[p]
+    for i in range(ids.size):
+        order[bounds[parts[i]]] = i
+        bounds[parts[i]] += 1
+    for p in range(n_parts, 0, -1):
+        bounds[p] = bounds[p - 1]
+    bounds[0] = 0
+    return -1
+
+
+@entry_loop
+def _find_reserved(ids: U64) -> Any:
+    """Return the position of a reserved id, or -1."""
+    for i in range(ids.size):
+        if ids[i] == np.uint64(RESERVED):
+            return i
+    return -1
+
+
+class _Work(threading.local):
+    """Buffers of one calling thread, grown as needed and kept."""
+
+    def __init__(self) -> None:
+        self.order = self.missing = self.all = np.empty(0, np.int32)
+
+    def reserve(self, n: int) -> None:
+        if len(self.order) < n:
+            self.order, self.missing = np.empty(2 * n, np.int32), np.empty(2 * n, np.int32)
+            self.all = np.arange(2 * n, dtype=np.int32)
+
+
+class RowGroup:
+    """See :class:`~heterps.tables.specs.spec.GroupSpec` for what a group is.
+
+    Parameters
+    ----------
+    owned
+        The logical shards held here.
+    owners
+        Threads that work on a call together, each on its own partition: a range of logical shards with an index, rows
+        and a lock of its own. There are as many partitions as threads.
+    folder
+        Where rows are kept if the storage is "ssd".
+    """
+
+    def __init__(
+        self,
+        spec: GroupSpec,
+        *,
+        seed: int,
+        owned: Sequence[int],
+        owners: Owners | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.spec, self.layout = spec, Layout(spec, seed)
+        self.owned = tuple(sorted(owned))
+        self._owners = owners or Owners()
+        count = max(1, min(self._owners.threads, len(self.owned)))
+        self._part_of = np.full(spec.n_shards, -1, np.int32)
+        self._part_of[list(self.owned)] = np.arange(len(self.owned)) * count // max(len(self.owned), 1)
+        self._folder, self._count = _folder(spec, folder), count
+        self._whole = count == 1 and len(self.owned) == spec.n_shards
+        self.partitions = self._new_partitions()
+        self.waiting = self._waiting_room(seed)
+        self._work = _Work()
+        self._full = threading.RLock()
+        self.evicted = 0
+
+    def _new_partitions(self) -> list[Partition]:
+        push, count = _push_for(self.layout), self._count
+        return [Partition(self.layout, share=count, folder=self._folder, push=push) for _ in range(count)]
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self.partitions = self._new_partitions()
+        if self.waiting is not None:
+            self.waiting.clear()
+
+    def _waiting_room(self, seed: int) -> RowGroup | None:
+        """Return where shows and clicks of ids without a row are counted, if the entry wants that."""
+        if self.spec.entry is None or not self.spec.entry.counts:
+            return None
+        table = TableSpec(f"{self.spec.name}/waiting", 2, Sum(), Zeros())
+        spec = GroupSpec(table.name, (table,), self.spec.n_shards)
+        return RowGroup(spec, seed=seed, owned=self.owned, owners=self._owners)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.partitions))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use by indices and rows."""
+        return sum(part.nbytes for part in self.partitions) + (self.waiting.nbytes if self.waiting else 0)
+
+    def partition_of(self, shard: int) -> int:
+        """Return the number of the partition with a logical shard that is held here."""
+        return int(self._part_of[shard])
+
+    def split(self, ids: U64) -> tuple[I32, I64]:
+        """Return positions in order of partition, and where each partition's begin."""
+        self._work.reserve(len(ids))
+        if self._whole:
+            order, bounds = self._work.all, np.array([0, len(ids)])
+            bad = int(_find_reserved(ids))
+        else:
+            order, bounds = self._work.order, np.empty(len(self.partitions) + 1, np.int64)
+            bad = int(_split(ids, self._part_of, self._work.missing, order, bounds))
+        if bad >= 0:
+            self._complain(int(ids[bad]))
+        return order, bounds
+
+    def _complain(self, id_: int) -> None:
+        if id_ == RESERVED:
+            raise TableError(f"group {self.spec.name!r}: 2**64 - 1 is reserved and cannot be an id")
+        raise TableError(f"group {self.spec.name!r}: id {id_} belongs to a logical shard that this host does not hold")
+
+    def pull(self, ids: Any, *, train: bool, out: F32 | None = None, step: int = 0) -> tuple[F32, U32]:
+        """Return values and rows of ids, creating absent ones when training (if the group creates on pull)."""
+        make = train and self.spec.create_on == "pull" and self.spec.entry is None
+        return self._pull(ids, make, out, step)
+
+    def create(self, ids: Any) -> U32:
+        """Give all ids a row, whatever the entry says; return the rows."""
+        return self._pull(ids, True, None, 0)[1]
+
+    def _pull(self, ids: Any, make: bool, out: F32 | None, step: int) -> tuple[F32, U32]:
+        ids = check_ids(ids, f"group {self.spec.name!r}")
+        order, bounds = self.split(ids)
+        values, rows = self._out(len(ids), out), np.empty(len(ids), np.uint32)
+        flat = values.reshape(-1)
+        with self._room_for(ids, order, bounds, make):
+            self._owners.run(
+                self.partitions, bounds, lambda part, lo, hi: part.pull(ids, order, lo, hi, rows, flat, make, step)
+            )
+        return values, rows
+
+    def _out(self, n: int, out: F32 | None) -> F32:
+        width = self.spec.width
+        if out is None:
+            return np.empty((n, width), np.float32)
+        if out.dtype != np.float32 or out.shape[1:] != (width,) or len(out) < n or not out.flags.c_contiguous:
+            raise TableError(f"group {self.spec.name!r}: out must be contiguous float32 of at least {(n, width)}")
+        return out[:n]
+
+    @contextmanager
+    def prepared(self, grads: RowGradients) -> Iterator[Callable[[int, int], PushCounts]]:
+        """Check gradients (each id once) and make room for their rows; yield what applies them.
+
+        All that can be refused is refused here, so that a push to several groups is refused as a whole. What is
+        yielded takes the step that schedules and recency count by, and 64 bits for the entry's randomness.
+        """
+        grads.check(self.spec.name, self.spec.width)
+        g = self._gradients(grads)
+        order, bounds = self.split(g.ids)
+        make = self.spec.entry is None
+        with self._room_for(g.ids, order, bounds, make):
+
+            def apply(step: int, key: int) -> PushCounts:
+                counts, missing = self._apply(g, order, bounds, step, make)
+                return counts if len(missing) == 0 else counts.plus(self._push_late(grads.take(missing), step, key))
+
+            yield apply
+
+    def push(self, grads: RowGradients, *, step: int = 0, key: int = 0) -> PushCounts:
+        """Apply gradients; see :meth:`prepared`."""
+        with self.prepared(grads) as apply:
+            return apply(step, key)
+
+    def _apply(self, g: Gradients, order: I32, bounds: I64, step: int, make: bool) -> tuple[PushCounts, I64]:
+        numbers = self.layout.rule_numbers(step) if self.layout.scheduled else None
+        late = self._work.missing
+
+        def work(part: Partition, lo: int, hi: int) -> tuple[PushCounts, I64]:
+            if numbers is not None:
+                part.set_numbers(numbers)
+            stats = part.push(g, order, lo, hi, make, step, late[lo:hi]).tolist()
+            return PushCounts(*stats[:3]), late[lo : lo + stats[3]].astype(np.int64)
+
+        done = self._owners.run(self.partitions, bounds, work)
+        missing = np.concatenate([np.empty(0, np.int64), *(some for _, some in done)])
+        return reduce(PushCounts.plus, (counts for counts, _ in done), NOTHING), np.sort(missing)
+
+    def _push_late(self, late: RowGradients, step: int, key: int) -> PushCounts:
+        """Apply gradients of ids without a row: those that the entry admits and there is room for."""
+        admitted = late.take(np.flatnonzero(self._admit(late, key)))
+        g = self._gradients(admitted)
+        order, bounds = self.split(g.ids)
+        try:
+            with self._room_for(g.ids, order, bounds, True):
+                counts, _ = self._apply(g, order, bounds, step, True)
+        except TableFullError:
+            return PushCounts(dropped=len(late))
+        if self.waiting is not None:
+            self.waiting.delete(admitted.ids)
+        return counts._replace(dropped=len(late) - len(admitted))
+
+    def _admit(self, late: RowGradients, key: int) -> npt.NDArray[np.bool_]:
+        """Count what was seen of ids without a row and ask the entry which get one."""
+        entry = self.spec.entry
+        assert entry is not None
+        shows = np.ones(len(late), np.float32) if late.show is None else late.show
+        clicks = np.zeros(len(late), np.float32) if late.click is None else late.click
+        if self.waiting is not None:
+            seen = RowGradients(late.ids, np.stack([shows, clicks], 1).astype(np.float32))
+            self.waiting.push(seen)
+            shows, clicks = self.waiting.pull(late.ids, train=False)[0].T
+        return entry.admit(late.ids, shows, clicks, key)
+
+    def _gradients(self, grads: RowGradients) -> Gradients:
+        values = np.ascontiguousarray(grads.values).reshape(-1)
+        return Gradients(
+            check_ids(grads.ids, f"group {self.spec.name!r}"),
+            _NO_ROWS if grads.rows is None else grads.rows,
+            values,
+            values.view(np.uint32),
+            _NONE32 if grads.show is None else np.ascontiguousarray(grads.show, np.float32),
+            _NONE32 if grads.click is None else np.ascontiguousarray(grads.click, np.float32),
+        )
+
+    @contextmanager
+    def _room_for(self, ids: U64, order: I32, bounds: I64, make: bool) -> Iterator[None]:
+        """Be a context in which the absent ids fit into the budget, after evicting or with an error."""
+        budget = self.spec.budget
+        if not make or budget is None:
+            yield
+            return
+        with self._full:
+            if len(self) + len(ids) > budget:
+                self._free_rows(ids, order, bounds, budget)
+            yield
+
+    def _free_rows(self, ids: U64, order: I32, bounds: I64, budget: int) -> None:
+        rows = np.empty(len(ids), np.uint32)
+        for p, part in enumerate(self.partitions):
+            with part.lock:
+                part.find(ids, order, bounds[p], bounds[p + 1], rows)
+        present = rows != NO_ROW
+        wanted = len(np.unique(ids[~present]))
+        excess = len(self) + wanted - budget
+        if excess <= 0:
+            return
+        keep = [rows[order[a:b]][present[order[a:b]]].astype(np.int64) for a, b in pairwise(bounds)]
+        spared = sum(map(len, keep))
+        if self.spec.when_full == "refuse" or wanted + spared > budget:
+            raise self._full_error(wanted)
+        self.evicted += evict(self.spec, self.partitions, keep, min(max(excess, budget // SHARE), len(self) - spared))
+
+    def find(self, ids: Any) -> U32:
+        """Return the rows of ids within their partitions, :data:`NO_ROW` where there is none."""
+        ids = check_ids(ids, f"group {self.spec.name!r}")
+        order, bounds = self.split(ids)
+        rows = np.full(len(ids), NO_ROW, np.uint32)
+        for p, part in enumerate(self.partitions):
+            with part.lock:
+                part.find(ids, order, bounds[p], bounds[p + 1], rows)
+        return rows
+
+    def delete(self, ids: Any) -> int:
+        """Delete the rows of ids that have one; return how many had."""
+        ids = np.unique(check_ids(ids, f"group {self.spec.name!r}"))
+        order, bounds = self.split(ids)
+        rows = np.empty(len(ids), np.uint32)
+        deleted = 0
+        for p, part in enumerate(self.partitions):
+            with part.lock:
+                part.find(ids, order, bounds[p], bounds[p + 1], rows)
+                mine = rows[order[bounds[p] : bounds[p + 1]]]
+                mine = mine[mine != NO_ROW]
+                part.delete(mine)
+                deleted += len(mine)
+        return deleted
+
+    def set_table(self, table: str, ids: Any, values: F32, slots: F32 | None = None) -> None:
+        """Set the values (and slots) of one table in the rows of unique ids, creating absent ones."""
+        ids = check_ids(ids, f"group {self.spec.name!r}")
+        rows = self.create(ids)
+        order, bounds = self.split(ids)
+        for p, part in enumerate(self.partitions):
+            at = order[bounds[p] : bounds[p + 1]]
+            with part.lock:
+                part.set_columns(rows[at].astype(np.int64), self.spec.columns(table), values[at])
+                if slots is not None and table in self.layout.slot_columns:
+                    part.set_slots(rows[at].astype(np.int64), self.layout.slot_columns[table], slots[at])
+
+    def append(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Add rows that were saved (see :mod:`~heterps.tables.snapshots.records`) to an empty group; then :meth:`build_index`."""
+        ids = columns["id"]
+        order, bounds = self.split(ids)
+        for p, part in enumerate(self.partitions):
+            at = order[bounds[p] : bounds[p + 1]]
+            mine = columns if len(at) == len(ids) else {name: array[at] for name, array in columns.items()}
+            with part.lock:
+                words = part.append(len(at))
+            fill(self.layout, mine, words)
+
+    def build_index(self) -> None:
+        """Make the appended rows known, and let those go that are beyond the budget."""
+        for part in self.partitions:
+            with part.lock:
+                part.build_index()
+        excess = 0 if self.spec.budget is None else len(self) - self.spec.budget
+        if excess > 0:
+            if self.spec.when_full == "refuse":
+                raise self._full_error(0)
+            nothing = [np.empty(0, np.int64) for _ in self.partitions]
+            self.evicted += evict(self.spec, self.partitions, nothing, excess)
+
+    def _full_error(self, wanted: int) -> TableFullError:
+        return TableFullError(
+            f"group {self.spec.name!r} holds {len(self)} of at most {self.spec.budget} rows and {wanted} new ids need "
+            "one: raise budget, use more shard hosts, shrink the table, add an entry, or set when_full to an eviction"
+        )
+
+
+def _folder(spec: GroupSpec, folder: Path | None) -> Path | None:
+    if spec.storage == "memory":
+        return None
+    if folder is None:
+        raise TableError(f"group {spec.name!r} has storage 'ssd': give the shard a folder to keep its rows in")
+    return folder
+
+
+def _push_for(layout: Layout) -> Any:
+    """Return the push loop for a group's rules: the cached one, or one built around a rule from outside."""
+    rules = tuple(s.rule for s in layout.segments)
+    return (
+        push_rows
+        if all(rule.code >= 0 for rule in rules)
+        else rebuilt_around(rules, push_rows, update_segment, update_block)
+    )

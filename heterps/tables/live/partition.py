@@ -1,0 +1,222 @@
+"""One partition of a group on a shard host: an index, its rows, and the lock that guards both."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.errors import TableError
+from heterps.tables.live.region import Region, physical_bytes
+from heterps.tables.live.row_layout import Layout
+from heterps.tables.loops import index
+from heterps.tables.loops.filling import fill_index
+from heterps.tables.loops.row_loops import find_rows, pull_rows, push_rows
+from heterps.tables.loops.store import BLOCK, Gradients, Store, new_block
+from heterps.tables.loops.upkeep import (
+    capture_rows,
+    copy_rows,
+    count_shards,
+    delete_rows,
+    ids_at_cut,
+    list_keys,
+    settle_rows,
+)
+from heterps.tables.snapshots.records import RowBuffer, ids_of
+from heterps.tables.specs.accessor import LIVE
+
+__all__ = ["Partition"]
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+F32 = npt.NDArray[np.float32]
+
+#: Address space to reserve for a group, in machine memories (pages come with rows only) or as a file.
+_RESERVE, _RESERVE_FILE = 2, 1 << 43
+_MOST_ROWS = 2**31 - 1
+#: Threads that list the rows of a cut while training waits or build an index, and rows that one of them is worth.
+UPKEEP_THREADS, WORTH_IT = 2, 1 << 16
+
+
+class Partition:
+    """Rows of a range of logical shards. Whoever calls holds :attr:`lock`; loops run without the interpreter lock."""
+
+    def __init__(self, layout: Layout, *, share: int = 1, folder: Path | None = None, push: Any = push_rows) -> None:
+        self.layout, self.lock = layout, threading.Lock()
+        self._push, self._block = push, new_block()
+        room = physical_bytes() * _RESERVE // share if folder is None else _RESERVE_FILE
+        most = max(min(room // layout.row_bytes, _MOST_ROWS), 1 << 12)
+        self._rows = Region(np.uint32, most * layout.stride, folder)
+        most = min(most, len(self._rows) // layout.stride)
+        # Places for an index at its emptiest, and for one run of all entries behind it (rule 3 of the index).
+        self.meta = index.new_meta(layout.row_bytes)
+        places = 1000 * int(self.meta[index.GROW]) // int(self.meta[index.LOAD]) + 1000
+        self._entries = Region(np.uint64, most * places // 1000 + 2 * index.LEAST)
+        self.most = min(most, (len(self._entries) - 2 * index.LEAST) * 1000 // places)
+        self._stats = np.zeros(4, np.int64)
+        self.store = self._new_store()
+
+    def _new_store(self) -> Store:
+        layout = self.layout
+        return Store(
+            entries=self._entries.array,
+            meta=self.meta,
+            words=self._rows.array,
+            floats=self._rows.array.view(np.float32),
+            layout=layout.numbers,
+            segments=layout.segment_numbers,
+            numbers=layout.rule_numbers(0),
+            init_numbers=layout.init_numbers,
+            init_keys=layout.init_keys,
+            template=layout.template,
+            score=layout.score_numbers,
+            scratch=np.zeros(BLOCK * layout.width if layout.half else 1, np.float32),
+            captured=np.empty(0, np.int32),
+            saved=np.empty(0, np.uint32),
+            n_saved=np.zeros(1, np.int64),
+        )
+
+    def __len__(self) -> int:
+        return int(self.meta[index.COUNT])
+
+    @property
+    def high(self) -> int:
+        """Rows ever used: live and free ones."""
+        return int(self.meta[index.HIGH])
+
+    @property
+    def words(self) -> U32:
+        """The used rows as ``[high, stride]`` 32-bit words."""
+        stride = self.layout.stride
+        array: U32 = self._rows.array[: self.high * stride].reshape(self.high, stride)
+        return array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use by index and rows."""
+        return 8 * int(self.meta[index.CAP]) + self.high * self.layout.row_bytes
+
+    def make_room(self, n: int) -> None:
+        """Make sure ``n`` more rows can be written."""
+        rows = self.high + n
+        self._rows.commit(rows * self.layout.stride if rows <= self.most else len(self._rows) + 1)
+
+    def append(self, n: int) -> U32:
+        """Return ``n`` new rows of an empty partition to be filled, ids included; then :meth:`build_index`."""
+        self.make_room(n)
+        self.meta[[index.HIGH, index.COUNT]] += n
+        return self.words[self.high - n :]
+
+    def build_index(self) -> None:
+        """Make the appended rows known."""
+        self.meta[index.CAP] = max(index.LEAST, len(self) * 1050 // int(self.meta[index.LOAD]))
+        threads = min(UPKEEP_THREADS, 1 + self.high // WORTH_IT)
+        double = fill_index(self._entries.array, self.meta, self._rows.array, self.layout.stride, threads)
+        if double >= 0:
+            raise TableError(f"id {ids_of(self.words[double : double + 1])[0]} has two rows")
+
+    def set_numbers(self, numbers: F32) -> None:
+        """Set what the rules' loops take, for the next push."""
+        self.store = self.store._replace(numbers=numbers)
+
+    def pull(self, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: int) -> int:
+        """Copy out values; see :func:`~heterps.tables.loops.row_loops.pull_rows`."""
+        if make:
+            self.make_room(hi - lo)
+        return int(pull_rows(self.store, self._block, ids, order, lo, hi, rows, out, make, np.uint32(tick)))
+
+    def push(self, g: Gradients, order: I32, lo: int, hi: int, make: bool, tick: int, missing: I32) -> I64:
+        """Apply gradients; return (applied, skipped, created, missing), valid until the next push."""
+        if make:
+            self.make_room(hi - lo)
+        self._stats[:] = 0
+        self._push(self.store, g, self._block, order, lo, hi, make, np.uint32(tick), missing, self._stats)
+        return self._stats
+
+    def find(self, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> int:
+        """Write the rows of ids, return how many have none."""
+        return int(find_rows(self.store, ids, order, lo, hi, rows))
+
+    def delete(self, rows: npt.ArrayLike) -> None:
+        """Delete rows that exist."""
+        delete_rows(self.store, np.ascontiguousarray(rows, np.int64))
+
+    def live(self) -> I64:
+        """Return the numbers of the rows in use."""
+        words = self.words
+        free = (words[:, 0] == 0xFFFFFFFF) & (words[:, 1] == 0xFFFFFFFF)
+        return np.flatnonzero(~free)
+
+    def counters(self, rows: I64) -> F32:
+        """Return the counters of rows, ``[counters, rows]``."""
+        first = self.layout.counter
+        return np.ascontiguousarray(self.words.view(np.float32)[rows, first : first + self.layout.n_counters].T)
+
+    def set_counters(self, rows: I64, counters: npt.ArrayLike) -> None:
+        """Replace the counters of rows."""
+        capture_rows(self.store, np.ascontiguousarray(rows, np.int64))
+        first = self.layout.counter
+        self.words.view(np.float32)[rows, first : first + self.layout.n_counters] = np.asarray(counters).T
+
+    def set_columns(self, rows: I64, columns: slice, values: F32) -> None:
+        """Replace the values of rows in some columns; gated ones count as live from now on."""
+        capture_rows(self.store, rows)
+        layout = self.layout
+        view, first = self.words.view(np.float32), layout.value
+        if layout.half:
+            view, first = self.words.view(np.float16), 2 * layout.value
+        view[rows, first + columns.start : first + columns.stop] = values
+        if layout.counter >= 0:
+            self.words.view(np.float32)[rows, layout.counter + LIVE] = 1
+
+    def set_slots(self, rows: I64, where: slice, slots: F32) -> None:
+        """Replace optimiser slots of rows."""
+        capture_rows(self.store, rows)
+        self.words.view(np.float32)[rows, where] = slots
+
+    def begin_cut(self) -> None:
+        """From now on, save what a row was before its first change."""
+        self.store = self.store._replace(
+            captured=np.zeros(self.high, np.int32),
+            saved=Region(np.uint32, self.high * self.layout.stride).array,
+            n_saved=np.zeros(1, np.int64),
+        )
+
+    def keys_at_cut(self, n_shards: int) -> tuple[U64, I64]:
+        """Return ``hash << 32 | row`` of a cut that has just begun by logical shard, and where each shard begins."""
+        words, stride = self._rows.array, self.layout.stride
+        threads = min(UPKEEP_THREADS, 1 + self.high // WORTH_IT)
+        edges = [self.high * t // threads for t in range(threads + 1)]
+        counts = np.zeros((threads, n_shards), np.int64)
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda t: count_shards(words, stride, edges[t], edges[t + 1], counts[t]), range(threads)))
+            ends = np.cumsum(counts.T).reshape(n_shards, threads)
+            starts = np.ascontiguousarray(ends.T) - counts
+            keys = np.empty(int(counts.sum()), np.uint64)
+            list(pool.map(lambda t: list_keys(words, stride, edges[t], edges[t + 1], starts[t], keys), range(threads)))
+        return keys, np.concatenate([[0], ends[:, -1]])
+
+    def ids_at_cut(self, rows: U32, ids: U64) -> None:
+        """Write the ids that rows had at the cut."""
+        ids_at_cut(self.store, rows, ids)
+
+    def copy_rows(self, rows: U32, out: RowBuffer, done: int) -> None:
+        """Copy rows as they are behind the first ``done`` rows of a buffer. Without the lock; then :meth:`settle`."""
+        copy_rows(self._rows.array, self.layout.stride, rows, out.pieces, out.words, done)
+
+    def settle(self, rows: U32, out: RowBuffer, done: int) -> None:
+        """Make rows that were copied what they were at the cut.
+
+        A row that is not marked as changed now, with the lock held, was the same all the time it was being copied.
+        """
+        settle_rows(self.store, rows, out.pieces, out.words, done)
+
+    def end_cut(self) -> None:
+        """Stop saving."""
+        self.store = self.store._replace(captured=np.empty(0, np.int32), saved=np.empty(0, np.uint32))

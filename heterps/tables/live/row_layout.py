@@ -1,0 +1,141 @@
+"""Where things stand in a row of a group, and the arrays by which compiled loops know it.
+
+A row is a number of 32-bit words: id (2), values of all tables, optimiser slots, counters, time of last use. Everything
+one update touches lies on neighbouring cache lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.tables.hashing import key_of
+from heterps.tables.specs.accessor import COUNTERS
+from heterps.tables.specs.initialisers import Initialiser
+from heterps.tables.specs.rules import Rule
+from heterps.tables.specs.spec import GroupSpec, TableSpec
+
+__all__ = ["Layout", "Segment"]
+
+#: Fields of the layout array.
+STRIDE, VALUE, WIDTH, STATE, HALF, COUNTER, TICK = range(7)
+#: Fields of a segment's integers.
+CODE, COLUMN, N, SLOT, INIT, GATED = range(6)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Columns of a row under one rule and one initialiser; gated ones wait for the row's score."""
+
+    table: str
+    column: int
+    n: int
+    rule: Rule
+    init: Initialiser
+    gated: bool
+    slot: int
+
+
+class Layout:
+    """The words of a row of a group."""
+
+    def __init__(self, group: GroupSpec, seed: int) -> None:
+        self.group, self.seed = group, seed
+        self.half = group.dtype == "float16"
+        self.width = group.width
+        self.value = 2
+        self.state = self.value + (-(-self.width // 2) if self.half else self.width)
+        self.segments = self._segments()
+        end = self.state + sum(s.rule.slots(s.n) for s in self.segments)
+        self.slots = end - self.state
+        self.counter = end if group.accessor is not None else -1
+        self.n_counters = COUNTERS if group.accessor is not None else 0
+        end += self.n_counters
+        self.tick = end if group.when_full == "least_recent" else -1
+        self.stride = max(end + (self.tick >= 0), 3)
+
+    def _segments(self) -> tuple[Segment, ...]:
+        out: list[Segment] = []
+        slot = self.state
+        for table in self.group.tables:
+            start = self.group.columns(table.name).start
+            for offset, n, rule, init, gated in _parts(table):
+                out.append(Segment(table.name, start + offset, n, rule, init, gated, slot))
+                slot += rule.slots(n)
+        return tuple(out)
+
+    @cached_property
+    def slot_columns(self) -> dict[str, slice]:
+        """Where the optimiser slots of each table stand, for tables that have any."""
+        out: dict[str, slice] = {}
+        for s in self.segments:
+            start, stop = s.slot, s.slot + s.rule.slots(s.n)
+            out[s.table] = slice(out[s.table].start if s.table in out else start, stop)
+        return {name: where for name, where in out.items() if where.stop > where.start}
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row, its id included."""
+        return 4 * self.stride
+
+    @cached_property
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """The layout as loops take it."""
+        return np.array([self.stride, self.value, self.width, self.state, self.half, self.counter, self.tick], np.int64)
+
+    @cached_property
+    def segment_numbers(self) -> npt.NDArray[np.int64]:
+        """Integers of each segment."""
+        rows = [[s.rule.code, s.column, s.n, s.slot, s.init.code, s.gated] for s in self.segments]
+        return np.array(rows, np.int64)
+
+    @cached_property
+    def init_numbers(self) -> npt.NDArray[np.float64]:
+        """The two numbers of each segment's initialiser."""
+        return np.array([s.init.numbers(s.n) for s in self.segments], np.float64)
+
+    @cached_property
+    def init_keys(self) -> npt.NDArray[np.uint64]:
+        """The key under which each segment's first values are drawn."""
+        names = [s.table + ("/embedx" if s.gated else "") for s in self.segments]
+        return np.array([key_of(self.seed, name) for name in names], np.uint64)
+
+    @cached_property
+    def template(self) -> npt.NDArray[np.float32]:
+        """The words of a new row from its optimiser slots on."""
+        out = np.zeros(self.stride - self.state, np.float32)
+        for s in self.segments:
+            first = s.rule.first_slots(s.n)
+            out[s.slot - self.state : s.slot - self.state + len(first)] = first
+        return out
+
+    @cached_property
+    def score_numbers(self) -> npt.NDArray[np.float32]:
+        """Coefficients of shows without click and of clicks, and the score from which gated segments live."""
+        a = self.group.accessor
+        return np.array([0, 0, 0] if a is None else [a.nonclk_coeff, a.click_coeff, a.embedx_threshold], np.float32)
+
+    def rule_numbers(self, step: int) -> npt.NDArray[np.float32]:
+        """Numbers of each segment's rule at a step."""
+        return np.stack([s.rule.packed(step) for s in self.segments])
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a rule's numbers change from step to step."""
+        return any(s.rule.scheduled for s in self.segments)
+
+
+def _parts(table: TableSpec) -> list[tuple[int, int, Rule, Initialiser, bool]]:
+    """Split a table's columns into those every row has and those that wait for the score."""
+    a = table.accessor
+    if a is None or a.embed == table.dim:
+        return [(0, table.dim, table.rule, table.init, False)]
+    parts: list[tuple[int, int, Any, Any, bool]] = []
+    if a.embed:
+        parts.append((0, a.embed, table.rule, table.init, False))
+    rest = table.dim - a.embed
+    return [*parts, (a.embed, rest, a.embedx_rule or table.rule, a.embedx_init or table.init, True)]

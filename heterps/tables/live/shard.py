@@ -1,0 +1,240 @@
+"""What one shard host holds: its logical shards of all groups, its dense parameters, and which batches were applied.
+
+**The only place in the program that changes a parameter** is :meth:`Shard.push`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.errors import TableError
+from heterps.protocol import BatchKey, Window
+from heterps.tables.hashing import key_of
+from heterps.tables.live.ageing import Kind, after_save, shrink
+from heterps.tables.live.dense import DenseBlock
+from heterps.tables.live.gradients import RowGradients
+from heterps.tables.live.group import NOTHING, PushCounts, RowGroup
+from heterps.tables.live.owners import Owners
+from heterps.tables.live.shard_cut import Cut
+from heterps.tables.specs.spec import DenseSpec, GroupSpec
+
+__all__ = ["Applied", "Pulled", "Shard"]
+
+U32 = npt.NDArray[np.uint32]
+F32 = npt.NDArray[np.float32]
+
+
+class Pulled(NamedTuple):
+    """Values ``[n, width]`` of the ids asked for, where their rows stand (a hint for the push), the shard's version."""
+
+    values: F32
+    rows: U32
+    version: int
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What a push did; a duplicate did nothing.
+
+    ``staleness`` is the number of pushes that were applied between the pull of these gradients' values and now,
+    ``rule_s`` the seconds that rules took; the rest of a push finds rows and makes room for new ones.
+    """
+
+    key: BatchKey
+    duplicate: bool
+    version: int
+    counts: PushCounts = NOTHING
+    dense_skipped: int = 0
+    staleness: int | None = None
+    rule_s: float = 0.0
+
+    @property
+    def skipped(self) -> int:
+        """Rows left as they were because their gradient was NaN or Inf."""
+        return self.counts.skipped + self.dense_skipped
+
+
+class Shard:
+    """Parameters of one shard host. Safe to call from several threads.
+
+    Parameters
+    ----------
+    groups, dense
+        What the model has; dense parameters are those that live on this host.
+    seed
+        Of first values.
+    owned
+        Logical shards held here, per group name or for all groups; None for all.
+    threads
+        How many work on one call together, each on the logical shards it owns; results do not depend on it.
+    folder
+        Where groups with storage "ssd" keep their rows.
+    """
+
+    def __init__(
+        self,
+        groups: Iterable[GroupSpec] = (),
+        dense: Iterable[DenseSpec] = (),
+        *,
+        seed: int = 0,
+        owned: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+        threads: int = 1,
+        folder: str | Path | None = None,
+    ) -> None:
+        self.seed = seed
+        where, owners = None if folder is None else Path(folder), Owners(threads)
+        self.groups: dict[str, RowGroup] = {}
+        for spec in groups:
+            if spec.name in self.groups:
+                raise TableError(f"two groups of one name: {spec.name!r}")
+            mine = _owned(owned, spec)
+            self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where)
+        self.dense = DenseBlock(tuple(dense), seed=seed)
+        self.window = Window()
+        self._version = 0
+        self._gate = threading.Condition()
+        self._applying: set[BatchKey] = set()
+        self._closed = self._cutting = False
+
+    @property
+    def version(self) -> int:
+        """Number of batch keys applied in this incarnation."""
+        return self._version
+
+    def group(self, name: str) -> RowGroup:
+        """Return the rows of a group."""
+        try:
+            return self.groups[name]
+        except KeyError:
+            raise TableError(f"no group {name!r} on this shard host; there are {list(self.groups)}") from None
+
+    def pull(self, group: str, ids: Any, *, train: bool = True, out: F32 | None = None) -> Pulled:
+        """Return the values of unique ids.
+
+        Parameters
+        ----------
+        train
+            Give new ids their rows; otherwise (and where an entry has not admitted an id) they read as zeros.
+        out
+            Contiguous float32 ``[>= len(ids), width]`` to write to.
+        """
+        version = self._version
+        values, rows = self.group(group).pull(ids, train=train, out=out, step=version)
+        return Pulled(values, rows, version)
+
+    def pull_dense(self, out: F32 | None = None) -> F32:
+        """Return a flat copy of the dense parameters; ``self.dense.values`` is the live buffer."""
+        return self.dense.pull(out)
+
+    def push(
+        self,
+        key: BatchKey,
+        grads: Mapping[str, RowGradients] | None = None,
+        dense: F32 | Mapping[str, Any] | None = None,
+    ) -> Applied:
+        """Apply the gradients of one batch, once however often they arrive.
+
+        A key that was applied changes nothing. A key that another thread is applying right now is waited for.
+        """
+        grads = {} if grads is None else grads
+        if not self._begin(key):
+            return Applied(key, True, self._version)
+        done = False
+        try:
+            step = self._version
+            counts, rule_s = self._push_groups(grads, step, key_of(self.seed, "/".join(map(str, key))))
+            start = perf_counter()
+            skipped = 0 if dense is None else self.dense.push(dense, step=step)
+            rule_s += perf_counter() - start
+            done = True
+        finally:
+            self._end(key, done)
+        versions = [g.version for g in grads.values() if g.version is not None]
+        stale = step - min(versions) if versions else None
+        return Applied(key, False, self._version, counts, skipped, stale, rule_s)
+
+    def shrink(self, group: str | None = None) -> int:
+        """Age counters and delete rows not worth keeping (of all groups with an accessor); return how many went."""
+        chosen = [self.group(group)] if group is not None else [g for g in self.groups.values() if g.spec.accessor]
+        return sum(shrink(each) for each in chosen)
+
+    def after_save(self, kind: Kind) -> None:
+        """Note that a save of this kind has succeeded everywhere; see :func:`~heterps.tables.live.ageing.after_save`."""
+        for group in self.groups.values():
+            after_save(group, kind)
+
+    def clear(self) -> None:
+        """Forget all rows and batches (before a restore)."""
+        for group in self.groups.values():
+            group.clear()
+        self.adopt(Window(), 0)
+
+    def adopt(self, window: Window, version: int) -> None:
+        """Take over which batches are in the rows that were restored."""
+        self.window, self._version = window.copy(), version
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use by rows, indices and dense parameters."""
+        dense = self.dense.values.nbytes + self.dense.slots.nbytes
+        return dense + sum(group.nbytes for group in self.groups.values())
+
+    def _push_groups(self, grads: Mapping[str, RowGradients], step: int, key: int) -> tuple[PushCounts, float]:
+        with ExitStack() as stack:
+            applies = [stack.enter_context(self.group(name).prepared(rows)) for name, rows in grads.items()]
+            start = perf_counter()
+            counts = reduce(PushCounts.plus, (apply(step, key) for apply in applies), NOTHING)
+            return counts, perf_counter() - start
+
+    def cut(self) -> Cut:
+        """Mark a cut: wait for pushes in flight, let new ones wait a moment, go on.
+
+        One cut at a time; end it (it is a context manager) when it has been read.
+        """
+        with self._gate:
+            if self._cutting:
+                raise TableError("this shard host is writing a cut already: let that one end first")
+            self._cutting = self._closed = True
+            try:
+                while self._applying:
+                    self._gate.wait()
+                return Cut(tuple(self.groups.values()), self.dense, self.window, self._version, self._cut_done)
+            finally:
+                self._closed = False
+                self._gate.notify_all()
+
+    def _cut_done(self) -> None:
+        self._cutting = False
+
+    def _begin(self, key: BatchKey) -> bool:
+        with self._gate:
+            while key in self._applying or self._closed:
+                self._gate.wait()
+            if key in self.window:
+                return False
+            self._applying.add(key)
+            return True
+
+    def _end(self, key: BatchKey, done: bool) -> None:
+        with self._gate:
+            self._applying.discard(key)
+            if done:
+                self.window.add(key)
+                self._version += 1
+            self._gate.notify_all()
+
+
+def _owned(owned: Sequence[int] | Mapping[str, Sequence[int]] | None, spec: GroupSpec) -> Sequence[int]:
+    if owned is None:
+        return range(spec.n_shards)
+    return owned[spec.name] if isinstance(owned, Mapping) else owned

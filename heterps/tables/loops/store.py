@@ -1,0 +1,127 @@
+"""What compiled loops know of one partition, and the two acts they share: creating a row, saving one for a cut."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.tables.live.row_layout import COLUMN, GATED, HALF, INIT, STATE, STRIDE, VALUE, WIDTH, N
+from heterps.tables.loops.half import encode
+from heterps.tables.loops.index import insert
+from heterps.tables.loops.jit import inline, inner_loop
+from heterps.tables.specs.initialisers import draw
+
+__all__ = ["BLOCK", "RING", "Block", "Gradients", "Store", "capture", "create", "new_block", "start_segment"]
+
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+
+#: Rows that loops work on at a time, and a mask for rings that hold three blocks.
+BLOCK, RING = 32, 127
+
+
+class Store(NamedTuple):
+    """Everything a loop needs to know about one partition of a group."""
+
+    entries: U64
+    meta: I64
+    words: U32
+    floats: F32
+    layout: I64
+    segments: I64
+    numbers: F32
+    init_numbers: F64
+    init_keys: U64
+    template: F32
+    score: F32
+    scratch: F32
+    captured: I32
+    saved: U32
+    n_saved: I64
+
+
+class Gradients(NamedTuple):
+    """The gradients of a push: ``values`` is flat, ``shows`` and ``clicks`` may be empty, ``rows`` are hints."""
+
+    ids: U64
+    rows: U32
+    values: F32
+    bits: U32
+    shows: F32
+    clicks: F32
+
+
+class Block(NamedTuple):
+    """Scratch of a push: rings of what is known of the next rows, and what an update takes of a block of them."""
+
+    hashes: I64
+    rows: I64
+    odd: I32
+    at: I64
+    base: I64
+    value: I64
+    ws: U64
+    ss: U64
+    gs: U64
+    scales: F32
+    live: F32
+
+
+def new_block() -> Block:
+    """Return scratch for one thread."""
+    rings = [np.zeros(RING + 1, np.int64) for _ in range(2)]
+    kinds = [np.int32, *[np.int64] * 3, *[np.uint64] * 3, *[np.float32] * 2]
+    return Block._make([*rings, *(np.zeros(BLOCK, kind) for kind in kinds)])
+
+
+@inline
+def start_segment(s: Store, k: int, id_: np.uint64, out: F32, at: int) -> None:
+    """Write the first values of a segment to ``out``, whose element ``at`` is the row's first value."""
+    a, b = s.init_numbers[k, 0], s.init_numbers[k, 1]
+    to, n = at + s.segments[k, COLUMN], s.segments[k, N]
+    draw(s.segments[k, INIT], a, b, s.init_keys[k], id_, out, to, n)
+
+
+@inner_loop
+def create(s: Store, id_: np.uint64, h: np.int64) -> Any:
+    """Give an absent id a row at its first values."""
+    stride = s.layout[STRIDE]
+    row = insert(s.entries, s.meta, s.words, stride, id_, h)
+    if row < s.captured.size and s.captured[row] == 0:
+        s.captured[row] = -1  # free at the cut: not part of it
+    base = row * stride
+    half = s.layout[HALF] != 0
+    out, at = (s.scratch, 0) if half else (s.floats, base + s.layout[VALUE])
+    for i in range(s.layout[WIDTH]):
+        out[at + i] = np.float32(0)
+    for k in range(s.segments.shape[0]):
+        if s.segments[k, GATED] == 0:
+            start_segment(s, k, id_, out, at)
+    if half:
+        encode(s.scratch, np.int64(0), s.layout[WIDTH], s.words, base + s.layout[VALUE])
+    for i in range(s.template.size):
+        s.floats[base + s.layout[STATE] + i] = s.template[i]
+    return row
+
+
+@inner_loop
+def capture(s: Store, row: np.int64) -> None:
+    """Save a row that a cut in progress still needs, before it changes for the first time.
+
+    ``captured`` has an element for each row there was at the cut: 0 as it was then, k saved as number k - 1, -1 not
+    needed (any more).
+    """
+    if row >= s.captured.size or s.captured[row] != 0:
+        return
+    stride = s.layout[STRIDE]
+    to = s.n_saved[0] * stride
+    for i in range(stride):
+        s.saved[to + i] = s.words[row * stride + i]
+    s.n_saved[0] += 1
+    s.captured[row] = s.n_saved[0]

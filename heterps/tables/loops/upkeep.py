@@ -1,0 +1,131 @@
+"""The compiled loops beside training: deleting rows and reading a cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.tables.hashing import RESERVED, mix, prefetch
+from heterps.tables.live.row_layout import STRIDE
+from heterps.tables.loops.index import delete, id_at
+from heterps.tables.loops.jit import entry_loop, inline
+from heterps.tables.loops.store import Store, capture
+
+__all__ = [
+    "capture_rows",
+    "copy_rows",
+    "count_shards",
+    "delete_rows",
+    "ids_at_cut",
+    "list_keys",
+    "settle_rows",
+]
+
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+I64 = npt.NDArray[np.int64]
+
+#: Rows ahead of the one at hand whose cache lines are asked for, and words of a line.
+AHEAD, LINE = 24, 16
+
+
+@inline
+def move(source: U32, at: np.uint64, out: U32, to: np.uint64, n: np.uint64) -> None:
+    """``out[to:to + n] = source[at:at + n]``, with unsigned positions so that it vectorises."""
+    for i in range(n):
+        out[to + i] = source[at + i]
+
+
+@entry_loop
+def delete_rows(s: Store, rows: I64) -> None:
+    """Delete rows that exist."""
+    stride = s.layout[STRIDE]
+    for i in range(rows.size):
+        capture(s, rows[i])
+        h = np.int64(mix(id_at(s.words, rows[i] * stride)) >> np.uint64(32))
+        delete(s.entries, s.meta, s.words, stride, rows[i], h)
+
+
+@entry_loop
+def capture_rows(s: Store, rows: I64) -> None:
+    """Save rows that are about to be changed from outside the loops here."""
+    for i in range(rows.size):
+        capture(s, rows[i])
+
+
+@entry_loop
+def copy_rows(words: U32, stride: int, rows: U32, pieces: I64, out: U32, done: int) -> None:
+    """Copy rows to ``out``, piece by piece.
+
+    A piece ``(first, n, start)`` of row ``i``, its ``n`` words from ``first`` on, goes to ``start + (done + i) * n``.
+    """
+    for i in range(rows.size):
+        ahead = rows[min(i + AHEAD, rows.size - 1)] * stride
+        for line in range(0, stride, LINE):
+            prefetch(words, ahead + line)
+        base = np.uint64(rows[i] * stride)
+        for p in range(pieces.shape[0]):
+            n = np.uint64(pieces[p, 1])
+            to = np.uint64(pieces[p, 2]) + np.uint64(done + i) * n
+            move(words, base + np.uint64(pieces[p, 0]), out, to, n)
+
+
+@entry_loop
+def settle_rows(s: Store, rows: U32, pieces: I64, out: U32, done: int) -> None:
+    """Copy those of the rows again that have changed since the cut; the others need not be saved any more."""
+    captured, stride = s.captured, np.uint64(s.layout[STRIDE])
+    for i in range(rows.size):
+        prefetch(captured, np.int64(rows[min(i + AHEAD, rows.size - 1)]))
+        k = captured[rows[i]]
+        if k <= 0:
+            captured[rows[i]] = -1
+            continue
+        base = np.uint64(k - 1) * stride
+        for p in range(pieces.shape[0]):
+            n = np.uint64(pieces[p, 1])
+            to = np.uint64(pieces[p, 2]) + np.uint64(done + i) * n
+            move(s.saved, base + np.uint64(pieces[p, 0]), out, to, n)
+
+
+@entry_loop
+def ids_at_cut(s: Store, rows: U32, ids: U64) -> None:
+    """Write the ids that rows had at the cut."""
+    stride = s.layout[STRIDE]
+    for i in range(rows.size):
+        k = np.int64(s.captured[rows[i]])
+        ids[i] = id_at(s.saved, (k - 1) * stride) if k > 0 else id_at(s.words, rows[i] * stride)
+
+
+@inline
+def shard_at(h: np.uint64, n: np.uint64) -> Any:
+    """Return the logical shard of a hash; a division takes several times as long as the usual power of two."""
+    power = n & (n - np.uint64(1)) == np.uint64(0)
+    return np.int64(h & (n - np.uint64(1)) if power else h % n)
+
+
+@entry_loop
+def count_shards(words: U32, stride: int, lo: int, hi: int, counts: I64) -> None:
+    """Count the rows in use of each logical shard among those from ``lo`` to ``hi``."""
+    n = np.uint64(counts.size)
+    for row in range(lo, hi):
+        id_ = id_at(words, row * stride)
+        if id_ != np.uint64(RESERVED):
+            counts[shard_at(mix(id_), n)] += 1
+
+
+@entry_loop
+def list_keys(words: U32, stride: int, lo: int, hi: int, at: I64, keys: U64) -> None:
+    """Write ``hash << 32 | row`` of the same rows, those of each logical shard from ``keys[at[shard]]`` on.
+
+    The hash is the upper half of the id's, as in the index.
+    """
+    n = np.uint64(at.size)
+    for row in range(lo, hi):
+        id_ = id_at(words, row * stride)
+        if id_ != np.uint64(RESERVED):
+            h = mix(id_)
+            shard = shard_at(h, n)
+            keys[at[shard]] = (h & np.uint64(0xFFFFFFFF00000000)) | np.uint64(row)
+            at[shard] += 1

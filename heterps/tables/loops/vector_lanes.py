@@ -1,0 +1,141 @@
+"""Loops over the values of a row, eight at a time in one register.
+
+LLVM vectorises such loops by itself, but for long ones: 32 values at a time, with a check that arrays do not overlap
+before and a loop for the rest behind. Rows have 8 to 64 values, so that most of the time goes into what is around the
+loop. Here the eight lanes are spelled out instead. Each lane does what the loop over single values does, in the same
+order, so results are the same bits.
+
+Positions are unsigned, since numba has to check signed ones for being negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir  # type: ignore[import-untyped,unused-ignore]
+from numba import types
+from numba.extending import intrinsic
+
+from heterps.tables.loops.jit import inline
+
+__all__ = ["add_row", "all_finite", "bound", "copy_row", "step_row"]
+
+F32 = npt.NDArray[np.float32]
+U32 = npt.NDArray[np.uint32]
+Pos = np.uint64
+
+_FLOATS, _WORDS = (ir.VectorType(one, 8) for one in (ir.FloatType(), ir.IntType(32)))
+_INFINITE = np.uint32(0x7F800000)
+
+
+def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, lanes: Any = _FLOATS) -> Any:
+    view = context.make_array(kind)(context, builder, array)
+    return builder.bitcast(builder.gep(view.data, [at]), lanes.as_pointer())
+
+
+def _spread(builder: Any, number: Any) -> Any:
+    """Return a register with one number in all lanes."""
+    nothing = ir.Constant(_FLOATS, ir.Undefined)
+    first = builder.insert_element(nothing, number, ir.IntType(32)(0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(_WORDS, [0] * 8))
+
+
+def _onto(change: Callable[[Any, Any, Any, list[Any]], Any]) -> Callable[..., Any]:
+    """Return the code of ``out[to:to + 8] = change(out[to:to + 8], source[at:at + 8], numbers)``."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source = builder.load(_pointer(context, builder, signature.args[0], *args[:2]), align=4)
+        target = _pointer(context, builder, signature.args[2], *args[2:4])
+        builder.store(change(builder, target, source, args[4:]), target, align=4)
+        return context.get_dummy_value()
+
+    return emit
+
+
+def _step(builder: Any, target: Any, source: Any, numbers: list[Any]) -> Any:
+    rate, lower, upper = (_spread(builder, number) for number in numbers)
+    value = builder.fsub(builder.load(target, align=4), builder.fmul(rate, source))
+    value = builder.select(builder.fcmp_ordered(">", value, upper), upper, value)
+    return builder.select(builder.fcmp_ordered("<", value, lower), lower, value)
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _copy8(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -> Any:
+    code = _onto(lambda builder, target, loaded, numbers: loaded)
+    return types.void(source, types.uint64, out, types.uint64), code
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _add8(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -> Any:
+    code = _onto(lambda builder, target, loaded, numbers: builder.fadd(builder.load(target, align=4), loaded))
+    return types.void(source, types.uint64, out, types.uint64), code
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _step8(typing_context: Any, g: Any, g0: Any, w: Any, w0: Any, rate: Any, lower: Any, upper: Any) -> Any:
+    number = types.float32
+    return types.void(g, types.uint64, w, types.uint64, number, number, number), _onto(_step)
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _finite8(typing_context: Any, bits: Any, at: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        loaded = builder.load(_pointer(context, builder, signature.args[0], args[0], args[1], _WORDS), align=4)
+        infinite = ir.Constant(_WORDS, [int(_INFINITE)] * 8)
+        bad = builder.icmp_unsigned("==", builder.and_(loaded, infinite), infinite)
+        return builder.icmp_unsigned("==", builder.bitcast(bad, ir.IntType(8)), ir.IntType(8)(0))
+
+    return types.boolean(bits, types.uint64), emit
+
+
+@inline
+def copy_row(source: F32, at: Pos, out: F32, to: Pos, n: Pos) -> None:
+    """``out[to:to + n] = source[at:at + n]``."""
+    whole = n & ~np.uint64(7)
+    for i in range(np.uint64(0), whole, np.uint64(8)):
+        _copy8(source, at + i, out, to + i)
+    for i in range(whole, n):
+        out[to + i] = source[at + i]
+
+
+@inline
+def add_row(source: F32, at: Pos, out: F32, to: Pos, n: Pos) -> None:
+    """``out[to:to + n] += source[at:at + n]``."""
+    whole = n & ~np.uint64(7)
+    for i in range(np.uint64(0), whole, np.uint64(8)):
+        _add8(source, at + i, out, to + i)
+    for i in range(whole, n):
+        out[to + i] += source[at + i]
+
+
+@inline
+def bound(lower: np.float32, upper: np.float32, w: np.float32) -> Any:
+    """Keep a value between two bounds; NaN stays NaN."""
+    if w < lower:
+        return lower
+    return upper if w > upper else w
+
+
+@inline
+def step_row(g: F32, g0: Pos, w: F32, w0: Pos, n: Pos, rate: np.float32, lower: np.float32, upper: np.float32) -> None:
+    """``w[w0:w0 + n] -= rate * g[g0:g0 + n]``, within bounds."""
+    whole = n & ~np.uint64(7)
+    for i in range(np.uint64(0), whole, np.uint64(8)):
+        _step8(g, g0 + i, w, w0 + i, rate, lower, upper)
+    for i in range(whole, n):
+        w[w0 + i] = bound(lower, upper, w[w0 + i] - rate * g[g0 + i])
+
+
+@inline
+def all_finite(bits: U32, at: Pos, n: Pos) -> Any:
+    """Whether none of the ``n`` float32 with these bits is NaN or infinite."""
+    whole = n & ~np.uint64(7)
+    good = True
+    for i in range(np.uint64(0), whole, np.uint64(8)):
+        good &= _finite8(bits, at + i)
+    for i in range(whole, n):
+        good &= bits[at + i] & _INFINITE != _INFINITE
+    return good

@@ -1,0 +1,1 @@
+"""Rows on disk: writing, reading, comparing."""

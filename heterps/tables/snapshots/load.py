@@ -1,0 +1,208 @@
+"""Reading snapshots: exact restore onto any number of hosts, one table alone, a warm start from another model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from heterps.errors import CheckpointError, HeterpsError, TableError, TableFullError
+from heterps.tables.hashing import shards_of
+from heterps.tables.live.group import RowGroup
+from heterps.tables.live.shard import Shard
+from heterps.tables.snapshots.disk import ReadBuffer, read_checked
+from heterps.tables.snapshots.manifest import NAME, Manifest, StoredFile
+from heterps.tables.snapshots.pages import row_groups
+from heterps.tables.snapshots.snapshot import DENSE, THREADS, Snapshots
+from heterps.tables.specs.spec import GroupSpec
+
+__all__ = ["find_generation", "load_table", "read_rows", "restore", "verify"]
+
+Columns = dict[str, npt.NDArray[Any]]
+
+
+def find_generation(path: str | Path) -> Path:
+    """Return the snapshot folder meant by a path: itself, or the newest generation below it."""
+    folder = Path(path)
+    return folder if (folder / NAME).exists() else Snapshots(folder).latest()
+
+
+def read_rows(folder: Path, file: StoredFile, columns: list[str] | None = None) -> Columns:
+    """Return the columns of a file after checking its hash; lists become two-dimensional."""
+    parts = list(_row_groups(folder, file, columns))
+    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _row_groups(
+    folder: Path, file: StoredFile, columns: list[str] | None = None, buffer: ReadBuffer | None = None
+) -> Iterator[Columns]:
+    """Yield the columns of a file, one Parquet row group (at least one, perhaps empty) after another."""
+    data = read_checked(folder / file.name, file.sha256, file.size, buffer)
+    try:
+        yield from row_groups(data, columns)
+    except (pa.ArrowException, OSError) as error:
+        raise CheckpointError(f"{folder / file.name} cannot be read: {error}") from error
+
+
+def restore(shard: Shard, path: str | Path) -> Manifest:
+    """Fill a shard with its part of a checkpoint: rows of the logical shards it holds, its dense parameters, windows.
+
+    The shard may hold any subset of the logical shards; hosts that together hold all restore the identical tables.
+    """
+    folder = find_generation(path)
+    try:
+        manifest = Manifest.read(folder)
+        _check_same(shard, manifest, folder)
+        shard.clear()
+        for group in shard.groups.values():
+            _restore_group(group, manifest, folder)
+            if group.waiting is not None:
+                _restore_group(group.waiting, manifest, folder)
+        _restore_dense(shard, manifest, folder)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}{_other_generation(folder)}") from error
+    shard.adopt(manifest.window, manifest.version)
+    return manifest
+
+
+def _other_generation(folder: Path) -> str:
+    others = [path for path in Snapshots(folder.parent).generations() if path != folder]
+    return f"; an earlier generation is {others[-1]}" if others else ""
+
+
+def _check_same(shard: Shard, manifest: Manifest, folder: Path) -> None:
+    if manifest.kind != "checkpoint":
+        raise CheckpointError(
+            f"{folder} is a {manifest.kind} save: it has no optimiser state to resume from; use load_table"
+        )
+    if shard.seed != manifest.seed:
+        raise CheckpointError(f"{folder} was saved with seed {manifest.seed}, this run has {shard.seed}")
+    for name, group in shard.groups.items():
+        saved = manifest.group(name)
+        if saved.n_shards != group.spec.n_shards or saved.tables != group.spec.tables:
+            raise CheckpointError(
+                f"{folder}: group {name!r} was saved as {_words(saved)}, this model has {_words(group.spec)}; "
+                "load_table takes single tables"
+            )
+
+
+def _words(spec: GroupSpec) -> str:
+    tables = ", ".join(f"{t.name}[{t.dim}] {t.dtype} {t.rule}" for t in spec.tables)
+    return f"{tables} in {spec.n_shards} logical shards"
+
+
+def _restore_group(group: RowGroup, manifest: Manifest, folder: Path) -> None:
+    buffer = ReadBuffer()
+
+    def load(file: StoredFile) -> None:
+        for columns in _owned_rows(group, folder, file, buffer):
+            group.append(columns)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(load, _files_for(group, manifest)))
+    try:
+        group.build_index()
+    except TableFullError:
+        raise
+    except TableError as error:
+        raise CheckpointError(f"{folder}: {error}") from error
+
+
+def _files_for(group: RowGroup, manifest: Manifest) -> list[StoredFile]:
+    """Return the files of a saved group in which there may be rows of the logical shards held here."""
+    owned = _owned_mask(group)
+    return [f for f in manifest.files_of(group.spec.name) if f.rows and owned[f.first : f.last + 1].any()]
+
+
+def _owned_mask(group: RowGroup) -> npt.NDArray[np.bool_]:
+    owned = np.zeros(group.spec.n_shards, np.bool_)
+    owned[list(group.owned)] = True
+    return owned
+
+
+def _owned_rows(group: RowGroup, folder: Path, file: StoredFile, buffer: ReadBuffer | None = None) -> Iterator[Columns]:
+    owned = _owned_mask(group)
+    for columns in _row_groups(folder, file, buffer=buffer):
+        if owned.all():
+            yield columns
+        else:
+            mine = owned[shards_of(columns["id"], group.spec.n_shards)]
+            yield {name: array[mine] for name, array in columns.items()}
+
+
+def _restore_dense(shard: Shard, manifest: Manifest, folder: Path) -> None:
+    wanted = {spec.name: spec for spec in shard.dense.specs}
+    for file in manifest.files_of(DENSE):
+        if not wanted:
+            return
+        columns = read_rows(folder, file)
+        for name, shape, values, slots in zip(*(columns[c] for c in ("name", "shape", "values", "slots")), strict=True):
+            if name in wanted:
+                spec = wanted.pop(name)
+                if tuple(shape) != spec.shape:
+                    raise CheckpointError(
+                        f"{folder}: {name!r} was saved as {tuple(shape)}, this model has {spec.shape}"
+                    )
+                shard.dense.set(name, values, slots)
+    if wanted:
+        raise CheckpointError(f"{folder} has no dense parameters {sorted(wanted)}")
+
+
+def load_table(shard: Shard, path: str | Path, table: str, *, into: str | None = None) -> int:
+    """Set the rows of one table from a snapshot (of any kind, of this or another model); return how many.
+
+    Other tables of the row keep what they have, or start at their first values. Optimiser slots come along where the
+    rule is the same and they were saved.
+
+    Parameters
+    ----------
+    table
+        Name in the snapshot.
+    into
+        Name in this model, if another.
+    """
+    folder = find_generation(path)
+    manifest = Manifest.read(folder)
+    source = next((group for group in manifest.groups if any(t.name == table for t in group.tables)), None)
+    if source is None:
+        names = [t.name for group in manifest.groups for t in group.tables]
+        raise CheckpointError(f"{folder} has no table {table!r}; it has {names}")
+    target = _group_with(shard, into or table)
+    old, new = source.table(table), target.spec.table(into or table)
+    if old.dim != new.dim:
+        raise CheckpointError(f"{folder}: table {table!r} has dim {old.dim}, {new.name!r} here has {new.dim}")
+    slots = f"{table}.slots" if old.rule == new.rule and old.accessor == new.accessor else ""
+    total = 0
+    for file in manifest.files_of(source.name):
+        for columns in _owned_rows(target, folder, file):
+            target.set_table(new.name, columns["id"], columns[table], columns.get(slots))
+            total += len(columns["id"])
+    return total
+
+
+def _group_with(shard: Shard, table: str) -> RowGroup:
+    for group in shard.groups.values():
+        if any(t.name == table for t in group.spec.tables):
+            return group
+    names = [t.name for group in shard.groups.values() for t in group.spec.tables]
+    raise CheckpointError(f"this model has no table {table!r}; it has {names}")
+
+
+def verify(path: str | Path) -> Manifest:
+    """Check the hash of every file of a snapshot; the error names all that are damaged."""
+    folder = find_generation(path)
+    manifest = Manifest.read(folder)
+    problems, buffer = [], ReadBuffer()
+    for file in manifest.files:
+        try:
+            read_checked(folder / file.name, file.sha256, file.size, buffer)
+        except HeterpsError as error:
+            problems.append(str(error))
+    if problems:
+        raise CheckpointError("; ".join(problems))
+    return manifest

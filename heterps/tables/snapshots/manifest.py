@@ -1,0 +1,159 @@
+"""The manifest of a snapshot: what it is, what it holds, and the hash of every file. Plain JSON, no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from heterps.errors import CheckpointError, HeterpsError
+from heterps.protocol import Window
+from heterps.tables.snapshots.disk import write_bytes
+from heterps.tables.specs.spec import DenseSpec, GroupSpec
+
+__all__ = ["FORMAT", "NAME", "Manifest", "Part", "StoredFile", "union"]
+
+#: Version of the snapshot format; a reader refuses any other.
+FORMAT = 1
+NAME = "manifest.json"
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """One Parquet file: rows of logical shards ``first`` to ``last`` of a group, or the dense parameters of a host."""
+
+    name: str
+    group: str
+    first: int
+    last: int
+    rows: int
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one shard host has written."""
+
+    files: tuple[StoredFile, ...]
+    window: Window
+    version: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the part as plain data."""
+        files = [asdict(file) for file in self.files]
+        return {"files": files, "window": self.window.to_json(), "version": self.version}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Part:
+        """Inverse of :meth:`to_json`."""
+        files = tuple(StoredFile(**file) for file in data["files"])
+        return cls(files, Window.from_json(data["window"]), data["version"])
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A whole snapshot.
+
+    Parameters
+    ----------
+    kind
+        "checkpoint" (everything, resumes exactly), "delta" or "base" (values to serve).
+    window, version
+        Batches that are in it, and how many steps that is.
+    position
+        Where the data stood, as the engine describes it.
+    """
+
+    kind: str
+    seed: int
+    groups: tuple[GroupSpec, ...]
+    dense: tuple[DenseSpec, ...]
+    files: tuple[StoredFile, ...]
+    window: Window
+    version: int
+    position: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the manifest as plain data, with its own hash."""
+        body: dict[str, Any] = {
+            "format": FORMAT,
+            "kind": self.kind,
+            "seed": self.seed,
+            "groups": [group.to_json() for group in self.groups],
+            "dense": [spec.to_json() for spec in self.dense],
+            "files": [asdict(file) for file in self.files],
+            "window": self.window.to_json(),
+            "version": self.version,
+            "position": dict(self.position),
+        }
+        return body | {"sha256": _digest(body)}
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest; it comes last, so a folder with a manifest is whole."""
+        write_bytes(folder / NAME, json.dumps(self.to_json(), indent=1).encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Return the manifest of a snapshot folder, or say what is wrong with it."""
+        path = folder / NAME
+        try:
+            data = json.loads(path.read_bytes())
+        except OSError as error:
+            raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
+        except ValueError as error:
+            raise CheckpointError(f"{path} is damaged: it is not JSON ({error})") from error
+        try:
+            return cls._from_json(data, path)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"{path} is damaged: {error!r}") from error
+
+    @classmethod
+    def _from_json(cls, data: dict[str, Any], path: Path) -> Manifest:
+        if data.get("format") != FORMAT:
+            raise CheckpointError(f"{path} has snapshot format {data.get('format')!r}; this version reads {FORMAT}")
+        if data.pop("sha256") != _digest(data):
+            raise CheckpointError(f"{path} is damaged: its sha256 does not fit its contents")
+        try:
+            groups = tuple(GroupSpec.from_json(group) for group in data["groups"])
+            dense = tuple(DenseSpec.from_json(spec) for spec in data["dense"])
+        except HeterpsError as error:
+            raise CheckpointError(f"{path}: {error}; import the module that registers it before loading") from error
+        files = tuple(StoredFile(**file) for file in data["files"])
+        window = Window.from_json(data["window"])
+        return cls(data["kind"], data["seed"], groups, dense, files, window, data["version"], data["position"])
+
+    def group(self, name: str) -> GroupSpec:
+        """Return the spec of a group that was saved."""
+        for group in self.groups:
+            if group.name == name:
+                return group
+        raise CheckpointError(f"the snapshot has no group {name!r}; it has {[group.name for group in self.groups]}")
+
+    def files_of(self, group: str) -> tuple[StoredFile, ...]:
+        """Return the files with rows of a group."""
+        return tuple(file for file in self.files if file.group == group)
+
+    def rows(self, group: str) -> int:
+        """Return how many rows of a group were saved."""
+        return sum(file.rows for file in self.files_of(group))
+
+
+def union(windows: list[Window]) -> Window:
+    """Return all keys of several hosts' windows.
+
+    At a cut nothing is in flight: a key that any host has applied was applied by every host it had rows for.
+    """
+    total = windows[0].copy() if windows else Window()
+    for window in windows[1:]:
+        if window != total:
+            for key in window:
+                total.add(key)
+    return total
+
+
+def _digest(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

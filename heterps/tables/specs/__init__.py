@@ -1,0 +1,1 @@
+"""What a table is, as values: rules, entries, accessors, initialisers."""

@@ -1,0 +1,100 @@
+"""Learning rates that change with the number of applied steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from heterps.tables.specs.registry import Registry
+
+__all__ = [
+    "SCHEDULES",
+    "Exponential",
+    "Rate",
+    "Schedule",
+    "Steps",
+    "Warmup",
+    "rate_at",
+    "rate_from_json",
+    "rate_to_json",
+]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A learning rate as a function of the number of batch keys a shard has applied."""
+
+    def __call__(self, step: int) -> float:
+        """Return the rate for the step with this number (from 0)."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the schedule as plain data."""
+        return SCHEDULES.to_json(self)
+
+
+SCHEDULES: Registry[Schedule] = Registry("schedule")
+
+
+@SCHEDULES.add
+@dataclass(frozen=True)
+class Warmup(Schedule):
+    """Rise linearly to ``lr`` over ``steps`` steps, then stay."""
+
+    lr: float
+    steps: int
+
+    def __call__(self, step: int) -> float:
+        """Return the rate at a step."""
+        return self.lr * min(1.0, (step + 1) / self.steps)
+
+
+@SCHEDULES.add
+@dataclass(frozen=True)
+class Exponential(Schedule):
+    """``lr * decay ** (step / every)``."""
+
+    lr: float
+    decay: float
+    every: int = 1
+
+    def __call__(self, step: int) -> float:
+        """Return the rate at a step."""
+        return float(self.lr * self.decay ** (step / self.every))
+
+
+@SCHEDULES.add
+@dataclass(frozen=True)
+class Steps(Schedule):
+    """``rates[i]`` from step ``starts[i]`` on; ``starts`` ascends from 0."""
+
+    starts: tuple[int, ...]
+    rates: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.starts or self.starts[0] != 0 or list(self.starts) != sorted(set(self.starts)):
+            raise ValueError(f"Steps.starts must ascend from 0, got {self.starts}")
+        if len(self.starts) != len(self.rates):
+            raise ValueError(f"Steps has {len(self.starts)} starts but {len(self.rates)} rates")
+
+    def __call__(self, step: int) -> float:
+        """Return the rate at a step."""
+        return [rate for start, rate in zip(self.starts, self.rates, strict=True) if start <= step][-1]
+
+
+Rate = float | Schedule
+
+
+def rate_at(rate: Rate, step: int) -> float:
+    """Return the learning rate of a number or a schedule at a step."""
+    return rate(step) if isinstance(rate, Schedule) else float(rate)
+
+
+def rate_to_json(rate: Rate) -> Any:
+    """Return a rate as plain data."""
+    return rate.to_json() if isinstance(rate, Schedule) else rate
+
+
+def rate_from_json(data: Any) -> Rate:
+    """Inverse of :func:`rate_to_json`."""
+    return SCHEDULES.from_json(data) if isinstance(data, dict) else float(data)
