@@ -1,4 +1,4 @@
-"""What ``dask worker --preload heterps.runtime.preload`` does in a worker before it takes work."""
+"""What ``--preload heterps.runtime.preload`` does in a worker before it takes work, and in a scheduler."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ import sys
 import threading
 from typing import Any
 
+from distributed import Worker
+
 from heterps.runtime.cluster.core_share import limit_blas
+from heterps.runtime.cluster.exposure import refuse_open
 from heterps.runtime.config import settings
 
 __all__ = ["dask_setup", "prepare_process", "warm_all"]
 
 
-def dask_setup(worker: Any) -> None:
-    """Prepare the process of a worker; Dask calls this by name."""
+def dask_setup(server: Any) -> None:
+    """Refuse to be open to strangers, prepare the process of a worker; Dask calls this by name once it listens."""
+    refuse_open(server)
+    if not isinstance(server, Worker):
+        return
     prepare_process()
     if settings().warm:
         threading.Thread(target=warm_all, name="heterps-warm", daemon=True).start()

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from heterps.runtime.cluster.certificates import Certificates
 from heterps.runtime.cluster.core_share import Threads, thread_environment
 from heterps.runtime.cluster.resources import resource_of
+from heterps.runtime.wire.addresses import parse_address
 
-__all__ = ["Command", "scheduler_command", "worker_command"]
+__all__ = ["Command", "join_hint", "scheduler_command", "scheduler_hint", "worker_command"]
 
 _LOOPBACK = "127.0.0.1"
+_PRELOAD = "heterps.runtime.preload"
 _DEATH_TIMEOUT = "300s"  # a worker would otherwise wait for ever for a scheduler that is gone
 
 
@@ -51,11 +53,13 @@ def scheduler_command(
     file
         Where it writes its address once it listens.
     """
-    words = ["dask", "scheduler", "--host", host, "--port", str(port), *_protocol(certificates, "scheduler")]
+    words = ["dask", "scheduler", "--host", _bracketed(host), "--port", str(port)]
+    words += _protocol(certificates, "scheduler")
     # Without a dashboard the scheduler still serves /health: say where, or it takes every interface.
     words += ["--dashboard-address", f"{_LOOPBACK}:{dashboard or 0}"]
     words += [] if dashboard is not None else ["--no-dashboard"]
     words += ["--scheduler-file", file] if file else []
+    words += ["--preload", _PRELOAD]
     return Command("scheduler", tuple(words), _require_tls(certificates))
 
 
@@ -96,17 +100,34 @@ def worker_command(
     gpu
         Number of the one GPU it sees.
     """
-    words = ["dask", "worker", *([scheduler] if scheduler else []), "--name", name, "--host", host]
+    words = ["dask", "worker", *([scheduler] if scheduler else []), "--name", name, "--host", _bracketed(host)]
     words += [*_protocol(certificates, "worker"), "--nthreads", str(threads.tasks)]
     words += ["--resources", f"{resource_of(pool)}=1", "--nanny" if nanny else "--no-nanny"]
     words += ["--death-timeout", _DEATH_TIMEOUT]
     words += ["--memory-limit", str(memory_bytes)] if memory_bytes is not None else []
     words += ["--scheduler-file", file] if file else []
     words += ["--local-directory", folder] if folder else []
-    words += ["--no-dashboard", "--dashboard-address", f"{_LOOPBACK}:0", "--preload", "heterps.runtime.preload"]
+    words += ["--no-dashboard", "--dashboard-address", f"{_LOOPBACK}:0", "--preload", _PRELOAD]
     environment = {**_require_tls(certificates), **_threads(threads, nanny)}
     environment |= {} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)}
     return Command(name, tuple(words), environment)
+
+
+def join_hint(resource: str) -> str:
+    """Return the command that adds a worker to a pool, to be filled in: it is closed to strangers on every machine."""
+    return (
+        f"dask worker SCHEDULER --host ADDRESS --dashboard-address {_LOOPBACK}:0 --resources {resource}=1 "
+        f"--preload {_PRELOAD}"
+    )
+
+
+def scheduler_hint() -> str:
+    """Return the command that starts a scheduler, to be filled in."""
+    return f"dask scheduler --host ADDRESS --dashboard-address {_LOOPBACK}:8787 --preload {_PRELOAD}"
+
+
+def _bracketed(host: str) -> str:
+    return parse_address(host).bracketed
 
 
 def _threads(threads: Threads, nanny: bool) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from distributed import Client, default_client
 
 from heterps.errors import ClusterError
 from heterps.runtime.answers import reason_of
+from heterps.runtime.cluster.commands import scheduler_hint
 from heterps.runtime.cluster.in_process import local_cluster
 from heterps.runtime.config import settings
 
@@ -63,8 +64,8 @@ def client_of(address: str | None = None) -> Client:
         return Client(address, timeout=seconds, set_as_default=False)
     except (Exception, asyncio.CancelledError) as error:
         raise ClusterError(
-            f"no scheduler answered at {address} within {seconds:g} s. Start `dask scheduler` there, or correct the "
-            "address (Dask's config has it as scheduler-address, the environment as DASK_SCHEDULER_ADDRESS). "
+            f"no scheduler answered at {address} within {seconds:g} s. Start one there ({scheduler_hint()}) or correct "
+            "the address (Dask's config has it as scheduler-address, the environment as DASK_SCHEDULER_ADDRESS). "
             f"Dask says: {reason_of(error)}"
         ) from error
 

@@ -23,9 +23,10 @@ from heterps.runtime.cluster.children import Child, Children, adopting
 from heterps.runtime.cluster.commands import Command, scheduler_command, worker_command
 from heterps.runtime.cluster.core_share import Threads, allot, available_cores
 from heterps.runtime.cluster.resources import GPU
-from heterps.runtime.cluster.security import check_address, split_address
+from heterps.runtime.cluster.security import listening_host
 from heterps.runtime.cluster.signals import Signals, terminal_told_us
 from heterps.runtime.config import Settings, settings
+from heterps.runtime.wire.addresses import parse_address
 
 __all__ = ["Launch", "launch_cluster"]
 
@@ -82,7 +83,7 @@ def launch_cluster(launch: Launch, tell: Callable[[str], None] = print) -> int:
     ClusterError
         When the address is open to others without TLS, or a process keeps dying; nothing is left running.
     """
-    check_address(launch.host, tls=launch.tls)
+    launch = replace(launch, host=listening_host(launch.host, tls=launch.tls).host)
     if not any(launch.pools.values()):
         raise ClusterError("a cluster without workers: ask for at least one")
     found = settings()
@@ -148,10 +149,16 @@ class _Cluster:
 
     def make_scheduler(self, incarnation: int) -> Command:
         # A scheduler that comes back listens where clients know it.
-        port = (split_address(self.address)[2] if self.address else None) or self.launch.port
-        return scheduler_command(
+        port = (parse_address(self.address).port if self.address else None) or self.launch.port
+        command = scheduler_command(
             self.launch.host, port, self.certificates, dashboard=self.launch.dashboard, file=str(self.file)
         )
+        return self.trusting(command)
+
+    def trusting(self, command: Command) -> Command:
+        """Hand on that the network is trusted: who starts these processes may have it from its own config only."""
+        own = {"DASK_HETERPS__NETWORK__TRUSTED": "true"} if self.settings.trusted_network else {}
+        return replace(command, environment={**command.environment, **own})
 
     def worker_maker(self, pool: str, i: int, threads: Threads, workers: int) -> Callable[[int], Command]:
         memory = MEMORY_LIMIT // workers
@@ -163,7 +170,7 @@ class _Cluster:
                 pool, name, self.launch.host, threads, self.certificates, file=str(self.file), memory_bytes=memory,
                 folder=str(self.folder), gpu=i if pool == GPU else None,
             )  # fmt: skip
-            return replace(command, environment={**command.environment, **self.import_path()})
+            return self.trusting(replace(command, environment={**command.environment, **self.import_path()}))
 
         return make
 

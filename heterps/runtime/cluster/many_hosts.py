@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heterps.errors import ClusterError
 from heterps.runtime.cluster.certificates import Certificates, open_certificates
 from heterps.runtime.cluster.commands import Command, scheduler_command, worker_command
 from heterps.runtime.cluster.core_share import Threads
 from heterps.runtime.cluster.resources import COMPUTE, GPU, IO, SERVER
-from heterps.runtime.cluster.security import check_address
+from heterps.runtime.cluster.security import listening_host
+from heterps.runtime.wire.addresses import Endpoint
 
 __all__ = ["Machine", "many_hosts", "parse_hosts", "spread"]
 
@@ -88,12 +89,13 @@ def many_hosts(
     threads
         Cores of each worker.
     """
-    machines = parse_hosts(hosts)
-    for machine in machines:
-        check_address(machine.address, tls=certs is not None)
+    machines = [
+        replace(machine, address=listening_host(machine.address, tls=certs is not None).host)
+        for machine in parse_hosts(hosts)
+    ]
     certificates = open_certificates(certs, [m.address for m in machines]) if certs is not None else None
     first = machines[0].address
-    scheduler = f"{'tls' if certificates else 'tcp'}://{first}:{port}"
+    scheduler = str(Endpoint("tls" if certificates else "tcp", first, port))
     commands = [(first, scheduler_command(first, port, certificates, dashboard=dashboard))]
     gpus: dict[str, itertools.count[int]] = {}
     for machine, pool, name in spread(machines, pools):

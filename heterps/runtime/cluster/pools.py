@@ -14,6 +14,7 @@ from distributed import Client
 
 from heterps.errors import ClusterError
 from heterps.runtime.cluster.ask import ask_workers
+from heterps.runtime.cluster.commands import join_hint
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.resources import declared_pools, resource_of
 from heterps.runtime.cluster.versions import check_versions, report_versions
@@ -139,7 +140,7 @@ def wait_for_pools(client: Client, wanted: Sequence[Need], timeout_s: float | No
 
 def _too_few(pool: FoundPool, want: Need, pools: Sequence[FoundPool]) -> str:
     there = ", ".join(f"{p.name} ({len(p.workers)})" for p in pools) or "none"
-    more = f"Start more with: dask worker SCHEDULER --resources {pool.resource}=1"
+    more = f"Start more with: {join_hint(pool.resource)}"
     other = "" if pool.workers else "; or plan for the pools that are there: heterps.discover(client)"
     return f"pool {want.pool!r} has {len(pool.workers)} of {want.workers} workers; pools found: {there}. {more}{other}"
 

@@ -19,13 +19,14 @@ from heterps.errors import ClusterError
 from heterps.hardware import Hardware
 from heterps.hardware.local import local_gpus
 from heterps.runtime.cluster.ask import ask_workers
+from heterps.runtime.cluster.commands import join_hint
 from heterps.runtime.cluster.core_share import available_cores, blas_libraries
 from heterps.runtime.cluster.pools import FoundPool, pools_of
-from heterps.runtime.cluster.security import split_address, tls_contexts
 from heterps.runtime.cluster.survey import Transfer, WorkerFacts, describe
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.peer import DirectPeer, connect
 from heterps.runtime.wire.service import Address, Listener
+from heterps.runtime.workers.delivery import client_tls, listen_on, server_tls
 
 __all__ = ["discover", "worker_facts"]
 
@@ -58,7 +59,7 @@ def discover(client: Client, *, links: bool = True) -> Hardware:
     pools = pools_of(client)
     workers = {worker.address: worker.name for pool in pools for worker in pool.workers}
     if not workers:
-        raise ClusterError("no worker declares a pool; start workers with --resources HPS_IO=1 or the like")
+        raise ClusterError(f"no worker declares a pool; start workers that do: {join_hint('HPS_IO')}")
     facts = ask_workers(client, worker_facts, workers)
     first = {fact.machine: address for address, fact in sorted(facts.items(), reverse=True)}
     measured = ask_workers(client, _measure_machine, {address: workers[address] for address in first.values()})
@@ -121,9 +122,7 @@ class _Rows:
 
 
 def _open_listener(dask_worker: Any) -> dict[str, Any]:
-    listening, _ = tls_contexts(dask_worker.security)
-    host = split_address(dask_worker.address)[1]
-    listener = Listener(_Rows(), "127.0.0.1" if "/" in host else host, listening)
+    listener = Listener(_Rows(), listen_on(dask_worker), server_tls(dask_worker))
     _LISTENERS[listener.address.name] = listener
     return asdict(listener.address)
 
@@ -134,8 +133,7 @@ def _close_listener(address: Mapping[str, Any]) -> None:
 
 async def _time_transfers(address: Mapping[str, Any], dask_worker: Any) -> tuple[float, float] | None:
     """Runs on the caller: bytes per second and seconds of an empty call; None where both share a process."""
-    _, connecting = tls_contexts(dask_worker.security)
-    peer = connect(Address(**address), timeout_s=5.0, tls=connecting)
+    peer = connect(Address(**address), timeout_s=5.0, tls=client_tls(dask_worker))
     if isinstance(peer, DirectPeer):
         return None
     try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from heterps.errors import ClusterError
 from heterps.hardware import Device, Hardware, Host, Link, Pool
+from heterps.runtime.cluster.commands import join_hint
 from heterps.runtime.cluster.pools import FoundPool, FoundWorker
 from heterps.runtime.cluster.resources import GPU, SERVER
 
@@ -54,7 +55,7 @@ def describe(
         What was measured between pools.
     """
     if not pools:
-        raise ClusterError("no worker declares a pool; start workers with --resources HPS_IO=1 or the like")
+        raise ClusterError(f"no worker declares a pool; start workers that do: {join_hint('HPS_IO')}")
     hosts, seat = _hosts(pools, facts, machines)
     counts = {pool.name: len(pool.workers) for pool in pools}
     links = tuple(_link(transfer, counts) for transfer in transfers)

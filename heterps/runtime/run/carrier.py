@@ -25,6 +25,7 @@ from heterps.runtime.run.driver import Driver
 from heterps.runtime.run.patience import Patience
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.run.roles import Roles
+from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import LocalRun, decode_event, local_run, topic
 from heterps.runtime.workers.host_actor import HostStation
@@ -180,7 +181,7 @@ class ClusterCrew:
 
     def _joined(self, address: str, role: str) -> bool:
         if role == "io":
-            here = None if address.startswith("inproc://") else self.dataset
+            here = None if parse_address(address).is_local else self.dataset
             with self._or_lost(address):
                 self._stations[address] = Remote(self.client, address, IoStation, self.run, self.job, here)
             if address not in self._stations:

@@ -15,6 +15,7 @@ from heterps.metrics import Metric
 from heterps.runtime.answers import answer, cancel, submitted, told
 from heterps.runtime.batch.inference import Inferred
 from heterps.runtime.batch.job import Job
+from heterps.runtime.cluster.commands import join_hint
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.pools import pools_of
 from heterps.runtime.cluster.resources import resource_of
@@ -25,6 +26,7 @@ from heterps.runtime.run.carrier import ClusterCrew
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.training import Training
+from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import LocalRun, local_run
 from heterps.runtime.workers.host_actor import HostStation
@@ -129,7 +131,7 @@ class ClusterEngine:
         workers = self._workers(self.roles.io)
         run = f"{self._name}-{uuid.uuid4().hex[:6]}"
         local_run(run, LocalRun(dataset, lambda event: None))
-        there = None if workers[0].startswith("inproc://") else dataset
+        there = None if parse_address(workers[0]).is_local else dataset
         splits, futures = dataset.splits(), []
         try:
             futures += [
@@ -181,9 +183,7 @@ class ClusterEngine:
         listed = [w.address for p in pools_of(self.client) if p.name == pool for w in p.workers]
         found = [address for address in listed if address not in self._silent]
         if not found:
-            raise ClusterError(
-                f"no worker of pool {pool!r} is left; dask worker SCHEDULER --resources {resource_of(pool)}=1"
-            )
+            raise ClusterError(f"no worker of pool {pool!r} is left; start one: {join_hint(resource_of(pool))}")
         return found
 
     def host_addresses(self) -> list[Address]:

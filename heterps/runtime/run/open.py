@@ -13,6 +13,7 @@ from heterps.planner.plan import Plan
 from heterps.planner.validate import validate
 from heterps.runtime.batch.job import Job
 from heterps.runtime.cluster.connect import connected, is_at_hand
+from heterps.runtime.cluster.exposure import warn_of_open
 from heterps.runtime.cluster.pools import Need, pools_of, wait_for_pools
 from heterps.runtime.cluster.probe import discover
 from heterps.runtime.run.dask_engine import ClusterEngine
@@ -35,7 +36,9 @@ def open_cluster(job: Job, plan: Plan, client: Client | None = None, **options: 
         is_given = is_at_hand(client)
         found = stack.enter_context(connected(client, workers_for(plan)))
         roles = roles_for(plan, {pool.name for pool in pools_of(found)})
-        wait_for_pools(found, needs_of_roles(plan, roles))
+        pools = wait_for_pools(found, needs_of_roles(plan, roles))
+        if is_given:
+            warn_of_open(found, {worker.address: worker.name for pool in pools for worker in pool.workers})
         if is_given and plan.forecast is not None:  # else there is nothing that figures were planned with
             check_plan(found, plan, roles)
         return ClusterEngine(job, found, roles, closing=stack.pop_all(), **options)

@@ -4,14 +4,19 @@
 
 The head carries the caller's values and the dtype and shape of every array. All array bytes are read by one call into a
 buffer that exists already: a blocking socket moves them without the GIL (docs/adr/0501).
+
+Before the first message comes a greeting of fixed size, ``[magic u32 | token 32 bytes]``: nothing a stranger sends is
+parsed, and nothing is allocated for it.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import math
 import socket
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,15 +25,23 @@ import numpy.typing as npt
 
 from heterps.errors import ClusterError
 
-__all__ = ["Buffers", "Message", "receive", "send"]
+__all__ = ["Buffers", "Message", "WireError", "greet", "is_greeted", "receive", "send"]
 
 _HEAD = struct.Struct("<IIQ")
 _MAGIC = 0x48505331
+_GREETING = struct.Struct("<I32s")
+_GREETING_MAGIC = 0x48505347
 _ALIGN = 64
 _MAX_HEAD = 1 << 24
 _MAX_BODY = 1 << 36
+_MAX_ARRAYS = 1 << 16
+_MAX_DIMENSIONS = 32
 _DTYPES = {np.dtype(name).str for name in ("f4", "f8", "u8", "i8", "i4", "u4", "u1", "f2")}
 _PAD = bytes(_ALIGN)
+
+
+class WireError(ClusterError):
+    """What came is no message; where the next one would begin is unknown, so the connection is of no more use."""
 
 
 class Message(NamedTuple):
@@ -85,30 +98,107 @@ def _send_all(connection: socket.socket, pieces: list[memoryview | bytes]) -> No
         connection.sendall(piece)
 
 
+def greet(connection: socket.socket, token: str) -> None:
+    """Show the token of the service that is about to be called."""
+    connection.sendall(_GREETING.pack(_GREETING_MAGIC, token.encode()))
+
+
+def is_greeted(connection: socket.socket, token: str, until: float) -> bool:
+    """Read a greeting and return whether its token is the right one.
+
+    Parameters
+    ----------
+    connection
+        Where a caller has just come in.
+    token
+        What it must show.
+    until
+        Moment of the monotonic clock by which all of it must have come, in however many pieces.
+
+    Raises
+    ------
+    WireError
+        When the caller says something else; a token that is wrong is no greeting either but returns False.
+    """
+    got = bytearray(_GREETING.size)
+    missing = len(got)
+    while missing:
+        connection.settimeout(max(1e-3, until - time.monotonic()))
+        n = connection.recv_into(memoryview(got)[len(got) - missing :])
+        if n == 0:
+            raise ConnectionResetError("the caller closed the connection before it had shown its token")
+        missing -= n
+    magic, shown = _GREETING.unpack(got)
+    if magic != _GREETING_MAGIC:
+        raise WireError("this is no greeting; does someone take this port for another service?")
+    return hmac.compare_digest(shown, token.encode())
+
+
 def receive(connection: socket.socket, buffers: Buffers) -> Message | None:
-    """Read one message; None when the other end closed between messages."""
+    """Read one message; None when the other end closed between messages.
+
+    Raises
+    ------
+    WireError
+        When head and arrays do not fit each other; no memory is taken for arrays before they do. A large buffer is
+        the kernel's promise only: pages of it come into being as bytes arrive.
+    """
     start = bytearray(_HEAD.size)
     if not _read(connection, memoryview(start), at_start=True):
         return None
     magic, head_bytes, body_bytes = _HEAD.unpack(start)
     if magic != _MAGIC or head_bytes > _MAX_HEAD or body_bytes > _MAX_BODY:
-        raise ClusterError("a peer sent something that is not a HeterPS message; is another service on this port?")
+        raise WireError("a peer sent something that is not a HeterPS message; is another service on this port?")
     text = bytearray(head_bytes)
     _read(connection, memoryview(text))
-    head = json.loads(text.decode())
-    body = buffers.take(body_bytes)
+    head, layout = _parse(text)
+    if sum(nbytes + _padding(nbytes) for _, _, nbytes in layout) != body_bytes:
+        raise WireError("a peer sent arrays that do not fill their message")
+    try:
+        body = buffers.take(body_bytes)
+    except MemoryError:
+        raise WireError(f"a peer sent {body_bytes} bytes, for which there is no memory") from None
     _read(connection, body.data)
-    return Message(head, _views(head.pop("_arrays"), body))
+    return Message(head, _views(layout, body))
 
 
-def _views(layout: list[tuple[str, list[int]]], body: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
+_Layout = Sequence[tuple[str, tuple[int, ...], int]]  # dtype, shape and bytes of each array
+
+
+def _parse(text: bytearray) -> tuple[dict[str, Any], _Layout]:
+    """Return a head without its ``_arrays``, and what these say."""
+    try:
+        head = json.loads(text.decode())
+    except (ValueError, RecursionError):
+        raise WireError("a peer sent a head that is no JSON") from None
+    arrays = head.pop("_arrays", None) if isinstance(head, dict) else None
+    if not isinstance(arrays, list) or len(arrays) > _MAX_ARRAYS:
+        raise WireError("a peer sent a head that does not list its arrays")
+    return head, [_layout(entry) for entry in arrays]
+
+
+def _layout(entry: Any) -> tuple[str, tuple[int, ...], int]:
+    match entry:
+        case [str(dtype), list(shape)] if len(shape) <= _MAX_DIMENSIONS and all(map(_is_size, shape)):
+            pass
+        case _:
+            raise WireError("a peer sent an array without a proper dtype and shape")
+    if dtype not in _DTYPES:
+        raise WireError(f"a peer sent an array of dtype {dtype[:20]!r}, which is not used here")
+    itemsize = np.dtype(dtype).itemsize
+    # Without its zeros, too: NumPy refuses shapes whose other sizes are too large.
+    if math.prod(size for size in shape if size) * itemsize > _MAX_BODY:
+        raise WireError("a peer sent an array that is too large")
+    return dtype, tuple(shape), math.prod(shape) * itemsize
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MAX_BODY
+
+
+def _views(layout: _Layout, body: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
     views, offset = [], 0
-    for dtype, shape in layout:
-        if dtype not in _DTYPES:
-            raise ClusterError(f"a peer sent an array of dtype {dtype!r}, which is not used here")
-        nbytes = math.prod(shape) * np.dtype(dtype).itemsize
-        if any(d < 0 for d in shape) or offset + nbytes > len(body):
-            raise ClusterError("a peer sent an array that does not fit its message")
+    for dtype, shape, nbytes in layout:
         views.append(body[offset : offset + nbytes].view(dtype).reshape(shape))
         offset += nbytes + _padding(nbytes)
     return views

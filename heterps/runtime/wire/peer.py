@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from heterps import errors
 from heterps.runtime.config import settings
-from heterps.runtime.wire.message import Buffers, Message, receive, send
+from heterps.runtime.wire.addresses import Endpoint
+from heterps.runtime.wire.message import Buffers, Message, WireError, greet, receive, send
 from heterps.runtime.wire.service import Address, Service, local_service, machine
 
 __all__ = ["DirectPeer", "Peer", "PeerLost", "SocketPeer", "connect"]
@@ -78,7 +79,7 @@ class SocketPeer:
                 connection = self._tls.wrap_socket(connection)
         if not isinstance(connection, ssl.SSLSocket):  # which tries again for ever when the kernel gives up
             self._limit(connection)
-        send(connection, Message({"token": a.token}))
+        greet(connection, a.token)
         return connection
 
     def _limit(self, connection: socket.socket) -> None:
@@ -111,7 +112,7 @@ class SocketPeer:
                     self._connection = self._open()
                 send(self._connection, Message({**head, "_method": method}, arrays))
                 reply = receive(self._connection, self._buffers)
-            except (OSError, EOFError) as error:
+            except (OSError, WireError) as error:
                 self._drop()
                 raise PeerLost(
                     f"no answer from {self._where()} to {method!r} ({error or type(error).__name__})"
@@ -120,11 +121,11 @@ class SocketPeer:
                 self._drop()
                 raise PeerLost(f"{self._where()} closed the connection before it answered {method!r}")
         if "_error" in reply.head:
-            raise _error(str(reply.head["_error"]), str(reply.head["_message"]))
+            raise _error(str(reply.head["_error"]), str(reply.head.get("_message")))
         return reply
 
     def _where(self) -> str:
-        return f"the service at {self.address.host}:{self.address.port}"
+        return f"the service at {Endpoint('', self.address.host, self.address.port)}"
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -7,19 +7,22 @@ a thread of its own that blocks in the kernel, so callers on other machines cost
 from __future__ import annotations
 
 import contextlib
-import hmac
+import logging
 import os
 import secrets
 import socket
 import ssl
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from heterps import errors
+from heterps.errors import ClusterError
+from heterps.runtime.wire.addresses import Endpoint
+from heterps.runtime.wire.door import Door, hang_up
 from heterps.runtime.wire.message import Buffers, Message, receive, send
 
 __all__ = ["Address", "Listener", "Method", "Service", "local_service"]
@@ -29,7 +32,9 @@ Method = Callable[[Message], Message]
 # One value per process: tells whether an address is our own.
 PROCESS = uuid.uuid4().hex
 _LOCAL: dict[str, Service] = {}
-_HELLO_S = 10.0  # for a caller to show its certificate and token: strangers must not hold threads
+_EVERYWHERE = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("0.0.0.0", 0))  # what an empty host means
+_PAUSE_S = 0.05
+_LOG = logging.getLogger("heterps")
 
 
 class Service(Protocol):
@@ -74,19 +79,20 @@ class Listener:
     service
         What answers.
     host
-        Interface to listen on; loopback unless the cluster's own workers listen elsewhere.
+        Address to listen on, where the worker is reached; loopback unless told otherwise.
     tls
         Server-side context where the cluster speaks TLS.
     """
 
     def __init__(self, service: Service, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
-        self.service, self.tls = service, tls
+        self.service = service
+        tcp = _tcp_server(host)
         self._folder = tempfile.TemporaryDirectory(prefix="heterps-")  # mode 0700: only this user may connect
         unix = os.path.join(self._folder.name, "socket")
-        self._sockets = [socket.create_server((host, 0)), _unix_server(unix)]
-        port = self._sockets[0].getsockname()[1]
+        self._sockets = [tcp, _unix_server(unix)]
         name, token = uuid.uuid4().hex, secrets.token_hex(16)
-        self.address = Address(name, PROCESS, machine(), unix, host, port, token, tls is not None)
+        self.address = Address(name, PROCESS, machine(), unix, host, tcp.getsockname()[1], token, tls is not None)
+        self._door = Door(token, tls)
         self._connections: set[socket.socket] = set()
         self._closed = False
         _LOCAL[name] = service
@@ -98,38 +104,51 @@ class Listener:
             try:
                 connection, _ = listening.accept()
             except OSError:
-                return
-            threading.Thread(target=self._serve, args=[connection], name="heterps-serve", daemon=True).start()
+                time.sleep(_PAUSE_S)  # out of file descriptors, or the caller has gone again: neither may end us
+                continue
+            arrived = connection
+            try:
+                arrived = self._door.arrive(connection)
+                threading.Thread(target=self._serve, args=[arrived], name="heterps-serve", daemon=True).start()
+            except (OSError, RuntimeError) as error:  # the caller has gone already, or no thread can be had
+                self._door.leave(arrived)
+                arrived.close()
+                _LOG.warning("a caller could not be served: %s", error)
 
     def _serve(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError, errors.ClusterError, ValueError), self._secured(connection) as secured:
-            self._connections.add(secured)
-            try:
-                self._converse(secured)
-            finally:
-                self._connections.discard(secured)
+        self._connections.add(connection)
+        caller = _caller(connection)
+        try:
+            with connection:
+                if self._admits(connection, caller):
+                    self._converse(connection)
+        except OSError:
+            pass  # a caller that dies closes its connections
+        except Exception as error:
+            _LOG.warning("closed the connection of %s: %s: %s", caller, type(error).__name__, error)
+        finally:
+            self._connections.discard(connection)
 
-    def _secured(self, connection: socket.socket) -> socket.socket:
-        """Return what to talk through; wrapping for TLS leaves nothing in the socket that was given."""
-        connection.settimeout(_HELLO_S)
-        if connection.family == socket.AF_UNIX:
-            return connection
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection if self.tls is None else self.tls.wrap_socket(connection, server_side=True)
+    def _admits(self, connection: socket.socket, caller: str) -> bool:
+        try:
+            self._door.admit(connection)
+        except (OSError, ClusterError) as error:
+            if not self._closed:
+                _LOG.warning("refused %s: %s", caller, error)
+            return False
+        return True
 
     def _converse(self, connection: socket.socket) -> None:
         buffers = Buffers()
-        hello = receive(connection, buffers)
-        if hello is None or not hmac.compare_digest(str(hello.head.get("token")), self.address.token):
-            return
-        connection.settimeout(None)  # a caller may have nothing to ask for as long as it likes
         while not self._closed and (request := receive(connection, buffers)) is not None:
             send(connection, self._answer(request))
 
     def _answer(self, request: Message) -> Message:
-        method = str(request.head.get("_method"))
         try:
-            return self.service.methods[method](request)
+            method = self.service.methods.get(str(request.head.get("_method")))
+            if method is None:
+                raise ClusterError(f"there is no method {request.head.get('_method')!r} here")
+            return method(request)
         except Exception as error:
             return Message({"_error": type(error).__name__, "_message": str(error)})
 
@@ -137,11 +156,26 @@ class Listener:
         """Stop answering; calls in progress end with a connection error at the caller."""
         self._closed = True
         _LOCAL.pop(self.address.name, None)
-        for s in [*self._sockets, *self._connections]:
-            with contextlib.suppress(OSError):
-                s.shutdown(socket.SHUT_RDWR)
-            s.close()
+        for connection in [*self._connections]:  # whose threads close them
+            hang_up(connection)
+        for listening in self._sockets:
+            hang_up(listening)
+            listening.close()
         self._folder.cleanup()
+
+
+def _tcp_server(host: str) -> socket.socket:
+    """Listen on one interface; never on all, whatever a worker says of itself."""
+    try:
+        family, _, _, _, where = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0] if host else _EVERYWHERE
+        if Endpoint("", str(where[0])).is_everywhere:
+            raise ClusterError(f"services do not listen on every interface ({host!r}); give the worker a --host")
+        return socket.create_server((where[0], 0), family=family)
+    except OSError as error:
+        raise ClusterError(
+            f"services cannot listen on {host!r}, where their worker is reached: {error.strerror or error}. "
+            "Give the worker an address of its own machine (--host)"
+        ) from error
 
 
 def _unix_server(path: str) -> socket.socket:
@@ -149,3 +183,11 @@ def _unix_server(path: str) -> socket.socket:
     server.bind(path)
     server.listen()
     return server
+
+
+def _caller(connection: socket.socket) -> str:
+    """Say who it is, for the log; a name of a Unix socket is empty."""
+    with contextlib.suppress(OSError):
+        name = connection.getpeername()
+        return str(Endpoint("", name[0], name[1])) if name and isinstance(name, tuple) else "a process of this machine"
+    return "a caller that has gone"

@@ -14,8 +14,9 @@ from distributed import Client
 
 from heterps.errors import ClusterError, DataError, RunError
 from heterps.protocol.words import events as ev
+from heterps.runtime import answers
 from heterps.runtime.cluster.pools import pools_of
-from heterps.runtime.run import answers, dask_engine as cluster
+from heterps.runtime.run import dask_engine as cluster
 from heterps.runtime.run.carrier import ClusterCrew
 from heterps.runtime.run.dask_engine import ClusterEngine
 from heterps.runtime.run.remote import Remote

@@ -12,8 +12,9 @@ import dask
 import pytest
 
 from heterps.errors import ClusterError, DataError, RunError
+from heterps.runtime import answers
 from heterps.runtime.cluster import ask, identity
-from heterps.runtime.run import answers, remote as module
+from heterps.runtime.run import remote as module
 from heterps.runtime.run.remote import Remote, Seat
 from tests.unit.runtime.played import ANSWERS, Pending
 

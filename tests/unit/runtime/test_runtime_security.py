@@ -5,41 +5,41 @@ import sys
 
 import dask
 import pytest
-from distributed import Security
 
 from heterps.errors import ClusterError
 from heterps.runtime.cluster.certificates import ROLES, make_certificates, open_certificates
-from heterps.runtime.cluster.security import check_address, split_address, tls_contexts
+from heterps.runtime.cluster.security import listening_host
 
 
-@pytest.mark.parametrize(
-    "address", ["127.0.0.1", "tcp://127.8.8.8:80", "localhost:8786", "[::1]:80", "::1", "inproc://x"]
-)
-def test_loopback_is_accepted(address: str) -> None:
-    check_address(address)
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "[::1]", "::1", "::ffff:127.0.0.1"])
+def test_loopback_is_accepted(host: str) -> None:
+    listening_host(host)
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0", "", ":8786", "tcp://10.0.0.5:8786", "[::]:80", "::", "tcp://8.8.8.8"])
-def test_an_open_address_needs_tls(address: str) -> None:
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "10.0.0.5", "[::]", "::", "8.8.8.8", "::ffff:10.0.0.5", "fd00::5"])
+def test_an_open_address_needs_tls(host: str) -> None:
     with pytest.raises(ClusterError, match="without TLS anyone"):
-        check_address(address)
-    check_address(address, tls=True)
+        listening_host(host)
+    assert listening_host(host, tls=True).scheme == ""
     with dask.config.set({"heterps.network.trusted": True}):
-        check_address(address)
+        listening_host(host)
 
 
-def test_the_scheme_says_tls_too() -> None:
-    check_address("tls://10.0.0.5:8786")
+@pytest.mark.parametrize("scheme", ["tcp", "tls", "ws", "wss", "inproc"])
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_scheme_is_not_believed(scheme: str, tls: bool) -> None:
+    with pytest.raises(ClusterError, match=f"without {scheme}://; --tls turns on TLS"):
+        listening_host(f"{scheme}://0.0.0.0", tls=tls)
+
+
+def test_a_port_has_an_option_of_its_own() -> None:
+    with pytest.raises(ClusterError, match="--port says which"):
+        listening_host("127.0.0.1:8786")
 
 
 def test_a_name_nobody_knows_is_an_error() -> None:
     with pytest.raises(ClusterError, match=r"'no-such-host\.invalid' cannot be found"):
-        check_address("no-such-host.invalid:1")
-
-
-def test_a_wrong_port_is_an_error() -> None:
-    with pytest.raises(ClusterError, match="'x' is no port number"):
-        split_address("tcp://127.0.0.1:x")
+        listening_host("no-such-host.invalid")
 
 
 def test_certificates_are_private_and_fit_each_other(tmp_path: pathlib.Path) -> None:
@@ -66,13 +66,3 @@ def test_without_the_cryptography_package_the_remedy_is_named(tmp_path, monkeypa
     monkeypatch.setitem(sys.modules, "heterps.runtime.cluster.authority", None)
     with pytest.raises(ClusterError, match=r"pip install 'heterps\[tls\]'"):
         make_certificates(tmp_path, [])
-
-
-def test_contexts_for_sockets_of_our_own(tmp_path: pathlib.Path) -> None:
-    assert tls_contexts(Security()) == (None, None)
-    made = make_certificates(tmp_path, ["127.0.0.1"])
-    files = {"tls_worker_cert": str(made.certificate("worker")), "tls_worker_key": str(made.key("worker"))}
-    listening, connecting = tls_contexts(Security(tls_ca_file=str(made.ca), require_encryption=True, **files))
-    assert listening is not None
-    assert connecting is not None
-    assert listening.verify_mode == connecting.verify_mode == ssl.CERT_REQUIRED
