@@ -4,7 +4,7 @@ from heterps.data.columnar.parquet_files import Parquet, parquet
 from heterps.data.columnar.tables_in_memory import Table, frame
 from heterps.data.core.bad import BadInput, BadRow, BadRows
 from heterps.data.core.batch import Batch, Column
-from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Shuffle, Source
 from heterps.data.core.formats import READERS, open_dataset, register_reader
 from heterps.data.core.persist import Persisted
@@ -50,7 +50,7 @@ __all__ = [
     "Persisted",
     "Piece",
     "Recipe",
-    "Rows",
+    "RowBuffers",
     "Salted",
     "Schema",
     "Shuffle",

@@ -1,6 +1,6 @@
 """Forward, backward and cost of every op kind."""
 
-from heterps.kernels.cost import OpCost, Work
+from heterps.kernels.cost import OpCost, OpWork
 from heterps.kernels.kernel import Call, Kernel, kernel, kernels, op_cost, register_kernel
 from heterps.kernels.ops import (  # noqa: F401  # importing them registers their kernels
     activations,
@@ -30,11 +30,11 @@ __all__ = [
     "Kernel",
     "Lists",
     "OpCost",
+    "OpWork",
     "ParamLayout",
     "ParamPiece",
     "Program",
     "Rows",
-    "Work",
     "batch_seed",
     "kernel",
     "kernels",

@@ -10,7 +10,7 @@ from typing import Any
 from heterps.graph import Param
 from heterps.graph.types import TensorType
 
-__all__ = ["OpCost", "Work", "parameter_count", "passes", "read_only"]
+__all__ = ["OpCost", "OpWork", "parameter_count", "passes", "read_only"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class OpCost:
 
 
 @dataclass(frozen=True)
-class Work:
+class OpWork:
     """What a kernel's cost is asked for: one op, its types, the batch."""
 
     attrs: Mapping[str, Any]
@@ -61,19 +61,19 @@ class Work:
         return self.batch * sum(t.bytes for t in types)
 
 
-def parameter_count(work: Work) -> int:
+def parameter_count(work: OpWork) -> int:
     """Dense parameters of the op."""
     return sum(math.prod(p.shape) for p in work.params)
 
 
-def passes(flops_per_input: float, *, reads: int = 2) -> Callable[[Work], OpCost]:
+def passes(flops_per_input: float, *, reads: int = 2) -> Callable[[OpWork], OpCost]:
     """Cost of kinds that pass over their arrays.
 
     Forward reads the inputs and writes the result; backward reads the result's gradient and, where ``reads`` is 2, the
     inputs (or as much saved data) again, and writes the inputs' gradients. ``flops_per_input`` counts both directions.
     """
 
-    def cost(work: Work) -> OpCost:
+    def cost(work: OpWork) -> OpCost:
         inputs, output = work.bytes(*work.inputs), work.bytes(work.output)
         count = parameter_count(work)
         return OpCost(
@@ -86,6 +86,6 @@ def passes(flops_per_input: float, *, reads: int = 2) -> Callable[[Work], OpCost
     return cost
 
 
-def read_only(work: Work) -> OpCost:
+def read_only(work: OpWork) -> OpCost:
     """Cost of reading a column of a file: its bytes arrive once, nothing flows back."""
     return OpCost(0.0, work.bytes(work.output), work.bytes(work.output))

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from heterps.device.arrays import Array, Namespace
 from heterps.errors import GraphError, UnknownKindError
 from heterps.graph import Graph, Op, kind
-from heterps.kernels.cost import OpCost, Work
+from heterps.kernels.cost import OpCost, OpWork
 
 __all__ = ["FUSED", "Call", "Kernel", "kernel", "kernels", "op_cost", "register_kernel"]
 
@@ -150,7 +150,7 @@ class Kernel:
         since rows can be pulled only when the ids are known; programs are fed the result like a column.
     """
 
-    cost: Callable[[Work], OpCost]
+    cost: Callable[[OpWork], OpCost]
     forward: Callable[[Call], None] | None = None
     backward: Callable[[Call], None] = _nothing
     predict: Callable[[Call], None] | None = None
@@ -204,4 +204,4 @@ def op_cost(graph: Graph, op: Op | str, batch_size: int, unique_fraction: float 
     """
     op = graph[op] if isinstance(op, str) else op
     types = tuple(graph[name].type for name in op.inputs)
-    return kernel(op.kind).cost(Work(op.attrs, types, op.type, graph.params(op), batch_size, unique_fraction))
+    return kernel(op.kind).cost(OpWork(op.attrs, types, op.type, graph.params(op), batch_size, unique_fraction))

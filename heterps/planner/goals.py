@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heterps.errors import PlanError
 from heterps.planner.solve.bounds import least_price, most_rows
 from heterps.planner.solve.problem import Problem
-from heterps.planner.solve.search import Found, Solve, best_at, best_price_per_row, best_throughput
+from heterps.planner.solve.search import SearchResult, Solve, best_at, best_price_per_row, best_throughput
 
 __all__ = ["FixedRate", "Goal", "MaxThroughput", "MinCost"]
 
@@ -32,7 +32,7 @@ class Goal:
         """Rows per second that must be reached, if any."""
         return None
 
-    def search(self, problem: Problem, solve: Solve) -> Found | None:
+    def search(self, problem: Problem, solve: Solve) -> SearchResult | None:
         """Find the best placement, None if there is none."""
         raise NotImplementedError
 
@@ -45,7 +45,7 @@ class Goal:
         """Whether more is better."""
         return False
 
-    def better(self, a: Found, b: Found) -> bool:
+    def better(self, a: SearchResult, b: SearchResult) -> bool:
         """Whether a beats b."""
         return a.value > b.value if self.rises else a.value < b.value
 
@@ -78,7 +78,7 @@ class MinCost(Goal):
         """Rows per second that must be reached."""
         return self.rows_per_second
 
-    def search(self, problem: Problem, solve: Solve) -> Found | None:
+    def search(self, problem: Problem, solve: Solve) -> SearchResult | None:
         """Find the best placement, None if there is none."""
         most = 2 * self.rows_per_second if self.up_to is None else self.up_to
         return best_price_per_row(problem, self.rows_per_second, solve, at_most=max(most, self.rows_per_second))
@@ -114,7 +114,7 @@ class FixedRate(Goal):
         """Rows per second that must be reached."""
         return self.rows_per_second
 
-    def search(self, problem: Problem, solve: Solve) -> Found | None:
+    def search(self, problem: Problem, solve: Solve) -> SearchResult | None:
         """Find the best placement, None if there is none."""
         return best_at(problem, self.rows_per_second, solve)
 
@@ -140,7 +140,7 @@ class MaxThroughput(Goal):
         limit = "" if math.isinf(self.price_per_hour) else f" for at most {self.price_per_hour:,.2f} an hour"
         return f"most rows/s with the given inventory{limit}"
 
-    def search(self, problem: Problem, solve: Solve) -> Found | None:
+    def search(self, problem: Problem, solve: Solve) -> SearchResult | None:
         """Find the best placement, None if there is none."""
         bounded = math.isfinite(self.price_per_hour) and (problem.price > 0).all()
         if not bounded and not all(math.isfinite(c) for c in problem.cap):

@@ -9,7 +9,7 @@ from heterps.protocol.client import state as cl
 from heterps.protocol.words import decisions as de, events as ev, instructions as do
 from heterps.protocol.words.messages import Granted, Push, Refused, Reply, Request
 from heterps.simulator.network import TIMEOUT, Process
-from heterps.simulator.rows import Shard, gradient
+from heterps.simulator.rows import SimulatedShard, gradient
 
 if TYPE_CHECKING:
     from heterps.simulator.world import World
@@ -29,7 +29,7 @@ class Copy:
         spec = world.scenario.spec
         self.world, self.process, self.number, self.host = world, process, create.copy, create.host
         self.state = HostState(create.copy, spec.mode, spec.lanes)
-        self.rows: dict[int, Shard] = {}
+        self.rows: dict[int, SimulatedShard] = {}
         self._payloads: dict[Any, Any] = {}
         self._kept: dict[tuple[int, int, int], Payload] = {}
         self._ticking = False
@@ -95,14 +95,16 @@ class Copy:
     def _loaded(self, load: de.Load) -> None:
         if load.term == self.state.term and not self.state.serving:
             shards, state = self.world.disk.read(load.cut)
-            self.rows = {number: shards[number].copy() if number in shards else Shard() for number in load.owned}
+            self.rows = {
+                number: shards[number].copy() if number in shards else SimulatedShard() for number in load.owned
+            }
             self.receive(de.Loaded(load.term, state))
 
     def _mark(self, mark: de.Mark) -> None:
         rows = {number: self.rows[number].copy() for number in self.state.owned}
         self.world.net.at(2 + 6 * self.world.net.random(), self.process, self._write, mark.cut, rows, mark.state)
 
-    def _write(self, cut: int, rows: dict[int, Shard], state: dict[str, Any]) -> None:
+    def _write(self, cut: int, rows: dict[int, SimulatedShard], state: dict[str, Any]) -> None:
         if self.world.disk.full:
             self.world.post(ev.CutFailed(self.number, cut, "disk full"))
         else:

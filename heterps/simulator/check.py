@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from heterps.protocol import BatchKey, Cut, Phase
 from heterps.protocol.words.messages import FAR
-from heterps.simulator.rows import Shard, keys_of, sync_values
+from heterps.simulator.rows import SimulatedShard, keys_of, sync_values
 
 if TYPE_CHECKING:
     from heterps.simulator.world import World
@@ -22,7 +22,7 @@ def final(world: World) -> str:
     if world.run.phase is not Phase.FINISHED:
         return f"the run was aborted: {world.run.reason}"
     layout, spec = world.run.layout(), world.scenario.spec
-    shards = [world.copies[layout.copies[owner]].rows.get(n, Shard()) for n, owner in enumerate(layout.owners)]
+    shards = [world.copies[layout.copies[owner]].rows.get(n, SimulatedShard()) for n, owner in enumerate(layout.owners)]
     wanted = keys_of(world.scenario.splits, spec.passes)
     for number, shard in enumerate(shards):
         if shard.counts != wanted:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from heterps.protocol import BatchKey, RunSpec
 
-__all__ = ["Shard", "gradient", "keys_of", "sync_values"]
+__all__ = ["SimulatedShard", "gradient", "keys_of", "sync_values"]
 
 
-class Shard:
+class SimulatedShard:
     """One logical shard of all tables: rows, in a word."""
 
     __slots__ = ("counts", "value")
@@ -23,9 +23,9 @@ class Shard:
         self.value = value
         self.counts: dict[BatchKey, int] = dict(counts or ())
 
-    def copy(self) -> Shard:
+    def copy(self) -> SimulatedShard:
         """Return an independent copy."""
-        return Shard(self.value, self.counts)
+        return SimulatedShard(self.value, self.counts)
 
     def apply(self, grads: Sequence[tuple[BatchKey, int]]) -> None:
         """Apply the sum of gradients as one step."""
@@ -46,7 +46,7 @@ def keys_of(splits: Sequence[int], passes: int) -> dict[BatchKey, int]:
 
 def sync_values(spec: RunSpec, splits: Sequence[int]) -> list[int]:
     """Return the value of every shard after an undisturbed Sync run, computed in the plainest way."""
-    shards = [Shard() for _ in range(spec.shards)]
+    shards = [SimulatedShard() for _ in range(spec.shards)]
     for pass_ in range(spec.passes):
         streams = [
             [BatchKey(pass_, s, n) for s in range(lane, len(splits), spec.lanes) for n in range(splits[s])]

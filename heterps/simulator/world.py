@@ -14,7 +14,7 @@ from heterps.simulator import check
 from heterps.simulator.actors import Copy, Task
 from heterps.simulator.faults import fire
 from heterps.simulator.network import TIMEOUT, Network, Process
-from heterps.simulator.rows import Shard
+from heterps.simulator.rows import SimulatedShard
 from heterps.simulator.scenario import Scenario
 from heterps.simulator.visit import Visit
 
@@ -30,9 +30,9 @@ class Disk:
     def __init__(self) -> None:
         self.full = False
         self.published = Cut()
-        self._parts: dict[int, tuple[dict[int, Shard], dict[str, Any] | None]] = {0: ({}, None)}
+        self._parts: dict[int, tuple[dict[int, SimulatedShard], dict[str, Any] | None]] = {0: ({}, None)}
 
-    def write(self, cut: int, rows: dict[int, Shard], state: dict[str, Any]) -> None:
+    def write(self, cut: int, rows: dict[int, SimulatedShard], state: dict[str, Any]) -> None:
         """Add one host's part."""
         self._parts.setdefault(cut, ({}, state))[0].update(rows)
 
@@ -40,7 +40,7 @@ class Disk:
         """Remove the parts of a cut that was given up."""
         self._parts.pop(cut, None)
 
-    def read(self, cut: int) -> tuple[dict[int, Shard], dict[str, Any] | None]:
+    def read(self, cut: int) -> tuple[dict[int, SimulatedShard], dict[str, Any] | None]:
         """Return the shards of a cut and the state beside them (drained: the same beside every part)."""
         return self._parts[cut]
 

@@ -3,10 +3,10 @@
 from heterps.tables.live.ageing import KINDS, Kind
 from heterps.tables.live.gradients import RowGradients, sum_lanes
 from heterps.tables.live.routing import Routed, Router, gather_rows, spread_shards, sum_rows
-from heterps.tables.live.shard import Applied, Pulled, Shard
-from heterps.tables.live.shard_cut import Cut
+from heterps.tables.live.shard import Applied, PulledRows, Shard
+from heterps.tables.live.shard_cut import ShardCut
 from heterps.tables.snapshots.load import find_generation, load_table, restore, verify
-from heterps.tables.snapshots.manifest import Manifest, Part
+from heterps.tables.snapshots.manifest import Manifest, SnapshotPart
 from heterps.tables.snapshots.snapshot import Snapshots, save_shard, write_part
 from heterps.tables.specs.accessor import ACCESSORS, Accessor, CtrAccessor
 from heterps.tables.specs.entries import ENTRIES, CountEntry, Entry, ProbabilityEntry, ShowClickEntry
@@ -45,7 +45,6 @@ __all__ = [
     "Constant",
     "CountEntry",
     "CtrAccessor",
-    "Cut",
     "DenseSpec",
     "ElementAdaGrad",
     "Entry",
@@ -56,9 +55,8 @@ __all__ = [
     "Manifest",
     "Momentum",
     "Normal",
-    "Part",
     "ProbabilityEntry",
-    "Pulled",
+    "PulledRows",
     "Routed",
     "Router",
     "RowGradients",
@@ -66,8 +64,10 @@ __all__ = [
     "Rule",
     "Schedule",
     "Shard",
+    "ShardCut",
     "SharedAdam",
     "ShowClickEntry",
+    "SnapshotPart",
     "Snapshots",
     "StdAdaGrad",
     "Steps",

@@ -15,14 +15,14 @@ from heterps.data.columnar import spans
 from heterps.data.text.numeric import BAD_NUMBER
 from heterps.errors import DataError
 
-__all__ = ["ArrowColumn", "Taken"]
+__all__ = ["ArrowColumn", "TakenColumn"]
 
 _NONE: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenColumn:
     """Ids as a table and an index into it: a dictionary-encoded column hashed once per distinct value."""
 
     table: npt.NDArray[np.uint64]
@@ -118,11 +118,11 @@ class ArrowColumn:
             return np.where(negative, np.uint64(0) - wide, wide), negative
         return values.astype(np.uint64), negative
 
-    def hashes(self, salt: int) -> npt.NDArray[np.uint64] | Taken:
+    def hashes(self, salt: int) -> npt.NDArray[np.uint64] | TakenColumn:
         """Hash each value's text; null is the empty string."""
         if self.dictionary is not None:
             table = np.asarray(self.dictionary.hashes(salt))
-            return Taken(np.append(table, _hash_of_nothing(salt)), self.index)
+            return TakenColumn(np.append(table, _hash_of_nothing(salt)), self.index)
         out = np.empty(len(self), np.uint64)
         if self.is_text:
             spans.hash_spans(*self.text, self.valid, np.uint64(salt), out)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.data.columnar import spans
-from heterps.data.columnar.arrow_columns import ArrowColumn, Taken
-from heterps.data.core.batch_buffers import Rows
+from heterps.data.columnar.arrow_columns import ArrowColumn, TakenColumn
+from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
 from heterps.data.core.schema import Schema
 from heterps.data.core.value_hash import RESERVED_ID, hash_bytes
@@ -56,7 +56,7 @@ class Integers:
         return out
 
 
-Element = Floats | Integers | Taken | npt.NDArray[np.uint64] | Ragged
+Element = Floats | Integers | TakenColumn | npt.NDArray[np.uint64] | Ragged
 Faults = npt.NDArray[np.int64] | None
 Columns = Mapping[str, ArrowColumn]
 
@@ -176,7 +176,7 @@ def evaluate(recipe: Recipe, columns: Columns) -> tuple[Element, Faults]:
 
 
 def _plain(element: Element) -> npt.NDArray[np.uint64]:
-    if isinstance(element, (Taken, Integers)):
+    if isinstance(element, (TakenColumn, Integers)):
         return element.plain()
     assert isinstance(element, np.ndarray)
     return element
@@ -204,7 +204,7 @@ class Chunk:
                 if bad is not None and bad.any():
                     self.faults.append((recipe, bad))
 
-    def put(self, lo: int, hi: int, rows: Rows, row: int) -> None:
+    def put(self, lo: int, hi: int, rows: RowBuffers, row: int) -> None:
         """Write rows ``lo .. hi`` of the chunk as rows ``row ..`` of the buffers."""
         for column, elements in zip(self.schema, self.elements, strict=True):
             if column.kind == "ragged":
@@ -215,12 +215,12 @@ class Chunk:
                 _put(element, lo, hi, rows, base + j, column.width, row)
 
 
-def _put(element: Element, lo: int, hi: int, rows: Rows, base: int, stride: int, row: int) -> None:
+def _put(element: Element, lo: int, hi: int, rows: RowBuffers, base: int, stride: int, row: int) -> None:
     if isinstance(element, Floats):
         spans.put_numbers(element.values, element.present, lo, hi, element.params, rows.floats, base, stride, row)
     elif isinstance(element, Integers):
         element.put(lo, hi, rows.ids, base, stride, row)
-    elif isinstance(element, Taken):
+    elif isinstance(element, TakenColumn):
         spans.put_taken(element.table, element.index, lo, hi, rows.ids, base, stride, row)
     else:
         spans.put_ids(element, lo, hi, rows.ids, base, stride, row)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarSource, Part
+from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, ColumnarSource
 from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.files import expand, is_url, open_bytes
@@ -83,7 +83,7 @@ def _text_columns(path: str, wanted: Sequence[str]) -> list[str]:
         return [c.path_in_schema for c in small if c.path_in_schema in text]
 
 
-def _parts(pieces: tuple[Piece, ...], fields: Schema) -> Iterator[Part]:
+def _parts(pieces: tuple[Piece, ...], fields: Schema) -> Iterator[ColumnarPart]:
     wanted = list(fields.sources)
     for piece in pieces:
         with _open(piece.source, _text_columns(piece.source, wanted)) as file:
@@ -91,7 +91,7 @@ def _parts(pieces: tuple[Piece, ...], fields: Schema) -> Iterator[Part]:
             groups = list(range(piece.begin, piece.end))
             try:
                 for batch in file.iter_batches(CHUNK_ROWS, row_groups=groups, columns=wanted, use_threads=False):
-                    yield Part(piece.source, row, batch)
+                    yield ColumnarPart(piece.source, row, batch)
                     row += batch.num_rows
             except (pa.ArrowException, OSError) as error:
                 where = f"row group {piece.begin} of {piece.source}"

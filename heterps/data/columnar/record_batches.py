@@ -11,19 +11,19 @@ import pyarrow as pa
 
 from heterps.data.columnar.arrow_recipes import Chunk
 from heterps.data.core.bad import BadRow, BadRows
-from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Source
 from heterps.data.core.schema import Schema
 from heterps.data.text.delimited import REASONS
 
-__all__ = ["CHUNK_ROWS", "ColumnarSource", "Part"]
+__all__ = ["CHUNK_ROWS", "ColumnarPart", "ColumnarSource"]
 
 # Rows evaluated at a time: large enough to amortise calls, small enough that a chunk's columns stay in the cache.
 CHUNK_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Part:
+class ColumnarPart:
     """A record batch and where its first row lies."""
 
     source: str
@@ -34,12 +34,12 @@ class Part:
 class ColumnarSource(Source):
     """Fill batches from parts, leaving out and counting rows that cannot be used."""
 
-    def __init__(self, schema: Schema, parts: Iterator[Part], bad: BadRows) -> None:
+    def __init__(self, schema: Schema, parts: Iterator[ColumnarPart], bad: BadRows) -> None:
         self.schema, self.parts, self.bad = schema, parts, bad
         self.chunk: Chunk | None = None
         self.at = 0
 
-    def fill(self, rows: Rows, begin: int, end: int) -> int:
+    def fill(self, rows: RowBuffers, begin: int, end: int) -> int:
         """Write the next good rows."""
         row = begin
         while row < end and self._ready():
@@ -50,7 +50,7 @@ class ColumnarSource(Source):
             row += take
         return row - begin
 
-    def skip(self, count: int, scratch: Rows) -> None:
+    def skip(self, count: int, scratch: RowBuffers) -> None:
         """Pass over good rows: bad ones are found as in a whole read, so that both count the same."""
         while count > 0 and self._ready():
             assert self.chunk is not None
@@ -66,7 +66,7 @@ class ColumnarSource(Source):
             self.chunk, self.at = self._good(part), 0
         return True
 
-    def _good(self, part: Part) -> Chunk:
+    def _good(self, part: ColumnarPart) -> Chunk:
         chunk = Chunk(self.schema, part.batch)
         if not chunk.faults:
             return chunk
@@ -77,7 +77,7 @@ class ColumnarSource(Source):
             self._count(part, chunk, int(i))
         return Chunk(self.schema, part.batch.filter(pa.array(~worst)))
 
-    def _count(self, part: Part, chunk: Chunk, i: int) -> None:
+    def _count(self, part: ColumnarPart, chunk: Chunk, i: int) -> None:
         recipe, codes = next(fault for fault in chunk.faults if fault[1][i])
         name, reason = recipe.sources[0], REASONS[int(codes[i])]
         values = {source: part.batch.column(source)[i].as_py() for source in recipe.sources}

@@ -9,7 +9,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from heterps.data.columnar.parquet_files import schema_of_arrow
-from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarSource, Part
+from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, ColumnarSource
 from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.schema import Schema
@@ -47,12 +47,12 @@ class Table(Dataset):
         """Start evaluating ranges."""
         return ColumnarSource(self.fields, self._parts(pieces), bad)
 
-    def _parts(self, pieces: tuple[Piece, ...]) -> Iterator[Part]:
+    def _parts(self, pieces: tuple[Piece, ...]) -> Iterator[ColumnarPart]:
         wanted = self.table.select(list(self.fields.sources))
         for piece in pieces:
             row = piece.begin
             for batch in wanted.slice(row, piece.end - row).to_batches(max_chunksize=CHUNK_ROWS):
-                yield Part("memory", row, batch)
+                yield ColumnarPart("memory", row, batch)
                 row += batch.num_rows
 
 

@@ -13,7 +13,7 @@ from heterps.data.core.batch import Column
 from heterps.data.core.schema import Schema
 from heterps.ragged import Ragged
 
-__all__ = ["Rows"]
+__all__ = ["RowBuffers"]
 
 
 @njit(nogil=True, cache=True)
@@ -27,7 +27,7 @@ def _take_lists(values: Any, offsets: Any, order: Any, out: Any, out_offsets: An
         out_offsets[i + 1] = at
 
 
-class Rows:
+class RowBuffers:
     """Room for ``capacity`` rows of a schema.
 
     All float columns lie one after another in one flat float32 array and all id columns in one flat uint64 array, each
@@ -107,7 +107,7 @@ class Rows:
         offsets = self.list_offsets[i, : size + 1]
         return Ragged(self.list_values[i, : offsets[-1]], offsets)
 
-    def take(self, order: npt.NDArray[np.int64], out: Rows) -> None:
+    def take(self, order: npt.NDArray[np.int64], out: RowBuffers) -> None:
         """Gather rows ``order`` into the first rows of ``out``."""
         for name, view in self._views.items():
             np.take(view, order, axis=0, out=out._views[name][: len(order)], mode="clip")

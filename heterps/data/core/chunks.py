@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from heterps.data.core.batch import Column
-from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Source
 
 __all__ = ["ChunkSource", "Columns"]
@@ -31,7 +31,7 @@ class ChunkSource(Source):
             self.size = len(next(iter(chunk.values())))
         return min(most, self.size - self.at)
 
-    def fill(self, rows: Rows, begin: int, end: int) -> int:
+    def fill(self, rows: RowBuffers, begin: int, end: int) -> int:
         """Copy the next rows."""
         row = begin
         while row < end and (take := self._next(end - row)):
@@ -40,7 +40,7 @@ class ChunkSource(Source):
             row += take
         return row - begin
 
-    def skip(self, count: int, scratch: Rows) -> None:
+    def skip(self, count: int, scratch: RowBuffers) -> None:
         """Pass over rows without copying them."""
         while count > 0 and (take := self._next(count)):
             self.at += take

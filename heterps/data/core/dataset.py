@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from heterps.data.core.bad import BadInput, BadRows
 from heterps.data.core.batch import Batch
-from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.permutation import permutation, seed_key
 from heterps.data.core.read_ahead import ahead
 from heterps.data.core.schema import Schema
@@ -30,10 +30,10 @@ class Source(ABC):
     """The rows of one Split, in order, read once."""
 
     @abstractmethod
-    def fill(self, rows: Rows, begin: int, end: int) -> int:
+    def fill(self, rows: RowBuffers, begin: int, end: int) -> int:
         """Write the next rows into ``rows[begin:end]``; return how many (fewer only at the end)."""
 
-    def skip(self, count: int, scratch: Rows) -> None:
+    def skip(self, count: int, scratch: RowBuffers) -> None:
         """Pass over rows; readers that can seek do better than this."""
         while count > 0:
             got = self.fill(scratch, 0, min(count, scratch.capacity))
@@ -141,7 +141,7 @@ class Dataset(ABC):
             raise DataError(f"the batch size must be at least 1, got {batch_size}")
         account = BadRows(self.bad_input) if bad is None else bad
         with closing(self.open(split.pieces, account)) as source:
-            buffers = [Rows(self.schema, batch_size) for _ in range(ring)]
+            buffers = [RowBuffers(self.schema, batch_size) for _ in range(ring)]
             if self.shuffling.scope == "none":
                 yield from _in_order(source, split, buffers, start)
             else:
@@ -187,7 +187,7 @@ class Dataset(ABC):
         return ()
 
 
-def _in_order(source: Source, split: Split, buffers: list[Rows], start: int) -> Iterator[Batch]:
+def _in_order(source: Source, split: Split, buffers: list[RowBuffers], start: int) -> Iterator[Batch]:
     size = buffers[0].capacity
     source.skip(start * size, buffers[0])
     n = start
@@ -201,11 +201,13 @@ def _in_order(source: Source, split: Split, buffers: list[Rows], start: int) -> 
         n += 1
 
 
-def _mixed(source: Source, split: Split, buffers: list[Rows], start: int, seed: int, window: int) -> Iterator[Batch]:
+def _mixed(
+    source: Source, split: Split, buffers: list[RowBuffers], start: int, seed: int, window: int
+) -> Iterator[Batch]:
     """Fill a window, permute it, cut it into batches. A window is whole batches, so ``start`` skips whole windows."""
     size = buffers[0].capacity
     per_window = max(1, window // size)
-    pool = Rows(buffers[0].schema, per_window * size)
+    pool = RowBuffers(buffers[0].schema, per_window * size)
     first = start // per_window
     source.skip(first * pool.capacity, pool)
     n = first * per_window

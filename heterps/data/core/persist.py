@@ -14,7 +14,7 @@ import numpy as np
 
 from heterps.data.core.bad import BadRows
 from heterps.data.core.batch import Column
-from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.chunks import ChunkSource, Columns
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.schema import Schema
@@ -123,7 +123,7 @@ def _parse(data: Dataset, piece: Piece) -> _Kept:
     bad = BadRows(data.bad_input)
     chunks: list[Columns] = []
     with closing(data.open((piece,), bad)) as source:
-        rows = Rows(data.schema, CHUNK_ROWS)
+        rows = RowBuffers(data.schema, CHUNK_ROWS)
         while (got := source.fill(rows, 0, CHUNK_ROWS)) > 0:
             chunks.append({name: _copy(column) for name, column in rows.columns(got).items()})
     nbytes = sum(int(column.nbytes) for chunk in chunks for column in chunk.values())

@@ -26,7 +26,7 @@ from heterps.data.core.chunks import ChunkSource, Columns
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.schema import Field, Schema
 from heterps.data.core.split import Piece
-from heterps.data.sources.pipe import Program
+from heterps.data.sources.pipe import PipeProgram
 from heterps.errors import DataError
 from heterps.ragged import Ragged
 
@@ -97,7 +97,7 @@ def _chunks(data: Generated, pieces: tuple[Piece, ...]) -> Iterator[Columns]:
 def _shard_chunks(data: Generated, shard: int) -> Iterator[Columns]:
     # -P: the script's folder must not come before the standard library on the path.
     command = [sys.executable, "-P", str(Path(__file__).with_name("generate.py"))]
-    program = Program(command, f"{data.name}({shard})", data.timeout, subprocess.PIPE)
+    program = PipeProgram(command, f"{data.name}({shard})", data.timeout, subprocess.PIPE)
     try:
         program.feed(io.BytesIO(_request(data, shard)))
         stream = pa.ipc.open_stream(pa.PythonFile(io.BufferedReader(_Raw(program), 1 << 20), mode="r"))
@@ -130,7 +130,7 @@ def _column(column: Field, array: Any) -> Column:
 class _Raw(io.RawIOBase):
     """A program's output as a file Arrow can read."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: PipeProgram) -> None:
         self.program = program
 
     def readable(self) -> bool:

@@ -21,15 +21,15 @@ from typing import Any
 from heterps.data.core.files import is_url, open_bytes, open_raw
 from heterps.errors import DataError
 
-__all__ = ["Program", "opener_of"]
+__all__ = ["PipeProgram", "opener_of"]
 
 
 def opener_of(command: str, timeout: float) -> Callable[[str], Any]:
     """Return what opens a file: itself, or through a program."""
-    return partial(Program.on_file, command, timeout) if command else open_bytes
+    return partial(PipeProgram.on_file, command, timeout) if command else open_bytes
 
 
-class Program:
+class PipeProgram:
     """A running program as a readable file.
 
     Parameters
@@ -59,7 +59,7 @@ class Program:
         self.finished = False
 
     @classmethod
-    def on_file(cls, command: str, timeout: float, path: str) -> Program:
+    def on_file(cls, command: str, timeout: float, path: str) -> PipeProgram:
         """Start a program on one file, given as stored."""
         file = open_raw(path)
         if is_url(path):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heterps.data.core.bad import BadRows
-from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.permutation import permutation, seed_key
 from heterps.data.core.schema import Schema
@@ -44,10 +44,10 @@ class SlotsShuffled(Dataset):
 class _Permuted(Source):
     def __init__(self, data: SlotsShuffled, below: Source) -> None:
         self.data, self.below = data, below
-        self.pool = Rows(data.schema, data.window)
+        self.pool = RowBuffers(data.schema, data.window)
         self.at = self.size = self.windows = 0
 
-    def fill(self, rows: Rows, begin: int, end: int) -> int:
+    def fill(self, rows: RowBuffers, begin: int, end: int) -> int:
         row = begin
         while row < end and self._ready():
             take = min(end - row, self.size - self.at)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from heterps.data.core.bad import BadRows
-from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.files import cut, expand, open_bytes, whole
 from heterps.data.core.schema import Schema
@@ -18,7 +18,7 @@ from heterps.data.core.split import Piece
 from heterps.data.sources.pipe import opener_of
 from heterps.data.text.delimited import BAD, BAD_COLUMNS, REASONS, ROOM, byte_classes, byte_marks, parse_rows
 from heterps.data.text.lines import BLOCK_BYTES, Lines, LineSource
-from heterps.data.text.recipe_steps import Steps, compile_steps
+from heterps.data.text.recipe_steps import RecipeSteps, compile_steps
 from heterps.errors import DataError
 
 __all__ = ["Text", "csv", "tsv"]
@@ -90,13 +90,13 @@ class _TextSource(LineSource):
     def __init__(self, text: Text, pieces: tuple[Piece, ...], bad: BadRows) -> None:
         super().__init__(pieces, bad, text.block_bytes, opener_of(text.pipe_command, text.pipe_timeout))
         self.text = text
-        self.steps: Steps = compile_steps(text.fields, text.columns)
+        self.steps: RecipeSteps = compile_steps(text.fields, text.columns)
         self.classes = byte_classes(text.delimiter, text.quote)
         self.marks = byte_marks(text.delimiter, text.quote)
         self.starts, self.stops = np.zeros((2, max(len(text.columns), 1)), np.int64)
         self.made = np.zeros(len(self.steps.table), np.uint64)
         self.where = np.zeros(5, np.int64)
-        self.bound: tuple[Rows, Any] | None = None
+        self.bound: tuple[RowBuffers, Any] | None = None
 
     def begin(self, lines: Lines) -> None:
         if self.text.header and lines.refill():
@@ -104,7 +104,7 @@ class _TextSource(LineSource):
             _check_header(lines.piece.source, line, self.text)
             lines.pos += len(line) + 1
 
-    def parse(self, lines: Lines, rows: Rows, row: int, end: int) -> int:
+    def parse(self, lines: Lines, rows: RowBuffers, row: int, end: int) -> int:
         steps = self.steps
         how, lines.pos, row = parse_rows(
             lines.buffer, lines.pos, lines.end, row, end, self.classes, self.marks, self.text.trim,
@@ -118,7 +118,7 @@ class _TextSource(LineSource):
             self._count_bad_line()
         return int(row)
 
-    def _bind(self, rows: Rows) -> Any:
+    def _bind(self, rows: RowBuffers) -> Any:
         if self.bound is None or self.bound[0] is not rows:
             self.bound = (rows, self.steps.bind(rows))
         return self.bound[1]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.data.core.bad import SHOWN, BadRow, BadRows
-from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Source
 from heterps.data.core.files import is_compressed, open_bytes
 from heterps.data.core.split import Piece
@@ -158,14 +158,14 @@ class LineSource(Source):
         self.lines: Lines | None = None
 
     @abstractmethod
-    def parse(self, lines: Lines, rows: Rows, row: int, end: int) -> int:
+    def parse(self, lines: Lines, rows: RowBuffers, row: int, end: int) -> int:
         """Parse ``lines.buffer[lines.pos:lines.end]`` into rows ``row .. end``, moving ``pos``; return the next row."""
 
     def begin(self, lines: Lines) -> None:
         """Look at the start of a file (a header)."""
         return None
 
-    def fill(self, rows: Rows, begin: int, end: int) -> int:
+    def fill(self, rows: RowBuffers, begin: int, end: int) -> int:
         """Parse the next rows."""
         row = begin
         while row < end and self._refill():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
 from heterps.data.core.schema import Schema
 from heterps.data.core.value_hash import hash_bytes
@@ -25,7 +25,7 @@ __all__ = [
     "MATCH",
     "NUMBER",
     "SALTED",
-    "Steps",
+    "RecipeSteps",
     "compile_steps",
 ]
 
@@ -33,7 +33,7 @@ NUMBER, MATCH, CATEGORY, ID, BUCKET, CROSS, CATEGORIES, IDS, SALTED = range(9)
 
 
 @dataclass
-class Steps:
+class RecipeSteps:
     """The table.
 
     Attributes
@@ -59,7 +59,7 @@ class Steps:
     schema: Schema
     outputs: tuple[int, ...]
 
-    def bind(self, rows: Rows) -> npt.NDArray[np.int64]:
+    def bind(self, rows: RowBuffers) -> npt.NDArray[np.int64]:
         """Return the table with output positions for the capacity of ``rows``."""
         bound = self.table.copy()
         row = 0
@@ -142,7 +142,7 @@ _LOWER: dict[type[Recipe], Callable[[_Compiler, Any], tuple[int, int, int, int, 
 }
 
 
-def compile_steps(schema: Schema, columns: tuple[str, ...]) -> Steps:
+def compile_steps(schema: Schema, columns: tuple[str, ...]) -> RecipeSteps:
     """Compile a schema's recipes against the source columns of a text format."""
     compiler = _Compiler(columns)
     outputs = [compiler.add(recipe) for column in schema for recipe in column.of]
@@ -150,4 +150,4 @@ def compile_steps(schema: Schema, columns: tuple[str, ...]) -> Steps:
     salts = np.array(compiler.salts, np.uint64)
     params = np.array(compiler.params or [0.0], np.float64)
     links = np.array(compiler.links or [0], np.int64)
-    return Steps(table, salts, params, links, schema, tuple(outputs))
+    return RecipeSteps(table, salts, params, links, schema, tuple(outputs))

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.data.core.bad import BadRows
-from heterps.data.core.batch_buffers import Rows
+from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.files import cut, expand, open_bytes, whole
 from heterps.data.core.recipes import Categories, Id, Ids, Number, Recipe
@@ -152,7 +152,7 @@ class _SlotSource(LineSource):
         self.made = np.zeros(len(self.steps.table), np.uint64)
         self.where = np.zeros(5, np.int64)
 
-    def parse(self, lines: Lines, rows: Rows, row: int, end: int) -> int:
+    def parse(self, lines: Lines, rows: RowBuffers, row: int, end: int) -> int:
         steps, layout = self.steps, self.layout
         how, lines.pos, row = parse_slots(
             lines.buffer, lines.pos, lines.end, row, end, self.style, self.keys, self.numbers, layout.slots,

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from heterps.device.arrays import Array
 from heterps.graph.builtin_vision import pair
-from heterps.kernels.cost import OpCost, Work, parameter_count
+from heterps.kernels.cost import OpCost, OpWork, parameter_count
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 from heterps.kernels.ops.pointwise import add_bias, column_sums
-from heterps.kernels.ops.windows import Window, columns, uncolumns
+from heterps.kernels.ops.windows import WindowShape, columns, uncolumns
 
 __all__: list[str] = []
 
@@ -22,7 +22,7 @@ CPU_LAYOUT_BYTES = 1 << 20  # stays in a core's cache
 DEVICE_LAYOUT_BYTES = 1 << 28  # fills a device, and leaves room
 
 
-def _portions(c: Call, window: Window, width: int) -> Iterator[slice]:
+def _portions(c: Call, window: WindowShape, width: int) -> Iterator[slice]:
     """Samples that are laid out together."""
     each = window.counts[0] * window.counts[1] * width * c.y.dtype.itemsize
     limit = CPU_LAYOUT_BYTES if c.loops else DEVICE_LAYOUT_BYTES
@@ -38,7 +38,7 @@ def _groups(c: Call) -> list[tuple[tuple[int, int], slice]]:
     return [((g * wide, (g + 1) * wide), slice(g * made, (g + 1) * made)) for g in range(groups)]
 
 
-def _laid_out(c: Call, window: Window, part: slice, channels: tuple[int, int], width: int) -> Array:
+def _laid_out(c: Call, window: WindowShape, part: slice, channels: tuple[int, int], width: int) -> Array:
     x = c.xs[0][part]
     rows = x.shape[0] * window.counts[0] * window.counts[1]
     if window.is_point and c.attrs["groups"] == 1:
@@ -50,7 +50,7 @@ def _laid_out(c: Call, window: Window, part: slice, channels: tuple[int, int], w
 
 def conv2d_forward(c: Call) -> None:
     """Windows times weights, plus bias."""
-    weight, window = c.params["weight"], Window.of(c.attrs, c.y)
+    weight, window = c.params["weight"], WindowShape.of(c.attrs, c.y)
     for part in _portions(c, window, weight.shape[0]):
         y = c.y[part].reshape(-1, weight.shape[1])
         for channels, made in _groups(c):
@@ -62,7 +62,7 @@ def conv2d_forward(c: Call) -> None:
 
 def conv2d_backward(c: Call) -> None:
     """``dW = columnsT dy``, ``dx`` = what ``dy WT`` puts back."""
-    weight, window, dx = c.params["weight"], Window.of(c.attrs, c.y), c.dxs[0]
+    weight, window, dx = c.params["weight"], WindowShape.of(c.attrs, c.y), c.dxs[0]
     dweight = c.dparams["weight"]
     dweight[...] = 0
     if dx is not None and not (window.is_point and c.attrs["groups"] == 1):
@@ -80,7 +80,7 @@ def conv2d_backward(c: Call) -> None:
         column_sums(c, c.dy.reshape(-1, weight.shape[1]), c.dparams["bias"])
 
 
-def _dx(c: Call, dy: Array, weight: Array, window: Window, dx: Array, channels: tuple[int, int]) -> None:
+def _dx(c: Call, dy: Array, weight: Array, window: WindowShape, dx: Array, channels: tuple[int, int]) -> None:
     if window.is_point and c.attrs["groups"] == 1:
         c.xp.matmul(dy, weight.T, out=dx.reshape(dy.shape[0], weight.shape[0]))
         return
@@ -89,7 +89,7 @@ def _dx(c: Call, dy: Array, weight: Array, window: Window, dx: Array, channels: 
     uncolumns(c, laid, window, channels, dx)
 
 
-def conv2d_cost(work: Work) -> OpCost:
+def conv2d_cost(work: OpWork) -> OpCost:
     """Three products of windows by weights; images laid out twice and put back once."""
     x, y = work.bytes(work.inputs[0]), work.bytes(work.output)
     kernel = math.prod(pair(work.attrs["kernel"], "kernel", 1))

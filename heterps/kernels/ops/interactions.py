@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from heterps.device.arrays import Array, Namespace
-from heterps.kernels.cost import OpCost, Work, passes
+from heterps.kernels.cost import OpCost, OpWork, passes
 from heterps.kernels.jit import loop, reassociating_loop
 from heterps.kernels.kernel import FUSED, Call, Kernel, register_kernel
 from heterps.kernels.ops.pointwise import flat_rows
@@ -151,7 +151,7 @@ def _symmetric(c: Call, z: Array) -> Array:
     return g + g.swapaxes(1, 2)
 
 
-def dot_interaction_cost(work: Work) -> OpCost:
+def dot_interaction_cost(work: OpWork) -> OpCost:
     """One multiply-add per pair and column forward, two backward."""
     pairs, dim = work.output.shape[0], work.inputs[0].shape[-1]
     inputs, output = work.bytes(*work.inputs), work.bytes(work.output)

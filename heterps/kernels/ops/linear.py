@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from heterps.device.arrays import Array
-from heterps.kernels.cost import OpCost, Work, parameter_count
+from heterps.kernels.cost import OpCost, OpWork, parameter_count
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import FUSED, Call, Kernel, register_kernel
 from heterps.kernels.ops.pointwise import add_bias, bias_relu, column_sums, flat_rows, relu_slope
@@ -108,7 +108,7 @@ def dense_relu_backward(c: Call) -> None:
     _dense_dx(c, dz)
 
 
-def dense_cost(work: Work) -> OpCost:
+def dense_cost(work: OpWork) -> OpCost:
     """Three GEMMs (forward, weight gradient, input gradient) and the bias."""
     x, y = work.bytes(work.inputs[0]), work.bytes(work.output)
     rows = work.numbers(work.output) / work.output.shape[-1]
@@ -140,7 +140,7 @@ def matmul_backward(c: Call) -> None:
         xp.matmul(a.swapaxes(1, 2), dy, out=db)
 
 
-def matmul_cost(work: Work) -> OpCost:
+def matmul_cost(work: OpWork) -> OpCost:
     """Three products per sample."""
     (m, k), (_, n) = work.inputs[0].shape, work.output.shape
     inputs, output = work.bytes(*work.inputs), work.bytes(work.output)
@@ -197,7 +197,7 @@ def _low_rank_backward(c: Call, x: Array, dt: Array, dx: Array | None) -> None:
         c.xp.matmul(dz, c.params["down"].T, out=dx)
 
 
-def cross_cost(work: Work) -> OpCost:
+def cross_cost(work: OpWork) -> OpCost:
     """Three products per weight matrix and some passes over the vectors."""
     x, count = work.bytes(work.output), parameter_count(work)
     width = work.output.shape[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heterps.device.arrays import Array
-from heterps.kernels.cost import OpCost, Work, passes
+from heterps.kernels.cost import OpCost, OpWork, passes
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 from heterps.kernels.ops.losses import logloss_rows
@@ -79,7 +79,7 @@ def _scores(c: Call) -> Array:
     return c.scratch("prediction", (c.n,), c.xs[0].dtype)
 
 
-def in_batch_softmax_cost(work: Work) -> OpCost:
+def in_batch_softmax_cost(work: OpWork) -> OpCost:
     """Three products of batch by batch by dim, and passes over batch by batch."""
     x, pairs = work.bytes(*work.inputs), float(work.batch) ** 2
     return OpCost((6.0 * work.inputs[0].shape[0] + 8) * pairs, 2 * x + 5 * 4 * pairs, x + 5 * 4 * pairs)

@@ -6,10 +6,10 @@ import numpy as np
 
 from heterps.device.arrays import Array
 from heterps.graph.builtin_vision import pair
-from heterps.kernels.cost import OpCost, Work
+from heterps.kernels.cost import OpCost, OpWork
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
-from heterps.kernels.ops.windows import Window
+from heterps.kernels.ops.windows import WindowShape
 
 __all__: list[str] = []
 
@@ -54,12 +54,12 @@ def max_pool_forward(c: Call) -> None:
     """Largest of each window, the first of equals; NaN is larger than everything, so that it is seen."""
     x, xp, winner = c.xs[0], c.xp, _winner(c)
     if c.loops:
-        w = Window.of(c.attrs, c.y)
+        w = WindowShape.of(c.attrs, c.y)
         largest_of_windows(x, *w.kernel, *w.stride, *w.padding, c.y, winner)
         return
     c.y[...] = -xp.inf
     winner[...] = -1
-    for at, (rows, cols), (u, v) in Window.of(c.attrs, c.y).offsets(x.shape[1], x.shape[2]):
+    for at, (rows, cols), (u, v) in WindowShape.of(c.attrs, c.y).offsets(x.shape[1], x.shape[2]):
         value, best, first = x[:, u, v], c.y[:, rows, cols], winner[:, rows, cols]
         larger = ~(value <= best) & (best == best)
         best[...] = xp.where(larger, value, best)
@@ -73,17 +73,17 @@ def max_pool_backward(c: Call) -> None:
         return
     dx[...] = 0
     if c.loops:
-        w = Window.of(c.attrs, c.y)
+        w = WindowShape.of(c.attrs, c.y)
         to_winners(c.dy, winner, w.kernel[1], *w.stride, *w.padding, dx)
         return
-    for at, (rows, cols), (u, v) in Window.of(c.attrs, c.y).offsets(dx.shape[1], dx.shape[2]):
+    for at, (rows, cols), (u, v) in WindowShape.of(c.attrs, c.y).offsets(dx.shape[1], dx.shape[2]):
         target = dx[:, u, v]
         target += c.dy[:, rows, cols] * (winner[:, rows, cols] == at)
 
 
 def _counts(c: Call) -> Array:
     """One over the number of pixels in each window."""
-    size, window = c.xs[0].shape, Window.of(c.attrs, c.y)
+    size, window = c.xs[0].shape, WindowShape.of(c.attrs, c.y)
     counts = c.scratch("counts", (*window.counts, 1), c.y.dtype)
     counts[...] = 0
     for _, (rows, cols), _ in window.offsets(size[1], size[2]):
@@ -97,7 +97,7 @@ def avg_pool_forward(c: Call) -> None:
     """Mean of each window."""
     x = c.xs[0]
     c.y[...] = 0
-    for _, (rows, cols), (u, v) in Window.of(c.attrs, c.y).offsets(x.shape[1], x.shape[2]):
+    for _, (rows, cols), (u, v) in WindowShape.of(c.attrs, c.y).offsets(x.shape[1], x.shape[2]):
         target = c.y[:, rows, cols]
         target += x[:, u, v]
     c.xp.multiply(c.y, _counts(c), out=c.y)
@@ -111,12 +111,12 @@ def avg_pool_backward(c: Call) -> None:
     share = c.scratch("share", c.dy.shape, c.dy.dtype)
     c.xp.multiply(c.dy, c.scratch("counts", (*c.dy.shape[1:3], 1), c.dy.dtype), out=share)
     dx[...] = 0
-    for _, (rows, cols), (u, v) in Window.of(c.attrs, c.y).offsets(dx.shape[1], dx.shape[2]):
+    for _, (rows, cols), (u, v) in WindowShape.of(c.attrs, c.y).offsets(dx.shape[1], dx.shape[2]):
         target = dx[:, u, v]
         target += share[:, rows, cols]
 
 
-def pool_cost(work: Work) -> OpCost:
+def pool_cost(work: OpWork) -> OpCost:
     """Each window reads and writes as many numbers as it is large, each way."""
     height, width = pair(work.attrs["kernel"], "kernel", 1)
     seen = work.numbers(work.output) * height * width

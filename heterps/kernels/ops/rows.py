@@ -14,7 +14,7 @@ import numpy as np
 from heterps.device.arrays import Array, Namespace
 from heterps.errors import DataError
 from heterps.graph.types import Form
-from heterps.kernels.cost import OpCost, Work, read_only
+from heterps.kernels.cost import OpCost, OpWork, read_only
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 from heterps.kernels.ops.pointwise import flat_rows
@@ -343,7 +343,7 @@ def _scatter_arrays(c: Call, g: Gathering, gradient: Array, dy: Array) -> None:
     xp.add.at(columns, xp.maximum(g.inverse, 0), xp.where(keep, parts, 0))
 
 
-def gather_cost(work: Work) -> OpCost:
+def gather_cost(work: OpWork) -> OpCost:
     """Rows read once per position, results written; backward reads gradients and adds to rows."""
     ids, out = work.inputs[1], work.bytes(work.output)
     positions = work.batch * ids.size
@@ -354,7 +354,7 @@ def gather_cost(work: Work) -> OpCost:
     return OpCost(positions * (high - low) + pooled, 2 * moved + out + 2 * index, out + moved)
 
 
-def pull_cost(work: Work) -> OpCost:
+def pull_cost(work: OpWork) -> OpCost:
     """Unique rows read and sent, their gradients added and written back."""
     positions, width = work.output.shape
     ids = work.bytes(*work.inputs)
@@ -362,7 +362,7 @@ def pull_cost(work: Work) -> OpCost:
     return OpCost(0.0, 2 * moved + ids, 2 * moved)
 
 
-def lookup_cost(work: Work) -> OpCost:
+def lookup_cost(work: OpWork) -> OpCost:
     """A pull and a gather in one."""
     dim, ids = work.attrs["dim"], work.inputs[0]
     rows = 4.0 * work.numbers(ids) * dim

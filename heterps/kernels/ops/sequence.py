@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from heterps.device.arrays import Array
-from heterps.kernels.cost import OpCost, Work, parameter_count
+from heterps.kernels.cost import OpCost, OpWork, parameter_count
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 from heterps.kernels.ops import sequence_loops as loops
 from heterps.kernels.ops.pointwise import stable_sigmoid
@@ -210,13 +210,13 @@ def _through_network(c: Call, dz: Array) -> Array:
     return dz
 
 
-def sequence_pool_cost(work: Work) -> OpCost:
+def sequence_pool_cost(work: OpWork) -> OpCost:
     """One multiply-add per number each way."""
     x, y = work.bytes(*work.inputs), work.bytes(work.output)
     return OpCost(4 * work.numbers(*work.inputs), x + y, x + y)
 
 
-def attention_cost(work: Work) -> OpCost:
+def attention_cost(work: OpWork) -> OpCost:
     """Three products per weight matrix and element, and passes over the features."""
     history = work.inputs[1]
     elements = work.batch * history.mean_length

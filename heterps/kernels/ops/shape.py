@@ -6,7 +6,7 @@ import math
 
 from heterps.device.arrays import Array
 from heterps.graph.builtin import axes_of
-from heterps.kernels.cost import OpCost, Work, passes
+from heterps.kernels.cost import OpCost, OpWork, passes
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 from heterps.kernels.ops.pointwise import ANY_RANK
 
@@ -120,7 +120,7 @@ def _count(c: Call) -> int:
     return math.prod(c.xs[0].shape[a] for a in _axes(c))
 
 
-def move_cost(work: Work) -> OpCost:
+def move_cost(work: OpWork) -> OpCost:
     """Every number is read and written once each way."""
     moved = work.bytes(work.output)
     return OpCost(0.0, 2 * moved, 2 * moved)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from heterps.device.arrays import Array
-from heterps.kernels.cost import OpCost, Work, passes
+from heterps.kernels.cost import OpCost, OpWork, passes
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 
@@ -151,7 +151,7 @@ def top_k_indices_forward(c: Call) -> None:
     _find(c, _rows(c.y))
 
 
-def top_k_cost(work: Work) -> OpCost:
+def top_k_cost(work: OpWork) -> OpCost:
     """A sort of each vector; backward writes every number once."""
     x, y = work.bytes(*work.inputs), work.bytes(work.output)
     width = work.inputs[0].shape[-1]

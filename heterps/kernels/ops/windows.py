@@ -10,10 +10,10 @@ from heterps.graph.builtin_vision import pair
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call
 
-__all__ = ["Window", "columns", "uncolumns"]
+__all__ = ["WindowShape", "columns", "uncolumns"]
 
 
-class Window(NamedTuple):
+class WindowShape(NamedTuple):
     """A window's size, steps and padding, and how many windows there are (vertical, horizontal)."""
 
     kernel: tuple[int, int]
@@ -22,7 +22,7 @@ class Window(NamedTuple):
     counts: tuple[int, int]
 
     @classmethod
-    def of(cls, attrs: Mapping[str, Any], y: Array) -> Window:
+    def of(cls, attrs: Mapping[str, Any], y: Array) -> WindowShape:
         """Read the geometry of an op whose result is ``y``."""
         kernel, stride = pair(attrs["kernel"], "kernel", 1), pair(attrs["stride"], "stride", 1)
         return cls(kernel, stride, pair(attrs["padding"], "padding", 0), (y.shape[1], y.shape[2]))
@@ -93,7 +93,7 @@ def put_back(dcolumns, low, wide, kh, kw, sh, sw, ph, pw, oh, ow, dx):  # type: 
                 row += 1
 
 
-def columns(c: Call, x: Array, window: Window, channels: tuple[int, int], out: Array) -> None:
+def columns(c: Call, x: Array, window: WindowShape, channels: tuple[int, int], out: Array) -> None:
     """Lay images out window by window: ``out`` is ``[windows, kernel * channels]``."""
     low, high = channels
     if c.loops:
@@ -105,7 +105,7 @@ def columns(c: Call, x: Array, window: Window, channels: tuple[int, int], out: A
         whole[:, rows, cols, at] = x[:, u, v, low:high]
 
 
-def uncolumns(c: Call, dcolumns: Array, window: Window, channels: tuple[int, int], dx: Array) -> None:
+def uncolumns(c: Call, dcolumns: Array, window: WindowShape, channels: tuple[int, int], dx: Array) -> None:
     """Add the gradients of windows to those of the images."""
     low, high = channels
     if c.loops:

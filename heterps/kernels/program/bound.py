@@ -16,7 +16,7 @@ from heterps.kernels.program.buffers import Buffers
 from heterps.kernels.program.steps import Step
 from heterps.kernels.random import mix, op_salt
 
-__all__ = ["Bound"]
+__all__ = ["BoundCalls"]
 
 Action = tuple[Callable[[Any], None], Any, str]  # what to run, on what, and for which step
 
@@ -37,7 +37,7 @@ def _timed(
     return timed
 
 
-class Bound:
+class BoundCalls:
     """The calls of a program for batches of exactly n rows.
 
     ``spent`` takes the seconds of steps that read table rows: ``gather`` forward, ``scatter`` backward.

@@ -21,7 +21,7 @@ from heterps.graph.types import Form
 from heterps.kernels.jit import unlocked
 from heterps.kernels.kernel import Call
 from heterps.kernels.ops.rows import Lists, Rows
-from heterps.kernels.program.bound import Bound
+from heterps.kernels.program.bound import BoundCalls
 from heterps.kernels.program.buffers import Buffers
 from heterps.kernels.program.fusion import fuse
 from heterps.kernels.program.param_layout import ParamLayout
@@ -102,10 +102,10 @@ class Program:
         self.feeds, self.outputs, self.given = self.scope.feeds, self.scope.outputs, self.scope.given
         self.layout = ParamLayout(graph, names)
         self._buffers = Buffers(self.scope, batch_size, self.dtype, xp, loops=loops)
-        self._bound: dict[int, Bound] = {}
+        self._bound: dict[int, BoundCalls] = {}
         self._views: dict[int, tuple[Array, dict[str, dict[str, Array]]]] = {}
         self._gradient: Array = xp.zeros(self.layout.size, self.dtype)
-        self._last: Bound | None = None
+        self._last: BoundCalls | None = None
         self._spent = dict.fromkeys(("gather", "scatter"), 0.0)
         self._floats = {name: self._is_float(name) for name in self.feeds}
 
@@ -194,17 +194,17 @@ class Program:
         """Whether there was a batch."""
         return self._last is not None
 
-    def _ran(self) -> Bound:
+    def _ran(self) -> BoundCalls:
         if self._last is None:
             raise GraphError("the program has not run forward yet")
         return self._last
 
-    def _bind(self, n: int) -> Bound:
+    def _bind(self, n: int) -> BoundCalls:
         """Calls over the first n rows of all buffers. The full size and the last odd size are kept."""
         bound = self._bound.get(n)
         if bound is None:
             self._bound = {k: v for k, v in self._bound.items() if k == self.batch_size}
-            bound = self._bound[n] = Bound(self._buffers, n, self._spent)
+            bound = self._bound[n] = BoundCalls(self._buffers, n, self._spent)
         return bound
 
     def _rows(self, feeds: Mapping[str, Feed]) -> int:
@@ -254,7 +254,7 @@ class Program:
             return np.ascontiguousarray(value, dtype)
         return value if value.flags.writeable else unlocked(value)
 
-    def _check_missing(self, bound: Bound, missing: list[str]) -> bool:
+    def _check_missing(self, bound: BoundCalls, missing: list[str]) -> bool:
         """Whether only the loss lacks feeds, so that the rest can run; other gaps are an error."""
         if not missing:
             return False

@@ -20,7 +20,7 @@ from heterps.planner.costs.table_memory import forecast_tables
 from heterps.planner.plan import Plan, Stage
 from heterps.planner.solve.assemble import Draft, assemble
 from heterps.planner.solve.problem import Placement, Problem, Segment
-from heterps.planner.solve.search import Found
+from heterps.planner.solve.search import SearchResult
 from heterps.stages import Layers, layers_of, lower
 from heterps.stages.contract import UNIQUE_FRACTION
 
@@ -88,7 +88,7 @@ def forecast(
     segments = tuple(_segment(plan, hardware, i) for i in range(len(plan.stages)))
     placement = Placement(segments, plan.shard_hosts, problem.price_of(segments, plan.shard_hosts), -math.inf)
     sustained = _sustained(problem, placement)
-    found = Found(placement, sustained, sustained, sustained, "not searched", 0)
+    found = SearchResult(placement, sustained, sustained, sustained, "not searched", 0)
     made = assemble(Draft(costs, problem, server, found, {}), mode=plan.mode)
     return replace(plan, forecast=made.forecast, memory_bytes=made.memory_bytes)
 

@@ -11,7 +11,7 @@ from heterps.planner.costs.forecast import TableForecast
 from heterps.planner.costs.sample import Sample
 from heterps.stages.lowering import Group, groups_of
 from heterps.tables import ACCESSORS, ENTRIES, RULES, ElementAdaGrad, GroupSpec, TableSpec
-from heterps.tables.live.row_layout import Layout
+from heterps.tables.live.row_layout import RowLayout
 
 __all__ = ["INDEX_BYTES", "forecast_tables", "row_bytes", "with_tiers"]
 
@@ -25,7 +25,7 @@ def row_bytes(graph: Graph, group: Group) -> float:
     """Bytes that one row of a group takes, its slots, counters and index entry included."""
     attrs = {op.attrs["table"]: op.attrs for op in graph if op.kind == "lookup"}
     spec = GroupSpec(group.name, tuple(_table(name, attrs[name]) for name in group.tables))
-    return (Layout(spec, 0).row_bytes + INDEX_BYTES) * _SLACK
+    return (RowLayout(spec, 0).row_bytes + INDEX_BYTES) * _SLACK
 
 
 def _table(name: str, attrs: Mapping[str, Any]) -> TableSpec:

@@ -14,7 +14,7 @@ from heterps.planner.costs.planning_model import placed_tables
 from heterps.planner.plan import Plan, Share, Stage
 from heterps.planner.show.timeline import steady_rate
 from heterps.planner.solve.problem import Problem, Segment
-from heterps.planner.solve.search import Found
+from heterps.planner.solve.search import SearchResult
 from heterps.protocol.words.modes import Async, Mode
 
 __all__ = ["Draft", "assemble"]
@@ -30,7 +30,7 @@ class Draft:
     costs: Costs
     problem: Problem
     server: Pool
-    found: Found
+    found: SearchResult
     pins: Mapping[str, str]
     complete: bool = True  # whether the problem's states are all legal cuts
 

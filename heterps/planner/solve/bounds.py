@@ -19,7 +19,7 @@ __all__ = ["least_price", "most_rows"]
 def least_price(problem: Problem, x: float) -> float:
     """Lower bound on the price per hour at x rows a second; inf if not even fractions of units reach it."""
     hosts = problem.host_price * problem.shards.hosts(x)
-    rows = _Rows(problem)
+    rows = _BoundRows(problem)
     found = rows.solve(np.concatenate([np.zeros(rows.shares), problem.price, [0.0]]), (x, x))
     if found is None:
         return np.inf
@@ -28,7 +28,7 @@ def least_price(problem: Problem, x: float) -> float:
 
 def most_rows(problem: Problem, budget: float = np.inf) -> float:
     """Upper bound on the rows per second within caps and a price per hour."""
-    rows = _Rows(problem)
+    rows = _BoundRows(problem)
     if np.isfinite(budget):
         seconds = problem.host_price * problem.shards.seconds
         rows.add(np.zeros((problem.layers, problem.types)), problem.price, seconds, budget)
@@ -36,7 +36,7 @@ def most_rows(problem: Problem, budget: float = np.inf) -> float:
     return np.inf if found is None else -found
 
 
-class _Rows:
+class _BoundRows:
     """The program: columns are shares z[v, t], units by type, rows per second."""
 
     def __init__(self, problem: Problem) -> None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Found", "Program"]
+__all__ = ["IntegerProgram", "ProgramSolution"]
 
 
 @dataclass(frozen=True)
-class Found:
+class ProgramSolution:
     """Values of the columns, what they cost, and what no solution undercuts."""
 
     values: npt.NDArray[np.float64]
@@ -21,7 +21,7 @@ class Found:
 
 
 @dataclass
-class Program:
+class IntegerProgram:
     """Minimise ``cost @ x`` with ``low <= A x <= high``, ``0 <= x <= upper``."""
 
     cost: list[float] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Program:
         self.low.append(low)
         self.high.append(high)
 
-    def solve(self, seconds: float) -> Found | None:
+    def solve(self, seconds: float) -> ProgramSolution | None:
         """Return the best solution found within the time; None if there is none."""
         from scipy.optimize import Bounds, LinearConstraint, milp  # a third of a second to import
         from scipy.sparse import coo_matrix
@@ -74,4 +74,4 @@ class Program:
         )
         if result.x is None:
             return None
-        return Found(np.asarray(result.x), float(result.fun), float(result.mip_dual_bound))
+        return ProgramSolution(np.asarray(result.x), float(result.fun), float(result.mip_dual_bound))

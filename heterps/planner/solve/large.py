@@ -16,7 +16,7 @@ from heterps.planner.goals import Goal
 from heterps.planner.solve.dag import MOST_STATES, over_downsets
 from heterps.planner.solve.mincut import min_cut
 from heterps.planner.solve.problem import Bools, Problem
-from heterps.planner.solve.search import Found, Solve
+from heterps.planner.solve.search import SearchResult, Solve
 from heterps.planner.solve.slot_program import slot_placement
 
 __all__ = ["searched", "with_cuts"]
@@ -32,7 +32,7 @@ def with_cuts(problem: Problem, most: int = MOST_STATES) -> tuple[Problem, bool]
     return _with_states(listed, _levels(problem, min_cut(problem)[0])), False
 
 
-def searched(problem: Problem, goal: Goal, solve: Solve) -> tuple[Problem, Found | None]:
+def searched(problem: Problem, goal: Goal, solve: Solve) -> tuple[Problem, SearchResult | None]:
     """Search over the cuts there are and those of the integer program; the bound is one for all cuts."""
     found = goal.search(problem, solve)
     if found is None:

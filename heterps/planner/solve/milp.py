@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.planner.solve.chain import figures_of, is_inside, units_needed
-from heterps.planner.solve.integer_program import Program
+from heterps.planner.solve.integer_program import IntegerProgram
 from heterps.planner.solve.problem import Placement, Problem, Segment
 
 __all__ = ["milp_placement"]
@@ -21,7 +21,7 @@ def milp_placement(problem: Problem, x: float, seconds: float = 60.0) -> Placeme
     stages, hosts = _stages(problem, x), problem.shards.hosts(x)
     if not stages:
         return None
-    program = Program()
+    program = IntegerProgram()
     packs = [program.integer(problem.price[t] * m if m > 1 else 0.0) for t, m in enumerate(problem.sold_in)]
     columns = [program.binary(0.0 if problem.sold_in[s.type] > 1 else problem.price[s.type] * s.units) for s in stages]
     by_type = bool(np.isfinite(problem.link).any())
@@ -49,7 +49,7 @@ def _stages(problem: Problem, x: float) -> list[Segment]:
 
 
 def _add_path(
-    program: Program, problem: Problem, stages: list[Segment], columns: list[int], x: float, by_type: bool
+    program: IntegerProgram, problem: Problem, stages: list[Segment], columns: list[int], x: float, by_type: bool
 ) -> None:
     """What enters a state leaves it: one path from nothing to all."""
     last, types = problem.states - 1, problem.types
@@ -73,7 +73,7 @@ def _add_path(
         program.row([(column, bytes_ * x) for column, bytes_ in turns], 0, float(problem.link[a, b]))
 
 
-def _add_turns(program: Program, problem: Problem, flows: list[tuple[list[int], list[int]]], state: int) -> None:
+def _add_turns(program: IntegerProgram, problem: Problem, flows: list[tuple[list[int], list[int]]], state: int) -> None:
     """Split the flow through a state by (type before, type after), so that a link can be charged."""
     turns = {(a, b): program.continuous() for a in range(len(flows)) for b in range(len(flows))}
     for t, (into, out) in enumerate(flows):
@@ -85,7 +85,7 @@ def _add_turns(program: Program, problem: Problem, flows: list[tuple[list[int], 
 
 
 def _add_scarce(
-    program: Program,
+    program: IntegerProgram,
     problem: Problem,
     stages: list[Segment],
     columns: list[int],

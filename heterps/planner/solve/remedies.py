@@ -13,7 +13,7 @@ from heterps.planner.goals import FixedRate, MaxThroughput
 from heterps.planner.solve.assemble import Draft
 from heterps.planner.solve.large import with_cuts
 from heterps.planner.solve.problem import Problem, Segment
-from heterps.planner.solve.search import Found, best_throughput
+from heterps.planner.solve.search import SearchResult, best_throughput
 from heterps.planner.solve.solvers import solver
 
 if TYPE_CHECKING:
@@ -102,5 +102,5 @@ def _try(request: Request) -> Draft | None:
 
 
 def _gain(draft: Draft) -> str:
-    found: Found = draft.found
+    found: SearchResult = draft.found
     return f"{found.rows_per_second:,.0f} rows/s for {found.placement.price:,.2f} an hour"

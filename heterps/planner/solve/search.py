@@ -16,14 +16,14 @@ import numpy as np
 from heterps.planner.solve.chain import chain_price, relaxed_price
 from heterps.planner.solve.problem import Placement, Problem
 
-__all__ = ["Found", "Solve", "best_at", "best_price_per_row", "best_throughput", "frontier"]
+__all__ = ["SearchResult", "Solve", "best_at", "best_price_per_row", "best_throughput", "frontier"]
 
 Solve = Callable[[Problem, float], Placement | None]
 _ABOVE = 1 + 1e-8  # "just above": clear of the tolerance within which unit counts are not raised
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """A placement, the throughput it sustains, and what is proved about it.
 
     ``value`` and ``bound`` are what was asked for: price per hour, price per hour over rows per second, or rows per
@@ -43,13 +43,13 @@ class Found:
         return abs(self.value - self.bound) / self.value if self.value else 0.0
 
 
-def best_at(problem: Problem, x: float, solve: Solve) -> Found | None:
+def best_at(problem: Problem, x: float, solve: Solve) -> SearchResult | None:
     """Least price per hour at a fixed arrival rate."""
     placement = solve(problem, x)
     if placement is None:
         return None
     proof = "exact at this rate" if placement.bound >= placement.price else "the solver's bound at this rate"
-    return Found(placement, problem.sustained(placement), placement.price, placement.bound, proof, 1)
+    return SearchResult(placement, problem.sustained(placement), placement.price, placement.bound, proof, 1)
 
 
 def best_price_per_row(
@@ -60,12 +60,12 @@ def best_price_per_row(
     at_most: float = np.inf,
     tolerance: float = 1e-3,
     most: int = 500,
-) -> Found | None:
+) -> SearchResult | None:
     """Least price per row over all throughputs from ``at_least`` to ``at_most``; None if none is feasible.
 
     Stops within a relative ``tolerance`` of the price that fractional units would have, or after ``most`` solves.
     """
-    best: Found | None = None
+    best: SearchResult | None = None
     x, solves, slack = at_least, 0, 0.0
     while x <= at_most and solves < most:
         solves += 1
@@ -81,7 +81,7 @@ def best_price_per_row(
         sustained = max(x, problem.sustained(placement))
         slack = max(slack, (placement.price - placement.bound) / x)
         if best is None or placement.price / sustained < best.value:
-            best = Found(placement, sustained, placement.price / sustained, 0.0, "", solves)
+            best = SearchResult(placement, sustained, placement.price / sustained, 0.0, "", solves)
         x = max(sustained, placement.bound / best.value) * _ABOVE
     assert best is not None, "the first solve either fails or sets an incumbent"
     if x > at_most:
@@ -91,7 +91,7 @@ def best_price_per_row(
     )
 
 
-def _closed(best: Found, bound: float, proof: str, solves: int) -> Found:
+def _closed(best: SearchResult, bound: float, proof: str, solves: int) -> SearchResult:
     return replace(best, bound=min(bound, best.value), proof=proof, solves=solves)
 
 
@@ -103,7 +103,9 @@ def _free_price(problem: Problem, x: float) -> float:
     return 0.0 if math.isinf(price) else price  # infeasible: the solver will say so
 
 
-def best_throughput(problem: Problem, solve: Solve, *, budget: float = np.inf, tolerance: float = 1e-6) -> Found | None:
+def best_throughput(
+    problem: Problem, solve: Solve, *, budget: float = np.inf, tolerance: float = 1e-6
+) -> SearchResult | None:
     """Most rows per second within caps and a price per hour; None if nothing at all is feasible."""
 
     def fitting(x: float) -> Placement | None:
@@ -128,7 +130,7 @@ def best_throughput(problem: Problem, solve: Solve, *, budget: float = np.inf, t
             break
     proof = "nothing just above is feasible" if high <= low * _ABOVE else f"stopped after {solves} solves"
     bound = low if high <= low * _ABOVE else high
-    return Found(placement, low, low, bound, proof, solves)
+    return SearchResult(placement, low, low, bound, proof, solves)
 
 
 def _start(problem: Problem, fitting: Callable[[float], Placement | None]) -> tuple[float, Placement | None]:

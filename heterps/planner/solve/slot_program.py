@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from heterps.planner.solve.integer_program import Program
+from heterps.planner.solve.integer_program import IntegerProgram
 from heterps.planner.solve.problem import Bools, Floats, Placement, Problem
 from heterps.planner.solve.sizing import sized
 
@@ -20,7 +20,7 @@ __all__ = ["slot_placement"]
 class _Columns:
     """The variables: Layer v in slot s on type t; the type of a slot; units of a slot; bytes over the cut after it."""
 
-    def __init__(self, problem: Problem, program: Program, slots: int) -> None:
+    def __init__(self, problem: Problem, program: IntegerProgram, slots: int) -> None:
         self.slots = range(slots)
         kinds = [(s, t) for s in self.slots for t in range(problem.types)]
         self.put = {
@@ -42,7 +42,7 @@ class _Columns:
 
 def slot_placement(problem: Problem, x: float, slots: int = 4, seconds: float = 60.0) -> tuple[Bools, Placement] | None:
     """Return the best pipeline of at most ``slots`` stages, with the states between them; None if there is none."""
-    program = Program()
+    program = IntegerProgram()
     columns = _Columns(problem, program, slots)
     _add_places(program, columns, problem)
     _add_units(program, columns, problem, x)
@@ -56,7 +56,7 @@ def slot_placement(problem: Problem, x: float, slots: int = 4, seconds: float = 
     return None if placement is None else (states, replace(placement, bound=min(bound, placement.price)))
 
 
-def _add_places(program: Program, columns: _Columns, problem: Problem) -> None:
+def _add_places(program: IntegerProgram, columns: _Columns, problem: Problem) -> None:
     """Every Layer in one slot, a slot on one type, nothing before what it depends on."""
     for v in range(problem.layers):
         program.row([(c, 1.0) for (u, _, _), c in columns.put.items() if u == v], 1, 1)
@@ -72,7 +72,7 @@ def _add_places(program: Program, columns: _Columns, problem: Problem) -> None:
             program.row([(columns.bytes[s, flow.tensor], 1.0), *terms], 0, np.inf)
 
 
-def _add_units(program: Program, columns: _Columns, problem: Problem, x: float) -> None:
+def _add_units(program: IntegerProgram, columns: _Columns, problem: Problem, x: float) -> None:
     """Units of a slot cover its compute and its data, within the caps."""
     work = problem.layer_parallel * x
     crossing = sum({flow.tensor: flow.bytes for flow in problem.flows}.values())

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from heterps.protocol.words.instructions import Attach, CreateHost, Detach, Discard, Instruction, Own, Promote, Rewind
 from heterps.protocol.words.layout import deal_shards
 
-__all__ = ["Fleet", "Host"]
+__all__ = ["Fleet", "FleetHost"]
 
 
 @dataclass(slots=True)
-class Host:
+class FleetHost:
     """One host: its term, the copy that answers, and its backup."""
 
     index: int
@@ -34,7 +34,7 @@ class Fleet:
     def __init__(self, hosts: int, shards: int, replicas: int, life: int) -> None:
         self.replicas = replicas
         self.owners = deal_shards(shards, hosts)
-        self.hosts = [Host(index, life << 32) for index in range(hosts)]
+        self.hosts = [FleetHost(index, life << 32) for index in range(hosts)]
         self.workers: dict[str, None] = {}
         self.places: dict[int, tuple[int, str]] = {}
         """Of every live copy: its host and worker."""
@@ -47,7 +47,7 @@ class Fleet:
         """Every host has a primary that answers."""
         return all(host.ready for host in self.hosts)
 
-    def host_of(self, copy: int) -> Host | None:
+    def host_of(self, copy: int) -> FleetHost | None:
         """Return the host of a live copy."""
         place = self.places.get(copy)
         return None if place is None else self.hosts[place[0]]
@@ -87,7 +87,7 @@ class Fleet:
                 out += self._place_backup(host)
         return out
 
-    def _place_primary(self, host: Host, cut: int) -> list[Instruction]:
+    def _place_primary(self, host: FleetHost, cut: int) -> list[Instruction]:
         worker = self._emptiest(())
         if worker is None:
             return []
@@ -95,7 +95,7 @@ class Fleet:
         host.primary = self._new_copy(host, worker)
         return [CreateHost(host.primary, host.index, worker, host.term, cut, self.owned(host.index))]
 
-    def _place_backup(self, host: Host) -> list[Instruction]:
+    def _place_backup(self, host: FleetHost) -> list[Instruction]:
         assert host.primary is not None
         worker = self._emptiest((self.places[host.primary][1],))
         if worker is None:
@@ -104,7 +104,7 @@ class Fleet:
         create = CreateHost(host.backup, host.index, worker, host.term, None, self.owned(host.index))
         return [create, Attach(host.primary, host.backup)]
 
-    def _new_copy(self, host: Host, worker: str) -> int:
+    def _new_copy(self, host: FleetHost, worker: str) -> int:
         self._copies += 1
         self.places[self._copies] = (host.index, worker)
         return self._copies
@@ -138,7 +138,7 @@ class Fleet:
             return "backup", [] if host.primary is None else [Detach(host.primary, copy)]
         return self._lose_primary(host)
 
-    def _lose_primary(self, host: Host) -> tuple[str, list[Instruction]]:
+    def _lose_primary(self, host: FleetHost) -> tuple[str, list[Instruction]]:
         host.primary, host.ready = None, False
         if host.backup is None or not host.backup_ready:
             return "gone", self._drop_backup(host)
@@ -146,7 +146,7 @@ class Fleet:
         host.term += 1
         return "promoted", [Promote(host.primary, host.term, self.owned(host.index))]
 
-    def _drop_backup(self, host: Host) -> list[Instruction]:
+    def _drop_backup(self, host: FleetHost) -> list[Instruction]:
         if host.backup is None:
             return []
         backup, host.backup, host.backup_ready = host.backup, None, False

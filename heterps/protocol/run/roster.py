@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from heterps.protocol.run.books import Work
 from heterps.protocol.words.messages import FAR
 
-__all__ = ["Attempt", "IoWorker", "Roster"]
+__all__ = ["IoWorker", "LiveAttempt", "Roster"]
 
 
 @dataclass(slots=True)
-class Attempt:
+class LiveAttempt:
     """One try at some work.
 
     ``serial`` is that of the last instruction to stop or go on; ``stopping`` says that it was told to stop,
@@ -39,7 +39,7 @@ class IoWorker:
     number: int
     slots: int
     leaving: bool = False
-    attempts: dict[int, Attempt] = field(default_factory=dict)
+    attempts: dict[int, LiveAttempt] = field(default_factory=dict)
 
     @property
     def taken(self) -> int:
@@ -52,7 +52,7 @@ class Roster:
 
     def __init__(self, *, ordered: bool, life: int) -> None:
         self.workers: dict[str, IoWorker] = {}
-        self.attempts: dict[int, Attempt] = {}
+        self.attempts: dict[int, LiveAttempt] = {}
         self._ordered = ordered
         self._last = self._first = life << 32
         self._numbers = life << 32
@@ -66,14 +66,14 @@ class Roster:
         """Say whether such an attempt was ever made, by this run or one before it."""
         return attempt <= self._last
 
-    def begin(self, pass_: int, work: Work, worker: IoWorker) -> Attempt:
+    def begin(self, pass_: int, work: Work, worker: IoWorker) -> LiveAttempt:
         """Make a new attempt on a worker."""
         self._last += 1
-        attempt = Attempt(self._last, pass_, work, worker.name)
+        attempt = LiveAttempt(self._last, pass_, work, worker.name)
         self.attempts[attempt.number] = worker.attempts[attempt.number] = attempt
         return attempt
 
-    def end(self, attempt: Attempt) -> None:
+    def end(self, attempt: LiveAttempt) -> None:
         """Forget an attempt: whatever it still says is stale."""
         del self.attempts[attempt.number]
         worker = self.workers.get(attempt.worker)
@@ -85,17 +85,17 @@ class Roster:
         able = [w for w in self.workers.values() if not w.leaving and w.taken < w.slots and w.name != avoid]
         return min(able, key=lambda w: len(w.attempts), default=None)
 
-    def paused(self) -> Attempt | None:
+    def paused(self) -> LiveAttempt | None:
         """Return a paused attempt whose slot can be used for something more urgent."""
         able = (a for a in self.attempts.values() if a.paused and not self.workers[a.worker].leaving)
         return next(able, None)
 
-    def twins(self, attempt: Attempt) -> list[Attempt]:
+    def twins(self, attempt: LiveAttempt) -> list[LiveAttempt]:
         """Return the other attempts at the same work (Sync, a lane that was slow)."""
         lane = attempt.work.lane
         return [a for a in self.attempts.values() if a is not attempt and a.work.lane == lane] if self._ordered else []
 
-    def crowded(self) -> Attempt | None:
+    def crowded(self) -> LiveAttempt | None:
         """Return an attempt that another worker has room for: two or more beyond the emptiest worker (Sync)."""
         able = [w for w in self.workers.values() if not w.leaving]
         if not self._ordered or len(able) < 2:

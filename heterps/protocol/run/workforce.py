@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heterps.errors import PlanError, ProtocolError
 from heterps.protocol.run.books import Book, LaneBook, SplitBook, Work
 from heterps.protocol.run.fleet import Fleet
-from heterps.protocol.run.roster import Attempt, IoWorker, Roster
+from heterps.protocol.run.roster import IoWorker, LiveAttempt, Roster
 from heterps.protocol.run.spec import TRANSITIONS, Phase, RunSpec
 from heterps.protocol.run.story import Story
 from heterps.protocol.words import events as ev, instructions as do
@@ -153,7 +153,7 @@ class Workforce:
             raise self._error(f"pass {event.pass_} was complete with {count} Splits, now there are {event.count}")
         self._supplies[event.pass_] = (max(count, event.count), complete or event.complete)
 
-    def _attempt(self, number: int) -> Attempt | None:
+    def _attempt(self, number: int) -> LiveAttempt | None:
         """Return a live attempt, None for a stale one."""
         attempt = self.roster.attempts.get(number)
         if attempt is None and not self.roster.issued(number):
@@ -165,7 +165,7 @@ class Workforce:
         if attempt is not None:
             self._progress(attempt, event.upto)
 
-    def _progress(self, attempt: Attempt, upto: int) -> None:
+    def _progress(self, attempt: LiveAttempt, upto: int) -> None:
         if attempt.work.split is not None and self.book.progress(attempt.work, upto):
             self._failures.pop(self._stream(attempt.work), None)
 
@@ -226,7 +226,7 @@ class Workforce:
         elif self.fleet.ready:
             self._out.append(do.Announce(event.attempt, self.layout()))
 
-    def _give_up(self, attempt: Attempt, reason: str) -> None:
+    def _give_up(self, attempt: LiveAttempt, reason: str) -> None:
         """An attempt is gone; its work is run again, but not for ever."""
         self.roster.end(attempt)
         twins = self.roster.twins(attempt)
@@ -243,15 +243,15 @@ class Workforce:
                 f"progress, last: {reason}"
             )
 
-    def _drop_twins(self, attempt: Attempt) -> None:
+    def _drop_twins(self, attempt: LiveAttempt) -> None:
         for twin in self.roster.twins(attempt):
             self._cancel(twin)
 
-    def _cancel(self, attempt: Attempt) -> None:
+    def _cancel(self, attempt: LiveAttempt) -> None:
         self.roster.end(attempt)
         self._out.append(do.Cancel(attempt.number))
 
-    def _move_away(self, attempt: Attempt) -> None:
+    def _move_away(self, attempt: LiveAttempt) -> None:
         attempt.moving = True
         if attempt.paused:
             self._cancel(attempt)
@@ -259,7 +259,7 @@ class Workforce:
         elif not attempt.stopping:
             self._pause(attempt, 0)
 
-    def _pause(self, attempt: Attempt, target: int) -> None:
+    def _pause(self, attempt: LiveAttempt, target: int) -> None:
         self._serial += 1
         attempt.serial, attempt.stopping, attempt.paused = self._serial, True, False
         self._out.append(do.Pause(attempt.number, max(0, target - attempt.work.step), self._serial))

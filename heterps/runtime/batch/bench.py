@@ -25,20 +25,20 @@ from heterps.ragged import Ragged
 from heterps.runtime.batch.crossing import add_gradients
 from heterps.runtime.batch.feeds import column_of, ids_of, other_columns, rows_of
 from heterps.runtime.batch.job import PREDICTION, Job
-from heterps.runtime.batch.payload import Gradients, Pulled, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import Phases
-from heterps.runtime.workers.stage import Outcome, needs_behind
+from heterps.runtime.workers.stage import StageOutcome, needs_behind
 from heterps.stages.drawn import drawing_ops, with_drawn
 from heterps.stages.lowering import Group, pull_name
 from heterps.tables import Routed, Router, RowGradients, sum_lanes
 
-__all__ = ["Work", "Workbench"]
+__all__ = ["BatchWork", "Workbench"]
 
 F32 = npt.NDArray[np.float32]
 
 
 @dataclass(eq=False)
-class Work:
+class BatchWork:
     """One batch in flight, with the buffers it fills."""
 
     dense: F32
@@ -90,7 +90,7 @@ class Workbench:
         groups, hosts = job.model.lowered.groups, job.hosts
         self._routers = {group.name: Router(job.owners, depth=depth) for group in groups}
         self._spans = [job.model.span(*r) for r in job.model.dense_ranges(hosts)]
-        self._free: list[Work] = []
+        self._free: list[BatchWork] = []
         self._programs = [self._program()]
         self._label = job.model.label
         self._drawing = drawing_ops(job.model.graph)
@@ -109,7 +109,7 @@ class Workbench:
 
     # --- the life of a batch
 
-    def begin(self, batch: Batch) -> Work:
+    def begin(self, batch: Batch) -> BatchWork:
         """Route the ids of a batch, drawn ones included."""
         work = self._free.pop() if self._free else self._new()
         if self._drawing:
@@ -121,11 +121,11 @@ class Workbench:
                 work.routed[group.name] = self._routers[group.name].route(ids_of(batch, group))
         return work
 
-    def _new(self) -> Work:
+    def _new(self) -> BatchWork:
         size = self.model.layout.size
-        return Work(np.empty(size, np.float32), np.empty(size, np.float32))
+        return BatchWork(np.empty(size, np.float32), np.empty(size, np.float32))
 
-    def wanted(self, work: Work, host: int) -> Wanted:
+    def wanted(self, work: BatchWork, host: int) -> Wanted:
         """Return what to ask a host for: its share of unique ids, its range of dense parameters."""
         ids, out = {}, {}
         with self.phases("pull"):
@@ -137,7 +137,7 @@ class Workbench:
             dense = work.dense[self._spans[host]] if self.program.layout.size else None
         return Wanted(ids, out, dense)
 
-    def compute(self, work: Work) -> None:
+    def compute(self, work: BatchWork) -> None:
         """Forward, loss and backward of a batch whose rows are all there."""
         assert work.batch is not None
         feeds = self._feeds(work, self.program.feeds)
@@ -155,13 +155,13 @@ class Workbench:
             with self.phases("metrics"):
                 self._measure(self.program.prediction, work.batch)
 
-    def _keep(self, work: Work, group: Group, gradient: F32) -> F32:
+    def _keep(self, work: BatchWork, group: Group, gradient: F32) -> F32:
         """Copy a gradient that was computed elsewhere to the buffer of the rows, which nobody needs any more."""
         rows = work.rows(group.name, group.width)
         np.copyto(rows, gradient)
         return rows
 
-    def lead(self, work: Work) -> tuple[int, dict[str, Any]]:
+    def lead(self, work: BatchWork) -> tuple[int, dict[str, Any]]:
         """Run the first stage forward; return the batch's seed and what the stages behind it need."""
         seed = batch_seed(self.model.seed, *work.key)
         outputs: dict[str, Any] = {}
@@ -174,7 +174,7 @@ class Workbench:
         rest = self._feeds(work, [name for name in self._behind if name not in outputs])
         return seed, rest | {name: outputs[name] for name in self._behind if name in outputs}
 
-    def follow(self, work: Work, outcome: Outcome) -> None:
+    def follow(self, work: BatchWork, outcome: StageOutcome) -> None:
         """Take what the stages behind gave back; run the first stage backward."""
         assert work.batch is not None
         if work.program is not None:
@@ -205,19 +205,19 @@ class Workbench:
             flat[there] = dense[here]
         return flat
 
-    def _feeds(self, work: Work, names: Iterable[str]) -> dict[str, Any]:
+    def _feeds(self, work: BatchWork, names: Iterable[str]) -> dict[str, Any]:
         """Return columns of the batch and pulled rows by name."""
         assert work.batch is not None
         graph = self.model.lowered.graph
         ops = [graph[name] for name in names]
         return {op.name: self._rows(work, op) if op.kind == "pull" else column_of(work.batch, op) for op in ops}
 
-    def _rows(self, work: Work, op: Op) -> Rows:
+    def _rows(self, work: BatchWork, op: Op) -> Rows:
         assert work.batch is not None
         group = self._group(op.attrs["group"])
         return rows_of(work.batch, group, work.routed[group.name], work.rows(group.name, group.width))
 
-    def gradients(self, works: Sequence[Work], host: int) -> Gradients:
+    def gradients(self, works: Sequence[BatchWork], host: int) -> PushedGradients:
         """Return what to push to a host for a unit of batches, summed in order."""
         with self.phases("push"):
             parts = [self._gradients(work, host) for work in works]
@@ -225,9 +225,9 @@ class Workbench:
                 return parts[0]
             rows = {name: sum_lanes([part.rows[name] for part in parts]) for name in parts[0].rows}
             dense = np.add.reduce([part.dense for part in parts if part.dense is not None])
-            return Gradients(rows, dense, sum(p.samples for p in parts), sum(p.loss for p in parts))
+            return PushedGradients(rows, dense, sum(p.samples for p in parts), sum(p.loss for p in parts))
 
-    def _gradients(self, work: Work, host: int) -> Gradients:
+    def _gradients(self, work: BatchWork, host: int) -> PushedGradients:
         assert work.batch is not None
         pulled, rows = work.pulled[host], {}
         for name, routed in work.routed.items():
@@ -242,9 +242,9 @@ class Workbench:
                 pulled.version,
             )
         samples, loss = (work.batch.size, work.loss) if host == 0 else (0, 0.0)
-        return Gradients(rows, work.gradient[self._spans[host]], samples, loss)
+        return PushedGradients(rows, work.gradient[self._spans[host]], samples, loss)
 
-    def _counts(self, work: Work, group: str, low: int, high: int) -> tuple[F32, F32 | None]:
+    def _counts(self, work: BatchWork, group: str, low: int, high: int) -> tuple[F32, F32 | None]:
         """Shows and clicks of the unique ids, for accessors and entries."""
         assert work.batch is not None
         routed = work.routed[group]
@@ -259,7 +259,7 @@ class Workbench:
     def _group(self, name: str) -> Group:
         return next(g for g in self.model.lowered.groups if g.name == name)
 
-    def free(self, work: Work) -> None:
+    def free(self, work: BatchWork) -> None:
         """Take the buffers of a finished batch back."""
         work.batch = None
         self._free.append(work)

@@ -12,7 +12,7 @@ from distributed import Client, Future, KilledWorker, default_client, get_worker
 
 from heterps.data import Dataset, Piece, Schema, Source, Split
 from heterps.data.columnar.parquet_files import schema_of_arrow
-from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarSource, Part
+from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, ColumnarSource
 from heterps.data.core.bad import BadRows
 from heterps.errors import ClusterError, DataError, HeterpsError
 from heterps.runtime.answers import answer, sending
@@ -139,12 +139,12 @@ def _current_client() -> Client:
         raise ClusterError("a dask.dataframe needs a cluster: create a distributed.Client first") from None
 
 
-def _parts(pieces: tuple[Piece, ...], fields: Schema) -> Iterator[Part]:
+def _parts(pieces: tuple[Piece, ...], fields: Schema) -> Iterator[ColumnarPart]:
     for piece in pieces:
         table = pa.Table.from_pandas(_partition(piece.source), preserve_index=False).select(list(fields.sources))
         row = 0
         for batch in table.combine_chunks().to_batches(max_chunksize=CHUNK_ROWS):
-            yield Part(piece.source, row, batch)
+            yield ColumnarPart(piece.source, row, batch)
             row += batch.num_rows
 
 

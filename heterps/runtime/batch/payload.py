@@ -18,7 +18,7 @@ from heterps.protocol.words.keys import BatchKey
 from heterps.runtime.wire.message import Message
 from heterps.tables import RowGradients
 
-__all__ = ["Gradients", "Pulled", "Wanted", "pack_reply", "pack_request", "unpack_reply", "unpack_request"]
+__all__ = ["Pulled", "PushedGradients", "Wanted", "pack_reply", "pack_request", "unpack_reply", "unpack_request"]
 
 F32 = npt.NDArray[np.float32]
 U64 = npt.NDArray[np.uint64]
@@ -50,7 +50,7 @@ class Pulled:
 
 
 @dataclass(eq=False)
-class Gradients:
+class PushedGradients:
     """What a Push brings one host: summed row gradients by group, a flat dense gradient, and what to count."""
 
     rows: Mapping[str, RowGradients]
@@ -68,14 +68,14 @@ def _fields(message: messages.Request | messages.Reply) -> dict[str, Any]:
     return {field.name: getattr(message, field.name) for field in fields(message)}
 
 
-def pack_request(request: messages.Request, payload: Wanted | Gradients | None) -> Message:
+def pack_request(request: messages.Request, payload: Wanted | PushedGradients | None) -> Message:
     """Lay a request and its payload out for the wire."""
     head: dict[str, Any] = {"kind": type(request).__name__, "request": _fields(request)}
     arrays: list[npt.NDArray[Any]] = []
     if isinstance(payload, Wanted):
         head |= {"groups": list(payload.ids), "dense": payload.dense is not None, "train": payload.train}
         arrays = list(payload.ids.values())
-    elif isinstance(payload, Gradients):
+    elif isinstance(payload, PushedGradients):
         head |= {"samples": payload.samples, "loss": payload.loss, "dense": payload.dense is not None}
         head["groups"] = {name: _pack_rows(rows, arrays) for name, rows in payload.rows.items()}
         if payload.dense is not None:
@@ -89,7 +89,7 @@ def _pack_rows(rows: RowGradients, arrays: list[npt.NDArray[Any]]) -> list[Any]:
     return [rows.version, given]
 
 
-def unpack_request(message: Message) -> tuple[messages.Request, Wanted | Gradients | None]:
+def unpack_request(message: Message) -> tuple[messages.Request, Wanted | PushedGradients | None]:
     """Inverse of :func:`pack_request`."""
     head, arrays = message.head, list(message.arrays)
     told = dict(head["request"], key=BatchKey(*head["request"]["key"]))
@@ -102,7 +102,7 @@ def unpack_request(message: Message) -> tuple[messages.Request, Wanted | Gradien
         return request, Wanted(ids, dense=dense, train=head["train"])
     if head["kind"] == "Push":
         rows = {name: _unpack_rows(told, arrays) for name, told in head["groups"].items()}
-        return request, Gradients(rows, arrays.pop(0) if head["dense"] else None, head["samples"], head["loss"])
+        return request, PushedGradients(rows, arrays.pop(0) if head["dense"] else None, head["samples"], head["loss"])
     return request, None
 
 

@@ -22,7 +22,7 @@ from heterps.runtime.cluster.ask import ask_workers
 from heterps.runtime.cluster.commands import join_hint
 from heterps.runtime.cluster.core_share import available_cores, blas_libraries
 from heterps.runtime.cluster.pools import FoundPool, pools_of
-from heterps.runtime.cluster.survey import Transfer, WorkerFacts, describe
+from heterps.runtime.cluster.survey import MeasuredTransfer, WorkerFacts, describe
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.peer import DirectPeer, connect
 from heterps.runtime.wire.service import Address, Listener
@@ -89,13 +89,15 @@ async def _measure_machine() -> dict[str, Any]:
     return hardware.to_json()
 
 
-def _transfers(client: Client, pools: Sequence[FoundPool], facts: Mapping[str, WorkerFacts]) -> tuple[Transfer, ...]:
+def _transfers(
+    client: Client, pools: Sequence[FoundPool], facts: Mapping[str, WorkerFacts]
+) -> tuple[MeasuredTransfer, ...]:
     return tuple(
         found for a, b in itertools.combinations(pools, 2) if (found := _transfer(client, a, b, facts)) is not None
     )
 
 
-def _transfer(client: Client, a: FoundPool, b: FoundPool, facts: Mapping[str, WorkerFacts]) -> Transfer | None:
+def _transfer(client: Client, a: FoundPool, b: FoundPool, facts: Mapping[str, WorkerFacts]) -> MeasuredTransfer | None:
     """Time calls from a worker of ``b`` to one of ``a``, on another machine where there is one."""
     names = {worker.address: worker.name for pool in (a, b) for worker in pool.workers}
     pairs = [(x, y) for x in a.addresses for y in b.addresses if x != y]
@@ -107,10 +109,10 @@ def _transfer(client: Client, a: FoundPool, b: FoundPool, facts: Mapping[str, Wo
         rates = ask_workers(client, _time_transfers, {caller: names[caller]}, address)[caller]
     finally:
         ask_workers(client, _close_listener, {host: names[host]}, address)
-    return Transfer(a.name, b.name, *rates) if rates is not None else None
+    return MeasuredTransfer(a.name, b.name, *rates) if rates is not None else None
 
 
-class _Rows:
+class _ProbedRows:
     """Answers with as many bytes as asked for."""
 
     def __init__(self) -> None:
@@ -122,7 +124,7 @@ class _Rows:
 
 
 def _open_listener(dask_worker: Any) -> dict[str, Any]:
-    listener = Listener(_Rows(), listen_on(dask_worker), server_tls(dask_worker))
+    listener = Listener(_ProbedRows(), listen_on(dask_worker), server_tls(dask_worker))
     _LISTENERS[listener.address.name] = listener
     return asdict(listener.address)
 

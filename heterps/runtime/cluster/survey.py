@@ -12,7 +12,7 @@ from heterps.runtime.cluster.commands import join_hint
 from heterps.runtime.cluster.pools import FoundPool, FoundWorker
 from heterps.runtime.cluster.resources import GPU, SERVER
 
-__all__ = ["Transfer", "WorkerFacts", "describe"]
+__all__ = ["MeasuredTransfer", "WorkerFacts", "describe"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True)
-class Transfer:
+class MeasuredTransfer:
     """What passed between one worker of each of two pools."""
 
     source: str
@@ -39,7 +39,7 @@ def describe(
     pools: Sequence[FoundPool],
     facts: Mapping[str, WorkerFacts],
     machines: Mapping[str, Hardware],
-    transfers: Sequence[Transfer],
+    transfers: Sequence[MeasuredTransfer],
 ) -> Hardware:
     """Put the findings together.
 
@@ -62,7 +62,7 @@ def describe(
     return Hardware(tuple(_pool(pool, pools, facts, machines, transfers, seat) for pool in pools), hosts, links)
 
 
-def _link(transfer: Transfer, counts: Mapping[str, int]) -> Link:
+def _link(transfer: MeasuredTransfer, counts: Mapping[str, int]) -> Link:
     # One pair was measured; as many pairs work at once as the smaller pool has workers.
     pairs = min(counts[transfer.source], counts[transfer.target])
     return Link(transfer.source, transfer.target, transfer.bytes_per_s * pairs, transfer.latency_s)
@@ -95,7 +95,7 @@ def _pool(
     pools: Sequence[FoundPool],
     facts: Mapping[str, WorkerFacts],
     machines: Mapping[str, Hardware],
-    transfers: Sequence[Transfer],
+    transfers: Sequence[MeasuredTransfer],
     seat: Mapping[str, str],
 ) -> Pool:
     emulated = pool.name == GPU and not all(facts[worker.address].gpus for worker in pool.workers)

@@ -15,7 +15,7 @@ from typing import Any
 from heterps.errors import CheckpointError
 from heterps.protocol.words.cut import Cut
 from heterps.runtime.batch.job import Job
-from heterps.tables import Manifest, Part, Snapshots, find_generation
+from heterps.tables import Manifest, SnapshotPart, Snapshots, find_generation
 
 __all__ = ["CutStore", "HostPart", "Standing"]
 
@@ -118,7 +118,7 @@ class CutStore:
         }
         done = self._snapshots.commit(
             self._open.pop(cut.number),
-            [Part.from_json(part.part) for part in parts],
+            [SnapshotPart.from_json(part.part) for part in parts],
             seed=model.seed,
             groups=model.groups,
             dense=model.parameters,

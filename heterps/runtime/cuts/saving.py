@@ -15,8 +15,8 @@ from heterps.tables import (
     KINDS,
     Kind,
     Manifest,
-    Part,
     Shard,
+    SnapshotPart,
     Snapshots,
     find_generation,
     load_table,
@@ -44,7 +44,7 @@ def _save(engine: Engine, path: Path, kind: Kind) -> Path:
     folder = snapshots.begin()
     model = engine.job.model
     try:
-        parts = [Part.from_json(part) for part in engine.each_shard(_write, str(folder), kind)]
+        parts = [SnapshotPart.from_json(part) for part in engine.each_shard(_write, str(folder), kind)]
         done = snapshots.commit(
             folder,
             parts,

@@ -25,7 +25,7 @@ from heterps.runtime.batch.model import Model
 from heterps.runtime.cluster.core_share import available_cores
 from heterps.runtime.measure.calls import with_calls
 from heterps.runtime.measure.engine_share import with_engine
-from heterps.runtime.measure.parts import Parts, Taken
+from heterps.runtime.measure.parts import Parts, PartsTaken
 from heterps.runtime.measure.synthetic import synthetic_batch
 from heterps.stages.drawn import drawing_ops, with_drawn
 
@@ -89,19 +89,19 @@ def _batches(dataset: Dataset, batch_size: int) -> Iterator[Batch]:
         yield from dataset.read(split, batch_size=batch_size, ring=_BATCHES + 1)
 
 
-def _fitted(taken: Sequence[Taken], rates: Rates) -> Rates:
+def _fitted(taken: Sequence[PartsTaken], rates: Rates) -> Rates:
     """Lines through what was taken at a small and at a large batch size."""
     dedupe, pull, push, dense = (_line(taken, name) for name in ("dedupe", "pull", "push", "dense"))
     layers = {name: fit_line({each.rows: each.layers[name] for each in taken}) for name in taken[0].layers}
     return replace(rates, dedupe=dedupe, pull=pull, push=push, dense=dense, layers=layers)
 
 
-def _line(taken: Sequence[Taken], name: str) -> Line:
+def _line(taken: Sequence[PartsTaken], name: str) -> Line:
     points = {each.items[name]: each.seconds[name] for each in taken if each.items[name]}
     return fit_line(points) if points else Line()
 
 
-def _fraction(model: Model, batches: Sequence[Batch], alone: Taken) -> float:
+def _fraction(model: Model, batches: Sequence[Batch], alone: PartsTaken) -> float:
     """The parallel part of a core's work: all cores at once against one alone."""
     cores = available_cores()
     if cores < 2:

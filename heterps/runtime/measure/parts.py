@@ -22,14 +22,14 @@ from heterps.stages import Layer, layers_of
 from heterps.stages.lowering import pull_name
 from heterps.tables import Router, RowGradients, Shard
 
-__all__ = ["Parts", "Taken"]
+__all__ = ["Parts", "PartsTaken"]
 
 F32 = npt.NDArray[np.float32]
 _SECONDS = 1.5  # of processor time for one pass over the batches; at least two batches are timed
 
 
 @dataclass
-class Taken:
+class PartsTaken:
     """Median seconds per batch: of table parts, with the items they are counted in, and of Layers."""
 
     rows: float
@@ -56,14 +56,14 @@ class Parts:
         self._clock: dict[str, list[float]] = {}
         self._items: dict[str, list[float]] = {}
 
-    def measure(self) -> Taken:
+    def measure(self) -> PartsTaken:
         """Run all batches once to fill tables and caches, then time them."""
         self._pass()
         self._clock, self._items = {}, {}
         self._pass()
         median = {name: statistics.median(times) for name, times in self._clock.items()}
         layers = {step.name: median.pop(step.name) for step in self._layers}
-        return Taken(float(self._n), {k: statistics.mean(v) for k, v in self._items.items()}, median, layers)
+        return PartsTaken(float(self._n), {k: statistics.mean(v) for k, v in self._items.items()}, median, layers)
 
     def _pass(self) -> None:
         until = time.thread_time() + _SECONDS

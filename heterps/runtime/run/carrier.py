@@ -28,18 +28,18 @@ from heterps.runtime.run.roles import Roles
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import LocalRun, decode_event, local_run, topic
-from heterps.runtime.workers.host_actor import HostStation
-from heterps.runtime.workers.io_actor import IoStation, run_attempt
+from heterps.runtime.workers.host_actor import HostActor
+from heterps.runtime.workers.io_actor import IoActor, run_attempt
 from heterps.runtime.workers.shard_host import Counts
-from heterps.runtime.workers.stage_actor import StageStation
+from heterps.runtime.workers.stage_actor import StageActor
 
-__all__ = ["ClusterCrew"]
+__all__ = ["ClusterCarrier"]
 
 _WATCH_S = 0.5  # between looks at which workers are there
 _log = logging.getLogger("heterps")
 
 
-class ClusterCrew:
+class ClusterCarrier:
     """The crew of one run; ends everything it started except the shard hosts.
 
     Parameters
@@ -98,7 +98,7 @@ class ClusterCrew:
         self._looked = -_WATCH_S
         self._patience = Patience(self._missing, settings().workers_s)
 
-    def __enter__(self) -> ClusterCrew:
+    def __enter__(self) -> ClusterCarrier:
         local_run(self.run, LocalRun(self.dataset, self.driver.tell))
         with asking(lambda reason: ClusterError(f"the scheduler is gone ({reason})")):
             self.client.subscribe_topic(topic(self.run), self._heard)
@@ -183,7 +183,7 @@ class ClusterCrew:
         if role == "io":
             here = None if parse_address(address).is_local else self.dataset
             with self._or_lost(address):
-                self._stations[address] = Remote(self.client, address, IoStation, self.run, self.job, here)
+                self._stations[address] = Remote(self.client, address, IoActor, self.run, self.job, here)
             if address not in self._stations:
                 return False
         self.driver.handle(ev.WorkerJoined(address, role))  # type: ignore[arg-type]
@@ -296,7 +296,7 @@ class ClusterCrew:
             del self._hosts[known]
         try:
             if place not in self._hosts:
-                self._hosts[place] = Remote(self.client, create.worker, HostStation, self.job, create.host)
+                self._hosts[place] = Remote(self.client, create.worker, HostActor, self.job, create.host)
             station = self._copies[create.copy] = self._hosts[place]
             folder, every = self._keeper.folder(create.cut), self._keeper.cut_every(create.host)
             address = station.call("begin", self.run, create, folder, every, patient=True)
@@ -341,7 +341,7 @@ class ClusterCrew:
             worker = self._stage_workers.pop()
             slowdown, behind = self._slowdown.get(self._names[worker], 0.0), self._behind(hosts, mine)
             with self._or_lost(worker):
-                station = Remote(self.client, worker, StageStation, self.job, mine, hosts, behind, slowdown)
+                station = Remote(self.client, worker, StageActor, self.job, mine, hosts, behind, slowdown)
                 self._addresses[worker] = station.call("addresses")[1]
                 self._stages[worker], self._stage_pools[worker] = station, stages[1]
                 self.driver.tell(ev.StageReady(worker))
@@ -357,7 +357,7 @@ class ClusterCrew:
             for worker in [address for address, pools in self._pools.items() if stages[index] in pools]:
                 name = f"{worker} stage {index}"
                 if name not in self._stages:
-                    station = Remote(self.client, worker, StageStation, self.job, [index], hosts, found, 0.0)
+                    station = Remote(self.client, worker, StageActor, self.job, [index], hosts, found, 0.0)
                     self._stages[name], self._stage_pools[name] = station, stages[index]
                     self._addresses[name] = station.call("addresses")[index]
                 found.setdefault(index, []).append(self._addresses[name])

@@ -22,14 +22,14 @@ from heterps.runtime.cluster.resources import resource_of
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.checkpoints import Checkpoints, Keeper
 from heterps.runtime.report.progress import Progress
-from heterps.runtime.run.carrier import ClusterCrew
+from heterps.runtime.run.carrier import ClusterCarrier
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.training import Training
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import LocalRun, local_run
-from heterps.runtime.workers.host_actor import HostStation
+from heterps.runtime.workers.host_actor import HostActor
 from heterps.runtime.workers.infer_task import infer_task
 
 __all__ = ["ClusterEngine"]
@@ -75,7 +75,7 @@ class ClusterEngine:
         self._slowdown = dict(slowdown or {})
         self._name = uuid.uuid4().hex[:8]
         self._runs = self.passes = 0
-        self._crew: ClusterCrew | None = None
+        self._crew: ClusterCarrier | None = None
         self._training: Training | None = None
         self._hosts: dict[tuple[int, str], Remote] = {}
         self._silent: set[str] = set()
@@ -87,7 +87,7 @@ class ClusterEngine:
         self.passes = keeper.first
         self._runs += 1
         run = f"{self._name}-{self._runs}"
-        crew = ClusterCrew(
+        crew = ClusterCarrier(
             job,
             self.client,
             self.roles,
@@ -206,7 +206,7 @@ class ClusterEngine:
     def _new_host(self, host: int) -> Remote:
         servers = self._workers(self.roles.server)
         worker = sorted(servers)[host % len(servers)]  # as the protocol would place it
-        station = self._hosts[host, worker] = Remote(self.client, worker, HostStation, self.job, host)
+        station = self._hosts[host, worker] = Remote(self.client, worker, HostActor, self.job, host)
         return station
 
     def close(self) -> None:

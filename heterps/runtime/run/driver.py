@@ -13,10 +13,10 @@ from heterps.protocol.run.state import RunState
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
 
-__all__ = ["Crew", "Driver"]
+__all__ = ["Carrier", "Driver"]
 
 
-class Crew(Protocol):
+class Carrier(Protocol):
     """What carries instructions out: threads of this process, or actors and tasks of a cluster."""
 
     def run_split(self, run: do.RunSplit, split: Split | None) -> None:
@@ -57,7 +57,7 @@ class Driver:
     def __init__(
         self,
         spec: RunSpec,
-        crew: Crew,
+        crew: Carrier,
         splits: Callable[[int], Sequence[Split]],
         *,
         cut: Cut | None = None,

@@ -29,7 +29,7 @@ from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.driver import Driver
 from heterps.runtime.run.training import Training
-from heterps.runtime.wire.links import DirectLink, Link
+from heterps.runtime.wire.links import DirectLink, HostLink
 from heterps.runtime.workers.attempt import Attempt
 from heterps.runtime.workers.shard_host import Counts, ShardHost
 
@@ -152,7 +152,7 @@ class InlineEngine:
         self._attempts[run.attempt] = attempt
         attempt.start()
 
-    def _link(self, copy: int) -> Link:
+    def _link(self, copy: int) -> HostLink:
         return DirectLink(self._copies[copy])
 
     def to_attempt(self, attempt: int, instruction: do.Instruction) -> None:

@@ -15,7 +15,7 @@ from heterps.runtime.batch.job import Job
 from heterps.runtime.cuts.checkpoints import Keeper
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
-from heterps.runtime.run.driver import Crew, Driver
+from heterps.runtime.run.driver import Carrier, Driver
 from heterps.runtime.workers.shard_host import Counts
 
 __all__ = ["Training", "Workers"]
@@ -25,7 +25,7 @@ _TRIES = 3
 _log = logging.getLogger("heterps")
 
 
-class Workers(Crew, Protocol):
+class Workers(Carrier, Protocol):
     """A crew, and what the loop asks of it besides."""
 
     tick_s: float

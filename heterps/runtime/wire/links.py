@@ -9,22 +9,22 @@ from time import sleep
 from typing import Any, Protocol
 
 from heterps.protocol.words.messages import Push, Reply, Request
-from heterps.runtime.batch.payload import Gradients, Pulled, Wanted, pack_request, unpack_reply
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted, pack_request, unpack_reply
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.wire.peer import DirectPeer, Peer, PeerLost
 from heterps.runtime.workers.shard_host import ShardHost
-from heterps.runtime.workers.stage import Outcome, StageHost, pack_step, unpack_outcome
+from heterps.runtime.workers.stage import StageOutcome, StageService, pack_step, unpack_outcome
 
-__all__ = ["DirectLink", "Link", "SocketLink", "StageLink", "call_stage"]
+__all__ = ["DirectLink", "HostLink", "SocketLink", "StageLink", "call_stage"]
 
 Done = Callable[[Reply | None, Pulled | None], None]
 _RETRY_S = 0.2  # between tries at a host that does not answer: the run needs time to notice and replace it
 
 
-class Link(Protocol):
+class HostLink(Protocol):
     """The way to one copy of a shard host."""
 
-    def send(self, request: Request, payload: Wanted | Gradients | None, done: Done) -> None:
+    def send(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
         """Deliver a request; ``done`` takes the answer, ``done(None, None)`` says that there was none in time."""
 
     def read(self, wanted: Wanted) -> Pulled:
@@ -40,7 +40,7 @@ class DirectLink:
     def __init__(self, host: ShardHost) -> None:
         self.host = host
 
-    def send(self, request: Request, payload: Wanted | Gradients | None, done: Done) -> None:
+    def send(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
         """Call it."""
         self.host.request(request, payload, done)
 
@@ -65,7 +65,7 @@ class SocketLink:
         self._closed = False
         threading.Thread(target=self._work, name="heterps-link", daemon=True).start()
 
-    def send(self, request: Request, payload: Wanted | Gradients | None, done: Done) -> None:
+    def send(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
         """Queue a request."""
         self._todo.put((request, payload, done))
 
@@ -81,7 +81,7 @@ class SocketLink:
                 done(None, None)
         self._peer.close()
 
-    def _ask(self, request: Request, payload: Wanted | Gradients | None) -> tuple[Reply | None, Pulled | None]:
+    def _ask(self, request: Request, payload: Wanted | PushedGradients | None) -> tuple[Reply | None, Pulled | None]:
         phase = "push" if isinstance(request, Push) else "pull"
         with self._phases(phase):
             message = pack_request(request, payload)
@@ -105,9 +105,9 @@ class SocketLink:
         self._todo.put(None)
 
 
-def call_stage(peer: Peer, seed: int, feeds: Mapping[str, Any]) -> Outcome:
+def call_stage(peer: Peer, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
     """Run a stage and wait for it; in the same process without laying anything out."""
-    if isinstance(peer, DirectPeer) and isinstance(peer.service, StageHost):
+    if isinstance(peer, DirectPeer) and isinstance(peer.service, StageService):
         return peer.service.step(seed, feeds)
     head, arrays = pack_step(seed, feeds)
     return unpack_outcome(peer.call("step", arrays, **head))
@@ -122,7 +122,7 @@ class StageLink:
         self._closed = False
         threading.Thread(target=self._work, name="heterps-stage-link", daemon=True).start()
 
-    def step(self, seed: int, feeds: Mapping[str, Any], done: Callable[[Outcome | None], None]) -> None:
+    def step(self, seed: int, feeds: Mapping[str, Any], done: Callable[[StageOutcome | None], None]) -> None:
         """Queue a batch; ``done`` takes the outcome, ``done(None)`` says that the stage worker does not answer."""
         self._todo.put((seed, feeds, done))
 

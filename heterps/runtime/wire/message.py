@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from heterps.errors import ClusterError
 
-__all__ = ["Buffers", "Message", "WireError", "greet", "is_greeted", "receive", "send"]
+__all__ = ["Message", "ReceiveRing", "WireError", "greet", "is_greeted", "receive", "send"]
 
 _HEAD = struct.Struct("<IIQ")
 _MAGIC = 0x48505331
@@ -51,7 +51,7 @@ class Message(NamedTuple):
     arrays: Sequence[npt.NDArray[Any]] = ()
 
 
-class Buffers:
+class ReceiveRing:
     """A ring of receive buffers: a message's arrays are views of one, valid for ``depth - 1`` further messages."""
 
     def __init__(self, depth: int = 2) -> None:
@@ -134,7 +134,7 @@ def is_greeted(connection: socket.socket, token: str, until: float) -> bool:
     return hmac.compare_digest(shown, token.encode())
 
 
-def receive(connection: socket.socket, buffers: Buffers) -> Message | None:
+def receive(connection: socket.socket, buffers: ReceiveRing) -> Message | None:
     """Read one message; None when the other end closed between messages.
 
     Raises

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from heterps import errors
 from heterps.runtime.config import settings
 from heterps.runtime.wire.addresses import Endpoint
-from heterps.runtime.wire.message import Buffers, Message, WireError, greet, receive, send
+from heterps.runtime.wire.message import Message, ReceiveRing, WireError, greet, receive, send
 from heterps.runtime.wire.service import Address, Service, local_service, machine
 
 __all__ = ["DirectPeer", "Peer", "PeerLost", "SocketPeer", "connect"]
@@ -63,7 +63,7 @@ class SocketPeer:
     def __init__(self, address: Address, timeout_s: float | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.address, self._tls = address, tls
         self._timeout_s = settings().call_s if timeout_s is None else timeout_s
-        self._buffers = Buffers()
+        self._buffers = ReceiveRing()
         self._lock = threading.Lock()
         self._connection: socket.socket | None = None
 

@@ -23,7 +23,7 @@ from typing import Protocol
 from heterps.errors import ClusterError
 from heterps.runtime.wire.addresses import Endpoint
 from heterps.runtime.wire.door import Door, hang_up
-from heterps.runtime.wire.message import Buffers, Message, receive, send
+from heterps.runtime.wire.message import Message, ReceiveRing, receive, send
 
 __all__ = ["Address", "Listener", "Method", "Service", "local_service"]
 
@@ -139,7 +139,7 @@ class Listener:
         return True
 
     def _converse(self, connection: socket.socket) -> None:
-        buffers = Buffers()
+        buffers = ReceiveRing()
         while not self._closed and (request := receive(connection, buffers)) is not None:
             send(connection, self._answer(request))
 

@@ -32,12 +32,12 @@ from heterps.protocol.words.instructions import RunSplit
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.messages import Pull, Push, Refused, Reply, Request
 from heterps.protocol.words.modes import Mode
-from heterps.runtime.batch.bench import Work, Workbench
-from heterps.runtime.batch.payload import Gradients, Pulled, Wanted
+from heterps.runtime.batch.bench import BatchWork, Workbench
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import WAITING
 from heterps.runtime.batch.reading import Reading
-from heterps.runtime.wire.links import Link, StageLink
-from heterps.runtime.workers.stage import Outcome
+from heterps.runtime.wire.links import HostLink, StageLink
+from heterps.runtime.workers.stage import StageOutcome
 
 __all__ = ["Attempt"]
 
@@ -71,7 +71,7 @@ class Attempt:
         mode: Mode,
         reading: Reading,
         bench: Workbench,
-        link: Callable[[int], Link],
+        link: Callable[[int], HostLink],
         tell: Callable[[Event], None],
         stage: Callable[[str], StageLink] | None = None,
     ) -> None:
@@ -81,7 +81,7 @@ class Attempt:
         self.ended = False
         self.batches = 0
         self._reading, self._link, self._tell, self._stage = reading, link, tell, stage
-        self._works: dict[int, Work] = {}
+        self._works: dict[int, BatchWork] = {}
         self._stepping: set[int] = set()
         self._todo: deque[Action] = deque()
 
@@ -183,13 +183,13 @@ class Attempt:
         seed, feeds = self.bench.lead(self._works[key.n])
         self._stepping.add(key.n)
 
-        def done(outcome: Outcome | None) -> None:
+        def done(outcome: StageOutcome | None) -> None:
             self._post(lambda: self._stepped(key, stage, outcome))
 
         assert self._stage is not None
         self._stage(stage).step(seed, feeds, done)
 
-    def _stepped(self, key: BatchKey, stage: str, outcome: Outcome | None) -> list[Action]:
+    def _stepped(self, key: BatchKey, stage: str, outcome: StageOutcome | None) -> list[Action]:
         if outcome is None:
             return self.client.handle(StepFailed(key, stage))
         if key.n not in self._stepping:  # another stage worker has done it meanwhile
@@ -199,7 +199,7 @@ class Attempt:
         return self.client.handle(Computed(key, stage))
 
     def _send(self, host: int, request: Request) -> None:
-        payload: Wanted | Gradients | None = None
+        payload: Wanted | PushedGradients | None = None
         if isinstance(request, Pull):
             payload = self.bench.wanted(self._works[request.key.n], host)
         elif isinstance(request, Push):

@@ -16,10 +16,10 @@ from heterps.runtime.wire.service import Address, Listener
 from heterps.runtime.workers.delivery import listen_on, server_tls, teller
 from heterps.runtime.workers.shard_host import ShardHost
 
-__all__ = ["HostStation"]
+__all__ = ["HostActor"]
 
 
-class HostStation:
+class HostActor:
     """A shard host on its worker. It outlives runs: the tables stay between them."""
 
     def __init__(self, job: Job, host: int) -> None:

@@ -13,7 +13,7 @@ from heterps.runtime.batch.inference import Inferred, infer_split
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, Wanted
 from heterps.runtime.batch.phases import Phases
-from heterps.runtime.wire.links import DirectLink, Link, SocketLink
+from heterps.runtime.wire.links import DirectLink, HostLink, SocketLink
 from heterps.runtime.wire.peer import SocketPeer
 from heterps.runtime.wire.service import Address, local_service
 from heterps.runtime.workers.delivery import client_tls, run_here
@@ -22,7 +22,7 @@ from heterps.runtime.workers.shard_host import ShardHost
 __all__ = ["infer_task", "link_to"]
 
 
-def link_to(address: Address, tls: ssl.SSLContext | None = None, phases: Phases | None = None) -> Link:
+def link_to(address: Address, tls: ssl.SSLContext | None = None, phases: Phases | None = None) -> HostLink:
     """Take the nearest way to a shard host."""
     service = local_service(address)
     return DirectLink(service) if isinstance(service, ShardHost) else SocketLink(SocketPeer(address, tls=tls), phases)

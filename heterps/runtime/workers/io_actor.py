@@ -24,19 +24,19 @@ from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.phases import total
 from heterps.runtime.batch.reading import Reading
 from heterps.runtime.config import settings
-from heterps.runtime.wire.links import Link, StageLink
+from heterps.runtime.wire.links import HostLink, StageLink
 from heterps.runtime.wire.peer import connect
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.attempt import Attempt
 from heterps.runtime.workers.delivery import Addresses, client_tls, run_here, teller
 from heterps.runtime.workers.infer_task import link_to
 
-__all__ = ["IoStation", "run_attempt"]
+__all__ = ["IoActor", "run_attempt"]
 
 _PEEK_S = 1.0
 _PROGRESS_S = 0.25  # BatchesDone events of one attempt are at least this far apart
 
-_STATIONS: dict[tuple[str, str], IoStation] = {}
+_STATIONS: dict[tuple[str, str], IoActor] = {}
 
 
 @dataclass(eq=False)
@@ -44,11 +44,11 @@ class _Slot:
     """What one running attempt needs for itself; kept for the next."""
 
     bench: Workbench
-    links: dict[int, Link]
+    links: dict[int, HostLink]
     stages: dict[str, StageLink]
 
 
-class IoStation:
+class IoActor:
     """Holds the attempts of a run on one worker."""
 
     def __init__(self, run: str, job: Job, dataset: Dataset | None) -> None:
@@ -193,7 +193,7 @@ class IoStation:
             self._all.append(slot)
         return slot
 
-    def _link(self, slot: _Slot, copy: int) -> Link:
+    def _link(self, slot: _Slot, copy: int) -> HostLink:
         link = slot.links.get(copy)
         if link is None:
             link = slot.links[copy] = link_to(self._addresses[copy], self._tls, slot.bench.phases)

@@ -20,7 +20,7 @@ from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Event
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.messages import Granted, Push, Reply, Request
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.payload import Gradients, Pulled, Wanted, pack_reply, unpack_request
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted, pack_reply, unpack_request
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.cuts.cut_store import HostPart
 from heterps.runtime.wire.message import Message
@@ -57,7 +57,7 @@ class Counts:
             self.stalest,
         )
 
-    def add(self, gradients: Gradients, skipped: int, staleness: int | None) -> None:
+    def add(self, gradients: PushedGradients, skipped: int, staleness: int | None) -> None:
         """Count one applied push."""
         self.batches += 1
         self.samples += gradients.samples
@@ -108,7 +108,7 @@ class ShardHost:
         self._report, self._cut_every, self._threads = report, cut_every, threads
         self._lock = threading.RLock()
         self._ordered = job.mode.ordered
-        self._kept: dict[Push, Gradients] = {}
+        self._kept: dict[Push, PushedGradients] = {}
         self._folder = ""
         self._anew = True
         self._disk: tempfile.TemporaryDirectory[str] | None = None
@@ -145,7 +145,7 @@ class ShardHost:
             for decision in self.state.handle(message):
                 self._carry_out(decision, None)
 
-    def request(self, request: Request, payload: Wanted | Gradients | None, done: Done) -> None:
+    def request(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
         """Take a client's request; ``done`` is called with the answer, now or later, from this or another thread."""
         tag = (payload, done)
         if self._ordered:
@@ -226,7 +226,7 @@ class ShardHost:
                 dense = shard.pull_dense(wanted.dense if wanted.dense.size else None)
         return Pulled(values, rows, version, dense)
 
-    def _apply(self, key: BatchKey, gradients: Gradients) -> None:
+    def _apply(self, key: BatchKey, gradients: PushedGradients) -> None:
         with self.phases("push"):
             applied = self._tables().push(key, gradients.rows, gradients.dense)
         self.phases.carve({"rule": applied.rule_s})
@@ -236,12 +236,12 @@ class ShardHost:
         if due:
             self._report(CutAsked())
 
-    def _commit(self, lanes: list[tuple[Push, Gradients]]) -> None:
+    def _commit(self, lanes: list[tuple[Push, PushedGradients]]) -> None:
         """Sum in lane order, then one update: the same bits whoever computed the lanes."""
         if not lanes:
             return
         with self.phases("push"):
-            total = Gradients(
+            total = PushedGradients(
                 {name: sum_lanes([g.rows[name] for _, g in lanes]) for name in lanes[0][1].rows},
                 _sum_dense([g.dense for _, g in lanes]),
                 sum(g.samples for _, g in lanes),
@@ -297,7 +297,7 @@ class _Waiter:
         return self._answer
 
 
-def _copy(gradients: Gradients) -> Gradients:
+def _copy(gradients: PushedGradients) -> PushedGradients:
     """Keep gradients beyond the reply: the sender uses its buffers again."""
     rows = {
         name: RowGradients(
@@ -311,7 +311,7 @@ def _copy(gradients: Gradients) -> Gradients:
         for name, g in gradients.rows.items()
     }
     dense = None if gradients.dense is None else gradients.dense.copy()
-    return Gradients(rows, dense, gradients.samples, gradients.loss)
+    return PushedGradients(rows, dense, gradients.samples, gradients.loss)
 
 
 def _sum_dense(parts: list[Any]) -> Any:

@@ -24,7 +24,7 @@ from heterps.runtime.batch.phases import WAITING, Phases
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.service import Method
 
-__all__ = ["DenseSource", "NextStage", "Outcome", "StageHost", "pack_outcome", "pack_step", "unpack_outcome"]
+__all__ = ["DenseSource", "NextStage", "StageOutcome", "StageService", "pack_outcome", "pack_step", "unpack_outcome"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -37,7 +37,7 @@ class DenseSource(Protocol):
 
 
 @dataclass(eq=False)
-class Outcome:
+class StageOutcome:
     """What a stage gives back: gradients of what it was fed, dense gradients by stage, the loss, the prediction."""
 
     gradients: dict[str, Any] = field(default_factory=dict)
@@ -46,10 +46,10 @@ class Outcome:
     prediction: Any = None
 
 
-NextStage = Callable[[int, Mapping[str, Any]], Outcome]
+NextStage = Callable[[int, Mapping[str, Any]], StageOutcome]
 
 
-class StageHost:
+class StageService:
     """One stage on one worker.
 
     Parameters
@@ -84,7 +84,7 @@ class StageHost:
         self.steps = 0
         self.phases = Phases()
 
-    def step(self, seed: int, feeds: Mapping[str, Any]) -> Outcome:
+    def step(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
         """Run the stage, and those behind it, on one batch."""
         program, params = self._take()
         try:
@@ -93,7 +93,7 @@ class StageHost:
             with self._lock:
                 self._free.append((program, params))
 
-    def _step(self, program: Program, params: F32, seed: int, feeds: Mapping[str, Any]) -> Outcome:
+    def _step(self, program: Program, params: F32, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
         with self.phases(WAITING):
             self._source.fill(program.layout, params)
         with self._computing():
@@ -101,12 +101,12 @@ class StageHost:
                 sleep(self._slowdown)
                 outputs = program.forward({name: feeds[name] for name in program.feeds}, params, seed=seed)
             if self._behind is None:
-                return self._outcome(program, Outcome(loss=program.loss, prediction=program.prediction.copy()), {})
+                return self._outcome(program, StageOutcome(loss=program.loss, prediction=program.prediction.copy()), {})
         outcome = self._behind(seed, {name: outputs.get(name, feeds.get(name)) for name in self._needs})
         with self._computing():
             return self._outcome(program, outcome, {name: outcome.gradients.pop(name) for name in program.given})
 
-    def _outcome(self, program: Program, outcome: Outcome, given: Mapping[str, Any]) -> Outcome:
+    def _outcome(self, program: Program, outcome: StageOutcome, given: Mapping[str, Any]) -> StageOutcome:
         with self.phases("backward"):
             gradients = program.backward(given)
             outcome.dense[self.index] = gradients.dense.copy()
@@ -153,16 +153,16 @@ def pack_step(seed: int, feeds: Mapping[str, Any]) -> tuple[dict[str, Any], Sequ
     return {"seed": seed, "feeds": told}, arrays
 
 
-def pack_outcome(outcome: Outcome) -> Message:
+def pack_outcome(outcome: StageOutcome) -> Message:
     """Lay an outcome out for the wire."""
     stages = sorted(outcome.dense)
     arrays = [*outcome.gradients.values(), *(outcome.dense[i] for i in stages), np.asarray(outcome.prediction)]
     return Message({"gradients": list(outcome.gradients), "stages": stages, "loss": outcome.loss}, arrays)
 
 
-def unpack_outcome(message: Message) -> Outcome:
+def unpack_outcome(message: Message) -> StageOutcome:
     """Inverse of :func:`pack_outcome`; copies, as the receive buffer is used again."""
     head, arrays = message.head, [array.copy() for array in message.arrays]
     gradients = {name: arrays.pop(0) for name in head["gradients"]}
     dense = {i: arrays.pop(0) for i in head["stages"]}
-    return Outcome(gradients, dense, head["loss"], arrays.pop(0))
+    return StageOutcome(gradients, dense, head["loss"], arrays.pop(0))

@@ -17,12 +17,12 @@ from heterps.runtime.wire.links import call_stage
 from heterps.runtime.wire.peer import Peer, PeerLost, connect
 from heterps.runtime.wire.service import Address, Listener
 from heterps.runtime.workers.delivery import client_tls, listen_on, server_tls
-from heterps.runtime.workers.stage import NextStage, Outcome, StageHost
+from heterps.runtime.workers.stage import NextStage, StageOutcome, StageService
 
-__all__ = ["DenseReader", "StageStation"]
+__all__ = ["DenseReader", "StageActor"]
 
 
-class StageStation:
+class StageActor:
     """The compute stages of one worker as a Dask actor.
 
     Parameters
@@ -49,7 +49,7 @@ class StageStation:
         tls = client_tls(worker)
         self._source = source = DenseReader(job, hosts, tls)
         self._hosts = {
-            index: StageHost(
+            index: StageService(
                 job, index, source, _next_stage(behind, index, client_tls(worker)), worker.state.nthreads, slowdown
             )
             for index in stages
@@ -117,7 +117,7 @@ def _next_stage(behind: Mapping[int, Sequence[Address]], index: int, tls: ssl.SS
         return None
     here, turn = threading.local(), itertools.count()
 
-    def step(seed: int, feeds: Mapping[str, Any]) -> Outcome:
+    def step(seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
         peers = here.__dict__.setdefault("peers", [connect(address, tls=tls) for address in addresses])
         first = next(turn)
         for i in range(len(peers)):

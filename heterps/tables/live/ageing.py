@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from heterps.errors import TableError
 from heterps.tables.live.group import RowGroup
-from heterps.tables.live.partition import Partition
+from heterps.tables.live.partition import RowPartition
 from heterps.tables.specs.accessor import Accessor, Counters
 
 __all__ = ["KINDS", "Kind", "after_save", "select", "shrink"]
@@ -66,7 +66,7 @@ def after_save(group: RowGroup, kind: Kind) -> None:
             _note(accessor, part, kind)
 
 
-def _note(accessor: Accessor, part: Partition, kind: Kind) -> None:
+def _note(accessor: Accessor, part: RowPartition, kind: Kind) -> None:
     rows = part.live()
     c = Counters(*part.counters(rows))
     saved = accessor.in_delta(c) if kind == "delta" else accessor.in_base(c)

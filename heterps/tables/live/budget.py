@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from heterps.tables.live.partition import Partition
+from heterps.tables.live.partition import RowPartition
 from heterps.tables.specs.accessor import Counters
 from heterps.tables.specs.spec import GroupSpec
 
@@ -18,7 +18,7 @@ I64 = npt.NDArray[np.int64]
 SHARE = 64
 
 
-def worth(spec: GroupSpec, part: Partition, rows: I64) -> F64:
+def worth(spec: GroupSpec, part: RowPartition, rows: I64) -> F64:
     """Return what rows are worth keeping by the group's policy: their score, or the time of their last use."""
     if spec.when_full == "lowest_score":
         assert spec.accessor is not None
@@ -27,7 +27,7 @@ def worth(spec: GroupSpec, part: Partition, rows: I64) -> F64:
     return np.asarray(part.words[rows, part.layout.tick], np.float64)
 
 
-def evict(spec: GroupSpec, partitions: list[Partition], keep: list[I64], n: int) -> int:
+def evict(spec: GroupSpec, partitions: list[RowPartition], keep: list[I64], n: int) -> int:
     """Delete the ``n`` rows worth least (of equals, those with the smallest ids), sparing rows to keep."""
     rows = [np.setdiff1d(part.live(), spared) for part, spared in zip(partitions, keep, strict=True)]
     values = np.concatenate([worth(spec, part, mine) for part, mine in zip(partitions, rows, strict=True)])
@@ -51,6 +51,6 @@ def _lowest(values: F64, ids: npt.NDArray[np.uint64], n: int) -> I64:
     return np.concatenate([below, equal[: n - len(below)]])
 
 
-def _ids(part: Partition, rows: I64) -> npt.NDArray[np.uint64]:
+def _ids(part: RowPartition, rows: I64) -> npt.NDArray[np.uint64]:
     words = part.words[rows, :2].astype(np.uint64)
     return words[:, 0] | (words[:, 1] << np.uint64(32))

@@ -18,12 +18,12 @@ from heterps.tables.hashing import RESERVED, check_ids, mix
 from heterps.tables.live.budget import SHARE, evict
 from heterps.tables.live.gradients import RowGradients
 from heterps.tables.live.owners import Owners
-from heterps.tables.live.partition import Partition
-from heterps.tables.live.row_layout import Layout
+from heterps.tables.live.partition import RowPartition
+from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.loops.foreign import rebuilt_around
 from heterps.tables.loops.jit import entry_loop
 from heterps.tables.loops.row_loops import NO_ROW, push_rows, update_block, update_segment
-from heterps.tables.loops.store import Gradients
+from heterps.tables.loops.store import GradientColumns
 from heterps.tables.snapshots.records import fill
 from heterps.tables.specs.initialisers import Zeros
 from heterps.tables.specs.rules import Sum
@@ -125,7 +125,7 @@ class RowGroup:
         owners: Owners | None = None,
         folder: Path | None = None,
     ) -> None:
-        self.spec, self.layout = spec, Layout(spec, seed)
+        self.spec, self.layout = spec, RowLayout(spec, seed)
         self.owned = tuple(sorted(owned))
         self._owners = owners or Owners()
         count = max(1, min(self._owners.threads, len(self.owned)))
@@ -139,9 +139,9 @@ class RowGroup:
         self._full = threading.RLock()
         self.evicted = 0
 
-    def _new_partitions(self) -> list[Partition]:
+    def _new_partitions(self) -> list[RowPartition]:
         push, count = _push_for(self.layout), self._count
-        return [Partition(self.layout, share=count, folder=self._folder, push=push) for _ in range(count)]
+        return [RowPartition(self.layout, share=count, folder=self._folder, push=push) for _ in range(count)]
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -239,11 +239,11 @@ class RowGroup:
         with self.prepared(grads) as apply:
             return apply(step, key)
 
-    def _apply(self, g: Gradients, order: I32, bounds: I64, step: int, make: bool) -> tuple[PushCounts, I64]:
+    def _apply(self, g: GradientColumns, order: I32, bounds: I64, step: int, make: bool) -> tuple[PushCounts, I64]:
         numbers = self.layout.rule_numbers(step) if self.layout.scheduled else None
         late = self._work.missing
 
-        def work(part: Partition, lo: int, hi: int) -> tuple[PushCounts, I64]:
+        def work(part: RowPartition, lo: int, hi: int) -> tuple[PushCounts, I64]:
             if numbers is not None:
                 part.set_numbers(numbers)
             stats = part.push(g, order, lo, hi, make, step, late[lo:hi]).tolist()
@@ -279,9 +279,9 @@ class RowGroup:
             shows, clicks = self.waiting.pull(late.ids, train=False)[0].T
         return entry.admit(late.ids, shows, clicks, key)
 
-    def _gradients(self, grads: RowGradients) -> Gradients:
+    def _gradients(self, grads: RowGradients) -> GradientColumns:
         values = np.ascontiguousarray(grads.values).reshape(-1)
-        return Gradients(
+        return GradientColumns(
             check_ids(grads.ids, f"group {self.spec.name!r}"),
             _NO_ROWS if grads.rows is None else grads.rows,
             values,
@@ -395,7 +395,7 @@ def _folder(spec: GroupSpec, folder: Path | None) -> Path | None:
     return folder
 
 
-def _push_for(layout: Layout) -> Any:
+def _push_for(layout: RowLayout) -> Any:
     """Return the push loop for a group's rules: the cached one, or one built around a rule from outside."""
     rules = tuple(s.rule for s in layout.segments)
     return (

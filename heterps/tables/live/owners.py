@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from heterps.tables.live.partition import Partition
+from heterps.tables.live.partition import RowPartition
 
 __all__ = ["Owners"]
 
@@ -33,7 +33,10 @@ class Owners:
         self._pools = [ThreadPoolExecutor(1, thread_name_prefix="heterps-owner") for _ in range(1, threads)]
 
     def run(
-        self, partitions: Sequence[Partition], bounds: npt.NDArray[np.int64], work: Callable[[Partition, int, int], T]
+        self,
+        partitions: Sequence[RowPartition],
+        bounds: npt.NDArray[np.int64],
+        work: Callable[[RowPartition, int, int], T],
     ) -> list[T]:
         """Call ``work`` with ranges of positions of every partition, its lock held; return what it returned."""
         jobs = [(part, lo, hi) for part, (lo, hi) in zip(partitions, pairwise(bounds.tolist()), strict=True)]
@@ -49,7 +52,7 @@ class Owners:
         return [*first, *(result for future in later for result in future.result())]
 
 
-def _in_turns(job: tuple[Partition, int, int], work: Callable[[Partition, int, int], T]) -> list[T]:
+def _in_turns(job: tuple[RowPartition, int, int], work: Callable[[RowPartition, int, int], T]) -> list[T]:
     """Work on a few thousand positions at a time, then others have a turn."""
     part, first, last = job
     results = []

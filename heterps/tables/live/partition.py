@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from heterps.errors import TableError
 from heterps.tables.live.region import Region, physical_bytes
-from heterps.tables.live.row_layout import Layout
+from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.loops import index
 from heterps.tables.loops.filling import fill_index
 from heterps.tables.loops.row_loops import find_rows, pull_rows, push_rows
-from heterps.tables.loops.store import BLOCK, Gradients, Store, new_block
+from heterps.tables.loops.store import BLOCK, GradientColumns, Store, new_block
 from heterps.tables.loops.upkeep import (
     capture_rows,
     copy_rows,
@@ -29,7 +29,7 @@ from heterps.tables.loops.upkeep import (
 from heterps.tables.snapshots.records import RowBuffer, ids_of
 from heterps.tables.specs.accessor import LIVE
 
-__all__ = ["Partition"]
+__all__ = ["RowPartition"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -44,10 +44,10 @@ _MOST_ROWS = 2**31 - 1
 UPKEEP_THREADS, WORTH_IT = 2, 1 << 16
 
 
-class Partition:
+class RowPartition:
     """Rows of a range of logical shards. Whoever calls holds :attr:`lock`; loops run without the interpreter lock."""
 
-    def __init__(self, layout: Layout, *, share: int = 1, folder: Path | None = None, push: Any = push_rows) -> None:
+    def __init__(self, layout: RowLayout, *, share: int = 1, folder: Path | None = None, push: Any = push_rows) -> None:
         self.layout, self.lock = layout, threading.Lock()
         self._push, self._block = push, new_block()
         room = physical_bytes() * _RESERVE // share if folder is None else _RESERVE_FILE
@@ -131,7 +131,7 @@ class Partition:
             self.make_room(hi - lo)
         return int(pull_rows(self.store, self._block, ids, order, lo, hi, rows, out, make, np.uint32(tick)))
 
-    def push(self, g: Gradients, order: I32, lo: int, hi: int, make: bool, tick: int, missing: I32) -> I64:
+    def push(self, g: GradientColumns, order: I32, lo: int, hi: int, make: bool, tick: int, missing: I32) -> I64:
         """Apply gradients; return (applied, skipped, created, missing), valid until the next push."""
         if make:
             self.make_room(hi - lo)

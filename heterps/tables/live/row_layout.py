@@ -19,7 +19,7 @@ from heterps.tables.specs.initialisers import Initialiser
 from heterps.tables.specs.rules import Rule
 from heterps.tables.specs.spec import GroupSpec, TableSpec
 
-__all__ = ["Layout", "Segment"]
+__all__ = ["RowLayout", "RowSegment"]
 
 #: Fields of the layout array.
 STRIDE, VALUE, WIDTH, STATE, HALF, COUNTER, TICK = range(7)
@@ -28,7 +28,7 @@ CODE, COLUMN, N, SLOT, INIT, GATED = range(6)
 
 
 @dataclass(frozen=True)
-class Segment:
+class RowSegment:
     """Columns of a row under one rule and one initialiser; gated ones wait for the row's score."""
 
     table: str
@@ -40,7 +40,7 @@ class Segment:
     slot: int
 
 
-class Layout:
+class RowLayout:
     """The words of a row of a group."""
 
     def __init__(self, group: GroupSpec, seed: int) -> None:
@@ -58,13 +58,13 @@ class Layout:
         self.tick = end if group.when_full == "least_recent" else -1
         self.stride = max(end + (self.tick >= 0), 3)
 
-    def _segments(self) -> tuple[Segment, ...]:
-        out: list[Segment] = []
+    def _segments(self) -> tuple[RowSegment, ...]:
+        out: list[RowSegment] = []
         slot = self.state
         for table in self.group.tables:
             start = self.group.columns(table.name).start
             for offset, n, rule, init, gated in _parts(table):
-                out.append(Segment(table.name, start + offset, n, rule, init, gated, slot))
+                out.append(RowSegment(table.name, start + offset, n, rule, init, gated, slot))
                 slot += rule.slots(n)
         return tuple(out)
 

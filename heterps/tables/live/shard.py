@@ -25,16 +25,16 @@ from heterps.tables.live.dense import DenseBlock
 from heterps.tables.live.gradients import RowGradients
 from heterps.tables.live.group import NOTHING, PushCounts, RowGroup
 from heterps.tables.live.owners import Owners
-from heterps.tables.live.shard_cut import Cut
+from heterps.tables.live.shard_cut import ShardCut
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
-__all__ = ["Applied", "Pulled", "Shard"]
+__all__ = ["Applied", "PulledRows", "Shard"]
 
 U32 = npt.NDArray[np.uint32]
 F32 = npt.NDArray[np.float32]
 
 
-class Pulled(NamedTuple):
+class PulledRows(NamedTuple):
     """Values ``[n, width]`` of the ids asked for, where their rows stand (a hint for the push), the shard's version."""
 
     values: F32
@@ -118,7 +118,7 @@ class Shard:
         except KeyError:
             raise TableError(f"no group {name!r} on this shard host; there are {list(self.groups)}") from None
 
-    def pull(self, group: str, ids: Any, *, train: bool = True, out: F32 | None = None) -> Pulled:
+    def pull(self, group: str, ids: Any, *, train: bool = True, out: F32 | None = None) -> PulledRows:
         """Return the values of unique ids.
 
         Parameters
@@ -130,7 +130,7 @@ class Shard:
         """
         version = self._version
         values, rows = self.group(group).pull(ids, train=train, out=out, step=version)
-        return Pulled(values, rows, version)
+        return PulledRows(values, rows, version)
 
     def pull_dense(self, out: F32 | None = None) -> F32:
         """Return a flat copy of the dense parameters; ``self.dense.values`` is the live buffer."""
@@ -196,7 +196,7 @@ class Shard:
             counts = reduce(PushCounts.plus, (apply(step, key) for apply in applies), NOTHING)
             return counts, perf_counter() - start
 
-    def cut(self) -> Cut:
+    def cut(self) -> ShardCut:
         """Mark a cut: wait for pushes in flight, let new ones wait a moment, go on.
 
         One cut at a time; end it (it is a context manager) when it has been read.
@@ -208,7 +208,7 @@ class Shard:
             try:
                 while self._applying:
                     self._gate.wait()
-                return Cut(tuple(self.groups.values()), self.dense, self.window, self._version, self._cut_done)
+                return ShardCut(tuple(self.groups.values()), self.dense, self.window, self._version, self._cut_done)
             finally:
                 self._closed = False
                 self._gate.notify_all()

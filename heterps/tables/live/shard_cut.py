@@ -17,10 +17,10 @@ from heterps.protocol import Window
 from heterps.tables.live.dense import DenseBlock
 from heterps.tables.live.group import RowGroup
 from heterps.tables.live.owners import TURN
-from heterps.tables.live.partition import Partition
+from heterps.tables.live.partition import RowPartition
 from heterps.tables.snapshots.records import RowBuffer
 
-__all__ = ["Cut", "GroupCut"]
+__all__ = ["GroupCut", "ShardCut"]
 
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
@@ -58,7 +58,7 @@ class GroupCut:
         if done:
             yield done
 
-    def _ordered(self, shard: int) -> tuple[Partition, U32]:
+    def _ordered(self, shard: int) -> tuple[RowPartition, U32]:
         """Return the rows of a logical shard: by hash, and by id where that is the same."""
         at = self.group.partition_of(shard)
         part, (keys, bounds) = self.group.partitions[at], self._keys[at]
@@ -75,13 +75,13 @@ class GroupCut:
                 part.end_cut()
 
 
-def _begin(part: Partition, n_shards: int) -> tuple[U64, I64]:
+def _begin(part: RowPartition, n_shards: int) -> tuple[U64, I64]:
     with part.lock:
         part.begin_cut()
         return part.keys_at_cut(n_shards)
 
 
-def _ids(part: Partition, rows: U32) -> U64:
+def _ids(part: RowPartition, rows: U32) -> U64:
     ids = np.empty(len(rows), np.uint64)
     for first in range(0, len(rows), TURN):
         with part.lock:
@@ -89,7 +89,7 @@ def _ids(part: Partition, rows: U32) -> U64:
     return ids
 
 
-class Cut:
+class ShardCut:
     """What a shard held at one moment. Use as a context manager: it ends with the block.
 
     Attributes
@@ -124,7 +124,7 @@ class Cut:
             self._done()
             self._done = None
 
-    def __enter__(self) -> Cut:
+    def __enter__(self) -> ShardCut:
         return self
 
     def __exit__(

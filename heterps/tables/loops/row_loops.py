@@ -30,7 +30,7 @@ from heterps.tables.live.row_layout import (
 from heterps.tables.loops.half import decode, encode
 from heterps.tables.loops.index import HIGH, find, home, id_at
 from heterps.tables.loops.jit import inline, inner_loop, row_loop
-from heterps.tables.loops.store import BLOCK, RING, Block, Gradients, Store, capture, create, start_segment
+from heterps.tables.loops.store import BLOCK, RING, Block, GradientColumns, Store, capture, create, start_segment
 from heterps.tables.loops.update import update_rows
 from heterps.tables.loops.vector_lanes import all_finite, copy_row
 
@@ -151,7 +151,7 @@ def count_show(s: Store, base: np.int64, show: np.float32, click: np.float32) ->
 
 
 @inline
-def take_hinted(s: Store, g: Gradients, b: Block, order: I32, start: int, stop: int, last: int) -> Any:
+def take_hinted(s: Store, g: GradientColumns, b: Block, order: I32, start: int, stop: int, last: int) -> Any:
     """Take the rows of a block whose hints are right; return how many, and how many ids were left in ``b.odd``.
 
     This loop is kept short on purpose: in a longer one the samples of a profiler stood at the prefetch, as if it waited
@@ -178,7 +178,7 @@ def take_hinted(s: Store, g: Gradients, b: Block, order: I32, start: int, stop: 
 
 @inline
 def choose(
-    s: Store, g: Gradients, b: Block, order: I32, lo: int, hi: int, m: int, make: bool, missing: I32, stats: I64
+    s: Store, g: GradientColumns, b: Block, order: I32, lo: int, hi: int, m: int, make: bool, missing: I32, stats: I64
 ) -> Any:
     """Find the rows of gradients that can be applied, behind the ``m`` that are known; return how many there are."""
     entries, meta, words, layout, captured = s.entries, s.meta, s.words, s.layout, s.captured
@@ -206,7 +206,7 @@ def choose(
 
 
 @inline
-def count_block(s: Store, g: Gradients, b: Block, m: int) -> None:
+def count_block(s: Store, g: GradientColumns, b: Block, m: int) -> None:
     """Count the shows and clicks of a block; ``live`` becomes 0 (no embedx), 1 (has it) or 2 (gets it now)."""
     floats, layout, score = s.floats, s.layout, s.score
     counter = layout[COUNTER]
@@ -222,7 +222,7 @@ def count_block(s: Store, g: Gradients, b: Block, m: int) -> None:
 
 
 @inline
-def update_segment(s: Store, g: Gradients, b: Block, k: int, out: F32, m: int) -> None:
+def update_segment(s: Store, g: GradientColumns, b: Block, k: int, out: F32, m: int) -> None:
     """Apply the rule of one segment to a block of rows whose values begin at ``out[value[j]]``."""
     floats, layout, segments, numbers = s.floats, s.layout, s.segments, s.numbers
     column, slot, gated = segments[k, COLUMN], segments[k, SLOT], segments[k, GATED] != 0
@@ -243,7 +243,7 @@ def update_segment(s: Store, g: Gradients, b: Block, k: int, out: F32, m: int) -
 
 
 @inline
-def update_block(s: Store, g: Gradients, b: Block, m: int) -> None:
+def update_block(s: Store, g: GradientColumns, b: Block, m: int) -> None:
     """Update a block of rows that are in the cache by now."""
     words, floats, layout, segments, scratch = s.words, s.floats, s.layout, s.segments, s.scratch
     width, half = layout[WIDTH], layout[HALF] != 0
@@ -263,7 +263,7 @@ def update_block(s: Store, g: Gradients, b: Block, m: int) -> None:
 @row_loop
 def push_rows(
     s: Store,
-    g: Gradients,
+    g: GradientColumns,
     b: Block,
     order: I32,
     lo: int,

@@ -13,7 +13,7 @@ from heterps.tables.loops.index import insert
 from heterps.tables.loops.jit import inline, inner_loop
 from heterps.tables.specs.initialisers import draw
 
-__all__ = ["BLOCK", "RING", "Block", "Gradients", "Store", "capture", "create", "new_block", "start_segment"]
+__all__ = ["BLOCK", "RING", "Block", "GradientColumns", "Store", "capture", "create", "new_block", "start_segment"]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
@@ -46,7 +46,7 @@ class Store(NamedTuple):
     n_saved: I64
 
 
-class Gradients(NamedTuple):
+class GradientColumns(NamedTuple):
     """The gradients of a push: ``values`` is flat, ``shows`` and ``clicks`` may be empty, ``rows`` are hints."""
 
     ids: U64

@@ -14,7 +14,7 @@ from heterps.protocol import Window
 from heterps.tables.snapshots.disk import write_bytes
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
-__all__ = ["FORMAT", "NAME", "Manifest", "Part", "StoredFile", "union"]
+__all__ = ["FORMAT", "NAME", "Manifest", "SnapshotPart", "StoredFile", "union"]
 
 #: Version of the snapshot format; a reader refuses any other.
 FORMAT = 1
@@ -35,7 +35,7 @@ class StoredFile:
 
 
 @dataclass(frozen=True)
-class Part:
+class SnapshotPart:
     """What one shard host has written."""
 
     files: tuple[StoredFile, ...]
@@ -48,7 +48,7 @@ class Part:
         return {"files": files, "window": self.window.to_json(), "version": self.version}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Part:
+    def from_json(cls, data: Mapping[str, Any]) -> SnapshotPart:
         """Inverse of :meth:`to_json`."""
         files = tuple(StoredFile(**file) for file in data["files"])
         return cls(files, Window.from_json(data["window"]), data["version"])

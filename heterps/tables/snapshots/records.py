@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from heterps.tables.live.row_layout import Layout
+from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.specs.accessor import Counters
 
 __all__ = ["RowBuffer", "fill", "ids_of"]
@@ -41,7 +41,7 @@ class RowBuffer:
         Parts of a row: first word, number of words, where its column begins in :attr:`words`.
     """
 
-    def __init__(self, layout: Layout, memory: U32, *, state: bool = True) -> None:
+    def __init__(self, layout: RowLayout, memory: U32, *, state: bool = True) -> None:
         self.words, self._layout = memory, layout
         self._pieces = _pieces(layout, state)
         sizes = [piece.stop - piece.first for piece in self._pieces]
@@ -74,7 +74,7 @@ class _Piece(NamedTuple):
     lists: bool = False
 
 
-def _pieces(layout: Layout, state: bool) -> list[_Piece]:
+def _pieces(layout: RowLayout, state: bool) -> list[_Piece]:
     out = [_Piece("id", 0, 2, np.uint64), *_values(layout)]
     if state:
         out += [_Piece(f"{name}.slots", at.start, at.stop, lists=True) for name, at in layout.slot_columns.items()]
@@ -85,7 +85,7 @@ def _pieces(layout: Layout, state: bool) -> list[_Piece]:
     return out
 
 
-def _values(layout: Layout) -> list[_Piece]:
+def _values(layout: RowLayout) -> list[_Piece]:
     """Return the values of each table; float16 ones are one piece, since a table may begin in the middle of a word."""
     if layout.half:
         return [_Piece("", layout.value, layout.state, np.float16)]
@@ -93,12 +93,12 @@ def _values(layout: Layout) -> list[_Piece]:
     return [_Piece(name, layout.value + at.start, layout.value + at.stop, lists=True) for name, at in columns]
 
 
-def _widened(layout: Layout, halves: npt.NDArray[np.float16]) -> Columns:
+def _widened(layout: RowLayout, halves: npt.NDArray[np.float16]) -> Columns:
     group = layout.group
     return {table.name: halves[:, group.columns(table.name)].astype(np.float32) for table in group.tables}
 
 
-def fill(layout: Layout, columns: Mapping[str, npt.NDArray[Any]], words: U32) -> None:
+def fill(layout: RowLayout, columns: Mapping[str, npt.NDArray[Any]], words: U32) -> None:
     """Inverse of :meth:`RowBuffer.columns`: set records from columns of a checkpoint. A new last use starts at 0."""
     floats = words.view(np.float32)
     words[:, 0] = columns["id"] & np.uint64(0xFFFFFFFF)
@@ -112,7 +112,7 @@ def fill(layout: Layout, columns: Mapping[str, npt.NDArray[Any]], words: U32) ->
         words[:, layout.tick] = columns.get("last_use", np.uint32(0))
 
 
-def _set_values(layout: Layout, words: U32, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+def _set_values(layout: RowLayout, words: U32, columns: Mapping[str, npt.NDArray[Any]]) -> None:
     view, first = (words.view(np.float16), 2 * layout.value) if layout.half else (words.view(np.float32), layout.value)
     for table in layout.group.tables:
         where = layout.group.columns(table.name)

@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 
 from heterps.errors import CheckpointError
 from heterps.tables.live.ageing import Kind, select
-from heterps.tables.live.row_layout import Layout
-from heterps.tables.live.shard_cut import Cut, GroupCut
+from heterps.tables.live.row_layout import RowLayout
+from heterps.tables.live.shard_cut import GroupCut, ShardCut
 from heterps.tables.snapshots.disk import HashedFile, remove_tree, rename_folder
-from heterps.tables.snapshots.manifest import NAME, Manifest, Part, StoredFile, union
+from heterps.tables.snapshots.manifest import NAME, Manifest, SnapshotPart, StoredFile, union
 from heterps.tables.snapshots.plain_parquet import PlainWriter
 from heterps.tables.snapshots.records import RowBuffer
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
@@ -43,12 +43,12 @@ THREADS = 2
 _UNFINISHED = ".unfinished-"
 
 
-def write_part(cut: Cut, folder: str | Path, *, kind: Kind = "checkpoint", host: int = 0) -> Part:
+def write_part(cut: ShardCut, folder: str | Path, *, kind: Kind = "checkpoint", host: int = 0) -> SnapshotPart:
     """Write what a shard host held at a cut; return what goes into the manifest.
 
     Delta and base saves hold values and counters of the rows their accessor selects; a checkpoint holds everything.
     """
-    folder, memory = Path(folder), _Memory()
+    folder, memory = Path(folder), _WriteMemory()
     jobs = [
         (group, folder / f"rows-{k:03d}-{host:04d}-{n:04d}.parquet", shards)
         for k, group in enumerate(cut)
@@ -59,16 +59,16 @@ def write_part(cut: Cut, folder: str | Path, *, kind: Kind = "checkpoint", host:
         files = list(pool.map(lambda job: _write_file(*job, kind=kind, memory=memory), jobs))
     if len(cut.dense_values):
         files.append(_write_dense(cut, folder, kind, host))
-    return Part(tuple(files), cut.window, cut.version)
+    return SnapshotPart(tuple(files), cut.window, cut.version)
 
 
-class _Memory(threading.local):
+class _WriteMemory(threading.local):
     """Room for a row group, for each thread its own. It is used again: new memory can be slower than the disk."""
 
     def __init__(self) -> None:
         self._words = np.empty(0, np.uint32)
 
-    def rows(self, layout: Layout, *, state: bool) -> RowBuffer:
+    def rows(self, layout: RowLayout, *, state: bool) -> RowBuffer:
         """Return room for the rows of a row group, at least one."""
         size = max(ROW_GROUP_BYTES // 4, 2 * layout.stride)
         if len(self._words) < size:
@@ -90,7 +90,7 @@ def _bundles(group: GroupCut) -> Iterator[list[int]]:
         yield bundle
 
 
-def _write_file(group: GroupCut, path: Path, shards: Sequence[int], *, kind: Kind, memory: _Memory) -> StoredFile:
+def _write_file(group: GroupCut, path: Path, shards: Sequence[int], *, kind: Kind, memory: _WriteMemory) -> StoredFile:
     buffer, spec = memory.rows(group.group.layout, state=kind == "checkpoint"), group.group.spec
     with HashedFile(path) as file:
         writer = PlainWriter(file, buffer.columns(0), statistics=("id",))
@@ -102,7 +102,7 @@ def _write_file(group: GroupCut, path: Path, shards: Sequence[int], *, kind: Kin
     return StoredFile(path.name, spec.name, shards[0], shards[-1], writer.rows, file.size, file.sha256)
 
 
-def _write_dense(cut: Cut, folder: Path, kind: Kind, host: int) -> StoredFile:
+def _write_dense(cut: ShardCut, folder: Path, kind: Kind, host: int) -> StoredFile:
     """Write the dense parameters of a host, one row each."""
     path, dense = folder / f"dense-{host:04d}.parquet", cut.dense
     names = [spec.name for spec in dense.specs]
@@ -165,7 +165,7 @@ class Snapshots:
     def commit(
         self,
         folder: Path,
-        parts: Sequence[Part],
+        parts: Sequence[SnapshotPart],
         *,
         seed: int,
         groups: Sequence[GroupSpec],

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from heterps.graph import Form, Graph, TensorType, kind, kinds, ops
-from heterps.kernels import OpCost, Work, kernel, op_cost
+from heterps.kernels import OpCost, OpWork, kernel, op_cost
 from heterps.stages.lowering import lower
 from tests.unit.kernels.cases_zoo import CASES
 
@@ -14,7 +14,7 @@ from tests.unit.kernels.cases_zoo import CASES
 def cost(kind_name: str, *inputs: TensorType, batch: int = 10, unique: float = 1.0, **attrs) -> OpCost:
     known = kind(kind_name)
     full = known.complete(attrs)
-    work = Work(full, inputs, known.result(full, inputs), known.params(full, inputs), batch, unique)
+    work = OpWork(full, inputs, known.result(full, inputs), known.params(full, inputs), batch, unique)
     return kernel(kind_name).cost(work)
 
 
@@ -101,7 +101,7 @@ def test_twice_the_batch_is_twice_the_work_but_not_twice_the_parameters(name: st
     case = data.draw(CASES[name])
     known = kind(name)
     one, two, none = (
-        kernel(name).cost(Work(case.attrs, case.types, case.result, known.params(case.attrs, case.types), batch))
+        kernel(name).cost(OpWork(case.attrs, case.types, case.result, known.params(case.attrs, case.types), batch))
         for batch in (4, 8, 0)
     )
     assert two.flops == pytest.approx(2 * one.flops)

@@ -7,7 +7,7 @@ import pytest
 
 from heterps.errors import GraphError, UnknownKindError
 from heterps.graph import Graph, OpKind, TensorType, ops, register_kind
-from heterps.kernels import Call, Kernel, OpCost, Program, Work, kernel, kernels, register_kernel
+from heterps.kernels import Call, Kernel, OpCost, OpWork, Program, kernel, kernels, register_kernel
 
 
 def same(attrs, inputs: tuple[TensorType, ...]) -> TensorType:
@@ -23,7 +23,7 @@ def softplus_backward(c: Call) -> None:
         c.dxs[0][...] = c.dy / (1 + c.xp.exp(-c.xs[0]))
 
 
-def softplus_cost(work: Work) -> OpCost:
+def softplus_cost(work: OpWork) -> OpCost:
     return OpCost(4 * work.numbers(work.output), work.bytes(work.output), work.bytes(work.output))
 
 

@@ -17,7 +17,7 @@ from heterps.protocol.words import events as ev
 from heterps.runtime import answers
 from heterps.runtime.cluster.pools import pools_of
 from heterps.runtime.run import dask_engine as cluster
-from heterps.runtime.run.carrier import ClusterCrew
+from heterps.runtime.run.carrier import ClusterCarrier
 from heterps.runtime.run.dask_engine import ClusterEngine
 from heterps.runtime.run.remote import Remote
 from tests.unit.runtime.played import ANSWERS, Pending
@@ -167,7 +167,7 @@ class Task:
 
 @pytest.fixture
 def crew(local: Client) -> Any:
-    made: Any = ClusterCrew.__new__(ClusterCrew)
+    made: Any = ClusterCarrier.__new__(ClusterCarrier)
     made.told, made._failure, made.client = [], None, local
     made.driver = SimpleNamespace(tell=made.told.append)
     return made

@@ -11,7 +11,7 @@ from heterps.runtime.cluster import probe
 from heterps.runtime.cluster.in_process import local_cluster
 from heterps.runtime.cluster.pools import FoundWorker, group_by_pool
 from heterps.runtime.cluster.probe import discover
-from heterps.runtime.cluster.survey import Transfer, WorkerFacts, describe
+from heterps.runtime.cluster.survey import MeasuredTransfer, WorkerFacts, describe
 
 CORE = Device("core", "cpu", {"float32": 1e10}, 2**30, 4e9, 2e9, source="test")
 A100 = Device("NVIDIA A100", "gpu", {"float32": 1e13}, 40 * 2**30, 1e12, 1e9, bus_bytes_per_s=2e10, source="test")
@@ -31,7 +31,7 @@ def cluster(*workers: tuple[str, str, str, int]) -> tuple:
 
 def test_workers_of_one_machine_share_it() -> None:
     pools, facts = cluster(("a", "io", "io-0", 2), ("a", "io", "io-1", 2), ("a", "server", "s", 4))
-    hardware = describe(pools, facts, {"a": machine("a")}, [Transfer("io", "server", 1e9, 1e-4)])
+    hardware = describe(pools, facts, {"a": machine("a")}, [MeasuredTransfer("io", "server", 1e9, 1e-4)])
     io, server = hardware.pool("io"), hardware.pool("server")
     assert (io.cap, io.host, io.serves) == (2, "a", False)
     assert (server.cap, server.host, server.serves) == (1, "a", True)

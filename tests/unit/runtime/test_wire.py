@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from heterps.errors import TableError
-from heterps.runtime.wire.message import Buffers, Message, receive, send
+from heterps.runtime.wire.message import Message, ReceiveRing, receive, send
 from heterps.runtime.wire.peer import PeerLost, SocketPeer, connect
 from heterps.runtime.wire.service import Listener
 
@@ -23,7 +23,7 @@ def test_a_message_arrives_as_it_was_sent(sent: list[np.ndarray], head: dict[str
     with a, b:
         writer = threading.Thread(target=send, args=(a, Message(head, sent)))
         writer.start()
-        got = receive(b, Buffers())
+        got = receive(b, ReceiveRing())
         writer.join()
     assert got is not None
     assert got.head == head

@@ -13,7 +13,7 @@ import heterps as hps
 from heterps.errors import ClusterError
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.cluster.in_process import local_cluster
-from heterps.runtime.workers.io_actor import IoStation
+from heterps.runtime.workers.io_actor import IoActor
 from heterps.stages import partition
 from tests.unit.session.contract import EngineContract, plan, same, trained
 from tests.unit.session.models import data, graph
@@ -92,9 +92,9 @@ def test_the_next_split_takes_the_place_of_the_one_before(
     With cuts, the run waits for an answer of attempts that wait for each other's place.
     """
     made, ending = [], []
-    good, told = Workbench.__init__, IoStation._at_end
+    good, told = Workbench.__init__, IoActor._at_end
     monkeypatch.setattr(Workbench, "__init__", lambda self, *a, **k: (made.append(1), good(self, *a, **k))[1])
-    monkeypatch.setattr(IoStation, "_at_end", lambda self, n: (ending.append(n), told(self, n))[1])
+    monkeypatch.setattr(IoActor, "_at_end", lambda self, n: (ending.append(n), told(self, n))[1])
     options = {} if every is None else {"checkpoint": tmp_path, "every_batches": every}
     with hps.launch(plan(workers=2), mode=hps.Async(depth=2), **options) as session:
         last = list(session.train(data(split=100), epochs=2))[-1]

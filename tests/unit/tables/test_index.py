@@ -8,30 +8,30 @@ from hypothesis import given, settings, strategies as st
 
 from heterps.tables import SGD, Adam, GroupSpec, TableSpec, Zeros
 from heterps.tables.hashing import _mix_python, mix
-from heterps.tables.live.partition import Partition
-from heterps.tables.live.row_layout import Layout
+from heterps.tables.live.partition import RowPartition
+from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.loops import index
 from heterps.tables.loops.row_loops import NO_ROW
 
 
-def partition(dim: int = 8) -> Partition:
-    return Partition(Layout(GroupSpec("g", (TableSpec("t", dim, SGD(), Zeros()),)), 0))
+def partition(dim: int = 8) -> RowPartition:
+    return RowPartition(RowLayout(GroupSpec("g", (TableSpec("t", dim, SGD(), Zeros()),)), 0))
 
 
-def create(part: Partition, ids: list[int]) -> np.ndarray:
+def create(part: RowPartition, ids: list[int]) -> np.ndarray:
     n, rows = len(ids), np.empty(len(ids), np.uint32)
     out = np.empty(n * part.layout.width, np.float32)
     part.pull(np.array(ids, np.uint64), np.arange(n, dtype=np.int32), 0, n, rows, out, True, 0)
     return rows
 
 
-def find(part: Partition, ids: list[int]) -> np.ndarray:
+def find(part: RowPartition, ids: list[int]) -> np.ndarray:
     rows = np.empty(len(ids), np.uint32)
     part.find(np.array(ids, np.uint64), np.arange(len(ids), dtype=np.int32), 0, len(ids), rows)
     return rows
 
 
-def check_rules(part: Partition) -> None:
+def check_rules(part: RowPartition) -> None:
     """Rules 1 to 3 of index.py, by brute force."""
     meta, entries = part.meta, part.store.entries
     used = int(meta[index.CAP]) + len(part) + 1
@@ -90,7 +90,7 @@ def test_growth_moves_few_entries_at_a_time(dim: int) -> None:
 
 @pytest.mark.parametrize(("dim", "rule"), [(8, SGD()), (16, SGD()), (8, Adam())])
 def test_index_and_rows_take_at_most_1_35_of_the_payload_while_growing(dim: int, rule: SGD) -> None:
-    part = Partition(Layout(GroupSpec("g", (TableSpec("t", dim, rule, Zeros()),)), 0))
+    part = RowPartition(RowLayout(GroupSpec("g", (TableSpec("t", dim, rule, Zeros()),)), 0))
     payload = 8 + 4 * (dim + rule.slots(dim))
     worst = 0.0
     for start in range(0, 200_000, 1000):

@@ -13,7 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from heterps.tables import Shard
 from heterps.tables.live.group import RowGroup
 from heterps.tables.live.owners import Owners
-from heterps.tables.live.partition import Partition
+from heterps.tables.live.partition import RowPartition
 from heterps.tables.snapshots.records import fill
 from tests.unit.tables.test_machine import TableMachine
 
@@ -33,17 +33,17 @@ def applies_a_key_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_to_delete(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Partition, "delete", lambda self, rows: None)
+    patch.setattr(RowPartition, "delete", lambda self, rows: None)
 
 
 def cut_sees_later_changes(patch: pytest.MonkeyPatch) -> None:
-    begin = Partition.begin_cut
+    begin = RowPartition.begin_cut
 
-    def careless(part: Partition) -> None:
+    def careless(part: RowPartition) -> None:
         begin(part)
         part.store.captured[:] = -1
 
-    patch.setattr(Partition, "begin_cut", careless)
+    patch.setattr(RowPartition, "begin_cut", careless)
 
 
 def restore_loses_slots(patch: pytest.MonkeyPatch) -> None:
@@ -80,14 +80,14 @@ def leaves_out_the_last_partition(patch: pytest.MonkeyPatch) -> None:
 
 
 def index_misses_a_row(patch: pytest.MonkeyPatch) -> None:
-    build = Partition.build_index
+    build = RowPartition.build_index
 
-    def short(part: Partition) -> None:
+    def short(part: RowPartition) -> None:
         build(part)
         if len(part):
             part.store.entries[np.flatnonzero(part.store.entries[: int(part.meta[0])])[:1]] = 0
 
-    patch.setattr(Partition, "build_index", short)
+    patch.setattr(RowPartition, "build_index", short)
 
 
 BUGS = (

@@ -30,10 +30,10 @@ from heterps.tables import (
     GroupSpec,
     Manifest,
     Normal,
-    Part,
     RowGradients,
     RowWiseAdaGrad,
     Shard,
+    SnapshotPart,
     Snapshots,
     TableSpec,
     Uniform,
@@ -146,7 +146,7 @@ def test_restore_onto_any_number_of_hosts_and_back(trained: Shard, tmp_path: Pat
     folder, parts = snapshots.begin(), []
     for h, shard in enumerate(shards):
         with shard.cut() as cut:
-            parts.append(Part.from_json(json.loads(json.dumps(write_part(cut, folder, host=h).to_json()))))
+            parts.append(SnapshotPart.from_json(json.loads(json.dumps(write_part(cut, folder, host=h).to_json()))))
     snapshots.commit(folder, parts, seed=7, groups=GROUPS, dense=DENSE_SPECS)
     single = new_shard()
     restore(single, tmp_path / "many")
