@@ -1,4 +1,4 @@
-"""The crew of a run on a Dask cluster: instructions become actors, tasks and calls."""
+"""The carrier of a run on a Dask cluster: instructions become actors, tasks and calls."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _log = logging.getLogger("heterps")
 
 
 class ClusterCarrier:
-    """The crew of one run; ends everything it started except the shard hosts.
+    """The carrier of one run; ends everything it started except the shard hosts.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class ClusterCarrier:
         self._stages: dict[str, Remote] = {}
         self._stage_pools: dict[str, str] = {}
         self._threads: dict[str, int] = {}
-        self._stations: dict[str, Remote] = {}
+        self._actors: dict[str, Remote] = {}
         self._tasks: dict[int, tuple[str, Future]] = {}
         self._known: dict[str, set[str]] = {}
         self._names: dict[str, str] = {}
@@ -108,8 +108,8 @@ class ClusterCarrier:
         with suppress(Exception):
             self.client.unsubscribe_topic(topic(self.run))
         cancel(self.client, [future for _, future in self._tasks.values()])
-        for station in (*self._stations.values(), *self._stages.values()):
-            station.close()
+        for actor in (*self._actors.values(), *self._stages.values()):
+            actor.close()
         local_run(self.run, None)
 
     def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
@@ -183,8 +183,8 @@ class ClusterCarrier:
         if role == "io":
             here = None if parse_address(address).is_local else self.dataset
             with self._or_lost(address):
-                self._stations[address] = Remote(self.client, address, IoActor, self.run, self.job, here)
-            if address not in self._stations:
+                self._actors[address] = Remote(self.client, address, IoActor, self.run, self.job, here)
+            if address not in self._actors:
                 return False
         self.driver.handle(ev.WorkerJoined(address, role))  # type: ignore[arg-type]
         return True
@@ -207,7 +207,7 @@ class ClusterCarrier:
         self.driver.tell(ev.CopyLost(copy))
 
     def _lost(self, address: str) -> None:
-        self._stations.pop(address, None)
+        self._actors.pop(address, None)
         self._stages.pop(address, None)
         attempts = [attempt for attempt, (worker, _) in self._tasks.items() if worker == address]
         cancel(self.client, [self._tasks.pop(attempt)[1] for attempt in attempts])
@@ -276,12 +276,12 @@ class ClusterCarrier:
         return tuple(what for what in self.driver.state.waiting_for() if "worker" in what)
 
     def to_attempt(self, attempt: int, instruction: do.Instruction) -> None:
-        """Hand an instruction to the station of the attempt's worker."""
+        """Hand an instruction to the actor of the attempt's worker."""
         worker, future = self._tasks.get(attempt, (None, None))
-        station = self._stations.get(worker) if worker else None
-        if station is not None:
-            with self._or_lost(station.worker):  # an attempt whose worker is gone needs no instruction
-                station.call("deliver", attempt, instruction, self._addresses)
+        actor = self._actors.get(worker) if worker else None
+        if actor is not None:
+            with self._or_lost(actor.worker):  # an attempt whose worker is gone needs no instruction
+                actor.call("deliver", attempt, instruction, self._addresses)
         if isinstance(instruction, do.Cancel) and future is not None:
             del self._tasks[attempt]
 
@@ -297,9 +297,9 @@ class ClusterCarrier:
         try:
             if place not in self._hosts:
                 self._hosts[place] = Remote(self.client, create.worker, HostActor, self.job, create.host)
-            station = self._copies[create.copy] = self._hosts[place]
+            actor = self._copies[create.copy] = self._hosts[place]
             folder, every = self._keeper.folder(create.cut), self._keeper.cut_every(create.host)
-            address = station.call("begin", self.run, create, folder, every, patient=True)
+            address = actor.call("begin", self.run, create, folder, every, patient=True)
         except ClusterError as error:
             self._hosts.pop(place, None)
             self._lose_copy(create.copy, create.worker, error)
@@ -341,9 +341,9 @@ class ClusterCarrier:
             worker = self._stage_workers.pop()
             slowdown, behind = self._slowdown.get(self._names[worker], 0.0), self._behind(hosts, mine)
             with self._or_lost(worker):
-                station = Remote(self.client, worker, StageActor, self.job, mine, hosts, behind, slowdown)
-                self._addresses[worker] = station.call("addresses")[1]
-                self._stages[worker], self._stage_pools[worker] = station, stages[1]
+                actor = Remote(self.client, worker, StageActor, self.job, mine, hosts, behind, slowdown)
+                self._addresses[worker] = actor.call("addresses")[1]
+                self._stages[worker], self._stage_pools[worker] = actor, stages[1]
                 self.driver.tell(ev.StageReady(worker))
 
     def _all_hosts(self) -> list[Address]:
@@ -357,9 +357,9 @@ class ClusterCarrier:
             for worker in [address for address, pools in self._pools.items() if stages[index] in pools]:
                 name = f"{worker} stage {index}"
                 if name not in self._stages:
-                    station = Remote(self.client, worker, StageActor, self.job, [index], hosts, found, 0.0)
-                    self._stages[name], self._stage_pools[name] = station, stages[index]
-                    self._addresses[name] = station.call("addresses")[index]
+                    actor = Remote(self.client, worker, StageActor, self.job, [index], hosts, found, 0.0)
+                    self._stages[name], self._stage_pools[name] = actor, stages[index]
+                    self._addresses[name] = actor.call("addresses")[index]
                 found.setdefault(index, []).append(self._addresses[name])
         return found
 
@@ -385,10 +385,10 @@ class ClusterCarrier:
 
     def counts(self) -> Counts:
         """Return what host 0 counted; every batch is pushed to every host. While it is lost, what it counted last."""
-        for (host, _), station in self._hosts.items():
+        for (host, _), actor in self._hosts.items():
             if host == 0:
-                with self._or_lost(station.worker):
-                    self._counted = Counts(**station.call("counts"))
+                with self._or_lost(actor.worker):
+                    self._counted = Counts(**actor.call("counts"))
         return self._counted
 
     def stage_steps(self) -> dict[str, int]:
@@ -397,25 +397,25 @@ class ClusterCarrier:
 
     def peek(self) -> dict[str, Any]:
         """Return the watched tensors of a batch that was computed lately; while no worker has one, the ones before."""
-        for station in self._stations.values() if self._fetch else ():
-            with self._or_lost(station.worker):
-                if found := station.call("peek", self._fetch):
+        for actor in self._actors.values() if self._fetch else ():
+            with self._or_lost(actor.worker):
+                if found := actor.call("peek", self._fetch):
                     self._peeked = found
                     break
         return self._peeked
 
     def collect(self, reporter: Reporter) -> None:
-        """Take metrics and times from all stations at once; one that is lost meanwhile has nothing to add."""
+        """Take metrics and times from all actors at once; one that is lost meanwhile has nothing to add."""
         pending = []
-        for pool, station in self._by_pool():
-            with self._or_lost(station.worker):
-                pending.append((pool, station, station.start("collect")))
-        for pool, station, call in pending:
-            with self._or_lost(station.worker):
-                reporter.add(pool, **station.finish(call, "collect"))
+        for pool, actor in self._by_pool():
+            with self._or_lost(actor.worker):
+                pending.append((pool, actor, actor.start("collect")))
+        for pool, actor, call in pending:
+            with self._or_lost(actor.worker):
+                reporter.add(pool, **actor.finish(call, "collect"))
         reporter.tick(self._threads)
 
     def _by_pool(self) -> Iterator[tuple[str, Remote]]:
-        yield from ((self.roles.io, station) for station in self._stations.values())
-        yield from ((self._stage_pools[name], station) for name, station in self._stages.items())
-        yield from ((self.roles.server, station) for station in self._hosts.values())
+        yield from ((self.roles.io, actor) for actor in self._actors.values())
+        yield from ((self._stage_pools[name], actor) for name, actor in self._stages.items())
+        yield from ((self.roles.server, actor) for actor in self._hosts.values())

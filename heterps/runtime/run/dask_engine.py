@@ -75,7 +75,7 @@ class ClusterEngine:
         self._slowdown = dict(slowdown or {})
         self._name = uuid.uuid4().hex[:8]
         self._runs = self.passes = 0
-        self._crew: ClusterCarrier | None = None
+        self._carrier: ClusterCarrier | None = None
         self._training: Training | None = None
         self._hosts: dict[tuple[int, str], Remote] = {}
         self._silent: set[str] = set()
@@ -87,7 +87,7 @@ class ClusterEngine:
         self.passes = keeper.first
         self._runs += 1
         run = f"{self._name}-{self._runs}"
-        crew = ClusterCarrier(
+        carrier = ClusterCarrier(
             job,
             self.client,
             self.roles,
@@ -99,10 +99,10 @@ class ClusterEngine:
             self._slowdown,
             self._silent,
         )
-        self._crew = crew
-        self._training = Training(job, dataset, epochs, crew, keeper, retries=settings().retries + 1)
+        self._carrier = carrier
+        self._training = Training(job, dataset, epochs, carrier, keeper, retries=settings().retries + 1)
         try:
-            with crew:
+            with carrier:
                 yield from self._training.reports(self.report_s)
         finally:
             self._training = None
@@ -119,7 +119,7 @@ class ClusterEngine:
 
     def stage_steps(self) -> dict[str, int]:
         """Return how many batches each compute worker of the run has computed, by name."""
-        return self._crew.stage_steps() if self._crew is not None else {}
+        return self._carrier.stage_steps() if self._carrier is not None else {}
 
     # --- reading
 
@@ -188,30 +188,28 @@ class ClusterEngine:
 
     def host_addresses(self) -> list[Address]:
         """Return where the shard hosts are; makes them if nothing was trained yet."""
-        return [station.call("address") for station in self._stations()]
+        return [actor.call("address") for actor in self._actors()]
 
     def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
         """Call a function with every shard where it lies, all hosts at once; a save may take as long as it takes."""
-        stations = self._stations()
-        pending = [station.start("on_shard", function, args) for station in stations]
-        return [
-            station.finish(answer, "on_shard", patient=True) for station, answer in zip(stations, pending, strict=True)
-        ]
+        actors = self._actors()
+        pending = [actor.start("on_shard", function, args) for actor in actors]
+        return [actor.finish(answer, "on_shard", patient=True) for actor, answer in zip(actors, pending, strict=True)]
 
-    def _stations(self) -> list[Remote]:
+    def _actors(self) -> list[Remote]:
         """Shard hosts in order, the newest where one was made again; those that are not there yet are made."""
-        stations = {host: station for (host, _), station in self._hosts.items()}
-        return [stations[host] if host in stations else self._new_host(host) for host in range(self.job.hosts)]
+        actors = {host: actor for (host, _), actor in self._hosts.items()}
+        return [actors[host] if host in actors else self._new_host(host) for host in range(self.job.hosts)]
 
     def _new_host(self, host: int) -> Remote:
         servers = self._workers(self.roles.server)
         worker = sorted(servers)[host % len(servers)]  # as the protocol would place it
-        station = self._hosts[host, worker] = Remote(self.client, worker, HostActor, self.job, host)
-        return station
+        actor = self._hosts[host, worker] = Remote(self.client, worker, HostActor, self.job, host)
+        return actor
 
     def close(self) -> None:
         """End the shard hosts; what was not saved is gone."""
-        for station in self._hosts.values():
-            station.close()
+        for actor in self._hosts.values():
+            actor.close()
         self._hosts.clear()
         self._closing.close()

@@ -1,4 +1,4 @@
-"""Runs a RunState: events in from everywhere, instructions out to a crew that has the effects."""
+"""Runs a RunState: events in from everywhere, instructions out to a carrier that has the effects."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Driver:
     ----------
     spec, cut, life
         See :class:`~heterps.protocol.run.state.RunState`.
-    crew
+    carrier
         Carries out.
     splits
         ``splits(pass_)`` cuts the data of a pass.
@@ -57,7 +57,7 @@ class Driver:
     def __init__(
         self,
         spec: RunSpec,
-        crew: Carrier,
+        carrier: Carrier,
         splits: Callable[[int], Sequence[Split]],
         *,
         cut: Cut | None = None,
@@ -67,7 +67,7 @@ class Driver:
         self.inbox: SimpleQueue[ev.Event] = SimpleQueue()
         self.finished = False
         self.resting = 0  # number of the last rest that began
-        self._crew, self._splits = crew, splits
+        self._carrier, self._splits = carrier, splits
         self._known: dict[int, Sequence[Split]] = {}
 
     def tell(self, event: ev.Event) -> None:
@@ -97,26 +97,26 @@ class Driver:
             self._carry_out(instruction)
 
     def _carry_out(self, instruction: do.Instruction) -> None:
-        crew = self._crew
+        carrier = self._carrier
         match instruction:
             case do.RunSplit(pass_=pass_, split=split):
-                crew.run_split(instruction, None if split is None else self._known[pass_][split])
+                carrier.run_split(instruction, None if split is None else self._known[pass_][split])
             case do.Pause() | do.Resume() | do.Cancel() | do.Announce():
-                crew.to_attempt(instruction.attempt, instruction)
+                carrier.to_attempt(instruction.attempt, instruction)
             case do.CreateHost():
-                crew.create_host(instruction)
+                carrier.create_host(instruction)
             case do.NeedSplits(pass_):
                 self._known[pass_] = self._splits(pass_)
                 self.tell(ev.SplitsReady(pass_, len(self._known[pass_])))
             case do.PublishCut(cut):
-                if crew.publish_cut(cut):
+                if carrier.publish_cut(cut):
                     self.tell(ev.CutPublished(cut.number))
             case do.DropCut(number):
-                crew.drop_cut(number)
+                carrier.drop_cut(number)
             case do.Rest(rest):
                 self.resting = rest
             case do.CreateStage(worker):
-                crew.create_stage(worker)
+                carrier.create_stage(worker)
             case do.Finish():
                 self.finished = True
             case do.Abort(reason, story):
@@ -125,4 +125,4 @@ class Driver:
                 error.add_note(f"What happened:\n{story}")
                 raise error
             case _:
-                crew.to_host(instruction.copy, instruction)  # type: ignore[attr-defined]
+                carrier.to_host(instruction.copy, instruction)  # type: ignore[attr-defined]

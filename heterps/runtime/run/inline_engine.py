@@ -142,7 +142,7 @@ class InlineEngine:
             attempt.close()
         self._attempts.clear()
 
-    # --- the crew of the driver
+    # --- the carrier of the driver
 
     def run_split(self, run: do.RunSplit, split: Split | None) -> None:
         """Start an attempt; it moves when it is pumped."""

@@ -26,7 +26,7 @@ _log = logging.getLogger("heterps")
 
 
 class Workers(Carrier, Protocol):
-    """A crew, and what the loop asks of it besides."""
+    """A carrier, and what the loop asks of it besides."""
 
     tick_s: float
     """How long to wait for an event before looking around; 0 where attempts need the calling thread."""
@@ -57,7 +57,7 @@ class Training:
     ----------
     job, dataset, epochs
         What is trained, on what, how often.
-    crew
+    carrier
         Carries out; its ``driver`` is set here.
     keeper
         Cuts of the run.
@@ -65,27 +65,27 @@ class Training:
         See :class:`~heterps.protocol.run.spec.RunSpec`.
     """
 
-    def __init__(self, job: Job, dataset: Dataset, epochs: int, crew: Any, keeper: Keeper, **retries: int) -> None:
-        self._crew: Workers = crew
+    def __init__(self, job: Job, dataset: Dataset, epochs: int, carrier: Any, keeper: Keeper, **retries: int) -> None:
+        self._carrier: Workers = carrier
         self._keeper, self._first, self._epoch, self._rests = keeper, keeper.first, 0, 0
         spec = job.spec(keeper.first + epochs, final_cut=keeper.writes, **retries)
         splits = partial(dataset.splits, seed=job.model.seed)
-        self.driver = crew.driver = Driver(spec, crew, splits, cut=keeper.base, life=keeper.life)
-        self._reporter = Reporter(epochs, job.metrics, crew.counts())
+        self.driver = carrier.driver = Driver(spec, carrier, splits, cut=keeper.base, life=keeper.life)
+        self._reporter = Reporter(epochs, job.metrics, carrier.counts())
 
     def reports(self, report_s: float) -> Iterator[Progress]:
         """Train, yielding Progress so often and at the end."""
-        reporter, crew = self._reporter, self._crew
+        reporter, carrier = self._reporter, self._carrier
         while not self.driver.finished:
             self._turn()
             if not self.driver.finished and reporter.due(report_s):
-                crew.collect(reporter)
-                yield self._watched(reporter.progress(crew.counts(), self._epoch + 1))
-        crew.collect(reporter)
-        yield self._watched(reporter.progress(crew.counts(), reporter.epochs, done=True))
+                carrier.collect(reporter)
+                yield self._watched(reporter.progress(carrier.counts(), self._epoch + 1))
+        carrier.collect(reporter)
+        yield self._watched(reporter.progress(carrier.counts(), reporter.epochs, done=True))
 
     def _watched(self, progress: Progress) -> Progress:
-        return replace(progress, fetched=self._crew.peek())
+        return replace(progress, fetched=self._carrier.peek())
 
     @property
     def pass_(self) -> int:
@@ -93,18 +93,18 @@ class Training:
         return self.driver.state.book.pass_
 
     def _turn(self) -> None:
-        crew, driver = self._crew, self.driver
-        crew.watch()
-        moved = driver.step(crew.tick_s)
+        carrier, driver = self._carrier, self.driver
+        carrier.watch()
+        moved = driver.step(carrier.tick_s)
         epoch = self.pass_ - self._first
         if epoch != self._epoch:  # before the first batch of the new pass is computed where this thread computes it
             self._epoch = epoch
-            crew.collect(self._reporter)
+            carrier.collect(self._reporter)
             self._reporter.next_epoch()
-        moved |= crew.pump()
+        moved |= carrier.pump()
         self._keeper.ask(driver)
         if not moved and not driver.finished:
-            crew.stalled()
+            carrier.stalled()
 
     def at_rest(self, act: Callable[[], _T]) -> _T:
         """Do something with all shard hosts while nothing is in flight, then let the run go on.

@@ -1,4 +1,4 @@
-"""How stations on workers reach the driver of their run, and what they share with it in one process."""
+"""How actors on workers reach the driver of their run, and what they share with it in one process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _RUNS: dict[str, LocalRun] = {}
 
 @dataclass(frozen=True, eq=False)
 class LocalRun:
-    """What stations in the driver's own process take by reference: data that was never copied, the driver's ear."""
+    """What actors in the driver's own process take by reference: data that was never copied, the driver's ear."""
 
     dataset: Dataset | None
     tell: Callable[[ev.Event], None]
@@ -52,7 +52,7 @@ def run_here(run: str) -> LocalRun | None:
 
 
 def topic(run: str) -> str:
-    """Return the Dask topic on which stations tell the driver what happened."""
+    """Return the Dask topic on which actors tell the driver what happened."""
     return f"heterps-{run}"
 
 

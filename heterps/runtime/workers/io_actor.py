@@ -36,7 +36,7 @@ __all__ = ["IoActor", "run_attempt"]
 _PEEK_S = 1.0
 _PROGRESS_S = 0.25  # BatchesDone events of one attempt are at least this far apart
 
-_STATIONS: dict[tuple[str, str], IoActor] = {}
+_ACTORS: dict[tuple[str, str], IoActor] = {}
 
 
 @dataclass(eq=False)
@@ -64,12 +64,12 @@ class IoActor:
         self._slots: list[_Slot] = []
         self._all: list[_Slot] = []
         self._lock = threading.Lock()
-        self._moved = threading.Condition(self._lock)  # a slot is free, an instruction came, the station closed
+        self._moved = threading.Condition(self._lock)  # a slot is free, an instruction came, the actor closed
         self._ending: set[int] = set()
         self._closed = False
         self._bad = BadRows(self.dataset.bad_input) if self.dataset is not None else None
         self._bad_told = 0
-        _STATIONS[run, self._worker.address] = self
+        _ACTORS[run, self._worker.address] = self
 
     # --- called by the driver
 
@@ -109,7 +109,7 @@ class IoActor:
 
     def close(self) -> None:
         """End all attempts, let go of the connections and buffers: Dask may keep the actor itself for long."""
-        _STATIONS.pop((self.run, self._worker.address), None)
+        _ACTORS.pop((self.run, self._worker.address), None)
         for attempt in list(self._attempts.values()):
             attempt.handle(do.Cancel(attempt.run.attempt))
         with self._lock:
@@ -176,7 +176,7 @@ class IoActor:
         self._tell(ev.SplitEnding(attempt))
 
     def _take_slot(self, attempt: int) -> _Slot | None:
-        """Return a free slot, soon that of an attempt that is ending, else a new one; None if the station closed.
+        """Return a free slot, soon that of an attempt that is ending, else a new one; None if the actor closed.
 
         An instruction ends the wait: the run may need an answer to it before the other attempt can go on.
         """
@@ -223,12 +223,12 @@ def _look(attempt: Attempt, fetch: Mapping[str, str], found: SimpleQueue[dict[st
     found.put(attempt.bench.peek(fetch))
 
 
-def run_attempt(station: str, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
+def run_attempt(actor: str, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
     """The Dask task of one attempt.
 
     It leaves the worker's thread pool at once: how many run together is for the run to say, and in Sync lanes that
     wait for each other must not wait for a thread.
     """
-    found = _STATIONS[station, get_worker().address]
+    found = _ACTORS[actor, get_worker().address]
     secede()
     return found.run_attempt(run, split, addresses)

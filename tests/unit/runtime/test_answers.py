@@ -166,7 +166,7 @@ class Task:
 
 
 @pytest.fixture
-def crew(local: Client) -> Any:
+def carrier(local: Client) -> Any:
     made: Any = ClusterCarrier.__new__(ClusterCarrier)
     made.told, made._failure, made.client = [], None, local
     made.driver = SimpleNamespace(tell=made.told.append)
@@ -175,24 +175,24 @@ def crew(local: Client) -> Any:
 
 @pytest.mark.parametrize("raised", [False, True])
 @pytest.mark.parametrize("error", [KeyError("task"), asyncio.CancelledError(), UnboundLocalError("result"), OSError()])
-def test_a_failed_task_is_told_whatever_dask_says_of_it(crew: Any, error: BaseException, raised: bool) -> None:
-    crew._task_done(7, Task(error, raised))
-    (event,) = crew.told
+def test_a_failed_task_is_told_whatever_dask_says_of_it(carrier: Any, error: BaseException, raised: bool) -> None:
+    carrier._task_done(7, Task(error, raised))
+    (event,) = carrier.told
     assert isinstance(event, ev.SplitFailed)
     assert (event.attempt, event.fatal) == (7, False)
     assert type(error).__name__ in event.reason
-    crew.pump()
+    carrier.pump()
 
 
-def test_a_mistake_in_a_task_is_fatal(crew: Any) -> None:
-    crew._task_done(7, Task(DataError("bad row"), False))
-    assert crew.told[0].fatal
+def test_a_mistake_in_a_task_is_fatal(carrier: Any) -> None:
+    carrier._task_done(7, Task(DataError("bad row"), False))
+    assert carrier.told[0].fatal
     with pytest.raises(DataError, match="bad row"):
-        crew.pump()
+        carrier.pump()
 
 
-def test_what_goes_wrong_in_a_callback_ends_the_run(crew: Any) -> None:
+def test_what_goes_wrong_in_a_callback_ends_the_run(carrier: Any) -> None:
     with pytest.raises(AttributeError):
-        crew._heard((0.0, {"kind": "Unheard", "fields": {}}))
+        carrier._heard((0.0, {"kind": "Unheard", "fields": {}}))
     with pytest.raises(RunError, match="what a worker told it: AttributeError: "):
-        crew.pump()
+        carrier.pump()

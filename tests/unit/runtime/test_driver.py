@@ -1,4 +1,4 @@
-"""The loop around a RunState gives its caller a turn, whatever the crew meets."""
+"""The loop around a RunState gives its caller a turn, whatever the carrier meets."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from heterps.runtime.run.driver import Driver
 
 
 class Unlucky:
-    """A crew all of whose hosts are lost as soon as they are made, as on a worker that died a moment ago."""
+    """A carrier all of whose hosts are lost as soon as they are made, as on a worker that died a moment ago."""
 
     def __init__(self) -> None:
         self.driver: Driver
@@ -23,15 +23,15 @@ class Unlucky:
 
 
 def test_a_host_that_is_lost_each_time_does_not_keep_the_caller_from_looking_at_workers() -> None:
-    crew = Unlucky()
-    driver = crew.driver = Driver(RunSpec(shards=4), crew, lambda pass_: ())  # type: ignore[arg-type]
+    carrier = Unlucky()
+    driver = carrier.driver = Driver(RunSpec(shards=4), carrier, lambda pass_: ())  # type: ignore[arg-type]
     driver.handle(ev.ServersJoined(("s",)))
     for step in range(1, 4):
-        assert len(crew.made) == step
+        assert len(carrier.made) == step
         assert driver.step()
     driver.handle(ev.WorkerLost("s"))
     driver.step()
-    made = list(crew.made)
+    made = list(carrier.made)
     assert not driver.step()
-    assert crew.made == made
+    assert carrier.made == made
     assert any("server" in what for what in driver.state.waiting_for())
