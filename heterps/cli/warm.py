@@ -11,7 +11,7 @@ from rich.table import Table
 
 __all__ = ["command"]
 
-PARTS = ("heterps.kernels.warm", "heterps.tables.loops.warm", "heterps.data.warm")
+PARTS = ("heterps.kernels.warm", "heterps.tables.warm", "heterps.data.warm")
 
 
 @click.command("warm")

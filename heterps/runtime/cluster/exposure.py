@@ -13,6 +13,7 @@ from typing import Any
 from distributed import Client
 
 from heterps.errors import ClusterError
+from heterps.runtime.answers import answer
 from heterps.runtime.cluster.ask import ask_workers
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.security import is_loopback
@@ -97,10 +98,10 @@ def warn_of_open(client: Client, workers: Mapping[str, str]) -> None:
     identity = identity_of(client)
     if identity["id"] in _WARNED:
         return
-    _WARNED.add(identity["id"])
     found = _open_at_scheduler(client, identity)
-    for answer in ask_workers(client, _open_here, workers).values():
-        found |= answer
+    for there in ask_workers(client, _open_here, workers).values():
+        found |= there
+    _WARNED.add(identity["id"])
     if found:
         _LOG.warning("this cluster is open to strangers at %s: %s", _list(sorted(found)), _remedy(found))
 
@@ -115,8 +116,10 @@ def _open_there(dask_scheduler: Any) -> dict[str, str]:
 
 def _open_at_scheduler(client: Client, identity: Mapping[str, Any]) -> dict[str, str]:
     """Ask the scheduler; where it has no heterps, judge by the address it gives."""
-    with contextlib.suppress(Exception):
-        asked: dict[str, str] = client.run_on_scheduler(_open_there)
+    with contextlib.suppress(ClusterError):
+        asked: dict[str, str] = answer(
+            client, lambda: client._run_on_scheduler(_open_there), ClusterError, settings().connect_s
+        )
         return asked
     endpoint = parse_address(identity["address"])
     return {} if endpoint.is_encrypted or is_loopback(endpoint) else {str(endpoint): _HOST}

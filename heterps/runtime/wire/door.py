@@ -13,7 +13,7 @@ from heterps.runtime.wire.message import WireError, is_greeted
 __all__ = ["Door", "hang_up"]
 
 GREETING_S = 10.0  # for certificate and token together
-MOST_GREETING = 64
+MOST_GREETING = 256  # more than the workers that connect to one host at the same instant
 
 
 class Door:
