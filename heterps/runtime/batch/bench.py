@@ -22,12 +22,11 @@ from heterps.kernels.random import batch_seed
 from heterps.metrics import Metric, State
 from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
-from heterps.runtime.batch.crossing import add_gradients
+from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
 from heterps.runtime.batch.feeds import column_of, ids_of, other_columns, rows_of
 from heterps.runtime.batch.job import PREDICTION, Job
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import Phases
-from heterps.runtime.workers.stage import StageOutcome, needs_behind
 from heterps.stages.drawn import drawing_ops, with_drawn
 from heterps.stages.lowering import Group, pull_name
 from heterps.tables import Routed, Router, RowGradients, sum_lanes

@@ -8,10 +8,10 @@ from typing import Any
 
 from heterps.metrics import Metric, State
 from heterps.runtime.batch.bench import merge_states
+from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.phases import total
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
-from heterps.runtime.workers.shard_host import Counts
 
 __all__ = ["Reporter"]
 
