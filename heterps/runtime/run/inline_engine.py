@@ -129,7 +129,7 @@ class InlineEngine:
     def collect(self, reporter: Reporter) -> None:
         """Take metrics and times."""
         phases = (self._bench.phases, *(host.phases for host in self.hosts.values()))
-        reporter.add(_POOL, total(each.take() for each in phases), self._bench.take_metrics())
+        reporter.add(_POOL, total(each.take() for each in phases), self._bench.metrics.take())
         reporter.tick({_POOL: 1})
         reporter.bad_rows = self._bad.count
 

@@ -19,8 +19,9 @@ from distributed import get_worker, secede
 
 from heterps.data import BadRows, Dataset, Split
 from heterps.protocol.words import events as ev, instructions as do
-from heterps.runtime.batch.bench import Workbench, merge_states
+from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.kept_metrics import merge_states
 from heterps.runtime.batch.phases import total
 from heterps.runtime.batch.reading import Reading
 from heterps.runtime.config import settings
@@ -90,7 +91,7 @@ class IoActor:
         with self._lock:
             slots = list(self._all)
         for slot in slots:
-            states = merge_states(metrics, states, slot.bench.take_metrics())
+            states = merge_states(metrics, states, slot.bench.metrics.take())
         count = self._bad.count if self._bad is not None else 0
         bad, self._bad_told = count - self._bad_told, count
         return {"states": states, "phases": total(slot.bench.phases.take() for slot in slots), "bad_rows": bad}
