@@ -7,11 +7,11 @@ from time import perf_counter
 from typing import Any
 
 from heterps.metrics import Metric, State
-from heterps.runtime.batch.bench import merge_states
+from heterps.runtime.batch.counts import Counts
+from heterps.runtime.batch.kept_metrics import merge_states
 from heterps.runtime.batch.phases import total
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
-from heterps.runtime.workers.shard_host import Counts
 
 __all__ = ["Reporter"]
 

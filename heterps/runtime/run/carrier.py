@@ -15,6 +15,7 @@ from heterps.errors import ClusterError, HeterpsError, RunError
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
 from heterps.runtime.answers import answer, asking, cancel, reason_of, submitted
+from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.pools import group_by_pool, workers_from
@@ -30,7 +31,6 @@ from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import LocalRun, decode_event, local_run, topic
 from heterps.runtime.workers.host_actor import HostActor
 from heterps.runtime.workers.io_actor import IoActor, run_attempt
-from heterps.runtime.workers.shard_host import Counts
 from heterps.runtime.workers.stage_actor import StageActor
 
 __all__ = ["ClusterCarrier"]

@@ -19,6 +19,7 @@ from heterps.protocol.words import instructions as do
 from heterps.protocol.words.cut import Cut
 from heterps.protocol.words.events import WorkerJoined
 from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.inference import Inference, Inferred
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, Wanted
@@ -31,7 +32,7 @@ from heterps.runtime.run.driver import Driver
 from heterps.runtime.run.training import Training
 from heterps.runtime.wire.links import DirectLink, HostLink
 from heterps.runtime.workers.attempt import Attempt
-from heterps.runtime.workers.shard_host import Counts, ShardHost
+from heterps.runtime.workers.shard_host import ShardHost
 
 __all__ = ["InlineEngine"]
 
@@ -128,7 +129,7 @@ class InlineEngine:
     def collect(self, reporter: Reporter) -> None:
         """Take metrics and times."""
         phases = (self._bench.phases, *(host.phases for host in self.hosts.values()))
-        reporter.add(_POOL, total(each.take() for each in phases), self._bench.take_metrics())
+        reporter.add(_POOL, total(each.take() for each in phases), self._bench.metrics.take())
         reporter.tick({_POOL: 1})
         reporter.bad_rows = self._bad.count
 

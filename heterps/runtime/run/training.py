@@ -11,12 +11,12 @@ from typing import Any, Protocol, TypeVar
 from heterps.data import Dataset
 from heterps.errors import ClusterError
 from heterps.protocol.words.events import RestAsked, RestOver
+from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
 from heterps.runtime.cuts.checkpoints import Keeper
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.driver import Carrier, Driver
-from heterps.runtime.workers.shard_host import Counts
 
 __all__ = ["Training", "Workers"]
 

@@ -2,23 +2,54 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from time import sleep
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from heterps.protocol.words.messages import Push, Reply, Request
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted, pack_request, unpack_reply
+from heterps.runtime.batch.crossing import StageOutcome
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import Phases
-from heterps.runtime.wire.peer import DirectPeer, Peer, PeerLost
-from heterps.runtime.workers.shard_host import ShardHost
-from heterps.runtime.workers.stage import StageOutcome, StageService, pack_step, unpack_outcome
+from heterps.runtime.wire.packing import pack_read, pack_request, pack_step, unpack_outcome, unpack_reply
+from heterps.runtime.wire.peer import DirectPeer, Peer, PeerLost, SocketPeer, connect
+from heterps.runtime.wire.service import Address, local_service
 
-__all__ = ["DirectLink", "HostLink", "SocketLink", "StageLink", "call_stage"]
+__all__ = [
+    "DirectLink",
+    "HostLink",
+    "HostService",
+    "SocketLink",
+    "StageLink",
+    "StepService",
+    "call_stage",
+    "link_to_host",
+    "link_to_stage",
+]
 
 Done = Callable[[Reply | None, Pulled | None], None]
 _RETRY_S = 0.2  # between tries at a host that does not answer: the run needs time to notice and replace it
+
+
+@runtime_checkable
+class HostService(Protocol):
+    """A shard host, as a caller in its own process sees it."""
+
+    def request(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
+        """Take a request; ``done`` is called with the answer, now or later."""
+
+    def read(self, wanted: Wanted) -> Pulled:
+        """Read rows and parameters without training."""
+
+
+@runtime_checkable
+class StepService(Protocol):
+    """A stage, as a caller in its own process sees it."""
+
+    def step(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
+        """Run the stage, and those behind it, on one batch."""
 
 
 class HostLink(Protocol):
@@ -37,7 +68,7 @@ class HostLink(Protocol):
 class DirectLink:
     """A shard host in this process: no copy, no thread."""
 
-    def __init__(self, host: ShardHost) -> None:
+    def __init__(self, host: HostService) -> None:
         self.host = host
 
     def send(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
@@ -93,9 +124,8 @@ class SocketLink:
 
     def read(self, wanted: Wanted) -> Pulled:
         """Ask on a connection of one's own thread."""
-        dense = wanted.dense is not None
-        reply = self._peer.call("read", list(wanted.ids.values()), groups=list(wanted.ids), dense=dense)
-        pulled = unpack_reply(reply, wanted)[1]
+        message = pack_read(wanted)
+        pulled = unpack_reply(self._peer.call("read", message.arrays, **message.head), wanted)[1]
         assert pulled is not None
         return pulled
 
@@ -107,10 +137,10 @@ class SocketLink:
 
 def call_stage(peer: Peer, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
     """Run a stage and wait for it; in the same process without laying anything out."""
-    if isinstance(peer, DirectPeer) and isinstance(peer.service, StageService):
+    if isinstance(peer, DirectPeer) and isinstance(peer.service, StepService):
         return peer.service.step(seed, feeds)
-    head, arrays = pack_step(seed, feeds)
-    return unpack_outcome(peer.call("step", arrays, **head))
+    message = pack_step(seed, feeds)
+    return unpack_outcome(peer.call("step", message.arrays, **message.head))
 
 
 class StageLink:
@@ -145,3 +175,14 @@ class StageLink:
         """End the thread once it is done with what it does now."""
         self._closed = True
         self._todo.put(None)
+
+
+def link_to_host(address: Address, tls: ssl.SSLContext | None = None, phases: Phases | None = None) -> HostLink:
+    """Take the nearest way to a shard host."""
+    service = local_service(address)
+    return DirectLink(service) if isinstance(service, HostService) else SocketLink(SocketPeer(address, tls=tls), phases)
+
+
+def link_to_stage(address: Address, tls: ssl.SSLContext | None = None) -> StageLink:
+    """Take the nearest way to a stage worker."""
+    return StageLink(connect(address, tls=tls))

@@ -32,12 +32,13 @@ from heterps.protocol.words.instructions import RunSplit
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.messages import Pull, Push, Refused, Reply, Request
 from heterps.protocol.words.modes import Mode
-from heterps.runtime.batch.bench import BatchWork, Workbench
+from heterps.runtime.batch.batch_work import BatchWork
+from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.batch.crossing import StageOutcome
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import WAITING
 from heterps.runtime.batch.reading import Reading
 from heterps.runtime.wire.links import HostLink, StageLink
-from heterps.runtime.workers.stage import StageOutcome
 
 __all__ = ["Attempt"]
 

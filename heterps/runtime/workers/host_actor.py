@@ -13,7 +13,8 @@ from heterps.runtime.batch.job import Job
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart
 from heterps.runtime.wire.service import Address, Listener
-from heterps.runtime.workers.delivery import listen_on, server_tls, teller
+from heterps.runtime.wire.worker_sockets import listen_on, server_tls
+from heterps.runtime.workers.delivery import teller
 from heterps.runtime.workers.shard_host import ShardHost
 
 __all__ = ["HostActor"]

@@ -19,17 +19,17 @@ from distributed import get_worker, secede
 
 from heterps.data import BadRows, Dataset, Split
 from heterps.protocol.words import events as ev, instructions as do
-from heterps.runtime.batch.bench import Workbench, merge_states
+from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.kept_metrics import merge_states
 from heterps.runtime.batch.phases import total
 from heterps.runtime.batch.reading import Reading
 from heterps.runtime.config import settings
-from heterps.runtime.wire.links import HostLink, StageLink
-from heterps.runtime.wire.peer import connect
+from heterps.runtime.wire.links import HostLink, StageLink, link_to_host, link_to_stage
 from heterps.runtime.wire.service import Address
+from heterps.runtime.wire.worker_sockets import client_tls
 from heterps.runtime.workers.attempt import Attempt
-from heterps.runtime.workers.delivery import Addresses, client_tls, run_here, teller
-from heterps.runtime.workers.infer_task import link_to
+from heterps.runtime.workers.delivery import Addresses, run_here, teller
 
 __all__ = ["IoActor", "run_attempt"]
 
@@ -91,7 +91,7 @@ class IoActor:
         with self._lock:
             slots = list(self._all)
         for slot in slots:
-            states = merge_states(metrics, states, slot.bench.take_metrics())
+            states = merge_states(metrics, states, slot.bench.metrics.take())
         count = self._bad.count if self._bad is not None else 0
         bad, self._bad_told = count - self._bad_told, count
         return {"states": states, "phases": total(slot.bench.phases.take() for slot in slots), "bad_rows": bad}
@@ -196,12 +196,12 @@ class IoActor:
     def _link(self, slot: _Slot, copy: int) -> HostLink:
         link = slot.links.get(copy)
         if link is None:
-            link = slot.links[copy] = link_to(self._addresses[copy], self._tls, slot.bench.phases)
+            link = slot.links[copy] = link_to_host(self._addresses[copy], self._tls, slot.bench.phases)
         return link
 
     def _stage(self, slot: _Slot, worker: str) -> StageLink:
         if worker not in slot.stages:
-            slot.stages[worker] = StageLink(connect(self._addresses[worker], tls=self._tls))
+            slot.stages[worker] = link_to_stage(self._addresses[worker], self._tls)
         return slot.stages[worker]
 
     def _told(self) -> Callable[[ev.Event], None]:

@@ -9,62 +9,29 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from heterps.protocol.host.state import HostState
 from heterps.protocol.words.decisions import Answer, Apply, Commit, Decision, Keep, Load, Loaded, Mark, Report, Serve
 from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Event
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.messages import Granted, Push, Reply, Request
+from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted, pack_reply, unpack_request
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.cuts.cut_store import HostPart
 from heterps.runtime.wire.message import Message
+from heterps.runtime.wire.packing import pack_reply, unpack_read, unpack_request
 from heterps.runtime.wire.service import Method
 from heterps.tables import RowGradients, Shard, restore, sum_lanes, write_part
 
-__all__ = ["Counts", "Done", "ShardHost"]
+__all__ = ["ShardHost"]
 
 Done = Callable[[Reply, Pulled | None], None]
 # A Sync pull that is not due by then is answered "wait" and asked again: so the caller knows that we live, and its
 # connection is free for what may have become more urgent, such as the word that its lane has stopped.
 _PATIENCE_S = 0.05
-
-
-@dataclass
-class Counts:
-    """What a host has applied; exactly once, as the gradients themselves."""
-
-    batches: int = 0
-    samples: int = 0
-    loss: float = 0.0
-    skipped: int = 0
-    staleness: int = 0
-    stalest: int = 0
-
-    def since(self, before: Counts) -> Counts:
-        """Return what was added after ``before``."""
-        return Counts(
-            self.batches - before.batches,
-            self.samples - before.samples,
-            self.loss - before.loss,
-            self.skipped - before.skipped,
-            self.staleness - before.staleness,
-            self.stalest,
-        )
-
-    def add(self, gradients: PushedGradients, skipped: int, staleness: int | None) -> None:
-        """Count one applied push."""
-        self.batches += 1
-        self.samples += gradients.samples
-        self.loss += gradients.loss
-        self.skipped += skipped
-        self.staleness += staleness or 0
-        self.stalest = max(self.stalest, staleness or 0)
 
 
 class ShardHost:
@@ -174,9 +141,7 @@ class ShardHost:
         return waiter.wait(_PATIENCE_S)
 
     def _on_read(self, message: Message) -> Message:
-        ids = dict(zip(message.head["groups"], message.arrays, strict=True))
-        dense = np.empty(0, np.float32) if message.head["dense"] else None
-        return pack_reply(Granted(self.state.term), self.read(Wanted(ids, dense=dense, train=False)))
+        return pack_reply(Granted(self.state.term), self.read(unpack_read(message)))
 
     def _on_dense(self, message: Message) -> Message:
         shard = self._tables()

@@ -7,9 +7,8 @@ later stage holds no right to compute, so CPU | GPU | CPU cannot deadlock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from time import sleep
 from typing import Any, Protocol
 
@@ -18,13 +17,14 @@ import numpy.typing as npt
 
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.kernels.program.program import Program
-from heterps.runtime.batch.crossing import add_gradients, pack_feeds, unpack_feeds
+from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.phases import WAITING, Phases
 from heterps.runtime.wire.message import Message
+from heterps.runtime.wire.packing import pack_outcome, unpack_step
 from heterps.runtime.wire.service import Method
 
-__all__ = ["DenseSource", "NextStage", "StageOutcome", "StageService", "pack_outcome", "pack_step", "unpack_outcome"]
+__all__ = ["DenseSource", "NextStage", "StageService"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -34,16 +34,6 @@ class DenseSource(Protocol):
 
     def fill(self, layout: ParamLayout, flat: F32) -> None:
         """Write the parameters of a layout as they are now."""
-
-
-@dataclass(eq=False)
-class StageOutcome:
-    """What a stage gives back: gradients of what it was fed, dense gradients by stage, the loss, the prediction."""
-
-    gradients: dict[str, Any] = field(default_factory=dict)
-    dense: dict[int, F32] = field(default_factory=dict)
-    loss: float = 0.0
-    prediction: Any = None
 
 
 NextStage = Callable[[int, Mapping[str, Any]], StageOutcome]
@@ -132,37 +122,4 @@ class StageService:
         return {"step": self._on_step}
 
     def _on_step(self, message: Message) -> Message:
-        feeds = unpack_feeds(message.head["feeds"], list(message.arrays))
-        return pack_outcome(self.step(message.head["seed"], feeds))
-
-
-def needs_behind(job: Job, index: int) -> tuple[str, ...]:
-    """Return the tensors that stages behind ``index`` need from it or from before it."""
-    made: set[str] = set()
-    needed: dict[str, None] = {}
-    for ops in job.stages[index + 1 :]:
-        scope = job.scope(ops)
-        needed |= dict.fromkeys(name for name in scope.feeds if name not in made)
-        made |= set(scope.outputs)
-    return tuple(needed)
-
-
-def pack_step(seed: int, feeds: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[npt.NDArray[Any]]]:
-    """Return head and arrays of a call to ``step``."""
-    told, arrays = pack_feeds(feeds)
-    return {"seed": seed, "feeds": told}, arrays
-
-
-def pack_outcome(outcome: StageOutcome) -> Message:
-    """Lay an outcome out for the wire."""
-    stages = sorted(outcome.dense)
-    arrays = [*outcome.gradients.values(), *(outcome.dense[i] for i in stages), np.asarray(outcome.prediction)]
-    return Message({"gradients": list(outcome.gradients), "stages": stages, "loss": outcome.loss}, arrays)
-
-
-def unpack_outcome(message: Message) -> StageOutcome:
-    """Inverse of :func:`pack_outcome`; copies, as the receive buffer is used again."""
-    head, arrays = message.head, [array.copy() for array in message.arrays]
-    gradients = {name: arrays.pop(0) for name in head["gradients"]}
-    dense = {i: arrays.pop(0) for i in head["stages"]}
-    return StageOutcome(gradients, dense, head["loss"], arrays.pop(0))
+        return pack_outcome(self.step(*unpack_step(message)))

@@ -11,13 +11,14 @@ from typing import Any
 from distributed import get_worker
 
 from heterps.kernels.program.param_layout import ParamLayout
+from heterps.runtime.batch.crossing import StageOutcome
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.phases import total
 from heterps.runtime.wire.links import call_stage
 from heterps.runtime.wire.peer import Peer, PeerLost, connect
 from heterps.runtime.wire.service import Address, Listener
-from heterps.runtime.workers.delivery import client_tls, listen_on, server_tls
-from heterps.runtime.workers.stage import NextStage, StageOutcome, StageService
+from heterps.runtime.wire.worker_sockets import client_tls, listen_on, server_tls
+from heterps.runtime.workers.stage import NextStage, StageService
 
 __all__ = ["DenseReader", "StageActor"]
 
