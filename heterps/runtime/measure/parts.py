@@ -91,9 +91,9 @@ class Parts:
                 step.run(feeds)
         grads = {g.name: RowGradients(routed[g.name].ids, rows[pull_name(g)].values, hints[g.name]) for g in groups}
         with self._timed("push", unique):
-            self._shard.push(next(keys), grads)
+            self._shard.apply(next(keys), grads)
         with self._timed("dense", len(self._dense)):
-            self._shard.push(next(keys), None, self._dense)
+            self._shard.apply(next(keys), None, self._dense)
             self._shard.pull_dense()
 
     @contextmanager

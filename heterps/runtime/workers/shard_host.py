@@ -22,7 +22,7 @@ from heterps.protocol.words.messages import Granted, Push, Reply, Request
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted, pack_reply, unpack_request
 from heterps.runtime.batch.phases import Phases
-from heterps.runtime.cuts.cut_store import HostPart
+from heterps.runtime.cuts.cut_store import HostPart, host_state
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.service import Method
 from heterps.tables import RowGradients, Shard, restore, sum_lanes, write_part
@@ -228,7 +228,7 @@ class ShardHost:
 
     def _apply(self, key: BatchKey, gradients: PushedGradients) -> None:
         with self.phases("push"):
-            applied = self._tables().push(key, gradients.rows, gradients.dense)
+            applied = self._tables().apply(key, gradients.rows, gradients.dense)
         self.phases.carve({"rule": applied.rule_s})
         with self._lock:
             self.counts.add(gradients, applied.skipped, applied.staleness)
@@ -255,8 +255,8 @@ class ShardHost:
         state: Mapping[str, Any] | None = None
         if cut:
             self.fresh(owned)
-            position = restore(self._tables(), self._folder).position
-            state, self.counts = position["state"], Counts(**position["counts"])
+            manifest = restore(self._tables(), self._folder)
+            state, self.counts = host_state(manifest), Counts(**manifest.position["counts"])
         elif self._anew:
             self.fresh(owned)
         self.deliver(Loaded(term, None if state is None else dict(state)))
