@@ -3,7 +3,7 @@
 from heterps.tables.live.ageing import KINDS, Kind
 from heterps.tables.live.gradients import RowGradients, sum_lanes
 from heterps.tables.live.routing import Routed, Router, gather_rows, spread_shards, sum_rows
-from heterps.tables.live.shard import Applied, PulledRows, Shard
+from heterps.tables.live.shard import Applied, KeyedShard, PulledRows, Shard
 from heterps.tables.live.shard_cut import ShardCut
 from heterps.tables.snapshots.load import find_generation, load_table, restore, verify
 from heterps.tables.snapshots.manifest import Manifest, SnapshotPart
@@ -51,6 +51,7 @@ __all__ = [
     "Exponential",
     "GroupSpec",
     "Initialiser",
+    "KeyedShard",
     "Kind",
     "Manifest",
     "Momentum",

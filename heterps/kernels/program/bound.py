@@ -14,7 +14,8 @@ from heterps.kernels.kernel import Call, kernel
 from heterps.kernels.ops.rows import Lists, Rows
 from heterps.kernels.program.buffers import Buffers
 from heterps.kernels.program.steps import Step
-from heterps.kernels.random import mix, op_salt
+from heterps.kernels.random import op_salt
+from heterps.mixing import finalise
 
 __all__ = ["BoundCalls"]
 
@@ -141,7 +142,7 @@ class BoundCalls:
                 call.train = train
             self._train = train
         for salt, call in self._random:
-            call.seed = mix(seed ^ salt)
+            call.seed = finalise(seed ^ salt)
 
     def set_params(self, views: Mapping[str, Mapping[str, Array]]) -> None:
         """Point the calls to these parameters."""

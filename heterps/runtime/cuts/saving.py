@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from heterps.errors import CheckpointError
+from heterps.protocol import Window
 from heterps.runtime.run.engines import Engine
 from heterps.tables import (
     KINDS,
@@ -48,6 +49,8 @@ def _save(engine: Engine, path: Path, kind: Kind) -> Path:
         done = snapshots.commit(
             folder,
             parts,
+            # No batch of the next pass is in the tables, and none of the passes before will come again.
+            ledger=Window.of_passes(engine.next_pass),
             seed=model.seed,
             groups=model.groups,
             dense=model.parameters,

@@ -97,9 +97,9 @@ class Parts:
         self._make_up_gradients(work)
         with self._timed("push", unique):
             pushed = bench.gradients([work], 0)
-            shard.push(next(self._keys), pushed.rows)
+            shard.apply(next(self._keys), pushed.rows)
         with self._timed("dense", len(work.dense)):
-            shard.push(next(self._keys), None, pushed.dense)
+            shard.apply(next(self._keys), None, pushed.dense)
             self._host.read(Wanted({}, dense=wanted.dense))
         bench.free(work)
 

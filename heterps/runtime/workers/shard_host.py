@@ -20,7 +20,7 @@ from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import Phases
-from heterps.runtime.cuts.cut_store import HostPart
+from heterps.runtime.cuts.cut_store import HostPart, host_state
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_reply, unpack_read, unpack_request
 from heterps.runtime.wire.service import Method
@@ -193,7 +193,7 @@ class ShardHost:
 
     def _apply(self, key: BatchKey, gradients: PushedGradients) -> None:
         with self.phases("push"):
-            applied = self._tables().push(key, gradients.rows, gradients.dense)
+            applied = self._tables().apply(key, gradients.rows, gradients.dense)
         self.phases.carve({"rule": applied.rule_s})
         with self._lock:
             self.counts.add(gradients, applied.skipped, applied.staleness)
@@ -220,8 +220,8 @@ class ShardHost:
         state: Mapping[str, Any] | None = None
         if cut:
             self.fresh(owned)
-            position = restore(self._tables(), self._folder).position
-            state, self.counts = position["state"], Counts(**position["counts"])
+            manifest = restore(self._tables(), self._folder)
+            state, self.counts = host_state(manifest), Counts(**manifest.position["counts"])
         elif self._anew:
             self.fresh(owned)
         self.deliver(Loaded(term, None if state is None else dict(state)))

@@ -22,10 +22,10 @@ from heterps.tables import (
     CtrAccessor,
     DenseSpec,
     GroupSpec,
+    KeyedShard,
     Momentum,
     Router,
     RowGradients,
-    Shard,
     Snapshots,
     Sum,
     TableSpec,
@@ -130,7 +130,8 @@ class TableMachine(RuleBasedStateMachine):
         host_of = spread_shards(N_SHARDS, hosts)
         owned = [np.flatnonzero(host_of == h).tolist() for h in range(hosts)]
         self.shards = [
-            Shard([GROUP], [DENSE] if h == 0 else [], seed=SEED, owned=o, threads=threads) for h, o in enumerate(owned)
+            KeyedShard([GROUP], [DENSE] if h == 0 else [], seed=SEED, owned=o, threads=threads)
+            for h, o in enumerate(owned)
         ]
         self.router, self.host_of = Router(host_of), host_of
 
@@ -191,7 +192,7 @@ class TableMachine(RuleBasedStateMachine):
         parts = [write_part(cut, folder, host=h) for h, cut in enumerate(cuts)]
         for cut in cuts:
             cut.end()
-        snapshots.commit(folder, parts, seed=SEED, groups=[GROUP], dense=[DENSE])
+        snapshots.commit(folder, parts, ledger=cuts[0].window, seed=SEED, groups=[GROUP], dense=[DENSE])
         self.cut = None
 
     @precondition(lambda self: self.saved is not None and self.cut is None)

@@ -23,11 +23,11 @@ from heterps.tables import (
     ElementAdaGrad,
     Exponential,
     GroupSpec,
+    KeyedShard,
     Momentum,
     RowGradients,
     RowWiseAdaGrad,
     Rule,
-    Shard,
     SharedAdam,
     StdAdaGrad,
     Steps,
@@ -125,7 +125,7 @@ def test_sparse_rows_follow_the_formula(rule: Rule, oracle: Oracle, dtype: str) 
     group = GroupSpec(
         "g", (TableSpec("a", 9, rule, Uniform(0.5), dtype=dtype), TableSpec("b", 1, rule, Uniform(0.5), dtype=dtype))
     )
-    shard = Shard([group], seed=5)
+    shard = KeyedShard([group], seed=5)
     w = shard.pull("g", ids).values.astype(np.float64)
     slots: list[list[dict]] = [[{}, {}] for _ in ids]
     for step in range(4):
@@ -144,7 +144,7 @@ def test_sparse_rows_follow_the_formula(rule: Rule, oracle: Oracle, dtype: str) 
 @pytest.mark.parametrize(("rule", "oracle"), CASES, ids=NAMES)
 def test_dense_parameters_follow_the_formula(rule: Rule, oracle: Oracle) -> None:
     rng = np.random.default_rng(4)
-    shard = Shard(dense=[DenseSpec("w", (70, 5), rule, Uniform(0.5)), DenseSpec("b", (3,), rule)], seed=5)
+    shard = KeyedShard(dense=[DenseSpec("w", (70, 5), rule, Uniform(0.5)), DenseSpec("b", (3,), rule)], seed=5)
     w = shard.pull_dense().astype(np.float64)
     rows = [slice(5 * i, 5 * i + 5) for i in range(70)] + [slice(350, 353)]
     slots: list[dict] = [{} for _ in rows]
@@ -160,7 +160,7 @@ def test_dense_parameters_follow_the_formula(rule: Rule, oracle: Oracle) -> None
 def test_bounds_hold(rule: Rule, oracle: Oracle) -> None:
     values = rule.to_json() | {"bounds": [-0.05, 0.05]}
     bounded = RULES.from_json(values)
-    shard = Shard([GroupSpec("g", (TableSpec("a", 4, bounded, Uniform(0.01)),))])
+    shard = KeyedShard([GroupSpec("g", (TableSpec("a", 4, bounded, Uniform(0.01)),))])
     ids = np.arange(20, dtype=np.uint64)
     for step in range(5):
         shard.push(BatchKey(0, 0, step), {"g": RowGradients(ids, np.full((20, 4), (-1) ** step * 9.0, np.float32))})
@@ -176,7 +176,7 @@ def test_schedules_change_the_rate_by_applied_steps() -> None:
     for schedule in (Warmup(0.1, 3), Exponential(0.1, 0.5, 2), Steps((0, 2), (0.1, 0.01))):
         rule = SGD(schedule)
         assert RULES.from_json(rule.to_json()) == rule
-        shard = Shard([GroupSpec("g", (TableSpec("a", 1, rule, Uniform(0.0)),))], [DenseSpec("w", (1,), rule)])
+        shard = KeyedShard([GroupSpec("g", (TableSpec("a", 1, rule, Uniform(0.0)),))], [DenseSpec("w", (1,), rule)])
         ids, one = np.array([7], np.uint64), np.ones((1, 1), np.float32)
         for step in range(5):
             shard.push(BatchKey(0, 0, step), {"g": RowGradients(ids, one)}, one.ravel())
@@ -207,7 +207,7 @@ class MySign(Rule):
 
 def test_a_rule_from_outside_works_beside_built_in_ones() -> None:
     group = GroupSpec("g", (TableSpec("a", 2, MySign(0.5), Uniform(0.0)), TableSpec("b", 2, SGD(1.0), Uniform(0.0))))
-    shard = Shard([group], [DenseSpec("w", (2,), MySign(0.25))])
+    shard = KeyedShard([group], [DenseSpec("w", (2,), MySign(0.25))])
     ids = np.array([1, 2], np.uint64)
     g = np.array([[3, -3, 3, -3], [0, 1, 0, 1]], np.float32)
     shard.push(BatchKey(0, 0, 0), {"g": RowGradients(ids, g)}, np.array([5, -5], np.float32))
@@ -219,7 +219,7 @@ def test_a_rule_from_outside_works_beside_built_in_ones() -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(width=32, allow_nan=True, allow_infinity=True), min_size=4, max_size=4))
 def test_rows_with_nan_or_inf_are_skipped_and_counted(bad: list[float]) -> None:
-    shard = Shard([GroupSpec("g", (TableSpec("a", 4, Adam(), Uniform(0.1)),))], [DenseSpec("w", (2, 4), Adam())])
+    shard = KeyedShard([GroupSpec("g", (TableSpec("a", 4, Adam(), Uniform(0.1)),))], [DenseSpec("w", (2, 4), Adam())])
     ids = np.arange(3, dtype=np.uint64)
     before, dense_before = shard.pull("g", ids).values.copy(), shard.pull_dense()
     g = np.ones((3, 4), np.float32)
