@@ -13,9 +13,10 @@ from heterps.errors import PlanError
 from heterps.kernels.program.steps import Scope, scope_of
 from heterps.metrics import Metric
 from heterps.protocol.run.spec import RunSpec
+from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Mode
 from heterps.runtime.batch.model import Model
-from heterps.tables import N_SHARDS, spread_shards
+from heterps.tables import N_SHARDS
 
 __all__ = ["PREDICTION", "Job"]
 
@@ -68,7 +69,11 @@ class Job:
     @property
     def owners(self) -> tuple[int, ...]:
         """Host of each logical shard."""
-        return tuple(int(h) for h in spread_shards(N_SHARDS, self.hosts))
+        return deal_shards(N_SHARDS, self.hosts)
+
+    def owned(self, host: int) -> tuple[int, ...]:
+        """Logical shards of a host."""
+        return owned_by(self.owners, host)
 
     @property
     def in_flight(self) -> int:

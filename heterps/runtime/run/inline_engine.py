@@ -217,7 +217,7 @@ class InlineEngine:
         """A host before any run: tables as the seed gives them."""
         job = self.job
         made = ShardHost(job, host, -1, lambda event: None)
-        made.fresh([shard for shard, owner in enumerate(job.owners) if owner == host])
+        made.fresh(job.owned(host))
         return made
 
     def close(self) -> None:

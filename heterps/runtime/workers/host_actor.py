@@ -50,7 +50,7 @@ class HostActor:
         """Return where the host is to be called; before any run its tables are as the seed gives them."""
         if self._listener is None:
             host = self._new_host(-1, lambda event: None)
-            host.fresh([shard for shard, owner in enumerate(self.job.owners) if owner == self.host])
+            host.fresh(self.job.owned(self.host))
             self._shard_host, self._listener = host, Listener(host, listen_on(self._worker), server_tls(self._worker))
         return self._listener.address
 

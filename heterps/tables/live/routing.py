@@ -15,7 +15,7 @@ from heterps.tables.loops.jit import entry_loop
 from heterps.tables.loops.vector_lanes import add_row, copy_row
 from heterps.tables.specs.spec import N_SHARDS
 
-__all__ = ["Routed", "Router", "gather_rows", "spread_shards", "sum_rows"]
+__all__ = ["Routed", "Router", "gather_rows", "sum_rows"]
 
 U64 = npt.NDArray[np.uint64]
 I32 = npt.NDArray[np.int32]
@@ -48,13 +48,6 @@ class Routed:
     def counts(self) -> F32:
         """Return how often each unique id stands in the batch."""
         return np.bincount(self.inverse[self.inverse >= 0], minlength=len(self.ids)).astype(np.float32)
-
-
-def spread_shards(n_shards: int, n_hosts: int) -> I32:
-    """Return the host of each logical shard: ranges of equal length, give or take one."""
-    if not 1 <= n_hosts <= n_shards:
-        raise TableError(f"{n_shards} logical shards cannot be spread over {n_hosts} hosts")
-    return (np.arange(n_shards, dtype=np.int64) * n_hosts // n_shards).astype(np.int32)
 
 
 @entry_loop
@@ -128,7 +121,7 @@ class Router:
     Parameters
     ----------
     host_of
-        Host of each logical shard (see :func:`spread_shards`); None for one host.
+        Host of each logical shard (see :func:`~heterps.protocol.words.layout.deal_shards`); None for one host.
     padding_id
         An id that stands for "nothing here": not asked for, -1 in the inverse.
     """

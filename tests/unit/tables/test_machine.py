@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from heterps.protocol import BatchKey
+from heterps.protocol import BatchKey, deal_shards, owned_by
 from heterps.tables import (
     SGD,
     Accessor,
@@ -31,7 +31,6 @@ from heterps.tables import (
     TableSpec,
     Uniform,
     restore,
-    spread_shards,
     write_part,
 )
 from heterps.tables.hashing import shards_of
@@ -127,13 +126,13 @@ class TableMachine(RuleBasedStateMachine):
         self._new_hosts(hosts, threads)
 
     def _new_hosts(self, hosts: int, threads: int) -> None:
-        host_of = spread_shards(N_SHARDS, hosts)
-        owned = [np.flatnonzero(host_of == h).tolist() for h in range(hosts)]
+        host_of = deal_shards(N_SHARDS, hosts)
+        owned = [owned_by(host_of, h) for h in range(hosts)]
         self.shards = [
             KeyedShard([GROUP], [DENSE] if h == 0 else [], seed=SEED, owned=o, threads=threads)
             for h, o in enumerate(owned)
         ]
-        self.router, self.host_of = Router(host_of), host_of
+        self.router, self.host_of = Router(host_of), np.array(host_of)
 
     @rule(ids=ids_strategy, train=st.booleans())
     def pull(self, ids: list[int], train: bool) -> None:

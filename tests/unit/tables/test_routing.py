@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from heterps.errors import TableError
-from heterps.tables import Router, gather_rows, spread_shards, sum_rows
+from heterps.protocol import deal_shards
+from heterps.tables import Router, gather_rows, sum_rows
 from heterps.tables.hashing import RESERVED, shards_of
 
 batches = st.lists(st.integers(0, 40) | st.integers(0, RESERVED - 1), max_size=300)
@@ -14,7 +15,7 @@ batches = st.lists(st.integers(0, 40) | st.integers(0, RESERVED - 1), max_size=3
 @settings(deadline=None)
 @given(st.lists(batches, min_size=1, max_size=4), st.integers(1, 5), st.sampled_from([7, 1024]))
 def test_routing_is_unique_complete_and_by_host(many: list[list[int]], hosts: int, n_shards: int) -> None:
-    host_of = spread_shards(n_shards, hosts)
+    host_of = np.array(deal_shards(n_shards, hosts))
     router = Router(host_of, depth=len(many))
     results = [(np.array(ids, np.uint64), router.route(np.array(ids, np.uint64))) for ids in many]
     for ids, routed in results:

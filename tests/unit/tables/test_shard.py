@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from heterps.errors import TableError
-from heterps.protocol import BatchKey
+from heterps.protocol import BatchKey, deal_shards, owned_by
 from heterps.tables import (
     SGD,
     Adam,
@@ -22,7 +22,6 @@ from heterps.tables import (
     Uniform,
     Xavier,
     Zeros,
-    spread_shards,
     sum_lanes,
 )
 from heterps.tables.hashing import RESERVED, shard_of, shards_of
@@ -68,11 +67,11 @@ def test_first_values_depend_on_seed_table_and_id_only() -> None:
 
 
 def test_hosts_hold_their_own_logical_shards() -> None:
-    hosts = spread_shards(1024, 3)
-    shards = [KeyedShard([WIDE_DEEP], owned=np.flatnonzero(hosts == h).tolist()) for h in range(3)]
+    hosts = deal_shards(1024, 3)
+    shards = [KeyedShard([WIDE_DEEP], owned=owned_by(hosts, h)) for h in range(3)]
     ids = np.arange(2000, dtype=np.uint64)
     whole = KeyedShard([WIDE_DEEP]).pull("ids", ids).values
-    home = hosts[shards_of(ids, 1024)]
+    home = np.array(hosts)[shards_of(ids, 1024)]
     for h, shard in enumerate(shards):
         np.testing.assert_array_equal(shard.pull("ids", ids[home == h]).values, whole[home == h])
     stranger = next(int(i) for i in ids if hosts[shard_of(int(i), 1024)] != 0)

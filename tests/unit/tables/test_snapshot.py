@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from heterps.errors import CheckpointError, TableFullError
-from heterps.protocol import BatchKey, Window
+from heterps.protocol import BatchKey, Window, deal_shards, owned_by
 from heterps.tables import (
     SGD,
     AdaGrad,
@@ -41,7 +41,6 @@ from heterps.tables import (
     load_table,
     restore,
     save_shard,
-    spread_shards,
     verify,
     write_part,
 )
@@ -115,10 +114,7 @@ def trained() -> KeyedShard:
 
 
 def split_owned(n: int) -> list[dict[str, list[int]]]:
-    return [
-        {group.name: np.flatnonzero(spread_shards(group.n_shards, n) == h).tolist() for group in GROUPS}
-        for h in range(n)
-    ]
+    return [{group.name: list(owned_by(deal_shards(group.n_shards, n), h)) for group in GROUPS} for h in range(n)]
 
 
 def test_restore_is_exact_and_training_goes_on_as_if_nothing_happened(trained: KeyedShard, tmp_path: Path) -> None:
