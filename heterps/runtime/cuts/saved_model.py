@@ -13,7 +13,7 @@ from heterps.runtime.batch.job import Job
 from heterps.tables import RULES, Rule
 from heterps.writing import write_whole
 
-__all__ = ["SavedModel"]
+__all__ = ["SavedModel", "made_folder"]
 
 _FORMAT = "heterps-model/1"
 _NAME = "model.json"
@@ -47,11 +47,7 @@ class SavedModel:
             "dense": self.dense.to_json(),
             "graph": self.graph.to_json(),
         }
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CheckpointError(f"cannot make the folder {folder}: {error.strerror}") from error
-        write_whole(folder / _NAME, json.dumps(value, indent=1) + "\n")
+        write_whole(made_folder(folder) / _NAME, json.dumps(value, indent=1) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> SavedModel:
@@ -73,6 +69,15 @@ class SavedModel:
             value["batch_size"],
             value["mode"],
         )
+
+
+def made_folder(folder: Path) -> Path:
+    """Make a folder where it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"cannot make the folder {folder}: {error.strerror}") from error
+    return folder
 
 
 def _instead(folder: Path) -> str:
