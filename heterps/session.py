@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,8 @@ from heterps.runtime.batch.inference import PREDICTION, Inference, Values, joine
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
 from heterps.runtime.cuts.checkpoints import Checkpoints
-from heterps.runtime.cuts.saved_model import SavedModel
+from heterps.runtime.cuts.folder_lock import FolderLock
+from heterps.runtime.cuts.saved_model import SavedModel, made_folder
 from heterps.runtime.cuts.saving import load_one_table, load_tables, save_tables, shrink_tables
 from heterps.runtime.report.epochs import Epochs
 from heterps.runtime.report.meter import metered
@@ -29,6 +30,7 @@ from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.run.engines import Engine, choose_engine, make_engine
 from heterps.tables import Adam, ElementAdaGrad, Kind, Rule
+from heterps.writing import check_folder, check_target
 
 __all__ = ["Session", "launch", "load"]
 
@@ -114,9 +116,23 @@ def launch(
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None, every_batches, every_s, os.fspath(resume) if resume else None
     )
-    if checkpoint:
-        SavedModel.of(job).write(Path(checkpoint))
-    return Session(plan, make_engine(name, job, plan, client, checkpoints=checkpoints, **options))
+    with ExitStack() as stack:
+        lock = stack.enter_context(_begun(job, Path(checkpoint))) if checkpoint else None
+        session = Session(plan, make_engine(name, job, plan, client, checkpoints=checkpoints, **options), lock)
+        stack.pop_all()  # from here on the session holds the lock
+    return session
+
+
+def _begun(job: Job, folder: Path) -> FolderLock:
+    """Take a folder for the cuts of a run, before anything is started for it."""
+    check_folder(folder)
+    lock = FolderLock(made_folder(folder))
+    try:
+        SavedModel.of(job).write(folder)
+    except BaseException:
+        lock.close()
+        raise
+    return lock
 
 
 def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None = None, **options: Any) -> Session:
@@ -178,8 +194,9 @@ def _metrics(plan: Plan, given: Metrics | None, by_loss: Mapping[str, tuple[str,
 class Session:
     """Tables that live while it is open, and what can be done with them. Made by :func:`launch`."""
 
-    def __init__(self, plan: Plan, engine: Engine) -> None:
+    def __init__(self, plan: Plan, engine: Engine, lock: FolderLock | None = None) -> None:
         self.plan, self.engine = plan, engine
+        self._lock = lock  # of the folder for cuts, while the session is open
         self._open = True
         self._profile = PhaseProfile()
 
@@ -307,6 +324,8 @@ class Session:
             The path if ``out`` was given.
         """
         self._check_open()
+        if out is not None:
+            check_target(out)
         sources = {
             name: sources_of(self.plan.graph, dataset.schema, [source])[source]
             for name, source in _named(fetch).items()
@@ -335,8 +354,10 @@ class Session:
             counters of the rows that the tables' accessors select.
         """
         self._check_open()
-        SavedModel.of(self.job).write(Path(path))
-        return save_tables(self.engine, Path(path), kind)
+        check_folder(path)
+        with nullcontext() if self._lock and self._lock.holds(path) else FolderLock(made_folder(Path(path))):
+            SavedModel.of(self.job).write(Path(path))
+            return save_tables(self.engine, Path(path), kind)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Take over all tables of a checkpoint of this model, from any number of shard hosts; not while training."""
@@ -367,7 +388,11 @@ class Session:
         """Give everything back."""
         if self._open:
             self._open = False
-            self.engine.close()
+            try:
+                self.engine.close()
+            finally:
+                if self._lock is not None:
+                    self._lock.close()
 
     def _check_open(self) -> None:
         if not self._open:

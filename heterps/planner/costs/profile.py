@@ -10,6 +10,7 @@ from typing import Any
 
 from heterps.errors import PlanError
 from heterps.hardware import Device
+from heterps.writing import write_whole
 
 __all__ = ["Line", "Profile", "Rates", "fit_fraction", "fit_line"]
 
@@ -147,7 +148,7 @@ class Profile:
 
     def save(self, path: str | pathlib.Path) -> None:
         """Write the profile as JSON."""
-        pathlib.Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> Profile:
