@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -101,6 +102,7 @@ class Shard:
             self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where)
         self.dense = DenseBlock(tuple(dense), seed=seed)
         self.window = Window()
+        self.incarnation = uuid.uuid4().hex  # with the version: which state this is, wherever versions begin anew
         self._version = 0
         self._gate = threading.Condition()
         self._applying: set[BatchKey] = set()
@@ -181,7 +183,7 @@ class Shard:
 
     def adopt(self, window: Window, version: int) -> None:
         """Take over which batches are in the rows that were restored."""
-        self.window, self._version = window.copy(), version
+        self.incarnation, self.window, self._version = uuid.uuid4().hex, window.copy(), version
 
     @property
     def nbytes(self) -> int:
