@@ -254,10 +254,10 @@ class ClusterCarrier:
             return error
 
     def _split_failed(self, attempt: int, error: BaseException | None) -> None:
-        mistake = isinstance(error, HeterpsError) and not isinstance(error, ClusterError)
-        if mistake:
-            self._failure = error
-        self.driver.tell(ev.SplitFailed(attempt, f"{type(error).__name__}: {error}", fatal=mistake))
+        if isinstance(error, HeterpsError) and not isinstance(error, ClusterError):
+            self._failure = self._failure or error  # trying again cannot help: the user gets it as it was raised
+        else:
+            self.driver.tell(ev.SplitFailed(attempt, f"{type(error).__name__}: {error}"))
 
     def pump(self) -> bool:
         """Raise a user's mistake as it was raised on the worker, or what went wrong in a thread of Dask."""
