@@ -1,7 +1,7 @@
 """An op kind that passes its input on, and fails at a chosen batch."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -63,8 +63,9 @@ def data(rows: int = 2000) -> hps.Dataset:
     return hps.arrays({"ids": ids, "y": (ids[:, 0] % 2).astype(np.float32)}, split_cost=500)
 
 
-def plan(graph: hps.Graph, stages: int, **rest: Any) -> hps.Plan:
+def plan(graph: hps.Graph, stages: int, pools: Sequence[str] = ("io", "pull", "compute"), **rest: Any) -> hps.Plan:
     """1: everything where data is read; 2: compute apart; 3: read, pull, compute; 4: compute in two, the op last."""
+    read, middle, last = pools
     fused = hps.Plan.fused(graph, batch_size=50, **rest)
     io, *others = (part.ops for part in hps.partition(graph).parts)
     compute = [op for part in others for op in part]
@@ -73,11 +74,11 @@ def plan(graph: hps.Graph, stages: int, **rest: Any) -> hps.Plan:
     cut = compute.index("bad") if "bad" in compute else compute.index("out")
     reads = [op for op in io if op in ("ids", "y")]
     pieces = {
-        2: [("io", io), ("compute", compute)],
-        3: [("io", reads), ("pull", [op for op in io if op not in reads]), ("compute", compute)],
-        4: [("io", io), ("pull", compute[:cut]), ("compute", compute[cut:])],
+        2: [(read, io), (last, compute)],
+        3: [(read, reads), (middle, [op for op in io if op not in reads]), (last, compute)],
+        4: [(read, io), (middle, compute[:cut]), (last, compute[cut:])],
     }[stages]
     (stage,), pool = fused.stages, fused.pools[0]
     made = tuple(replace(stage, name=f"s{i}", layers=(), ops=tuple(o), pool=p) for i, (p, o) in enumerate(pieces))
-    pools = tuple(replace(pool, name=name) for name in ("server", *(name for name, _ in pieces)))
-    return replace(fused, stages=made, pools=pools, shard_pool="server")
+    described = tuple(replace(pool, name=name) for name in dict.fromkeys(("server", *(name for name, _ in pieces))))
+    return replace(fused, stages=made, pools=described, shard_pool="server")
