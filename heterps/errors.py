@@ -13,6 +13,7 @@ __all__ = [
     "GraphError",
     "HardwareError",
     "HeterpsError",
+    "OpError",
     "OutputError",
     "PlanError",
     "ProtocolError",
@@ -64,6 +65,10 @@ class TableFullError(TableError):
 
 class CheckpointError(HeterpsError, ValueError):
     """A snapshot cannot be read or written; the message names the file."""
+
+
+class OpError(HeterpsError, RuntimeError):
+    """An op failed while it ran; the message names the op, the cause, and the stage and worker where it happened."""
 
 
 class ProtocolError(HeterpsError, RuntimeError):

@@ -28,6 +28,7 @@ from heterps.runtime.batch.job import PREDICTION, Job
 from heterps.runtime.batch.kept_metrics import KeptMetrics
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import Phases
+from heterps.runtime.batch.placed import placed
 from heterps.runtime.batch.walk import Walk
 from heterps.stages.drawn import drawing_ops, with_drawn
 from heterps.stages.lowering import Group, pull_name
@@ -52,11 +53,20 @@ class Workbench:
         What of the model runs; by default what training needs.
     phases
         Takes the times.
+    where
+        Named by errors of ops.
     """
 
-    def __init__(self, job: Job, depth: int = 8, walk: Walk | None = None, phases: Phases | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        depth: int = 8,
+        walk: Walk | None = None,
+        phases: Phases | None = None,
+        where: str = "this process",
+    ) -> None:
         self.job, self.model, self.walk = job, job.model, walk or Walk.training(job)
-        self.phases = phases or Phases()
+        self.phases, self._where = phases or Phases(), where
         self.metrics = KeptMetrics(self.walk.metrics, job.model.label)
         self._routers = {group.name: Router(job.owners, depth=depth) for group in self.walk.groups}
         self._spans = [job.model.span(*r) for r in job.model.dense_ranges(job.hosts)]
@@ -132,7 +142,7 @@ class Workbench:
         outputs: dict[str, Any] = {}
         if self.program.feeds:  # else nothing but columns of the data is wanted
             feeds = self.feeds(work, [name for name in self.program.feeds if name not in self.walk.unread])
-            with self.phases("forward"):
+            with self.phases("forward"), placed(self._where):
                 seed = batch_seed(self.model.seed, *work.key)
                 outputs = self.program.forward(feeds, work.dense, train=self.walk.train, seed=seed)
         if not self.walk.train:
@@ -143,7 +153,7 @@ class Workbench:
         """Forward, loss and backward of a batch whose rows are all there."""
         self.forward(work)
         work.loss = self.program.loss * work.read.size
-        with self.phases("backward"):
+        with self.phases("backward"), placed(self._where):
             # Forward has read the rows and nobody needs them any more: their buffer takes the gradient.
             rows = {pull_name(group): work.rows(group.name, group.width) for group in self.walk.groups}
             self.program.backward(out=work.gradient, rows=rows)
@@ -169,7 +179,7 @@ class Workbench:
         if self.program.scope.steps:
             # One program per batch in flight: its buffers are needed again for backward.
             work.program = work.program or (self._programs.pop() if len(self._programs) > 1 else self._program())
-            with self.phases("forward"):
+            with self.phases("forward"), placed(self._where):
                 params = self._part(work.dense, work.program.layout)
                 outputs = work.program.forward(self.feeds(work, work.program.feeds), params, seed=seed)
         rest = self.feeds(work, [name for name in self._behind if name not in outputs])
@@ -178,7 +188,7 @@ class Workbench:
     def follow(self, work: BatchWork, outcome: StageOutcome) -> None:
         """Take what the stages behind gave back; run the first stage backward."""
         if work.program is not None:
-            with self.phases("backward"):
+            with self.phases("backward"), placed(self._where):
                 given = {name: outcome.gradients.pop(name) for name in work.program.given}
                 gradients = work.program.backward(given)
                 add_gradients(outcome.gradients, gradients.inputs)

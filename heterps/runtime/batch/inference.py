@@ -76,11 +76,20 @@ class Inference:
         Kept over the rows read.
     fetch
         Name -> source, as :func:`sources_of` gives it.
+    where
+        Named by errors of ops.
     """
 
-    def __init__(self, job: Job, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        metrics: Sequence[Metric] = (),
+        fetch: Mapping[str, str] | None = None,
+        where: str = "this process",
+    ) -> None:
         self.job, self.fetch = job, dict(fetch or {})
-        self.bench = Workbench(job, depth=1, walk=Walk.reading(job, metrics, set(self.fetch.values())))
+        walk = Walk.reading(job, metrics, set(self.fetch.values()))
+        self.bench = Workbench(job, depth=1, walk=walk, where=where)
 
     def check(self, schema: Schema) -> None:
         """Raise a DataError if the data lacks a column; the label is needed for metrics only."""
@@ -128,9 +137,10 @@ def infer_split(
     split: Split,
     metrics: Sequence[Metric] = (),
     fetch: Mapping[str, str] | None = None,
+    where: str = "this process",
 ) -> Inferred:
     """Make an :class:`Inference` and run it on one Split."""
-    return Inference(job, metrics, fetch).run(read, dataset, split)
+    return Inference(job, metrics, fetch, where).run(read, dataset, split)
 
 
 def joined(parts: Iterable[Mapping[str, Values]], names: Iterable[str]) -> dict[str, Values]:

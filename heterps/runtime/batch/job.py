@@ -56,6 +56,26 @@ class Job:
             raise PlanError(
                 f"mode {self.mode.name!r} is not run by any engine yet; Async(merge=n) also sends less often"
             )
+        if not self.fused:
+            self._check_stages()
+
+    def _check_stages(self) -> None:
+        """Refuse stages through which a batch cannot go from first to last: it would wait for ever."""
+        made: dict[str, int] = {}
+        scopes = [self.scope(ops) for ops in self.stages]
+        for i, step in ((i, step.name) for i, scope in enumerate(scopes) for step in scope.steps):
+            if step in made:
+                raise PlanError(f"op {step!r} runs in stage {made[step]} of the plan and again in stage {i}")
+            made[step] = i
+        for step in self.scope(tuple(op.name for op in self.model.lowered.graph)).steps:
+            if step.name not in made:
+                raise PlanError(f"no stage of the plan runs op {step.name!r}")
+        for i, name in ((i, name) for i, scope in enumerate(scopes) for name in scope.feeds):
+            if made.get(name, -1) > i:
+                raise PlanError(
+                    f"stage {i} of the plan reads {name!r}, which stage {made[name]} computes; a stage can read only "
+                    "what those before it give"
+                )
 
     @property
     def fused(self) -> bool:

@@ -56,8 +56,6 @@ class ClusterCarrier:
         Cuts of the run.
     fetch
         Tensors to watch, by name.
-    slowdown
-        See :class:`~heterps.runtime.run.dask_engine.ClusterEngine`.
     silent
         Workers that did not answer in time, in this run or before: not used again.
     """
@@ -72,13 +70,12 @@ class ClusterCarrier:
         hosts: dict[tuple[int, str], Remote],
         keeper: Keeper,
         fetch: Mapping[str, str],
-        slowdown: Mapping[str, float],
         silent: set[str],
     ) -> None:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self.driver: Driver = None  # type: ignore[assignment]  # set before anything is called
         self._scheduler = ""
-        self._hosts, self._keeper, self._fetch, self._slowdown = hosts, keeper, dict(fetch), slowdown
+        self._hosts, self._keeper, self._fetch = hosts, keeper, dict(fetch)
         self._silent = silent
         self._host_addresses: dict[int, Address] = {}
         self._stage_workers: list[str] = []
@@ -257,10 +254,10 @@ class ClusterCarrier:
             return error
 
     def _split_failed(self, attempt: int, error: BaseException | None) -> None:
-        mistake = isinstance(error, HeterpsError) and not isinstance(error, ClusterError)
-        if mistake:
-            self._failure = error
-        self.driver.tell(ev.SplitFailed(attempt, f"{type(error).__name__}: {error}", fatal=mistake))
+        if isinstance(error, HeterpsError) and not isinstance(error, ClusterError):
+            self._failure = self._failure or error  # trying again cannot help: the user gets it as it was raised
+        else:
+            self.driver.tell(ev.SplitFailed(attempt, f"{type(error).__name__}: {error}"))
 
     def pump(self) -> bool:
         """Raise a user's mistake as it was raised on the worker, or what went wrong in a thread of Dask."""
@@ -339,9 +336,9 @@ class ClusterCarrier:
         mine = [i for i in range(1, len(stages)) if stages[i] == stages[1]]
         while self._stage_workers:
             worker = self._stage_workers.pop()
-            slowdown, behind = self._slowdown.get(self._names[worker], 0.0), self._behind(hosts, mine)
+            behind = self._behind(hosts, mine)
             with self._or_lost(worker):
-                actor = Remote(self.client, worker, StageActor, self.job, mine, hosts, behind, slowdown)
+                actor = Remote(self.client, worker, StageActor, self.run, self.job, mine, hosts, behind)
                 self._addresses[worker] = actor.call("addresses")[1]
                 self._stages[worker], self._stage_pools[worker] = actor, stages[1]
                 self.driver.tell(ev.StageReady(worker))
@@ -357,7 +354,7 @@ class ClusterCarrier:
             for worker in [address for address, pools in self._pools.items() if stages[index] in pools]:
                 name = f"{worker} stage {index}"
                 if name not in self._stages:
-                    actor = Remote(self.client, worker, StageActor, self.job, [index], hosts, found, 0.0)
+                    actor = Remote(self.client, worker, StageActor, self.run, self.job, [index], hosts, found)
                     self._stages[name], self._stage_pools[name] = actor, stages[index]
                     self._addresses[name] = actor.call("addresses")[index]
                 found.setdefault(index, []).append(self._addresses[name])

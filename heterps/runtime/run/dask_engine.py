@@ -54,8 +54,6 @@ class ClusterEngine:
         When to make cuts and what to go on from.
     closing
         What ends with the engine, such as a cluster made for it.
-    slowdown
-        Seconds that the steps of a compute worker take longer, by its name; for tests of balancing.
     """
 
     def __init__(
@@ -64,7 +62,6 @@ class ClusterEngine:
         client: Client,
         roles: Roles | None = None,
         report_s: float = 1.0,
-        slowdown: Mapping[str, float] | None = None,
         closing: contextlib.ExitStack | None = None,
         checkpoints: Checkpoints | None = None,
     ) -> None:
@@ -72,7 +69,6 @@ class ClusterEngine:
         self._closing = closing or contextlib.ExitStack()
         self.job, self.client, self.report_s = job, client, report_s
         self.roles = roles or Roles(stages=("io", "compute")[: max(1, len(job.stages))])
-        self._slowdown = dict(slowdown or {})
         self._name = uuid.uuid4().hex[:8]
         self._runs = self.passes = 0
         self._carrier: ClusterCarrier | None = None
@@ -96,7 +92,6 @@ class ClusterEngine:
             self._hosts,
             keeper,
             fetch or {},
-            self._slowdown,
             self._silent,
         )
         self._carrier = carrier

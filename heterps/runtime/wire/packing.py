@@ -5,13 +5,15 @@ Whatever goes through a socket is laid out and read here, both ends side by side
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from heterps.errors import HeterpsError, RunError
 from heterps.kernels.ops.rows import Lists, Rows
 from heterps.protocol.words import messages
 from heterps.protocol.words.keys import BatchKey
@@ -22,12 +24,16 @@ from heterps.runtime.wire.message import Message
 from heterps.tables import RowGradients
 
 __all__ = [
+    "pack_dense",
+    "pack_error",
     "pack_feeds",
     "pack_outcome",
     "pack_read",
     "pack_reply",
     "pack_request",
     "pack_step",
+    "unpack_dense",
+    "unpack_error",
     "unpack_feeds",
     "unpack_outcome",
     "unpack_read",
@@ -133,6 +139,16 @@ def unpack_read(message: Message) -> Wanted:
     return Wanted(ids, dense=np.empty(0, np.float32) if message.head["dense"] else None, train=False)
 
 
+def pack_dense(mark: str, values: F32 | None) -> Message:
+    """Lay dense parameters out for the wire; none where the caller has them."""
+    return Message({"mark": mark}, [] if values is None else [values])
+
+
+def unpack_dense(message: Message) -> tuple[str, F32 | None]:
+    """Inverse of :func:`pack_dense`; a view of the receive buffer."""
+    return message.head["mark"], message.arrays[0] if message.arrays else None
+
+
 def pack_feeds(feeds: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
     """Return what the head must say about the tensors, and their arrays."""
     arrays: Arrays = []
@@ -192,3 +208,28 @@ def unpack_outcome(message: Message) -> StageOutcome:
     gradients = {name: arrays.pop(0) for name in head["gradients"]}
     dense = {i: arrays.pop(0) for i in head["stages"]}
     return StageOutcome(gradients, dense, head["loss"], arrays.pop(0))
+
+
+def pack_error(error: Exception) -> Message:
+    """Lay out what a call raised."""
+    there = "".join(traceback.format_exception(error))
+    return Message({"_error": type(error).__name__, "_message": str(error), "_traceback": there})
+
+
+def unpack_error(message: Message) -> Exception | None:
+    """Return what a call raised there, None if it did not; an error of ours by its name, any other as a RunError."""
+    head = message.head
+    if "_error" not in head:
+        return None
+    name, text = str(head["_error"]), str(head.get("_message"))
+    kind = next((kind for kind in _kinds(HeterpsError) if kind.__name__ == name), None)
+    error = RunError(f"{name}: {text}") if kind is None else kind(text)
+    error.add_note(f"There:\n{head.get('_traceback', '')}")
+    return error
+
+
+def _kinds(kind: type[HeterpsError]) -> Iterator[type[HeterpsError]]:
+    """All our errors, wherever they are defined: one that is forgotten here would change its meaning on the way."""
+    yield kind
+    for derived in kind.__subclasses__():
+        yield from _kinds(derived)

@@ -7,7 +7,7 @@ from typing import Any
 
 from heterps.runtime.wire.addresses import parse_address
 
-__all__ = ["client_tls", "listen_on", "server_tls"]
+__all__ = ["client_tls", "listen_on", "server_tls", "worker_place"]
 
 
 def server_tls(worker: Any) -> ssl.SSLContext | None:
@@ -26,3 +26,8 @@ def listen_on(worker: Any) -> str:
     """Listen where the worker itself is reached; workers of one process have no network address."""
     reached = parse_address(worker.address)
     return "127.0.0.1" if reached.is_local else reached.host
+
+
+def worker_place(worker: Any) -> str:
+    """Return the worker as errors name it."""
+    return f"worker {worker.name} at {worker.address}"

@@ -13,7 +13,7 @@ from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, Wanted
 from heterps.runtime.wire.links import link_to_host
 from heterps.runtime.wire.service import Address
-from heterps.runtime.wire.worker_sockets import client_tls
+from heterps.runtime.wire.worker_sockets import client_tls, worker_place
 from heterps.runtime.workers.delivery import run_here
 
 __all__ = ["infer_task"]
@@ -32,14 +32,15 @@ def infer_task(
     here = run_here(run)
     data = here.dataset if here is not None else dataset
     assert data is not None
-    tls = client_tls(get_worker())
+    worker = get_worker()
+    tls = client_tls(worker)
     links = [link_to_host(address, tls) for address in hosts]
 
     def read(host: int, wanted: Wanted) -> Pulled:
         return links[host].read(wanted)
 
     try:
-        return infer_split(job, read, data, split, metrics, fetch)
+        return infer_split(job, read, data, split, metrics, fetch, worker_place(worker))
     finally:
         for link in links:
             link.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -27,7 +27,7 @@ from heterps.runtime.batch.reading import Reading
 from heterps.runtime.config import settings
 from heterps.runtime.wire.links import HostLink, StageLink, link_to_host, link_to_stage
 from heterps.runtime.wire.service import Address
-from heterps.runtime.wire.worker_sockets import client_tls
+from heterps.runtime.wire.worker_sockets import client_tls, worker_place
 from heterps.runtime.workers.attempt import Attempt
 from heterps.runtime.workers.delivery import Addresses, run_here, teller
 
@@ -44,8 +44,16 @@ class _Slot:
     """What one running attempt needs for itself; kept for the next."""
 
     bench: Workbench
-    links: dict[int, HostLink]
-    stages: dict[str, StageLink]
+    links: dict[int, HostLink] = field(default_factory=dict)  # by copy of a shard host
+    stages: dict[str, StageLink] = field(default_factory=dict)  # by stage worker
+
+    def let_go(self) -> None:
+        """Close all links; they are made anew when they are needed."""
+        for link in self.links.values():
+            link.close()
+        for stage in self.stages.values():
+            stage.close()
+        self.links, self.stages = {}, {}
 
 
 class IoActor:
@@ -117,10 +125,7 @@ class IoActor:
             self._closed = True
             self._moved.notify_all()
         for slot in slots:
-            for link in slot.links.values():
-                link.close()
-            for stage in slot.stages.values():
-                stage.close()
+            slot.let_go()
 
     # --- called by the task of a Split
 
@@ -150,6 +155,9 @@ class IoActor:
                 attempt.handle(instruction)
             while not attempt.ended:
                 attempt.wait()
+        except BaseException:
+            slot.let_go()  # what failed may have been a link
+            raise
         finally:
             attempt.close()
             with self._lock:
@@ -188,7 +196,7 @@ class IoActor:
             if self._slots:
                 return self._slots.pop()
         job = self.job
-        slot = _Slot(Workbench(job, depth=job.in_flight + 1), {}, {})
+        slot = _Slot(Workbench(job, depth=job.in_flight + 1, where=f"stage 0 on {worker_place(self._worker)}"))
         with self._lock:
             self._all.append(slot)
         return slot

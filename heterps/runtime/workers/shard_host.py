@@ -11,6 +11,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from heterps.protocol.host.state import HostState
 from heterps.protocol.words.decisions import Answer, Apply, Commit, Decision, Keep, Load, Loaded, Mark, Report, Serve
 from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Event
@@ -21,13 +24,15 @@ from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.cuts.cut_store import HostPart, host_state
+from heterps.runtime.own_threads import start_thread
 from heterps.runtime.wire.message import Message
-from heterps.runtime.wire.packing import pack_reply, unpack_read, unpack_request
+from heterps.runtime.wire.packing import pack_dense, pack_reply, unpack_read, unpack_request
 from heterps.runtime.wire.service import Method
 from heterps.tables import RowGradients, Shard, restore, sum_lanes, write_part
 
 __all__ = ["ShardHost"]
 
+F32 = npt.NDArray[np.float32]
 Done = Callable[[Reply, Pulled | None], None]
 # A Sync pull that is not due by then is answered "wait" and asked again: so the caller knows that we live, and its
 # connection is free for what may have become more urgent, such as the word that its lane has stopped.
@@ -66,7 +71,7 @@ class ShardHost:
     ) -> None:
         first, last = job.model.dense_ranges(job.hosts)[host]
         self.model, self.host = job.model, host
-        self.dense = job.model.parameters[first:last]
+        self._dense = job.model.parameters[first:last]
         self.state = HostState(copy, job.mode, job.lanes)
         self.counts = Counts()
         self.phases = Phases()
@@ -89,7 +94,7 @@ class ShardHost:
         self._disk = tempfile.TemporaryDirectory(prefix="heterps-rows-") if on_disk else None
         folder = self._disk.name if self._disk else None
         self.shard = Shard(
-            self.model.groups, self.dense, seed=self.model.seed, owned=owned, threads=self._threads, folder=folder
+            self.model.groups, self._dense, seed=self.model.seed, owned=owned, threads=self._threads, folder=folder
         )
         self.counts = Counts()
 
@@ -143,12 +148,17 @@ class ShardHost:
     def _on_read(self, message: Message) -> Message:
         return pack_reply(Granted(self.state.term), self.read(unpack_read(message)))
 
-    def _on_dense(self, message: Message) -> Message:
+    def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
+        """Return the dense parameters and a mark of their state; none if that is the mark the caller knows."""
         shard = self._tables()
-        if message.head.get("version") == shard.version:
-            return Message({"version": shard.version})
+        mark = f"{shard.incarnation}-{shard.version}"  # before the values: newer ones under an old mark do no harm
+        if mark == known:
+            return mark, None
         with self.phases("pull"):
-            return Message({"version": shard.version}, [shard.pull_dense()])
+            return mark, shard.pull_dense()
+
+    def _on_dense(self, message: Message) -> Message:
+        return pack_dense(*self.dense(message.head["known"]))
 
     # --- decisions
 
@@ -231,17 +241,16 @@ class ShardHost:
         rows, folder, counts = self._tables().cut(), self._folder, vars(self.counts).copy()
         copy = self.state.copy
 
-        def work() -> None:
-            try:
-                with rows:
-                    part = write_part(rows, folder, host=self.host)
-                self.parts = {cut: HostPart(part.to_json(), state, counts)}
-            except Exception as error:
-                self._report(CutFailed(copy, cut, f"{type(error).__name__}: {error}"))
-            else:
-                self._report(CutWritten(copy, cut))
+        def write() -> None:
+            with rows:
+                part = write_part(rows, folder, host=self.host)
+            self.parts = {cut: HostPart(part.to_json(), state, counts)}
+            self._report(CutWritten(copy, cut))
 
-        threading.Thread(target=work, name=f"heterps-cut-{cut}", daemon=True).start()
+        def failed(error: Exception) -> None:
+            self._report(CutFailed(copy, cut, f"{type(error).__name__}: {error}"))
+
+        start_thread(f"cut-{cut}", write, failed=failed)
 
 
 class _Waiter:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from time import sleep
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,20 +20,29 @@ from heterps.kernels.program.program import Program
 from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.phases import WAITING, Phases
+from heterps.runtime.batch.placed import placed
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_outcome, unpack_step
 from heterps.runtime.wire.service import Method
 
-__all__ = ["DenseSource", "NextStage", "StageService"]
+__all__ = ["DenseSource", "NextStage", "StageParams", "StageService"]
 
 F32 = npt.NDArray[np.float32]
+
+
+@dataclass(eq=False)
+class StageParams:
+    """Parameters of a stage, and by shard host the mark of the state they have; fresh ones have none."""
+
+    flat: F32
+    marks: dict[int, str] = field(default_factory=dict)
 
 
 class DenseSource(Protocol):
     """Where a stage gets its dense parameters from."""
 
-    def fill(self, layout: ParamLayout, flat: F32) -> None:
-        """Write the parameters of a layout as they are now."""
+    def fill(self, layout: ParamLayout, params: StageParams) -> None:
+        """Bring the parameters of a layout to their present state."""
 
 
 NextStage = Callable[[int, Mapping[str, Any]], StageOutcome]
@@ -52,8 +61,8 @@ class StageService:
         Runs the stages behind this one; None for the last.
     slots
         Batches computed at once.
-    slowdown
-        Seconds to sleep per step; for tests of balancing.
+    where
+        The worker, as errors of the stage name it.
     """
 
     def __init__(
@@ -63,16 +72,17 @@ class StageService:
         source: DenseSource,
         behind: NextStage | None = None,
         slots: int = 1,
-        slowdown: float = 0.0,
+        where: str = "this process",
     ) -> None:
         self.job, self.index = job, index
-        self._source, self._behind, self._slowdown = source, behind, slowdown
-        self._needs = needs_behind(job, index)
-        self._slots = threading.Semaphore(slots)
-        self._lock = threading.Lock()
-        self._free: list[tuple[Program, F32]] = []
-        self.steps = 0
-        self.phases = Phases()
+        self._source, self._behind = source, behind  # called by many threads at once, holding no slot
+        self.where = f"stage {index} on {where}"
+        self._needs = needs_behind(job, index)  # what the stages behind are fed
+        self._slots = threading.Semaphore(slots)  # held while computing, never while waiting for anybody
+        self._lock = threading.Lock()  # around what follows
+        self._free: list[tuple[Program, StageParams]] = []  # that no call uses
+        self.steps = 0  # batches that went through; grows only
+        self.phases = Phases()  # of all calls together
 
     def step(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
         """Run the stage, and those behind it, on one batch."""
@@ -83,38 +93,47 @@ class StageService:
             with self._lock:
                 self._free.append((program, params))
 
-    def _step(self, program: Program, params: F32, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
+    def _step(self, program: Program, params: StageParams, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
         with self.phases(WAITING):
             self._source.fill(program.layout, params)
-        with self._computing():
-            with self.phases("forward"):
-                sleep(self._slowdown)
-                outputs = program.forward({name: feeds[name] for name in program.feeds}, params, seed=seed)
+        with self._computing(), placed(self.where):
+            outputs = self._forward(program, params, seed, feeds)
             if self._behind is None:
-                return self._outcome(program, StageOutcome(loss=program.loss, prediction=program.prediction.copy()), {})
+                return self._outcome(program, StageOutcome(loss=program.loss, prediction=program.prediction.copy()))
         outcome = self._behind(seed, {name: outputs.get(name, feeds.get(name)) for name in self._needs})
-        with self._computing():
-            return self._outcome(program, outcome, {name: outcome.gradients.pop(name) for name in program.given})
+        with self._computing(), placed(self.where):
+            return self._outcome(program, outcome)
 
-    def _outcome(self, program: Program, outcome: StageOutcome, given: Mapping[str, Any]) -> StageOutcome:
-        with self.phases("backward"):
-            gradients = program.backward(given)
-            outcome.dense[self.index] = gradients.dense.copy()
-            add_gradients(outcome.gradients, {name: np.array(g) for name, g in gradients.inputs.items()})
-        self.phases.carve(program.take_spent())
-        self.steps += 1
+    def _forward(self, program: Program, params: StageParams, seed: int, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Run forward; a stage that only passes on what it is fed, such as pulled rows, has nothing to run."""
+        if not program.scope.steps:
+            return {}
+        with self.phases("forward"):
+            return program.forward({name: feeds[name] for name in program.feeds}, params.flat, seed=seed)
+
+    def _outcome(self, program: Program, outcome: StageOutcome) -> StageOutcome:
+        if program.scope.steps:
+            with self.phases("backward"):
+                given = {name: outcome.gradients.pop(name) for name in program.given}
+                gradients = program.backward(given)
+                outcome.dense[self.index] = gradients.dense.copy()
+                add_gradients(outcome.gradients, {name: np.array(g) for name, g in gradients.inputs.items()})
+            self.phases.carve(program.take_spent())
+        with self._lock:
+            self.steps += 1
         return outcome
 
     def _computing(self) -> AbstractContextManager[Any]:
         return self._slots
 
-    def _take(self) -> tuple[Program, F32]:
+    def _take(self) -> tuple[Program, StageParams]:
         with self._lock:
             if self._free:
                 return self._free.pop()
         graph = self.job.model.lowered.graph
-        program = Program(graph, self.job.stages[self.index], batch_size=self.job.batch_size)
-        return program, np.empty(program.layout.size, np.float32)
+        with placed(self.where):
+            program = Program(graph, self.job.stages[self.index], batch_size=self.job.batch_size)
+        return program, StageParams(np.empty(program.layout.size, np.float32))
 
     @property
     def methods(self) -> Mapping[str, Method]:

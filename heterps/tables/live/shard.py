@@ -8,6 +8,7 @@ batch once. Tables that no run looks after are a :class:`KeyedShard`.
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -102,6 +103,7 @@ class Shard:
             mine = _owned(owned, spec)
             self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where)
         self.dense = DenseBlock(tuple(dense), seed=seed)
+        self.incarnation = uuid.uuid4().hex  # with the version: which state this is, wherever versions begin anew
         self._version = 0
         self._gate = threading.Condition()
         self._applying: set[BatchKey] = set()
@@ -179,7 +181,7 @@ class Shard:
 
     def adopt(self, ledger: Window, version: int) -> None:
         """Take over how many pushes are in the rows that were restored; which ones is for the ledger's owner."""
-        self._version = version
+        self.incarnation, self._version = uuid.uuid4().hex, version
 
     @property
     def nbytes(self) -> int:
