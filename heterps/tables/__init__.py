@@ -2,7 +2,7 @@
 
 from heterps.tables.live.ageing import KINDS, Kind
 from heterps.tables.live.gradients import RowGradients, sum_lanes
-from heterps.tables.live.routing import Routed, Router, gather_rows, sum_rows
+from heterps.tables.live.routing import Routed, Router
 from heterps.tables.live.shard import Applied, KeyedShard, PulledRows, Shard
 from heterps.tables.live.shard_cut import ShardCut
 from heterps.tables.snapshots.load import find_generation, load_table, restore, verify
@@ -79,12 +79,10 @@ __all__ = [
     "Xavier",
     "Zeros",
     "find_generation",
-    "gather_rows",
     "load_table",
     "restore",
     "save_shard",
     "sum_lanes",
-    "sum_rows",
     "verify",
     "write_part",
 ]

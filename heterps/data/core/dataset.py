@@ -12,7 +12,6 @@ from heterps.data.core.bad import BadInput, BadRows
 from heterps.data.core.batch import Batch
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.permutation import permutation, seed_key
-from heterps.data.core.read_ahead import ahead
 from heterps.data.core.schema import Schema
 from heterps.data.core.split import Piece, Split, deal, pack
 from heterps.errors import DataError
@@ -146,26 +145,6 @@ class Dataset(ABC):
                 yield from _in_order(source, split, buffers, start)
             else:
                 yield from _mixed(source, split, buffers, start, seed, self.shuffling.window)
-
-    def preload(
-        self,
-        split: Split,
-        *,
-        batch_size: int,
-        seed: int = 0,
-        start: int = 0,
-        bad: BadRows | None = None,
-        depth: int = 2,
-    ) -> Iterator[Batch]:
-        """Yield what :meth:`read` yields, read up to ``depth`` batches ahead by a background thread.
-
-        A batch stays valid until the next one is asked for.
-        """
-
-        def read(ring: int) -> Iterator[Batch]:
-            return self.read(split, batch_size=batch_size, seed=seed, start=start, bad=bad, ring=ring)
-
-        return ahead(read, depth)
 
     def persist(self, memory_bytes: int = 4 << 30) -> Persisted:
         """Return this dataset parsed once per process and then read from memory; at most ``memory_bytes`` are kept."""
