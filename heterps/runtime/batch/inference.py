@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
-from heterps.data import BadRows, Batch, Dataset, Schema, Split
+from heterps.data import BadRow, BadRows, Batch, Dataset, Schema, Split
 from heterps.errors import DataError, GraphError
 from heterps.graph import Graph
 from heterps.graph.types import Form
@@ -45,7 +45,7 @@ class Inferred:
     samples: int
     states: Mapping[str, State] = field(default_factory=dict)
     fetched: Mapping[str, Values] = field(default_factory=dict)
-    bad_rows: int = 0
+    bad: tuple[BadRow, ...] = ()
 
 
 def sources_of(graph: Graph, schema: Schema, fetch: Sequence[str]) -> dict[str, str]:
@@ -127,14 +127,16 @@ class Inference:
         self.refresh(read)
         states = {metric.name: metric.init() for metric in self.metrics}
         pieces: dict[str, list[Values]] = {name: [] for name in self.fetch}
-        bad, samples = BadRows(dataset.bad_input), 0
+        bad, samples = BadRows(dataset.bad_input, keeps=True), 0
         for batch in map(self._with_drawn, dataset.read(split, batch_size=self.job.batch_size, bad=bad)):
             results = self._forward(read, batch)
             self._measure(states, batch)
             for name, source in self.fetch.items():
                 pieces[name].append(_copy(self._value(batch, source, results)))
             samples += batch.size
-        return Inferred(split.index, samples, states, {name: _joined(p) for name, p in pieces.items() if p}, bad.count)
+        return Inferred(
+            split.index, samples, states, {name: _joined(p) for name, p in pieces.items() if p}, tuple(bad.rows)
+        )
 
     def _with_drawn(self, batch: Batch) -> Batch:
         if not self._drawing:
