@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.data import BadRows, Batch, Dataset, Schema, Split
+from heterps.data import BadRow, BadRows, Batch, Dataset, Schema, Split
 from heterps.errors import DataError, GraphError
 from heterps.graph import Graph
 from heterps.graph.types import Form
@@ -37,7 +37,7 @@ class Inferred:
     samples: int
     states: Mapping[str, State] = field(default_factory=dict)
     fetched: Mapping[str, Values] = field(default_factory=dict)
-    bad_rows: int = 0
+    bad: tuple[BadRow, ...] = ()
 
 
 def sources_of(graph: Graph, schema: Schema, fetch: Sequence[str]) -> dict[str, str]:
@@ -107,13 +107,13 @@ class Inference:
         """Read one Split with the parameters as they are now."""
         self.bench.refresh(read)
         pieces: dict[str, list[Values]] = {name: [] for name in self.fetch}
-        bad, samples = BadRows(dataset.bad_input), 0
+        bad, samples = BadRows(dataset.bad_input, keeps=True), 0
         for batch in dataset.read(split, batch_size=self.job.batch_size, bad=bad):
             for name, values in self._values(read, batch).items():
                 pieces[name].append(values)
             samples += batch.size
         fetched = {name: _joined(p) for name, p in pieces.items() if p}
-        return Inferred(split.index, samples, self.bench.metrics.take(), fetched, bad.count)
+        return Inferred(split.index, samples, self.bench.metrics.take(), fetched, tuple(bad.rows))
 
     def _values(self, read: Read, batch: Batch) -> dict[str, Values]:
         """Take one batch through the bench; return copies of what is fetched."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from heterps.data import Arrays, BadRows, Batch, Dataset, Split
+from heterps.data import Arrays, BadBook, Batch, Dataset, Split
 from heterps.data.core.persist import Persisted
 from heterps.data.core.read_ahead import Ahead, OneAhead, Reader
 from heterps.errors import PlanError
@@ -104,15 +104,16 @@ class Job:
         """Return what the protocol is told."""
         return RunSpec(self.mode, passes, self.lanes, self.hosts, N_SHARDS, compute=not self.fused, **rest)
 
-    def read(self, dataset: Dataset, split: Split, start: int, bad: BadRows, prefetch: int = 0) -> Reader:
+    def read(self, dataset: Dataset, split: Split, start: int, bad: BadBook, prefetch: int = 0) -> Reader:
         """Read a Split from batch ``start`` on, up to ``prefetch`` batches ahead in a thread; memory needs none."""
+        account = bad.open(split.pass_, split.index)
         if isinstance(dataset, Arrays | Persisted):
             prefetch = 0
         ring = self.in_flight + 1 + (prefetch + 1 if prefetch else 1)  # held here, waiting, being written
 
         def batches(_: int) -> Iterator[Batch]:
             return dataset.read(
-                split, batch_size=self.batch_size, seed=self.model.seed, start=start, bad=bad, ring=ring
+                split, batch_size=self.batch_size, seed=self.model.seed, start=start, bad=account, ring=ring
             )
 
         return Ahead(batches, prefetch) if prefetch else OneAhead(batches(ring))

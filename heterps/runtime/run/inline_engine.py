@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import threadpoolctl
 
-from heterps.data import BadRows, Dataset, Split
+from heterps.data import BadBook, Dataset, Split
 from heterps.errors import RunError
 from heterps.metrics import Metric
 from heterps.protocol.words import instructions as do
@@ -78,7 +78,7 @@ class InlineEngine:
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
-        self._dataset, self._bad, self._fetch = dataset, BadRows(dataset.bad_input), dict(fetch or {})
+        self._dataset, self._bad, self._fetch = dataset, BadBook(dataset.bad_input), dict(fetch or {})
         keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs)
         self.passes = keeper.first
         self._runs += 1
@@ -129,9 +129,8 @@ class InlineEngine:
     def collect(self, reporter: Reporter) -> None:
         """Take metrics and times."""
         phases = (self._bench.phases, *(host.phases for host in self.hosts.values()))
-        reporter.add(_POOL, total(each.take() for each in phases), self._bench.metrics.take())
+        reporter.add(_POOL, total(each.take() for each in phases), self._bench.metrics.take(), self._bad.counts())
         reporter.tick({_POOL: 1})
-        reporter.bad_rows = self._bad.count
 
     def counts(self) -> Counts:
         """What host 0 counted; every batch is pushed to every host."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from distributed import get_worker, secede
 
-from heterps.data import BadRows, Dataset, Split
+from heterps.data import BadBook, Dataset, Split
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.job import Job
@@ -75,8 +75,7 @@ class IoActor:
         self._moved = threading.Condition(self._lock)  # a slot is free, an instruction came, the actor closed
         self._ending: set[int] = set()
         self._closed = False
-        self._bad = BadRows(self.dataset.bad_input) if self.dataset is not None else None
-        self._bad_told = 0
+        self._bad = BadBook(self.dataset.bad_input) if self.dataset is not None else None
         _ACTORS[run, self._worker.address] = self
 
     # --- called by the driver
@@ -93,15 +92,14 @@ class IoActor:
             running.handle(instruction)
 
     def collect(self) -> dict[str, Any]:
-        """Return metric states, times and bad rows since the last call."""
+        """Return metric states and times since the last call, and the bad rows of each Split so far."""
         metrics = {metric.name: metric for metric in self.job.metrics}
         states: dict[str, Any] = {}
         with self._lock:
             slots = list(self._all)
         for slot in slots:
             states = merge_states(metrics, states, slot.bench.metrics.take())
-        count = self._bad.count if self._bad is not None else 0
-        bad, self._bad_told = count - self._bad_told, count
+        bad = self._bad.counts() if self._bad is not None else {}
         return {"states": states, "phases": total(slot.bench.phases.take() for slot in slots), "bad_rows": bad}
 
     def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:

@@ -206,7 +206,7 @@ class EngineContract(ABC):
             wanted = session.predict(data(), fetch=["prediction", "vector", "ids"])
             path = session.predict(data(), out=tmp_path / "out.parquet", fetch=["prediction", "vector", "ids"])
         table = pq.read_table(path)
-        assert table.column_names == ["prediction", "vector", "ids"]
+        assert table.column_names == ["prediction", "vector", "ids", "bad_row"]
         assert np.array_equal(table["prediction"].to_numpy(), wanted["prediction"])  # type: ignore[index]
         assert np.array_equal(np.array(table["vector"].to_pylist(), np.float32), wanted["vector"])  # type: ignore[index]
         assert np.array_equal(np.array(table["ids"].to_pylist(), np.uint64), wanted["ids"])  # type: ignore[index]
