@@ -4,7 +4,7 @@ PYTHON ?= python3
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint soak bench clean
+.PHONY: help demo test full lint soak bench clean
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
@@ -24,6 +24,9 @@ lint: $(STAMP)  ## style, types, import contracts
 
 test: lint  ## lint, then every kind of test once, small
 	$(PY) -m pytest -q -n 2 --dist loadgroup
+
+full: $(STAMP)  ## also what takes long: sanitizers, every GPU architecture
+	HETERPS_FULL=1 $(PY) -m pytest -q -n 2 --dist loadgroup
 
 soak: $(STAMP)  ## the long matrix: many seeds, many kills
 	HETERPS_SOAK=1 $(PY) -m pytest -q -m "soak or not soak" --timeout 7200

@@ -1,4 +1,4 @@
-"""Which tests run where: soak tests only when asked for, gpu tests only with a CUDA device."""
+"""Which tests run where: full and soak tests only when asked for, gpu tests only with a CUDA device."""
 
 import os
 
@@ -8,6 +8,8 @@ import pytest
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get("HETERPS_SOAK") != "1":
         _skip(items, "soak", "long: run by make soak (HETERPS_SOAK=1)")
+    if os.environ.get("HETERPS_FULL") != "1":
+        _skip(items, "full", "long: run by make full (HETERPS_FULL=1)")
     if any(item.get_closest_marker("gpu") for item in items) and not _has_cuda():
         _skip(items, "gpu", "no CUDA device here")
 

@@ -32,6 +32,7 @@ class Mistake:
         """A module of its own with the mistake in it."""
         name = f"planted_{abs(hash(self))}"
         module = ModuleType(name)
+        module.__file__ = str(HETERPS / self.file)
         sys.modules[name] = module  # dataclasses look their module up
         try:
             exec(compile(self.text(), f"{self.file} (planted)", "exec"), module.__dict__)
