@@ -67,9 +67,9 @@ class Job:
             if step in made:
                 raise PlanError(f"op {step!r} runs in stage {made[step]} of the plan and again in stage {i}")
             made[step] = i
-        for step in self.scope(tuple(op.name for op in self.model.lowered.graph)).steps:
-            if step.name not in made:
-                raise PlanError(f"no stage of the plan runs op {step.name!r}")
+        for each in self.scope(tuple(op.name for op in self.model.lowered.graph)).steps:
+            if each.name not in made:
+                raise PlanError(f"no stage of the plan runs op {each.name!r}")
         for i, name in ((i, name) for i, scope in enumerate(scopes) for name in scope.feeds):
             if made.get(name, -1) > i:
                 raise PlanError(

@@ -205,7 +205,7 @@ def test_specs_survive_json_and_refuse_nonsense() -> None:
     assert GroupSpec.from_json(WIDE_DEEP.to_json()) == WIDE_DEEP
     dense = DenseSpec("w", (2, 3), Adam(), Xavier())
     assert DenseSpec.from_json(dense.to_json()) == dense
-    with pytest.raises(TableError, match="dim must be at least 1"):
+    with pytest.raises(TableError, match="dim is 0, expected a whole number of at least 1"):
         TableSpec("t", 0)
     with pytest.raises(TableError, match="two tables of one name"):
         GroupSpec("g", (TableSpec("t", 1), TableSpec("t", 2)))
