@@ -6,7 +6,7 @@ import numpy as np
 
 from heterps.graph import Form, TensorType, kind
 from heterps.kernels import Rows
-from tests.unit.kernels.cases import Case
+from heterps.testing.op_cases import OpCase
 
 OFFSETS = np.array([0, 3, 3, 4, 8, 10])
 INDEX = np.array([0, 1, 1, 2, 3, 0, -1, 2, 1, 4], np.int32)
@@ -15,13 +15,13 @@ VALUES[1] = VALUES[0]  # a tie for the maximum
 IDS = np.arange(5, dtype=np.uint64)
 
 
-def _case(pooling: str, padding: int | None, *, ragged: bool) -> Case:
+def _case(pooling: str, padding: int | None, *, ragged: bool) -> OpCase:
     ids = TensorType((), "uint64", Form.RAGGED, 2.0) if ragged else TensorType((2,), "uint64")
     inverse = INDEX if ragged else INDEX.reshape(5, 2)
     rows = Rows(VALUES, (inverse,), (OFFSETS if ragged else None,), IDS)
     attrs = {"columns": (2, 5), "source": 0, "pooling": pooling, "padding_id": padding}
     types = (TensorType((2, 6), "float32", Form.ROWS), ids)
-    return Case("gather_pool", attrs, types, (rows, None), {}, 5, kind("gather_pool").result(attrs, types), (0,))
+    return OpCase("gather_pool", attrs, types, (rows, None), {}, 5, kind("gather_pool").result(attrs, types), (0,))
 
 
 CASES = [

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from heterps.device import CUDA_OPTIONS, namespace, set_raw_loader, to_host
 from heterps.kernels import Program
 from heterps.kernels.ops.rows_cuda import SOURCE
+from heterps.testing.op_cases import CASES, OpCase
+from heterps.testing.op_contract import cotangent_of
 from tests.gpu.fixed import CASES as FIXED
 from tests.gpu.host import GPP, HostModule, build_and_run
-from tests.unit.kernels.cases import CASES, Case
-from tests.unit.kernels.test_gradients import cotangent
 from tests.unit.kernels.test_program import batch, model, params
 
 ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90"]
@@ -66,9 +66,9 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostModule]:
 
 @given(case=CASES["gather_pool"], seed=st.integers(0, 99), workers=st.integers(1, 3))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_it_gives_the_bits_of_the_cpu_loops(module: HostModule, case: Case, seed: int, workers: int) -> None:
+def test_it_gives_the_bits_of_the_cpu_loops(module: HostModule, case: OpCase, seed: int, workers: int) -> None:
     module.seed, module.workers = seed, workers
-    before, dy = module.launches, cotangent(case)
+    before, dy = module.launches, cotangent_of(case)
     expected = case.run(cotangent=dy, dtype="float32")
     got = case.run(cotangent=dy, dtype="float32", xp=namespace("fake"))
     assert module.launches == before + 2
@@ -102,7 +102,7 @@ def test_a_planted_mistake_changes_the_result(right: str, wrong: str, tmp_path: 
 def _exercise() -> None:
     """Fixed cases that between them take every branch."""
     for case in FIXED:
-        dy = cotangent(case)
+        dy = cotangent_of(case)
         expected = case.run(cotangent=dy, dtype="float32")
         got = case.run(cotangent=dy, dtype="float32", xp=namespace("fake"))
         np.testing.assert_array_equal(got.y, expected.y)
@@ -170,8 +170,8 @@ def test_sanitizers_find_a_planted_mistake(lane: str, right: str, wrong: str, tm
 @pytest.mark.gpu
 @given(case=CASES["gather_pool"])
 @settings(max_examples=60, deadline=None)
-def test_a_gpu_gives_the_bits_of_the_cpu_loops(case: Case) -> None:
-    dy = cotangent(case)
+def test_a_gpu_gives_the_bits_of_the_cpu_loops(case: OpCase) -> None:
+    dy = cotangent_of(case)
     expected = case.run(cotangent=dy, dtype="float32")
     got = case.run(cotangent=dy, dtype="float32", xp=namespace("gpu"))
     np.testing.assert_array_equal(got.y, expected.y)
