@@ -4,7 +4,7 @@ PYTHON ?= python3
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test full lint soak bench clean
+.PHONY: help demo lint test full soak bench clean
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
@@ -16,24 +16,25 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)  ## plan and train Wide & Deep on the bundled census data
 	$(PY) examples/adult_wide_deep.py
 
-lint: $(STAMP)  ## style, types, import contracts
+lint: $(STAMP)  ## style, types, import contracts, names
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(PY) tests/check_names.py
 
-test: lint  ## lint, then every kind of test once, small
-	$(PY) -m pytest -q -n 2 --dist loadgroup
+test: lint  ## lint, then every kind of test once, small: ten minutes at most, cold, on two cores
+	$(PY) -m pytest -q -n 2 --dist loadgroup --durations 20 --cov
 
-full: $(STAMP)  ## also what takes long: sanitizers, every GPU architecture
-	HETERPS_FULL=1 $(PY) -m pytest -q -n 2 --dist loadgroup
+full: lint  ## the same and what takes longer: clusters under every fault, optional packages, real data; an hour at most
+	$(PY) -m pytest -q -n 2 --dist loadgroup --durations 40 --cov -m "not soak"
 
-soak: $(STAMP)  ## the long matrix: many seeds, many kills
-	HETERPS_SOAK=1 $(PY) -m pytest -q -m "soak or not soak" --timeout 7200
+soak: $(STAMP)  ## the long matrix: many seeds, many kills; hours
+	$(PY) -m pytest -q -m soak --timeout 7200 --durations 40
 
 bench: $(STAMP)  ## side by side with the peers, ratios in one run
 	$(PY) -m benchmarks.run
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

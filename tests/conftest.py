@@ -1,23 +1,13 @@
-"""Which tests run where: full and soak tests only when asked for, gpu tests only with a CUDA device."""
-
-import os
+"""Which tests run where: gpu tests only with a CUDA device. The tiers are markers: see CONTRIBUTING.md."""
 
 import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.environ.get("HETERPS_SOAK") != "1":
-        _skip(items, "soak", "long: run by make soak (HETERPS_SOAK=1)")
-    if os.environ.get("HETERPS_FULL") != "1":
-        _skip(items, "full", "long: run by make full (HETERPS_FULL=1)")
-    if any(item.get_closest_marker("gpu") for item in items) and not _has_cuda():
-        _skip(items, "gpu", "no CUDA device here")
-
-
-def _skip(items: list[pytest.Item], marker: str, reason: str) -> None:
-    for item in items:
-        if item.get_closest_marker(marker):
-            item.add_marker(pytest.mark.skip(reason=reason))
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu and not _has_cuda():
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
 
 
 def _has_cuda() -> bool:

@@ -13,8 +13,8 @@ from distributed import Client
 
 import heterps as hps
 from heterps.runtime.cluster.identity import identity_of
+from heterps.testing.engine_contract import plan
 from tests.cluster.conftest import Launched
-from tests.unit.session.contract import plan
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

@@ -34,12 +34,12 @@ def check(result: dict[str, Any], mode: str) -> None:
         assert result["digest"] == expected["digest"]
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.full)])
 def test_an_io_worker_is_killed(launched: Launched, mode: str) -> None:
     check(run(launched, mode, "io", "--servers", "1", "--io", "2", "--compute", "0"), mode)
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", [pytest.param("sync", marks=pytest.mark.full), "async"])
 def test_a_shard_host_is_killed_and_the_run_returns_to_the_last_cut(launched: Launched, mode: str) -> None:
     folder = str(launched.folder / "model")
     result = run(
@@ -48,7 +48,7 @@ def test_a_shard_host_is_killed_and_the_run_returns_to_the_last_cut(launched: La
     check(result, mode)
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", [pytest.param("sync", marks=pytest.mark.full), "async"])
 def test_a_shard_host_is_killed_under_stages_that_read_from_it(launched: Launched, mode: str) -> None:
     """A stage's read of parameters fails: that is the host's loss, not the end of the link to the stage."""
     folder = str(launched.folder / "model")
@@ -56,11 +56,12 @@ def test_a_shard_host_is_killed_under_stages_that_read_from_it(launched: Launche
     check(run(launched, mode, "server", *pools, checkpoint=folder, every_s=0.2, staged=True), mode)
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", [pytest.param("sync", marks=pytest.mark.full), "async"])
 def test_a_stage_worker_is_killed(launched: Launched, mode: str) -> None:
     check(run(launched, mode, "compute", "--servers", "1", "--io", "2", "--compute", "2", staged=True), mode)
 
 
+@pytest.mark.full
 def test_five_workers_and_two_hosts_give_the_bits_of_one_thread(launched: Launched) -> None:
     result = run(launched, "sync", "none", "--servers", "2", "--io", "5", "--compute", "0", workers=5, hosts=2)
     check(result, "sync")
@@ -75,7 +76,7 @@ def test_the_scheduler_is_killed_and_another_launch_goes_on(launched: Launched) 
     check(run(launched, "sync", "none", *pools, checkpoint=folder, resume=folder), "sync")
 
 
-@pytest.mark.parametrize(("mode", "victim"), [("sync", "io"), ("async", "compute")])
+@pytest.mark.parametrize(("mode", "victim"), [pytest.param("sync", "io", marks=pytest.mark.full), ("async", "compute")])
 def test_a_frozen_worker_is_lost_to_the_run(launched: Launched, mode: str, victim: str) -> None:
     launched.environment["DASK_HETERPS__TIMEOUTS__CALL"] = "15s"
     pools = ("--servers", "1", "--io", "2", "--compute", "2")

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from heterps.device import namespace, to_host
 from heterps.kernels import Program
+from heterps.testing.op_cases import CASES, OpCase
+from heterps.testing.op_contract import cotangent_of
 from tests.gpu.host import ORDERS, Orders, host_kernels, needs_gpp
-from tests.unit.kernels.cases import CASES, Case
-from tests.unit.kernels.test_gradients import cotangent
 from tests.unit.kernels.test_program import batch, model, params
 
 pytestmark = needs_gpp
@@ -26,9 +26,9 @@ def kernels() -> Iterator[Orders]:
 
 @given(case=CASES["gather_pool"], seed=st.integers(0, 99), workers=st.integers(1, 3))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_it_gives_the_bits_of_the_cpu_loops(kernels: Orders, case: Case, seed: int, workers: int) -> None:
+def test_it_gives_the_bits_of_the_cpu_loops(kernels: Orders, case: OpCase, seed: int, workers: int) -> None:
     kernels.seed, kernels.workers = seed, workers
-    before, dy = kernels.launches, cotangent(case)
+    before, dy = kernels.launches, cotangent_of(case)
     expected = case.run(cotangent=dy, dtype="float32")
     got = case.run(cotangent=dy, dtype="float32", xp=namespace("fake"))
     assert ORDERS.launches > before  # nothing is launched for an empty batch

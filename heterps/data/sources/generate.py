@@ -45,7 +45,7 @@ def main() -> None:
 
 def _function(name: str, body: bytes) -> Function:
     if not name:
-        import cloudpickle  # type: ignore[import-untyped]
+        import cloudpickle
 
         loaded: Function = cloudpickle.loads(body)
         return loaded

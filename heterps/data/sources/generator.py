@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 import numpy as np
 import pyarrow as pa
 

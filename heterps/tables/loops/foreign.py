@@ -9,6 +9,7 @@ from numba import njit
 
 from heterps.errors import TableError
 from heterps.tables.loops.update import update_rows
+from heterps.tables.loops.vector_lanes import bound
 from heterps.tables.specs.rules import Rule
 
 __all__ = ["rebuilt_around"]
@@ -48,6 +49,8 @@ def _update(kind: type[Rule]) -> Any:
         else:
             for j in range(m):
                 loop(p, k, w, ws[j], s, ss[j], g, gs[j], n, scales[j])
+                for i in range(n):
+                    w[ws[j] + i] = bound(p[k, 0], p[k, 1], w[ws[j] + i])
 
     return update
 

@@ -47,7 +47,9 @@ class Rule:
     A rule of your own derives from this, is a frozen dataclass decorated with ``@RULES.add``, and gives ``loop``: a
     numba function ``loop(p, k, w, w0, s, s0, g, g0, n, scale)`` that changes ``w[w0:w0 + n]`` and
     ``s[s0:s0 + slots(n)]`` by the gradient ``g[g0:g0 + n]`` (all float32, flat), with ``p[k]`` what :meth:`packed`
-    returned and ``scale`` the number of shows behind the gradient.
+    returned and ``scale`` the number of shows behind the gradient. Bounds are kept for it.
+
+    ``heterps.testing.RuleContract`` tests it.
 
     Parameters
     ----------

@@ -29,8 +29,7 @@ from heterps.data import (
 )
 from heterps.data.core.files import cut
 from heterps.errors import DataError
-
-SHARED = Path(__file__).parents[4] / "shared" / "data" / "criteo_paddlerec.tar.xz"
+from tests.shared_data import SHARED, needs
 
 SCHEMA = Schema.of(
     label("y", Number("click")),
@@ -121,11 +120,11 @@ def test_lists_outgrow_their_first_room(tmp_path: Path) -> None:
     assert rows_of(slot_text(tmp_path / "s.txt", SCHEMA))["many"] == [list(range(n)) for n in (3, 90, 400)]
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared sample data is not on this machine")
+@needs("criteo_paddlerec.tar.xz")
 def test_the_vendor_samples(tmp_path: Path) -> None:
     import tarfile
 
-    with tarfile.open(SHARED) as archive:
+    with tarfile.open(SHARED / "criteo_paddlerec.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     folder = tmp_path / "criteo_paddlerec"
     deepfm = slot_text(folder / "deepfm_sample_train.txt")

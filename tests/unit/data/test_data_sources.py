@@ -43,8 +43,7 @@ from heterps.data.core.formats import READERS
 from heterps.data.core.read_ahead import Ahead, OneAhead
 from heterps.errors import DataError, UnknownKindError
 from heterps.ragged import Ragged
-
-SHARED = Path(__file__).parents[4] / "shared" / "data"
+from tests.shared_data import SHARED, needs
 
 
 def values(data: Dataset, name: str = "y", batch_size: int = 7, **options: int) -> list:
@@ -142,7 +141,7 @@ def test_idx_files_that_do_not_fit(tmp_path: Path) -> None:
         values(idx(images, write_idx(tmp_path / "l", np.zeros(3))))
 
 
-@pytest.mark.skipif(not (SHARED / "mnist.tar.xz").exists(), reason="the shared sample data is not on this machine")
+@needs("mnist.tar.xz")
 def test_mnist(tmp_path: Path) -> None:
     import tarfile
 

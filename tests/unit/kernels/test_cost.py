@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 from heterps.graph import Form, Graph, TensorType, kind, kinds, ops
 from heterps.kernels import OpCost, OpWork, kernel, op_cost
 from heterps.stages.lowering import lower
-from tests.unit.kernels.cases_zoo import CASES
 
 
 def cost(kind_name: str, *inputs: TensorType, batch: int = 10, unique: float = 1.0, **attrs) -> OpCost:
@@ -92,24 +90,6 @@ def test_a_lookup_costs_about_as_much_as_what_it_lowers_to() -> None:
     assert whole.flops == parts.flops
     assert whole.written_bytes == parts.written_bytes
     assert whole.read_bytes == parts.read_bytes - 2 * 4 * 30  # the inverse index exists only after lowering
-
-
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"in_batch_softmax"}))
-@given(data=st.data())
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_twice_the_batch_is_twice_the_work_but_not_twice_the_parameters(name: str, data: st.DataObject) -> None:
-    case = data.draw(CASES[name])
-    known = kind(name)
-    one, two, none = (
-        kernel(name).cost(OpWork(case.attrs, case.types, case.result, known.params(case.attrs, case.types), batch))
-        for batch in (4, 8, 0)
-    )
-    assert two.flops == pytest.approx(2 * one.flops)
-    assert two.parameter_bytes == one.parameter_bytes
-    assert two.read_bytes - none.read_bytes == pytest.approx(2 * (one.read_bytes - none.read_bytes))
-    assert two.written_bytes - none.written_bytes == pytest.approx(2 * (one.written_bytes - none.written_bytes))
-    assert one.read_bytes > 0
-    assert one.written_bytes > 0
 
 
 def test_in_batch_softmax_compares_everything_with_everything() -> None:

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from heterps.graph import kinds
+from heterps.testing.zoo_cases import CASES
 from tests.unit.kernels import test_cost, test_gradients, test_program, test_zoo
-from tests.unit.kernels.cases_zoo import CASES
 
 TEXT = (Path(__file__).parents[3] / "docs" / "ops.md").read_text()
 ROWS = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", TEXT, re.MULTILINE))

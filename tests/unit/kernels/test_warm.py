@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from heterps.cli import main
 from heterps.kernels.jit import LOOPS
 from heterps.kernels.warm import warm
-from tests.unit.kernels.cases_zoo import CASES
-from tests.unit.kernels.test_gradients import cotangent
+from heterps.testing.op_contract import cotangent_of
+from heterps.testing.zoo_cases import CASES
 
 COUNT = """
 import json
@@ -65,7 +65,7 @@ def test_no_op_in_float32_compiles_anything_after_warming(name: str, data: st.Da
     warm()
     before = forms()
     case = data.draw(CASES[name])
-    dy = cotangent(case)
+    dy = cotangent_of(case)
     case.run(cotangent=None if dy is None else dy.astype(np.float32), dtype="float32")
     assert forms() == before
 

@@ -13,7 +13,7 @@ from heterps.graph import Graph, ops
 from heterps.kernels import Lists, Program
 from heterps.kernels.ops import convolution
 from heterps.kernels.ops.sampling import draw_ids
-from tests.unit.kernels.cases import Case, make
+from heterps.testing.op_cases import OpCase, make_case
 
 
 def plain(seed: int = 0):
@@ -22,8 +22,8 @@ def plain(seed: int = 0):
     return lambda strategy: int(rng.integers(2**32))
 
 
-def one(kind: str, *xs: np.ndarray, train: bool = True, differentiable=None, **attrs) -> Case:
-    return make(plain(), kind, list(xs), train=train, differentiable=differentiable, **attrs)
+def one(kind: str, *xs: np.ndarray, train: bool = True, differentiable=None, **attrs) -> OpCase:
+    return make_case(plain(), kind, list(xs), train=train, differentiable=differentiable, **attrs)
 
 
 def image(*shape: int) -> np.ndarray:
@@ -193,10 +193,10 @@ def test_sequences() -> None:
         assert not case.run().y[1].any()  # an empty list
 
 
-def lists_case(kind: str, xs: list, **attrs) -> Case:
-    from tests.unit.kernels.cases_zoo import _over_lists
+def lists_case(kind: str, xs: list, **attrs) -> OpCase:
+    from heterps.testing.zoo_cases import over_lists
 
-    return _over_lists(plain(), kind, xs, 3, **attrs)
+    return over_lists(plain(), kind, xs, 3, **attrs)
 
 
 def test_attention_by_dot_products_is_a_softmax_per_list() -> None:

@@ -12,44 +12,11 @@ from heterps.planner.solve.pareto import label_placement
 from heterps.planner.solve.problem import Flow, Segment, Shards, make_problem
 from heterps.planner.solve.search import best_at, best_price_per_row, best_throughput, frontier
 from heterps.planner.solve.solvers import brute_force, exact, solver
-
-
-def random_chain(seed, layers, types, *, cap=np.inf, sold_in=1, serial=True, shared=False, hosts=False, mixes=()):
-    rng = np.random.default_rng(seed)
-    shared_figures = {}
-    if shared:
-        shared_figures = {"usage": rng.uniform(0.1, 1, (1, layers, types)), "byte_usage": 0.1, "capacity": (20.0,)}
-    return make_problem(
-        rng.uniform(0.1, 1, (2, layers, types)),
-        rng.uniform(0.85, 1, (2, layers, types)) if serial else 1.0,
-        rng.uniform(1, 10, types),
-        cap=cap,
-        sold_in=sold_in,
-        flows=[Flow(i, i + 1, str(i), float(rng.uniform(0.1, 1))) for i in range(layers - 1)],
-        byte_s=rng.uniform(0.05, 0.2, types),
-        shards=Shards(0.3, 1, 2.0) if hosts else None,
-        kinds=("cpu", "gpu", "gpu")[:types],
-        mixes=mixes,
-        **shared_figures,
-    )
-
-
-chains = st.builds(
-    random_chain,
-    seed=st.integers(0, 2**31),
-    layers=st.integers(1, 5),
-    types=st.integers(1, 3),
-    cap=st.sampled_from([np.inf, 2, 6, 15]),
-    sold_in=st.sampled_from([1, 1, 4]),
-    serial=st.booleans(),
-    shared=st.booleans(),
-    hosts=st.booleans(),
-)
-rates = st.floats(0.05, 8.0)
+from heterps.testing.solver_contract import RATES, chains, random_chain
 
 
 @settings(max_examples=150, deadline=None)
-@given(chains, rates)
+@given(chains, RATES)
 def test_exact_equals_brute_force_at_every_throughput(problem, x):
     found, expected = exact(problem, x), brute_force(problem, x)
     assert (found is None) == (expected is None)
@@ -67,7 +34,7 @@ def test_exact_equals_brute_force_on_long_chains(seed, layers, cap, serial, x):
 
 
 @settings(max_examples=40, deadline=None)
-@given(chains, rates)
+@given(chains, RATES)
 def test_labels_and_highs_agree(problem, x):
     labels, highs = label_placement(problem, x), milp_placement(problem, x)
     assert (labels is None) == (highs is None)
@@ -125,7 +92,7 @@ def test_jumps_find_the_least_price_per_row(seed, layers, types, serial, at_leas
 
 
 @settings(max_examples=60, deadline=None)
-@given(chains, rates)
+@given(chains, RATES)
 def test_exact_never_costs_more_than_a_baseline(problem, x):
     best = exact(problem, x)
     for name in ("greedy", "cpu-only", "gpu-only", "brute"):
@@ -146,7 +113,7 @@ def test_relaxed_price_per_row_never_falls_and_bounds_the_integer_one(seed, laye
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**31), st.integers(1, 4), st.integers(1, 3), rates)
+@given(st.integers(0, 2**31), st.integers(1, 4), st.integers(1, 3), RATES)
 def test_raising_a_cap_never_raises_the_price(seed, layers, types, x):
     prices = []
     for cap in (1, 3, 8, np.inf):
@@ -169,7 +136,7 @@ def test_nothing_above_the_most_throughput_is_feasible(seed, layers, types, cap,
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**31), st.integers(1, 3), rates, st.sampled_from([1, 2, 4]))
+@given(st.integers(0, 2**31), st.integers(1, 3), RATES, st.sampled_from([1, 2, 4]))
 def test_mixing_pools_never_costs_more_and_is_sized_rightly(seed, layers, x, cap):
     pure = random_chain(seed, layers, 3, cap=[np.inf, cap, cap])
     mixed = random_chain(seed, layers, 3, cap=[np.inf, cap, cap], mixes=[(1, 2), (2, 1)])

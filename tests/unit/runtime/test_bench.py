@@ -12,7 +12,7 @@ from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.payload import Pulled, Wanted
 from heterps.runtime.batch.walk import Walk
 from heterps.runtime.workers.shard_host import ShardHost
-from tests.unit.session.models import columns, graph
+from heterps.testing.small_model import columns, graph
 
 N = 64
 JOB = Job(Model(graph(dropout=0.5)), N, Async(), hosts=2)

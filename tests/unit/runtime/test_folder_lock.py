@@ -12,7 +12,7 @@ import pytest
 import heterps as hps
 from heterps.errors import CheckpointError
 from heterps.runtime.cuts.folder_lock import LOCK, FolderLock
-from tests.unit.session.models import data, graph
+from heterps.testing.small_model import data, graph
 
 HOLD = """import sys
 from heterps.runtime.cuts.folder_lock import FolderLock

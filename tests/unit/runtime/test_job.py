@@ -6,7 +6,7 @@ from heterps.errors import PlanError
 from heterps.protocol.words.modes import Async
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
-from tests.unit.session.models import graph
+from heterps.testing.small_model import graph
 
 MODEL = Model(graph())
 OPS = tuple(op.name for op in MODEL.lowered.graph)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import dask
 import pytest
 
 import heterps as hps
@@ -15,8 +16,8 @@ from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.cluster.in_process import local_cluster
 from heterps.runtime.workers.io_actor import IoActor
 from heterps.stages import partition
-from tests.unit.session.contract import EngineContract, plan, same, trained
-from tests.unit.session.models import data, graph
+from heterps.testing.engine_contract import EngineContract, plan, same, trained
+from heterps.testing.small_model import data, graph
 
 pytestmark = pytest.mark.xdist_group("dask")
 
@@ -104,7 +105,12 @@ def test_the_next_split_takes_the_place_of_the_one_before(
 
 
 def test_a_missing_pool_is_named_before_anything_runs() -> None:
-    with local_cluster({"server": 1}) as client, pytest.raises(ClusterError, match="pool 'io' has 0 of 1 workers"):
+    soon = dask.config.set({"heterps.timeouts.workers": "500ms"})
+    with (
+        local_cluster({"server": 1}) as client,
+        soon,
+        pytest.raises(ClusterError, match="pool 'io' has 0 of 1 workers"),
+    ):
         hps.launch(plan(), client=client)
 
 

@@ -9,7 +9,7 @@ import pytest
 import heterps as hps
 from heterps.errors import DataError, RunError
 from heterps.estimator import Estimator
-from tests.unit.session.models import columns, data, graph
+from heterps.testing.small_model import columns, data, graph
 
 
 def estimator(**options: object) -> Estimator:

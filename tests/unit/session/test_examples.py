@@ -1,15 +1,15 @@
 """The example scripts reach what they promise."""
 
 import importlib.util
-import os
 import tarfile
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.shared_data import SHARED, needs
+
 ROOT = Path(__file__).parents[3]
-CRITEO = ROOT.parent / "shared" / "data" / "criteo_80k.tar.xz"
 
 
 def script(name: str) -> ModuleType:
@@ -30,20 +30,24 @@ def test_adult_demo(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture(scope="module")
 def criteo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not CRITEO.exists():
-        pytest.skip("the Criteo sample lies outside of the repository (../shared/data) and is not here")
     folder = tmp_path_factory.mktemp("criteo")
-    with tarfile.open(CRITEO) as archive:
+    with tarfile.open(SHARED / "criteo_80k.tar.xz") as archive:
         member = next(m for m in archive.getmembers() if m.isfile() and m.name.endswith(".txt"))
         member.name = "sample.tsv"
         archive.extract(member, folder, filter="data")
     return folder
 
 
-@pytest.mark.parametrize(("model", "auc"), [("wide_deep", 0.768), ("dlrm", 0.765), ("dcn_v2", 0.765)])
+@needs("criteo_80k.tar.xz")
+@pytest.mark.parametrize(
+    ("model", "auc"),
+    [
+        pytest.param("wide_deep", 0.768, marks=pytest.mark.full),
+        pytest.param("dlrm", 0.765, marks=pytest.mark.soak),
+        pytest.param("dcn_v2", 0.765, marks=pytest.mark.soak),
+    ],
+)
 def test_criteo(criteo: Path, model: str, auc: float) -> None:
-    if model != "wide_deep" and "HETERPS_SOAK" not in os.environ:
-        pytest.skip("the other models take as long again: make soak")
     module = script("criteo")
     train, test = module.divide(criteo / "sample.tsv", criteo)
     assert module.run(model, train, test)["auc"] >= auc

@@ -14,8 +14,8 @@ from heterps.data import feature_importance
 from heterps.errors import CheckpointError, DataError, PlanError, UnknownKindError
 from heterps.metrics import GAUC
 from heterps.tables import Manifest
-from tests.unit.session.contract import EngineContract, plan, same, tables, trained
-from tests.unit.session.models import columns, data
+from heterps.testing.engine_contract import EngineContract, plan, same, tables, trained
+from heterps.testing.small_model import columns, data
 
 
 class TestInline(EngineContract):

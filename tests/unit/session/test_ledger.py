@@ -11,7 +11,7 @@ from heterps.protocol import BatchKey, Window
 from heterps.protocol.words.modes import Async
 from heterps.runtime.cuts.cut_store import host_state
 from heterps.tables import Manifest, find_generation
-from tests.unit.session.counted import counted_data, counted_plan, shows
+from heterps.testing.counted_model import counted_data, counted_plan, shows
 
 HOSTS, ROWS = 2, 1600
 

@@ -10,7 +10,7 @@ import heterps as hps
 from heterps import ops
 from heterps.planner.plan import Plan
 from heterps.stages.lowering import lower
-from tests.unit.session.contract import same
+from heterps.testing.engine_contract import same
 
 pytestmark = pytest.mark.xdist_group("dask")
 

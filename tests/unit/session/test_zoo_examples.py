@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import heterps as hps
+from tests.shared_data import SHARED, needs
 
 ROOT = Path(__file__).parents[3]
-SHARED = ROOT.parent / "shared" / "data"
 
 
 def script(name: str, **settings: object) -> ModuleType:
@@ -33,8 +33,6 @@ def script(name: str, **settings: object) -> ModuleType:
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory):
     def unpacked(name: str) -> Path:
-        if not (SHARED / f"{name}.tar.xz").exists():
-            pytest.skip(f"{name} lies outside of the repository (../shared/data) and is not here")
         folder = tmp_path_factory.mktemp(name)
         with tarfile.open(SHARED / f"{name}.tar.xz") as archive:
             archive.extractall(folder, filter="data")
@@ -173,13 +171,17 @@ def test_missing_data_says_where_to_get_it(name: str, says: str, tmp_path: Path,
 # the real data
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["two_emb", "din"])
+@needs("ml-100k.tar.xz")
 def test_real_ratings(real, name: str) -> None:
     found, baseline = script(name).run(real("ml-100k"))
     assert found > 0.75
     assert found > baseline + 0.05
 
 
+@pytest.mark.full
+@needs("ml-100k.tar.xz")
 def test_real_films(real, tmp_path: Path) -> None:
     found, popular = script("nce").run(real("ml-100k"))
     assert found > popular * 1.1
@@ -188,17 +190,20 @@ def test_real_films(real, tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@needs("text8_head.tar.xz")
 def test_real_text(real) -> None:
     found, control = script("word2vec").run(real("text8_head") / "text8.split.head")
     assert found > 1.2 * control
 
 
 @pytest.mark.soak
+@needs("mnist.tar.xz")
 def test_real_digits(real) -> None:
     assert script("mnist_mlp").run(real("mnist"))["acc1"] >= 0.97
 
 
 @pytest.mark.soak
+@needs("cifar10_jpg.tar.xz")
 def test_real_pictures(real) -> None:
     result = script("resnet_cifar").run(real("cifar10_jpg"))
     assert result["acc1"] > 0.35

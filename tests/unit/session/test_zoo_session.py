@@ -12,7 +12,7 @@ from heterps import ops
 from heterps.kernels import batch_seed
 from heterps.stages.drawn import drawing_ops, with_drawn
 from heterps.tables import Shard
-from tests.unit.session.contract import same
+from heterps.testing.engine_contract import same
 
 ROWS, BATCH = 96, 16
 

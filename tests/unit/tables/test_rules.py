@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,8 +35,8 @@ from heterps.tables import (
     Uniform,
     Warmup,
 )
-
-Oracle = Callable[[np.ndarray, dict, np.ndarray, float], np.ndarray]
+from heterps.testing import RuleContract
+from heterps.testing.rule_contract import Formula
 
 
 def sgd(w, s, g, scale):
@@ -98,7 +97,7 @@ def add(w, s, g, scale):
     return w + g
 
 
-CASES: list[tuple[Rule, Oracle]] = [
+FORMULAS: list[tuple[Rule, Formula]] = [
     (SGD(0.1), sgd),
     (AdaGrad(0.1), adagrad),
     (StdAdaGrad(0.1), std_adagrad),
@@ -110,66 +109,14 @@ CASES: list[tuple[Rule, Oracle]] = [
     (Momentum(0.1, l2=0.01), momentum),
     (Sum(), add),
 ]
-NAMES = [type(rule).__name__ for rule, _ in CASES]
 
 
-def test_every_registered_rule_has_an_oracle() -> None:
-    assert {name for name in RULES if not name.startswith("My")} == set(NAMES)
+class TestBuiltInRules(RuleContract):
+    rules = FORMULAS
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize(("rule", "oracle"), CASES, ids=NAMES)
-def test_sparse_rows_follow_the_formula(rule: Rule, oracle: Oracle, dtype: str) -> None:
-    rng = np.random.default_rng(3)
-    ids = rng.choice(10**9, 150, replace=False).astype(np.uint64)
-    group = GroupSpec(
-        "g", (TableSpec("a", 9, rule, Uniform(0.5), dtype=dtype), TableSpec("b", 1, rule, Uniform(0.5), dtype=dtype))
-    )
-    shard = KeyedShard([group], seed=5)
-    w = shard.pull("g", ids).values.astype(np.float64)
-    slots: list[list[dict]] = [[{}, {}] for _ in ids]
-    for step in range(4):
-        g = rng.normal(size=w.shape).astype(np.float32)
-        show = rng.integers(1, 4, len(ids)).astype(np.float32)
-        for i in range(len(ids)):
-            for k, cols in enumerate((slice(0, 9), slice(9, 10))):
-                w[i, cols] = oracle(w[i, cols], slots[i][k], g[i, cols].astype(np.float64), float(show[i]))
-        if dtype == "float16":
-            w = w.astype(np.float16).astype(np.float64)
-        shard.push(BatchKey(0, 0, step), {"g": RowGradients(ids, g, show=show)})
-        tolerance = 2e-5 if dtype == "float32" else 2e-3
-        np.testing.assert_allclose(shard.pull("g", ids).values, w, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize(("rule", "oracle"), CASES, ids=NAMES)
-def test_dense_parameters_follow_the_formula(rule: Rule, oracle: Oracle) -> None:
-    rng = np.random.default_rng(4)
-    shard = KeyedShard(dense=[DenseSpec("w", (70, 5), rule, Uniform(0.5)), DenseSpec("b", (3,), rule)], seed=5)
-    w = shard.pull_dense().astype(np.float64)
-    rows = [slice(5 * i, 5 * i + 5) for i in range(70)] + [slice(350, 353)]
-    slots: list[dict] = [{} for _ in rows]
-    for step in range(3):
-        g = rng.normal(size=353).astype(np.float32)
-        for s, cols in zip(slots, rows, strict=True):
-            w[cols] = oracle(w[cols], s, g[cols].astype(np.float64), 1.0)
-        shard.push(BatchKey(0, 0, step), dense=g)
-        np.testing.assert_allclose(shard.pull_dense(), w, rtol=2e-5, atol=2e-5)
-
-
-@pytest.mark.parametrize(("rule", "oracle"), CASES, ids=NAMES)
-def test_bounds_hold(rule: Rule, oracle: Oracle) -> None:
-    values = rule.to_json() | {"bounds": [-0.05, 0.05]}
-    bounded = RULES.from_json(values)
-    shard = KeyedShard([GroupSpec("g", (TableSpec("a", 4, bounded, Uniform(0.01)),))])
-    ids = np.arange(20, dtype=np.uint64)
-    for step in range(5):
-        shard.push(BatchKey(0, 0, step), {"g": RowGradients(ids, np.full((20, 4), (-1) ** step * 9.0, np.float32))})
-        assert np.abs(shard.pull("g", ids).values).max() <= np.float32(0.05)
-
-
-@pytest.mark.parametrize("rule", [rule for rule, _ in CASES], ids=NAMES)
-def test_rules_survive_json(rule: Rule) -> None:
-    assert RULES.from_json(rule.to_json()) == rule
+def test_every_registered_rule_has_a_formula() -> None:
+    assert {name for name in RULES if not name.startswith("My")} == {type(rule).__name__ for rule, _ in FORMULAS}
 
 
 def test_schedules_change_the_rate_by_applied_steps() -> None:
@@ -203,6 +150,14 @@ class MySign(Rule):
 
     def numbers(self, step: int) -> tuple[float, ...]:
         return (self.lr,)
+
+
+def sign(w, s, g, scale):
+    return w - 0.5 * np.sign(g)
+
+
+class TestRuleFromOutside(RuleContract):
+    rules = ((MySign(0.5), sign),)
 
 
 def test_a_rule_from_outside_works_beside_built_in_ones() -> None:

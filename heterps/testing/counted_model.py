@@ -12,6 +12,7 @@ from heterps.tables.hashing import shards_of
 
 
 def counted_plan(hosts: int, lanes: int) -> hps.Plan:
+    """Return a plan in which each sample looks one id up on every host."""
     ids, y = ops.input("ids", shape=(hosts,), dtype="uint64"), ops.input("y")
     table = ops.lookup(ids, table="seen", dim=1, accessor=CtrAccessor())
     graph = hps.Graph(loss=ops.logloss(ops.dense(ops.reshape(table, (hosts,)), 1, name="out"), y))

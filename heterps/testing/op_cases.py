@@ -7,31 +7,35 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
 from heterps.device.arrays import Namespace, to_device, to_host
 from heterps.graph import Form, TensorType, kind
 from heterps.kernels import Call, Lists, Rows, kernel
 
+__all__ = ["CASES", "SMALL", "Draw", "Floats", "OpCase", "OpResult", "make_case", "numbers", "unary"]
+
+Floats = npt.NDArray[Any]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 @dataclass(frozen=True)
-class Case:
+class OpCase:
     """One op with data. Arrays are float64 unless they are labels or indices."""
 
     kind: str
     attrs: Mapping[str, Any]
     types: tuple[TensorType, ...]
     xs: tuple[Any, ...]
-    params: Mapping[str, np.ndarray]
+    params: Mapping[str, Floats]
     n: int
     result: TensorType
     differentiable: tuple[int, ...]
     train: bool = True
     seed: int = field(default=7)
 
-    def run(self, *, xp: Namespace = np, loops: bool = True, dtype: str = "float64", cotangent: Any = None) -> Result:
+    def run(self, *, xp: Namespace = np, loops: bool = True, dtype: str = "float64", cotangent: Any = None) -> OpResult:
         """Forward, and backward where a cotangent is given (losses always)."""
         call = Call(self.attrs, xp, self.n, loops=loops)
         call.xs = [_moved(x, xp, dtype) for x in self.xs]
@@ -39,17 +43,18 @@ class Case:
         call.train, call.seed = self.train, self.seed
         call.y = _empty(self.result, self.n, xp, dtype)
         chosen = kernel(self.kind)
+        assert chosen.forward is not None, f"kind {self.kind!r} is fed, not computed: it has no cases"
         chosen.forward(call)
         y = to_host(_values(call.y)).copy()
         prediction = chosen.prediction and to_host(chosen.prediction(call)).copy()
         if cotangent is None and self.result.form is not Form.SCALAR:
-            return Result(y, {}, {}, prediction)
+            return OpResult(y, {}, {}, prediction)
         call.dy = _dy(call, cotangent, xp, dtype)
         call.dxs = [self._gradient_room(i, call, xp, dtype) for i in range(len(self.xs))]
         call.dparams = {k: xp.full(v.shape, np.nan, dtype) for k, v in self.params.items()}
         chosen.backward(call)
         dxs = {i: to_host(_values(call.dxs[i])).copy() for i in self.differentiable}
-        return Result(y, dxs, {k: to_host(v).copy() for k, v in call.dparams.items()}, prediction)
+        return OpResult(y, dxs, {k: to_host(v).copy() for k, v in call.dparams.items()}, prediction)
 
     def _gradient_room(self, i: int, call: Call, xp: Namespace, dtype: str) -> Any:
         if i not in self.differentiable:
@@ -60,17 +65,20 @@ class Case:
             return Lists(xp.zeros(call.xs[i].values.shape, dtype), call.xs[i].offsets)
         return xp.full(call.xs[i].shape, np.nan, dtype)  # NaN left behind means something was not written
 
-    def with_x(self, i: int, value: np.ndarray) -> Case:
+    def with_x(self, i: int, value: Floats) -> OpCase:
+        """Return this case with other values of input ``i``."""
         x = self.xs[i]
         new: Any = Lists(value, x.offsets) if isinstance(x, Lists) else value
         new = Rows(value, x.inverse, x.offsets, x.ids) if isinstance(x, Rows) else new
         return _replace(self, xs=(*self.xs[:i], new, *self.xs[i + 1 :]))
 
-    def with_param(self, name: str, value: np.ndarray) -> Case:
+    def with_param(self, name: str, value: Floats) -> OpCase:
+        """Return this case with other values of a parameter."""
         return _replace(self, params={**self.params, name: value})
 
-    def x(self, i: int) -> np.ndarray:
-        return _values(self.xs[i])
+    def x(self, i: int) -> Floats:
+        """Return the values of input ``i``."""
+        return np.asarray(_values(self.xs[i]))
 
     def is_statistic(self, param: str) -> bool:
         """Whether a parameter is a running statistic, whose gradient is a step and not a slope."""
@@ -78,10 +86,12 @@ class Case:
 
 
 @dataclass
-class Result:
-    y: np.ndarray
-    dxs: dict[int, np.ndarray]
-    dparams: dict[str, np.ndarray]
+class OpResult:
+    """What a case gave: result, gradients of inputs and parameters, and the prediction of a loss."""
+
+    y: Floats
+    dxs: dict[int, Floats]
+    dparams: dict[str, Floats]
     prediction: Any
 
 
@@ -89,8 +99,8 @@ def _values(x: Any) -> Any:
     return x.values if isinstance(x, (Rows, Lists)) else x
 
 
-def _replace(case: Case, **changes: Any) -> Case:
-    return Case(**{**{f: getattr(case, f) for f in case.__dataclass_fields__}, **changes})
+def _replace(case: OpCase, **changes: Any) -> OpCase:
+    return OpCase(**{**{f: getattr(case, f) for f in case.__dataclass_fields__}, **changes})
 
 
 def _moved(x: Any, xp: Namespace, dtype: str) -> Any:
@@ -127,23 +137,37 @@ def _dy(call: Call, cotangent: Any, xp: Namespace, dtype: str) -> Any:
 SMALL = st.integers(1, 4)
 
 
-def numbers(draw: Draw, shape: tuple[int, ...]) -> np.ndarray:
+def numbers(draw: Draw, shape: tuple[int, ...]) -> Floats:
     """Random values away from the kinks of relu and max (an example is a seed: shrinking values helps nobody)."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     values = rng.uniform(0.1, 1.5, shape) * rng.choice([-1.0, 1.0], shape)
     return np.asarray(values)
 
 
-def make(
+def make_case(
     draw: Draw,
     kind_name: str,
-    xs: list[np.ndarray],
+    xs: list[Floats],
     *,
     train: bool = True,
     differentiable: tuple[int, ...] | None = None,
     **attrs: Any,
-) -> Case:
-    """A case whose inputs are plain arrays."""
+) -> OpCase:
+    """Return a case whose inputs are plain arrays ``[n, ...]``, with random parameters.
+
+    Parameters
+    ----------
+    draw
+        What the strategy was given.
+    kind_name, **attrs
+        The kind and its attributes; defaults are filled in.
+    xs
+        Inputs: floats are differentiable unless the kind is a loss.
+    train
+        Whether the case is one of training.
+    differentiable
+        Positions of the inputs whose gradients are compared; by default all floats, of a loss the first.
+    """
     known = kind(kind_name)
     types = tuple(TensorType(x.shape[1:], "float32" if x.dtype.kind == "f" else str(x.dtype)) for x in xs)
     full = known.complete(attrs)
@@ -152,148 +176,152 @@ def make(
     if known.loss:
         floats = (0, 1) if kind_name == "mse" else (0,)
     floats = floats if differentiable is None else differentiable
-    return Case(kind_name, full, types, tuple(xs), params, len(xs[0]), known.result(full, types), floats, train)
+    return OpCase(kind_name, full, types, tuple(xs), params, len(xs[0]), known.result(full, types), floats, train)
 
 
 def _shape(draw: Draw, low: int = 0, high: int = 3) -> tuple[int, ...]:
     return tuple(draw(st.lists(SMALL, min_size=low, max_size=high)))
 
 
-def unary(kind_name: str, low: int = 0, **attrs: Any) -> st.SearchStrategy[Case]:
+def unary(kind_name: str, low: int = 0, **attrs: Any) -> st.SearchStrategy[OpCase]:
+    """Return cases of a kind with one input of any shape with at least ``low`` dimensions."""
+
     @st.composite
-    def case(draw: Draw) -> Case:
-        return make(draw, kind_name, [numbers(draw, (draw(SMALL), *_shape(draw, low)))], **attrs)
+    def case(draw: Draw) -> OpCase:
+        return make_case(draw, kind_name, [numbers(draw, (draw(SMALL), *_shape(draw, low)))], **attrs)
 
     return case()
 
 
-def _broadcast(kind_name: str, most: int) -> st.SearchStrategy[Case]:
+def _broadcast(kind_name: str, most: int) -> st.SearchStrategy[OpCase]:
     @st.composite
-    def case(draw: Draw) -> Case:
+    def case(draw: Draw) -> OpCase:
         n, shape, xs = draw(SMALL), _shape(draw), []
         for _ in range(draw(st.integers(2, most))):
             cut = draw(st.integers(0, len(shape)))
             xs.append(numbers(draw, (n, *(1 if draw(st.booleans()) else d for d in shape[cut:]))))
-        return make(draw, kind_name, xs)
+        return make_case(draw, kind_name, xs)
 
     return case()
 
 
 @st.composite
-def _dense(draw: Draw) -> Case:
+def _dense(draw: Draw) -> OpCase:
     x = numbers(draw, (draw(SMALL), *_shape(draw, 1)))
-    return make(draw, "dense", [x], width=draw(SMALL), bias=draw(st.booleans()))
+    return make_case(draw, "dense", [x], width=draw(SMALL), bias=draw(st.booleans()))
 
 
 @st.composite
-def _matmul(draw: Draw) -> Case:
+def _matmul(draw: Draw) -> OpCase:
     b, m, k, n = (draw(SMALL) for _ in range(4))
     flip = draw(st.booleans())
     xs = [numbers(draw, (b, m, k)), numbers(draw, (b, n, k) if flip else (b, k, n))]
-    return make(draw, "matmul", xs, transpose_b=flip)
+    return make_case(draw, "matmul", xs, transpose_b=flip)
 
 
 @st.composite
-def _cross(draw: Draw) -> Case:
+def _cross(draw: Draw) -> OpCase:
     shape = (draw(SMALL), draw(SMALL))
-    return make(draw, "cross", [numbers(draw, shape), numbers(draw, shape)], rank=draw(st.none() | st.integers(1, 3)))
+    return make_case(
+        draw, "cross", [numbers(draw, shape), numbers(draw, shape)], rank=draw(st.none() | st.integers(1, 3))
+    )
 
 
 @st.composite
-def _concat(draw: Draw) -> Case:
+def _concat(draw: Draw) -> OpCase:
     n, count = draw(SMALL), draw(SMALL)
     if draw(st.booleans()):
-        return make(draw, "concat", [numbers(draw, (n, *_shape(draw))) for _ in range(count)])
+        return make_case(draw, "concat", [numbers(draw, (n, *_shape(draw))) for _ in range(count)])
     shape = _shape(draw, 1)
     axis = draw(st.integers(-len(shape), len(shape) - 1))
     shapes = [[*shape] for _ in range(count)]
     for s in shapes:
         s[axis] = draw(SMALL)
-    return make(draw, "concat", [numbers(draw, (n, *s)) for s in shapes], axis=axis)
+    return make_case(draw, "concat", [numbers(draw, (n, *s)) for s in shapes], axis=axis)
 
 
 @st.composite
-def _split(draw: Draw) -> Case:
+def _split(draw: Draw) -> OpCase:
     x = numbers(draw, (draw(SMALL), *_shape(draw, 1)))
     axis = draw(st.integers(-(x.ndim - 1), x.ndim - 2))
     length = x.shape[axis % (x.ndim - 1) + 1]
     start = draw(st.integers(0, length - 1))
-    return make(draw, "split", [x], axis=axis, start=start, stop=draw(st.integers(start + 1, length)))
+    return make_case(draw, "split", [x], axis=axis, start=start, stop=draw(st.integers(start + 1, length)))
 
 
 @st.composite
-def _reshape(draw: Draw) -> Case:
+def _reshape(draw: Draw) -> OpCase:
     a, b, c = draw(SMALL), draw(SMALL), draw(SMALL)
     shapes = [(a * b * c,), (a, b, c), (a * b, c), (1, a, -1), (-1,)]
     x = numbers(draw, (draw(SMALL), *draw(st.sampled_from(shapes[:3]))))
-    return make(draw, "reshape", [x], shape=draw(st.sampled_from(shapes)))
+    return make_case(draw, "reshape", [x], shape=draw(st.sampled_from(shapes)))
 
 
-def _reduce(kind_name: str) -> st.SearchStrategy[Case]:
+def _reduce(kind_name: str) -> st.SearchStrategy[OpCase]:
     @st.composite
-    def case(draw: Draw) -> Case:
+    def case(draw: Draw) -> OpCase:
         x = numbers(draw, (draw(SMALL), *_shape(draw)))
         rank = x.ndim - 1
         axes = draw(st.lists(st.integers(-rank, rank - 1), max_size=rank)) if rank else []
         axis = draw(st.sampled_from([None, tuple(axes), axes[0] if axes else None]))
-        return make(draw, kind_name, [x], axis=axis, keepdims=draw(st.booleans()))
+        return make_case(draw, kind_name, [x], axis=axis, keepdims=draw(st.booleans()))
 
     return case()
 
 
 @st.composite
-def _softmax(draw: Draw) -> Case:
+def _softmax(draw: Draw) -> OpCase:
     x = numbers(draw, (draw(SMALL), *_shape(draw, 1)))
-    return make(draw, "softmax", [x], axis=draw(st.integers(-(x.ndim - 1), x.ndim - 2)))
+    return make_case(draw, "softmax", [x], axis=draw(st.integers(-(x.ndim - 1), x.ndim - 2)))
 
 
 @st.composite
-def _dropout(draw: Draw) -> Case:
+def _dropout(draw: Draw) -> OpCase:
     x = numbers(draw, (draw(SMALL), *_shape(draw)))
     rate = draw(st.sampled_from([0.0, 0.25, 0.5, 0.9]))
-    return make(draw, "dropout", [x], rate=rate, train=draw(st.booleans()))
+    return make_case(draw, "dropout", [x], rate=rate, train=draw(st.booleans()))
 
 
 @st.composite
-def _dot_interaction(draw: Draw) -> Case:
+def _dot_interaction(draw: Draw) -> OpCase:
     n, dim = draw(SMALL), draw(SMALL)
     shapes = draw(st.lists(st.sampled_from([(dim,), (1, dim), (3, dim)]), min_size=1, max_size=3))
     xs = [numbers(draw, (n, *s)) for s in [*shapes, (2, dim)]]
-    return make(draw, "dot_interaction", xs)
+    return make_case(draw, "dot_interaction", xs)
 
 
 @st.composite
-def _fm(draw: Draw) -> Case:
-    return make(draw, "fm", [numbers(draw, (draw(SMALL), draw(SMALL), draw(SMALL)))])
+def _fm(draw: Draw) -> OpCase:
+    return make_case(draw, "fm", [numbers(draw, (draw(SMALL), draw(SMALL), draw(SMALL)))])
 
 
-def _weights(draw: Draw, n: int) -> list[np.ndarray]:
+def _weights(draw: Draw, n: int) -> list[Floats]:
     return [np.abs(numbers(draw, draw(st.sampled_from([(n,), (n, 1)]))))] if draw(st.booleans()) else []
 
 
 @st.composite
-def _logloss(draw: Draw) -> Case:
+def _logloss(draw: Draw) -> OpCase:
     n = draw(SMALL)
     shapes = st.sampled_from([(n,), (n, 1)])
     label = (numbers(draw, draw(shapes)) > 0).astype(float)
-    return make(draw, "logloss", [10 * numbers(draw, draw(shapes)), label, *_weights(draw, n)])
+    return make_case(draw, "logloss", [10 * numbers(draw, draw(shapes)), label, *_weights(draw, n)])
 
 
 @st.composite
-def _softmax_cross_entropy(draw: Draw) -> Case:
+def _softmax_cross_entropy(draw: Draw) -> OpCase:
     n, classes = draw(SMALL), draw(SMALL)
     label = (np.abs(numbers(draw, (n,))) * 1000).astype(np.int64) % classes
-    return make(draw, "softmax_cross_entropy", [5 * numbers(draw, (n, classes)), label, *_weights(draw, n)])
+    return make_case(draw, "softmax_cross_entropy", [5 * numbers(draw, (n, classes)), label, *_weights(draw, n)])
 
 
 @st.composite
-def _mse(draw: Draw) -> Case:
+def _mse(draw: Draw) -> OpCase:
     n, width = draw(SMALL), draw(SMALL)
-    return make(draw, "mse", [numbers(draw, (n, width)), numbers(draw, (n, width)), *_weights(draw, n)])
+    return make_case(draw, "mse", [numbers(draw, (n, width)), numbers(draw, (n, width)), *_weights(draw, n)])
 
 
 @st.composite
-def _gather_pool(draw: Draw) -> Case:
+def _gather_pool(draw: Draw) -> OpCase:
     n, unique, low, dim = draw(SMALL), draw(st.integers(1, 6)), draw(st.integers(0, 2)), draw(SMALL)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     ragged, pooling = draw(st.booleans()), draw(st.sampled_from(["none", "sum", "mean", "max"]))
@@ -310,10 +338,10 @@ def _gather_pool(draw: Draw) -> Case:
     attrs = {"columns": (low, low + dim), "source": 1, "pooling": pooling, "padding_id": padding}
     types = (TensorType((3, values.shape[1]), "float32", Form.ROWS), ids)
     result = kind("gather_pool").result(attrs, types)
-    return Case("gather_pool", attrs, types, (rows, None), {}, n, result, (0,))
+    return OpCase("gather_pool", attrs, types, (rows, None), {}, n, result, (0,))
 
 
-CASES: dict[str, st.SearchStrategy[Case]] = {
+CASES: dict[str, st.SearchStrategy[OpCase]] = {
     "add": _broadcast("add", 4),
     "concat": _concat(),
     "cross": _cross(),

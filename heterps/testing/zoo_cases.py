@@ -9,31 +9,31 @@ from hypothesis import strategies as st
 
 from heterps.graph import Form, TensorType, kind
 from heterps.kernels import Lists
-from tests.unit.kernels.cases import CASES as FOUNDATION, SMALL, Case, Draw, make, numbers, unary
+from heterps.testing.op_cases import CASES as FOUNDATION, SMALL, Draw, Floats, OpCase, make_case, numbers, unary
 
 
 @st.composite
-def _dice(draw: Draw) -> Case:
+def _dice(draw: Draw) -> OpCase:
     x = numbers(draw, (draw(st.integers(2, 5)), *draw(st.sampled_from([(1,), (3,), (2, 2)]))))
-    return make(draw, "dice", [x], momentum=0.75, eps=1e-3, train=draw(st.booleans()))
+    return make_case(draw, "dice", [x], momentum=0.75, eps=1e-3, train=draw(st.booleans()))
 
 
 @st.composite
-def _cosine(draw: Draw) -> Case:
+def _cosine(draw: Draw) -> OpCase:
     shape = (draw(SMALL), *draw(st.sampled_from([(1,), (3,), (2, 4)])))
-    return make(draw, "cosine", [numbers(draw, shape), numbers(draw, shape)], eps=1e-3)
+    return make_case(draw, "cosine", [numbers(draw, shape), numbers(draw, shape)], eps=1e-3)
 
 
 @st.composite
-def _top_k(draw: Draw) -> Case:
+def _top_k(draw: Draw) -> OpCase:
     x = numbers(draw, (draw(SMALL), *draw(st.sampled_from([(1,), (4,), (2, 3)]))))
-    return make(draw, "top_k", [x], k=draw(st.integers(1, x.shape[-1])))
+    return make_case(draw, "top_k", [x], k=draw(st.integers(1, x.shape[-1])))
 
 
 @st.composite
-def _top_k_indices(draw: Draw) -> Case:
+def _top_k_indices(draw: Draw) -> OpCase:
     x = numbers(draw, (draw(SMALL), 3))
-    return make(draw, "top_k_indices", [x], k=2, differentiable=())
+    return make_case(draw, "top_k_indices", [x], k=2, differentiable=())
 
 
 def _history(draw: Draw, n: int, dim: int) -> Lists:
@@ -42,7 +42,8 @@ def _history(draw: Draw, n: int, dim: int) -> Lists:
     return Lists(numbers(draw, (int(offsets[-1]), dim)), offsets)
 
 
-def _over_lists(draw: Draw, name: str, xs: list[Any], n: int, **attrs: Any) -> Case:
+def over_lists(draw: Draw, name: str, xs: list[Any], n: int, **attrs: Any) -> OpCase:
+    """Return a case some of whose inputs are lists of vectors."""
     known = kind(name)
     types = tuple(
         TensorType((x.values.shape[1],), "float32", Form.RAGGED, 1.5)
@@ -52,31 +53,31 @@ def _over_lists(draw: Draw, name: str, xs: list[Any], n: int, **attrs: Any) -> C
     )
     full = known.complete(attrs)
     params = {p.name: numbers(draw, p.shape) for p in known.params(full, types)}
-    return Case(name, full, types, tuple(xs), params, n, known.result(full, types), tuple(range(len(xs))))
+    return OpCase(name, full, types, tuple(xs), params, n, known.result(full, types), tuple(range(len(xs))))
 
 
 @st.composite
-def _sequence_pool(draw: Draw) -> Case:
+def _sequence_pool(draw: Draw) -> OpCase:
     n = draw(SMALL)
     pooling = draw(st.sampled_from(["mean", "sum", "last"]))
-    return _over_lists(draw, "sequence_pool", [_history(draw, n, draw(SMALL))], n, pooling=pooling)
+    return over_lists(draw, "sequence_pool", [_history(draw, n, draw(SMALL))], n, pooling=pooling)
 
 
 @st.composite
-def _attention(draw: Draw) -> Case:
+def _attention(draw: Draw) -> OpCase:
     n, dim = draw(SMALL), draw(SMALL)
     hidden = draw(st.sampled_from([(), (3,), (2, 3)]))
     xs = [numbers(draw, (n, dim)), _history(draw, n, dim)]
-    return _over_lists(draw, "attention", xs, n, hidden=hidden, normalise=draw(st.booleans()))
+    return over_lists(draw, "attention", xs, n, hidden=hidden, normalise=draw(st.booleans()))
 
 
-def _ids(draw: Draw, shape: tuple[int, ...], high: int) -> np.ndarray:
+def _ids(draw: Draw, shape: tuple[int, ...], high: int) -> Floats:
     return np.random.default_rng(draw(st.integers(0, 2**32 - 1))).integers(0, high, shape).astype(np.uint64)
 
 
-def _sampled(name: str, **more: st.SearchStrategy[Any]) -> st.SearchStrategy[Case]:
+def _sampled(name: str, **more: st.SearchStrategy[Any]) -> st.SearchStrategy[OpCase]:
     @st.composite
-    def case(draw: Draw) -> Case:
+    def case(draw: Draw) -> OpCase:
         n, count, size = draw(SMALL), draw(SMALL), 5
         chosen = draw(st.sampled_from(["uniform", "log_uniform", "weights"]))
         weights = (4.0, 3.0, 2.0, 1.0, 0.5) if chosen == "weights" else None
@@ -84,35 +85,35 @@ def _sampled(name: str, **more: st.SearchStrategy[Any]) -> st.SearchStrategy[Cas
         xs += [_ids(draw, (n,), size), _ids(draw, (n, count), size)]
         attrs = {"vocabulary": size, "distribution": chosen, "weights": weights}
         attrs |= {key: draw(value) for key, value in more.items()}
-        return make(draw, name, xs, differentiable=(0, 1), **attrs)
+        return make_case(draw, name, xs, differentiable=(0, 1), **attrs)
 
     return case()
 
 
 @st.composite
-def _in_batch_softmax(draw: Draw) -> Case:
+def _in_batch_softmax(draw: Draw) -> OpCase:
     n, dim = draw(SMALL), draw(SMALL)
     xs = [numbers(draw, (n, dim)), numbers(draw, (n, dim))]
     xs += [_ids(draw, (n,), 3), numbers(draw, (n,))][: draw(st.integers(0, 2))]
-    return make(draw, "in_batch_softmax", xs, differentiable=(0, 1), temperature=draw(st.sampled_from([1.0, 0.5])))
+    return make_case(draw, "in_batch_softmax", xs, differentiable=(0, 1), temperature=draw(st.sampled_from([1.0, 0.5])))
 
 
 @st.composite
-def _multi_logloss(draw: Draw) -> Case:
+def _multi_logloss(draw: Draw) -> OpCase:
     shape = (draw(SMALL), draw(SMALL))
-    return make(draw, "multi_logloss", [5 * numbers(draw, shape), (numbers(draw, shape) > 0).astype(float)])
+    return make_case(draw, "multi_logloss", [5 * numbers(draw, shape), (numbers(draw, shape) > 0).astype(float)])
 
 
-def _image(draw: Draw, channels: int) -> np.ndarray:
+def _image(draw: Draw, channels: int) -> Floats:
     return numbers(draw, (draw(st.integers(1, 3)), draw(st.integers(2, 5)), draw(st.integers(2, 5)), channels))
 
 
 @st.composite
-def _conv2d(draw: Draw) -> Case:
+def _conv2d(draw: Draw) -> OpCase:
     groups = draw(st.sampled_from([1, 1, 2]))
     x = _image(draw, groups * draw(st.integers(1, 2)))
     kernel = draw(st.sampled_from([1, 2, 3, (1, 2), (3, 1)]))
-    return make(
+    return make_case(
         draw,
         "conv2d",
         [x],
@@ -125,12 +126,12 @@ def _conv2d(draw: Draw) -> Case:
     )
 
 
-def _pool(name: str) -> st.SearchStrategy[Case]:
+def _pool(name: str) -> st.SearchStrategy[OpCase]:
     @st.composite
-    def case(draw: Draw) -> Case:
+    def case(draw: Draw) -> OpCase:
         kernel = draw(st.sampled_from([2, 1, (1, 2), 3]))
         padding = draw(st.sampled_from([0, 1] if kernel == 2 else [1] if kernel == 3 else [0]))
-        return make(
+        return make_case(
             draw, name, [_image(draw, 2)], kernel=kernel, stride=draw(st.sampled_from([1, 2, (2, 1)])), padding=padding
         )
 
@@ -138,12 +139,12 @@ def _pool(name: str) -> st.SearchStrategy[Case]:
 
 
 @st.composite
-def _batch_norm(draw: Draw) -> Case:
+def _batch_norm(draw: Draw) -> OpCase:
     x = numbers(draw, (draw(st.integers(2, 5)), *draw(st.sampled_from([(1,), (3,), (2, 2, 2)]))))
-    return make(draw, "batch_norm", [x], momentum=0.75, eps=1e-3, train=draw(st.booleans()))
+    return make_case(draw, "batch_norm", [x], momentum=0.75, eps=1e-3, train=draw(st.booleans()))
 
 
-ZOO: dict[str, st.SearchStrategy[Case]] = {
+ZOO: dict[str, st.SearchStrategy[OpCase]] = {
     "attention": _attention(),
     "avg_pool": _pool("avg_pool"),
     "batch_norm": _batch_norm(),

@@ -11,6 +11,7 @@ SLOTS, NUMBERS = 3, 2
 
 
 def graph(dim: int = 4, dropout: float = 0.0, storage: str = "memory") -> hps.Graph:
+    """Return wide and deep over three slots and two numbers."""
     ids = ops.input("ids", shape=(SLOTS,), dtype="uint64")
     x, y = ops.input("x", shape=(NUMBERS,)), ops.input("y")
     vectors = ops.lookup(ids, table="vectors", dim=dim, name="vectors", storage=storage)
@@ -34,4 +35,5 @@ def columns(rows: int = 1500, seed: int = 7) -> dict[str, Any]:
 
 
 def data(rows: int = 1500, seed: int = 7, split: int = 400) -> hps.Dataset:
+    """Return :func:`columns` in Splits of ``split`` rows."""
     return hps.arrays(columns(rows, seed), split_cost=split)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow.parquet as pq
 import pytest
 
@@ -12,27 +13,35 @@ import heterps as hps
 from heterps.errors import CheckpointError, DataError, GraphError, RunError
 from heterps.runtime.batch.phases import WAITING
 from heterps.tables import Manifest
-from tests.unit.session.counted import counted_data, counted_plan, shows
-from tests.unit.session.models import columns, data, graph
+from heterps.testing.counted_model import counted_data, counted_plan, shows
+from heterps.testing.small_model import columns, data, graph
+
+__all__ = ["EngineContract", "plan", "same", "tables", "trained"]
+
+Tables = dict[str, npt.NDArray[Any]]
 
 
 def plan(**rest: Any) -> hps.Plan:
+    """Return the small model as one stage; ``dim`` and ``dropout`` are the model's, the rest the plan's."""
     return hps.Plan.fused(graph(rest.pop("dim", 4), rest.pop("dropout", 0.0)), batch_size=64, **rest)
 
 
-def tables(session: hps.Session) -> dict[str, np.ndarray]:
+def tables(session: hps.Session) -> Tables:
     """Every row and parameter, as the session itself gives them: lookups of all ids, and what the MLP makes of them."""
     everything = hps.arrays({name: c for name, c in columns(600, seed=3).items() if name != "y"})
-    return session.predict(everything, fetch=["vectors", "weights", "hidden", "prediction"])  # type: ignore[return-value]
+    found: Tables = _predicted(session, everything, fetch=["vectors", "weights", "hidden", "prediction"])
+    return found
 
 
-def trained(session: hps.Session, epochs: int = 1, **rest: Any) -> dict[str, np.ndarray]:
+def trained(session: hps.Session, epochs: int = 1, **rest: Any) -> Tables:
+    """Train on the small model's data and return its tables."""
     for _ in session.train(data(**rest), epochs):
         pass
     return tables(session)
 
 
-def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+def same(a: Tables, b: Tables) -> bool:
+    """Whether two sets of tables are equal to the bit."""
     return all(np.array_equal(a[name].view(np.uint32), b[name].view(np.uint32)) for name in a)
 
 
@@ -40,7 +49,8 @@ class EngineContract(ABC):
     """Derive, and say how to launch."""
 
     @abstractmethod
-    def launch(self, plan: hps.Plan, **options: Any) -> hps.Session: ...
+    def launch(self, plan: hps.Plan, **options: Any) -> hps.Session:
+        """Open a session of the plan with this engine; ``options`` are those of :func:`heterps.launch`."""
 
     # --- training
 
@@ -166,9 +176,9 @@ class EngineContract(ABC):
     def test_rows_come_out_in_order_whatever_the_splits(self) -> None:
         with self.launch(plan()) as session:
             trained(session)
-            whole = session.predict(data(split=1 << 20))
-            pieces = session.predict(data(split=100).shuffle("local"))
-            ids = session.predict(data(split=100), fetch="ids")
+            whole = _predicted(session, data(split=1 << 20))
+            pieces = _predicted(session, data(split=100).shuffle("local"))
+            ids = _predicted(session, data(split=100), fetch="ids")
         np.testing.assert_allclose(whole, pieces, rtol=1e-5)  # BLAS rounds by the size of a batch
         assert np.array_equal(ids, columns()["ids"])
 
@@ -177,7 +187,7 @@ class EngineContract(ABC):
         with self.launch(plan(shard_hosts=2)) as session:
             trained(session)
             found = session.evaluate(data(seed=8), metrics=["exact_auc", "logloss", "accuracy"])
-            p = np.asarray(session.predict(data(seed=8)), np.float64)
+            p = np.asarray(_predicted(session, data(seed=8)), np.float64)
         y = columns(seed=8)["y"]
         assert found["exact_auc"] == pytest.approx(sklearn.roc_auc_score(y, p))
         assert found["logloss"] == pytest.approx(sklearn.log_loss(y, p), rel=1e-5)
@@ -187,29 +197,29 @@ class EngineContract(ABC):
         unlabelled = hps.arrays({"ids": columns()["ids"] + np.uint64(10**6), "x": columns()["x"]})
         with self.launch(plan()) as session:
             before = trained(session)
-            found = session.predict(unlabelled, fetch=["vectors", "prediction"])
-            assert not found["vectors"].any()  # type: ignore[index, union-attr]
-            assert len(found["prediction"]) == 1500  # type: ignore[index, arg-type]
+            found = _predicted(session, unlabelled, fetch=["vectors", "prediction"])
+            assert not found["vectors"].any()
+            assert len(found["prediction"]) == 1500
             assert same(before, tables(session))
 
     def test_only_the_columns_that_matter_are_needed(self) -> None:
         items = hps.arrays({"ids": columns()["ids"], "item": np.arange(1500)})
         with self.launch(plan()) as session:
             trained(session)
-            found = session.predict(items, fetch={"key": "item", "vector": "vectors"})
-        assert np.array_equal(found["key"], np.arange(1500))  # type: ignore[index]
-        assert found["vector"].shape == (1500, 3, 4)  # type: ignore[index, union-attr]
+            found = _predicted(session, items, fetch={"key": "item", "vector": "vectors"})
+        assert np.array_equal(found["key"], np.arange(1500))
+        assert found["vector"].shape == (1500, 3, 4)
 
     def test_parquet(self, tmp_path: Path) -> None:
         with self.launch(plan()) as session:
             trained(session)
-            wanted = session.predict(data(), fetch=["prediction", "vector", "ids"])
-            path = session.predict(data(), out=tmp_path / "out.parquet", fetch=["prediction", "vector", "ids"])
+            wanted = _predicted(session, data(), fetch=["prediction", "vector", "ids"])
+            path = _predicted(session, data(), out=tmp_path / "out.parquet", fetch=["prediction", "vector", "ids"])
         table = pq.read_table(path)
         assert table.column_names == ["prediction", "vector", "ids", "bad_row"]
-        assert np.array_equal(table["prediction"].to_numpy(), wanted["prediction"])  # type: ignore[index]
-        assert np.array_equal(np.array(table["vector"].to_pylist(), np.float32), wanted["vector"])  # type: ignore[index]
-        assert np.array_equal(np.array(table["ids"].to_pylist(), np.uint64), wanted["ids"])  # type: ignore[index]
+        assert np.array_equal(table["prediction"].to_numpy(), wanted["prediction"])
+        assert np.array_equal(np.array(table["vector"].to_pylist(), np.float32), wanted["vector"])
+        assert np.array_equal(np.array(table["ids"].to_pylist(), np.uint64), wanted["ids"])
         assert [p.name for p in tmp_path.iterdir()] == ["out.parquet"]
 
     # --- tables
@@ -366,3 +376,8 @@ class EngineContract(ABC):
         with pytest.raises(RunError, match="closed"):
             session.train(data())
         session.close()
+
+
+def _predicted(session: hps.Session, *args: Any, **options: Any) -> Any:
+    """Arrays, dicts or a path: the caller knows which."""
+    return session.predict(*args, **options)
