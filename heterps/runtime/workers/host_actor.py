@@ -7,7 +7,6 @@ from typing import Any
 
 from distributed import get_worker
 
-from heterps.protocol.words import instructions as do
 from heterps.protocol.words.events import Event
 from heterps.runtime.batch.job import Job
 from heterps.runtime.config import settings
@@ -29,9 +28,9 @@ class HostActor:
         self._listener: Listener | None = None
         self._run = ""
 
-    def begin(self, run: str, create: do.CreateHost, folder: str, cut_every: int | None) -> Address:
-        """Make the copy that a run asked for, around the tables that are here."""
-        host = self._new_host(create.copy, teller(run, self._worker), cut_every)
+    def begin(self, run: str, copy: int, cut_every: int | None) -> Address:
+        """Make the copy that a run asked for, around the tables that are here; what it is to load comes next."""
+        host = self._new_host(copy, teller(run, self._worker), cut_every)
         if self._shard_host is not None and run != self._run:  # a second copy in one run begins anew, from a cut
             host.take_over(self._shard_host)
         self._run = run
@@ -39,7 +38,6 @@ class HostActor:
             self._listener.close()
         self._shard_host = host
         self._listener = Listener(host, listen_on(self._worker), server_tls(self._worker))
-        host.deliver(create, folder)
         return self._listener.address
 
     def _new_host(self, copy: int, report: Callable[[Event], None], cut_every: int | None = None) -> ShardHost:

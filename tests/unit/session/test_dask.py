@@ -131,5 +131,5 @@ def test_the_dashboard_names_what_runs() -> None:
         trained(session)
         client = session.engine.client  # type: ignore[attr-defined]
         prefixes = client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))
-    actors = {f"heterps-{kind}Station" for kind in ("Host", "Io", "Stage")}
+    actors = {f"heterps-{kind}Actor" for kind in ("Host", "Io", "Stage")}
     assert prefixes == {"heterps-split", "heterps-infer", *actors}
