@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from contextlib import suppress
@@ -9,12 +10,13 @@ from time import monotonic
 from typing import Any
 
 import dask
-from distributed import Client
+from distributed import Client, get_worker
 
 from heterps.errors import ClusterError
 from heterps.runtime.answers import answer, asking, submitted, told
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.config import settings
+from heterps.runtime.run.lease import Leases
 
 __all__ = ["Remote"]
 
@@ -22,16 +24,36 @@ _STEP_S = 1.0  # a look that was late by more was kept waiting by the scheduler:
 _QUIET = threading.Lock()  # Dask's config is one for all threads
 
 
+_LEASES = Leases()
+_log = logging.getLogger("heterps")
+
+
 class Seat:
-    """What Dask knows as the actor: makes the object and calls it, so that its errors are told apart from Dask's."""
+    """What Dask knows as the actor: makes the object and calls it, so that its errors are told apart from Dask's.
+
+    The object is closed once: by its driver, or when that has been gone for long (``heterps.orphans``).
+    """
 
     def __init__(self, kind: type, *args: Any) -> None:
         self._kind = kind.__name__
-        self._object = told(f"making {self._kind}", kind, *args)
+        self._object: Any = told(f"making {self._kind}", kind, *args)
+        with suppress(ValueError):  # outside of a worker nobody holds it but the caller
+            _LEASES.begin(self, get_worker(), self._orphaned)
 
     def call(self, method: str, *args: Any) -> Any:
         """Call a method of the object."""
+        if self._object is None:
+            raise ClusterError(f"{self._kind} was freed: its driver closed it, or seemed to be gone")
+        if method == "close":
+            _LEASES.over(self)
+            found, self._object = self._object, None  # its tables must not wait until Dask has forgotten the actor
+            return told(f"{self._kind}.close", found.close)
         return told(f"{self._kind}.{method}", getattr(self._object, method), *args)
+
+    def _orphaned(self) -> None:
+        if self._object is not None:
+            _log.warning("the driver of a %s is gone: freeing what it left behind", self._kind)
+            self.call("close")
 
 
 class Remote:
