@@ -125,7 +125,7 @@ class CutStore:
             **_facts(self._job),
         }
         done = self._snapshots.commit(
-            self._open.pop(cut.number),
+            self._open[cut.number],
             [SnapshotPart.from_json(part.part) for part in parts],
             ledger=ledger,
             seed=model.seed,
@@ -134,6 +134,7 @@ class CutStore:
             position=position,
         )
         self._done[cut.number] = done
+        del self._open[cut.number]  # until now, so that what could not be committed can be dropped
         return done
 
     def drop(self, number: int) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from distributed import get_worker
 
-from heterps.protocol.words import instructions as do
 from heterps.protocol.words.events import CopyLost, Event
 from heterps.runtime.batch.job import Job
 from heterps.runtime.config import settings
@@ -31,17 +30,16 @@ class HostActor:
         self._listener: Listener | None = None  # of that copy, and of no other
         self._run = ""  # the run that made the copy; empty where none did
 
-    def begin(self, run: str, create: do.CreateHost, folder: str, cut_every: int | None) -> Address:
-        """Make the copy that a run asked for, around the tables that are here."""
-        host = self._new_host(create.copy, teller(run, self._worker), cut_every)
+    def begin(self, run: str, copy: int, cut_every: int | None) -> Address:
+        """Make the copy that a run asked for, around the tables that are here; what it is to load comes next."""
+        host = self._new_host(copy, teller(run, self._worker), cut_every)
         if self._shard_host is not None and run != self._run:  # a second copy in one run begins anew, from a cut
             host.take_over(self._shard_host)
         self._run = run
         if self._listener is not None:
             self._listener.close()
         self._shard_host = host
-        self._listener = self._listen(host, lambda error: teller(run, self._worker)(CopyLost(create.copy)))
-        host.deliver(create, folder)
+        self._listener = self._listen(host, lambda error: teller(run, self._worker)(CopyLost(copy)))
         return self._listener.address
 
     def _new_host(self, copy: int, report: Callable[[Event], None], cut_every: int | None = None) -> ShardHost:

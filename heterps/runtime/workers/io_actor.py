@@ -68,6 +68,7 @@ class IoActor:
         self._tls = client_tls(self._worker)
         self._addresses: dict[int | str, Address] = {}
         self._attempts: dict[int, Attempt] = {}
+        self._begun: set[int] = set()  # attempts whose task has reached this worker
         self._early: dict[int, list[Any]] = {}
         self._slots: list[_Slot] = []
         self._all: list[_Slot] = []
@@ -90,6 +91,11 @@ class IoActor:
                 self._moved.notify_all()
         if running is not None:
             running.handle(instruction)
+
+    def begun(self) -> set[int]:
+        """Return the attempts whose tasks have begun here; a worker that Dask pauses keeps others waiting."""
+        with self._lock:
+            return set(self._begun)
 
     def collect(self) -> dict[str, Any]:
         """Return metric states and times since the last call, and the bad rows of each Split so far."""
@@ -129,6 +135,8 @@ class IoActor:
 
     def run_attempt(self, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
         """Run an attempt to its end in the calling thread; return how many batches it saw."""
+        with self._lock:
+            self._begun.add(run.attempt)
         with closing(self._reading(run, split)) as reading:  # begins while the Split before is still computed
             slot = self._take_slot(run.attempt)
             return self._run(run, reading, slot, addresses) if slot is not None else 0
