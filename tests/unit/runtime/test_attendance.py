@@ -9,7 +9,7 @@ from typing import Any
 import dask
 import pytest
 from distributed import Client, Status
-from tests.unit.session.contract import plan
+from heterps.testing.engine_contract import plan
 from tests.unit.session.models import data
 
 import heterps as hps

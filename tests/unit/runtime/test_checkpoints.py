@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.session.contract import plan
+from heterps.testing.engine_contract import plan
 from tests.unit.session.models import data
 
 import heterps as hps
