@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
 from heterps.errors import CheckpointError
 from heterps.protocol.words.cut import Cut
-from heterps.protocol.words.events import CutAsked
+from heterps.protocol.words.events import CutAsked, Event
 from heterps.runtime.batch.job import Job
 from heterps.runtime.cuts.cut_store import CutStore, Standing
-from heterps.runtime.run.driver import Driver
 
 __all__ = ["Checkpoints", "Keeper"]
 
@@ -81,12 +81,12 @@ class Keeper:
         """Return the folder of a cut for a host; cut 0, the beginning, has none."""
         return str(self.store.folder(cut)) if self.store is not None and cut else ""
 
-    def ask(self, driver: Driver) -> None:
-        """Ask the run for a cut when one is due by the clock."""
+    def ask(self, handle: Callable[[Event], None]) -> None:
+        """Ask the run for a cut when one is due by the clock; ``handle`` takes the event."""
         every_s = self.wanted.every_s
         if every_s is not None and monotonic() - self._then >= every_s:
             self._then = monotonic()
-            driver.handle(CutAsked())
+            handle(CutAsked())
 
     def cut_every(self, host: int) -> int | None:
         """Return after how many batches a host asks for a cut; one that counts is enough."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from time import monotonic
 from typing import Any
 
@@ -333,7 +334,7 @@ class ClusterCarrier:
         if len(self._host_addresses) < self.job.hosts:
             return
         hosts, stages = self._all_hosts(), self.roles.stages
-        mine = [i for i in range(1, len(stages)) if stages[i] == stages[1]]
+        mine = list(takewhile(lambda i: stages[i] == stages[1], range(1, len(stages))))
         while self._stage_workers:
             worker = self._stage_workers.pop()
             behind = self._behind(hosts, mine)

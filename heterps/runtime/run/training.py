@@ -102,7 +102,7 @@ class Training:
             carrier.collect(self._reporter)
             self._reporter.next_epoch()
         moved |= carrier.pump()
-        self._keeper.ask(driver)
+        self._keeper.ask(driver.handle)
         if not moved and not driver.finished:
             carrier.stalled()
 
