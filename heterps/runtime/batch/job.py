@@ -62,13 +62,13 @@ class Job:
         """Refuse stages through which a batch cannot go from first to last: it would wait for ever."""
         made: dict[str, int] = {}
         scopes = [self.scope(ops) for ops in self.stages]
-        for i, op in ((i, step.name) for i, scope in enumerate(scopes) for step in scope.steps):
-            if op in made:
-                raise PlanError(f"op {op!r} runs in stage {made[op]} of the plan and again in stage {i}")
-            made[op] = i
-        for step in self.scope(tuple(op.name for op in self.model.lowered.graph)).steps:
-            if step.name not in made:
-                raise PlanError(f"no stage of the plan runs op {step.name!r}")
+        for i, step in ((i, step.name) for i, scope in enumerate(scopes) for step in scope.steps):
+            if step in made:
+                raise PlanError(f"op {step!r} runs in stage {made[step]} of the plan and again in stage {i}")
+            made[step] = i
+        for each in self.scope(tuple(op.name for op in self.model.lowered.graph)).steps:
+            if each.name not in made:
+                raise PlanError(f"no stage of the plan runs op {each.name!r}")
         for i, name in ((i, name) for i, scope in enumerate(scopes) for name in scope.feeds):
             if made.get(name, -1) > i:
                 raise PlanError(
