@@ -71,19 +71,19 @@ class ShardHost:
     ) -> None:
         first, last = job.model.dense_ranges(job.hosts)[host]
         self.model, self.host = job.model, host
-        self._dense = job.model.parameters[first:last]
-        self.state = HostState(copy, job.mode, job.lanes)
-        self.counts = Counts()
-        self.phases = Phases()
-        self.shard: Shard | None = None
-        self.parts: dict[int, HostPart] = {}
+        self._dense = job.model.parameters[first:last]  # that live here
         self._report, self._cut_every, self._threads = report, cut_every, threads
-        self._lock = threading.RLock()
-        self._ordered = job.mode.ordered
-        self._kept: dict[Push, PushedGradients] = {}
-        self._folder = ""
-        self._anew = True
-        self._disk: tempfile.TemporaryDirectory[str] | None = None
+        self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
+        self._lock = threading.RLock()  # around the state machine and what follows, but for reads of whole values
+        self.state = HostState(copy, job.mode, job.lanes)
+        self.counts = Counts()  # of what is in the tables; replaced with them
+        self.phases = Phases()  # of all callers together
+        self.shard: Shard | None = None  # None before the first Load and after close
+        self.parts: dict[int, HostPart] = {}  # of the last cut that is on disk
+        self._kept: dict[Push, PushedGradients] = {}  # Sync: pushes that wait for their step, copied
+        self._folder = ""  # of the cut that was last spoken of
+        self._anew = True  # whether cut 0 means fresh tables, not those of the run before
+        self._disk: tempfile.TemporaryDirectory[str] | None = None  # of rows on disk; lives as long as the tables
 
     # --- entry points
 
@@ -257,9 +257,9 @@ class _Waiter:
     """A caller in another process: its connection's thread waits here for the answer."""
 
     def __init__(self) -> None:
-        self.gone = False
+        self.gone = False  # nobody waits any more: rows need not be read for it
         self._answered = threading.Event()
-        self._answer = Message({"wait": True})
+        self._answer = Message({"wait": True})  # until there is another
 
     def __call__(self, reply: Reply, pulled: Pulled | None) -> None:
         self._answer = pack_reply(reply, pulled)
