@@ -96,9 +96,12 @@ def load_tables(engine: Tables, path: Path) -> None:
     if engine.next_pass != engine.passes:
         raise CheckpointError(f"cannot load {path} while training goes on: leave the loop over session.train first")
     folder = find_generation(snapshot_folder(path))
+    passes = Manifest.read(folder).position.get("passes")
+    if type(passes) is not int or passes < 0:
+        raise CheckpointError(f"{folder} does not say how many passes are in it: it is damaged")
     engine.held = engine.held.changed(f"{path} was loaded")
     engine.each_shard(_restore, str(folder))
-    engine.passes = int(Manifest.read(folder).position["passes"])
+    engine.passes = passes
 
 
 def load_one_table(engine: Tables, path: Path, table: str, into: str | None = None) -> int:

@@ -27,20 +27,45 @@ _DATA_PAGE, _PLAIN = 0, 0
 _AS_IN_MEMORY = (pa.uint64(), pa.uint32(), pa.float32())
 
 
-def row_groups(data: Data, columns: list[str] | None = None) -> Iterator[Columns]:
-    """Yield the columns of a file's row groups (at least one, perhaps empty); lists of one length are 2-D."""
+def row_groups(data: Data, columns: list[str] | None = None, rows: int | None = None) -> Iterator[Columns]:
+    """Yield the columns of a file's row groups (at least one, perhaps empty); lists of one length are 2-D.
+
+    Nothing the file says of itself is believed beyond the bytes that are there: what it yields is at most a few times
+    its size. A number of ``rows`` that was expected is compared with the file's.
+    """
     reader = pq.ParquetFile(pa.BufferReader(data))
+    _check_counts(reader.metadata, len(data), rows)
     schema = reader.schema_arrow
     names = schema.names if columns is None else columns
     for k in range(reader.num_row_groups):
         chunks = _chunks(reader.metadata.row_group(k))
         found = {name: _in_place(data, schema.field(name), chunks[name]) for name in names}
+        _check_rows(found, reader.metadata.row_group(k).num_rows)
         rest = [name for name, array in found.items() if array is None]
         if rest:
             found |= _decoded(reader.read_row_group(k, columns=rest, use_threads=False))
         yield {name: array for name, array in found.items() if array is not None}
     if reader.num_row_groups == 0:
         yield _decoded(reader.read(columns=names))
+
+
+def _check_counts(metadata: Any, size: int, rows: int | None) -> None:
+    """Refuse counts beyond the file's bytes, and compression, before anything is decoded."""
+    groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
+    chunks = [group.column(c) for group in groups for c in range(group.num_columns)]
+    counts = [*(group.num_rows for group in groups), *(chunk.num_values for chunk in chunks)]
+    if min(counts, default=0) < 0 or sum(chunk.num_values for chunk in chunks) > size:
+        raise pa.ArrowInvalid(f"it claims more values than its {size} bytes can hold")
+    if sum(group.num_rows for group in groups) != metadata.num_rows or rows not in (None, metadata.num_rows):
+        raise pa.ArrowInvalid(f"it has {metadata.num_rows} rows, {rows} were written")
+    if any(chunk.compression != "UNCOMPRESSED" for chunk in chunks):
+        raise pa.ArrowInvalid("it is compressed, which no snapshot is")
+
+
+def _check_rows(found: dict[str, npt.NDArray[Any] | None], rows: int) -> None:
+    for name, array in found.items():
+        if array is not None and len(array) != rows:
+            raise pa.ArrowInvalid(f"column {name!r} has {len(array)} values for {rows} rows")
 
 
 def _chunks(group: Any) -> dict[str, Any]:
@@ -55,7 +80,7 @@ def _in_place(data: Data, field: Any, chunk: Any) -> npt.NDArray[Any] | None:
     element = field.type.value_field if lists else field
     if field.nullable or element.nullable or element.type not in _AS_IN_MEMORY:
         return None
-    if chunk.compression != "UNCOMPRESSED" or chunk.has_dictionary_page:
+    if chunk.has_dictionary_page:
         return None
     pages = _pages(data, chunk, np.dtype(element.type.to_pandas_dtype()))
     if not pages:
@@ -67,14 +92,18 @@ def _in_place(data: Data, field: Any, chunk: Any) -> npt.NDArray[Any] | None:
 def _pages(data: Data, chunk: Any, dtype: np.dtype[Any]) -> list[npt.NDArray[Any]]:
     """Return the values of each page of a chunk, or nothing if a page is of another form."""
     at, end = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
+    if not 0 <= at <= end <= len(data):
+        raise pa.ArrowInvalid(f"a column is said to lie at bytes {at} to {end} of {len(data)}")
     pages: list[npt.NDArray[Any]] = []
     while at < end:
-        header, at = decode(data, at)
-        at += header[_SIZE]
+        header, start = decode(data, at)
         page = header.get(_DATA)
         if header[_KIND] != _DATA_PAGE or page is None or page[_ENCODING] != _PLAIN:
             return []
-        pages.append(np.frombuffer(data, dtype, page[_COUNT], at - page[_COUNT] * dtype.itemsize))
+        count, at = page[_COUNT], start + header[_SIZE]
+        if not start <= at <= end or not 0 <= count * dtype.itemsize <= at - start:
+            raise pa.ArrowInvalid(f"a page at byte {start} claims {header[_SIZE]} bytes with {count} values")
+        pages.append(np.frombuffer(data, dtype, count, at - count * dtype.itemsize))
     return pages
 
 
