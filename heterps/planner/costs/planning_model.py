@@ -18,15 +18,18 @@ from heterps.planner.costs.table_memory import with_tiers
 from heterps.planner.solve.problem import Flow, Problem, Shards, make_problem
 from heterps.stages import Layer
 
-__all__ = ["MEMORY_SHARE", "build_problem", "check_pins", "placed_tables", "server_pools"]
+__all__ = ["DEPTH", "MEMORY_SHARE", "build_problem", "check_pins", "placed_tables", "server_pools"]
 
 MEMORY_SHARE = 0.8  # of a worker's memory that plans may fill
-_DEPTH = 2
+DEPTH = 2  # batches in flight per lane, at the least
 _SERVING = 1 + 1e-9
 
 
-def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = None) -> Problem:
-    """Return the problem with shard hosts on ``server``; ``pins`` maps names (patterns) to pools or kinds."""
+def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = None, depth: int = DEPTH) -> Problem:
+    """Return the problem with shard hosts on ``server``; ``pins`` maps names (patterns) to pools or kinds.
+
+    Workers must have the memory for ``depth`` batches in flight.
+    """
     pools, layers = costs.hardware.pools, costs.layers.layers
     rates = [costs.rates(pool) for pool in pools]
     n = costs.batch_size
@@ -48,7 +51,8 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         ],
         byte_s=[wire, network],
         turn_s=[[rate.call_s / n for rate in rates], [0.0] * len(pools)],
-        memory=[[costs.worker_bytes(layer, _DEPTH)] * len(pools) for layer in layers],
+        memory=[[costs.worker_bytes(layer, depth)] * len(pools) for layer in layers],
+        cut_memory=float(n * depth),
         memory_cap=[pool.device.memory_bytes * MEMORY_SHARE for pool in pools],
         link=links,
         mixes=[] if np.isfinite(links).any() else _mixes(pools),
@@ -136,6 +140,7 @@ def _shards(costs: Costs, server: Pool, pins: Mapping[str, str]) -> Shards:
     """Shard hosts: on a shared Host they take no unit, only its cores and memory; elsewhere they are units."""
     busy = costs.shard_s(server) / costs.batch_size
     needed = sum(table.bytes for table in placed_tables(costs, server, pins) if table.tier == "memory")
+    needed += costs.dense_bytes
     if server.host is not None:
         return Shards(busy / costs.hardware.host(server.host).cores, 1)
     network = costs.shard_bytes / costs.batch_size / costs.rates(server).network_bytes_per_s

@@ -12,7 +12,9 @@ import numpy as np
 from heterps.errors import PlanError
 from heterps.planner.solve.problem import Problem
 
-__all__ = ["min_cut"]
+__all__ = ["MOST_FOR_MIN_CUT", "min_cut"]
+
+MOST_FOR_MIN_CUT = 300  # Layers; beyond, networkx takes seconds
 
 
 def min_cut(problem: Problem, weight: float = 0.5) -> tuple[list[int], float]:
