@@ -13,6 +13,7 @@ __all__ = [
     "GraphError",
     "HardwareError",
     "HeterpsError",
+    "OutputError",
     "PlanError",
     "ProtocolError",
     "RunError",
@@ -47,6 +48,10 @@ class PlanError(HeterpsError, ValueError):
 
 class DataError(HeterpsError, ValueError):
     """Input data cannot be used; the message names file and line, or the column and what is there instead."""
+
+
+class OutputError(HeterpsError, OSError):
+    """A result cannot be written where it was asked for; the message names the path and what is there."""
 
 
 class TableError(HeterpsError, ValueError):

@@ -29,6 +29,7 @@ from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.run.engines import Engine, choose_engine, make_engine
 from heterps.tables import Adam, ElementAdaGrad, Kind, Rule
+from heterps.writing import check_folder, check_target
 
 __all__ = ["Session", "launch", "load"]
 
@@ -115,6 +116,7 @@ def launch(
         os.fspath(checkpoint) if checkpoint else None, every_batches, every_s, os.fspath(resume) if resume else None
     )
     if checkpoint:
+        check_folder(checkpoint)
         SavedModel.of(job).write(Path(checkpoint))
     return Session(plan, make_engine(name, job, plan, client, checkpoints=checkpoints, **options))
 
@@ -307,6 +309,8 @@ class Session:
             The path if ``out`` was given.
         """
         self._check_open()
+        if out is not None:
+            check_target(out)
         sources = {
             name: sources_of(self.plan.graph, dataset.schema, [source])[source]
             for name, source in _named(fetch).items()
@@ -335,6 +339,7 @@ class Session:
             counters of the rows that the tables' accessors select.
         """
         self._check_open()
+        check_folder(path)
         SavedModel.of(self.job).write(Path(path))
         return save_tables(self.engine, Path(path), kind)
 

@@ -18,6 +18,7 @@ from heterps.graph import legality
 from heterps.graph.kinds import OpKind, Param, kind
 from heterps.graph.tensor import Tensor, freeze
 from heterps.graph.types import TensorType
+from heterps.writing import write_whole
 
 __all__ = ["SCHEMA_VERSION", "Graph", "Op"]
 
@@ -164,7 +165,7 @@ class Graph:
 
     def save(self, path: str | Path) -> None:
         """Write the graph as a JSON file."""
-        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Graph:

@@ -17,6 +17,7 @@ from heterps.hardware.values import pool_to_json
 from heterps.planner.costs.forecast import Certificate, Forecast, Rival
 from heterps.protocol.words.modes import Async, Mode
 from heterps.stages import layers_of, lower
+from heterps.writing import write_whole
 
 __all__ = ["Plan", "Share", "Stage"]
 
@@ -186,7 +187,7 @@ class Plan:
 
     def save(self, path: str | pathlib.Path) -> None:
         """Write the plan as JSON."""
-        pathlib.Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> Plan:

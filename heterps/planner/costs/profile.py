@@ -12,6 +12,7 @@ from heterps.documents import read_json
 from heterps.errors import PlanError
 from heterps.fields import Count, Found, Fraction, NotNegative, Positive, check_fields
 from heterps.hardware import Device
+from heterps.writing import write_whole
 
 __all__ = ["Line", "Profile", "Rates", "fit_fraction", "fit_line"]
 
@@ -144,7 +145,7 @@ class Profile:
 
     def save(self, path: str | pathlib.Path) -> None:
         """Write the profile as JSON."""
-        pathlib.Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> Profile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from heterps.errors import CheckpointError
 from heterps.graph import Graph
 from heterps.runtime.batch.job import Job
 from heterps.tables import RULES, Rule
+from heterps.writing import write_whole
 
 __all__ = ["SavedModel"]
 
@@ -49,11 +49,9 @@ class SavedModel:
         }
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            partial = folder / f".{_NAME}.partial"
-            partial.write_text(json.dumps(value, indent=1) + "\n")
-            os.replace(partial, folder / _NAME)
         except OSError as error:
-            raise CheckpointError(f"cannot write {folder / _NAME}: {error.strerror}") from error
+            raise CheckpointError(f"cannot make the folder {folder}: {error.strerror}") from error
+        write_whole(folder / _NAME, json.dumps(value, indent=1) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> SavedModel:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from heterps.errors import DataError
 from heterps.ragged import Ragged
+from heterps.writing import whole_file
 
 __all__ = ["write_parquet"]
 
@@ -22,25 +23,16 @@ def write_parquet(path: str | os.PathLike[str], parts: Iterable[Mapping[str, Any
 
     A number a row becomes a column of its type, a vector a fixed-size list, ids of any number a list.
     """
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise DataError(f"cannot write {target}: there is no folder {target.parent}")
-    partial = target.with_name(f".{target.name}.partial")
-    writer = None
-    try:
+    with whole_file(path, "wb") as file:
+        writer = None
         for part in parts:
             table = pa.table({name: _array(values) for name, values in part.items()})
-            writer = writer or pq.ParquetWriter(partial, table.schema)
+            writer = writer or pq.ParquetWriter(file, table.schema)
             writer.write_table(table)
         if writer is None:
-            raise DataError(f"nothing to write to {target}: the dataset has no rows")
+            raise DataError(f"nothing to write to {path}: the dataset has no rows")
         writer.close()
-        os.replace(partial, target)
-    finally:
-        if writer is not None and writer.is_open:
-            writer.close()
-        partial.unlink(missing_ok=True)
-    return target
+    return Path(path)
 
 
 def _array(values: Any) -> pa.Array:
