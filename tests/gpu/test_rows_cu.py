@@ -16,7 +16,7 @@ from heterps.testing.op_cases import CASES, OpCase
 from heterps.testing.op_contract import cotangent_of
 from tests.gpu.fixed import CASES as FIXED
 from tests.gpu.host import GPP, HostModule, build_and_run
-from tests.unit.kernels.test_program import batch, model, params
+from tests.unit.kernels.program.test_program import batch, model, params
 
 ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90"]
 needs_gpp = pytest.mark.skipif(GPP is None, reason="g++ is not installed")

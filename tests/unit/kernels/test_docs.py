@@ -8,7 +8,8 @@ from pathlib import Path
 from heterps.graph import kinds
 from heterps.testing import OpContract
 from heterps.testing.zoo_cases import CASES
-from tests.unit.kernels import test_cost, test_gradients, test_program, test_zoo
+from tests.unit.kernels import test_cost, test_gradients, test_zoo
+from tests.unit.kernels.program import test_program
 
 TEXT = (Path(__file__).parents[3] / "docs" / "ops.md").read_text()
 ROWS = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", TEXT, re.MULTILINE))

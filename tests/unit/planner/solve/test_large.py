@@ -12,7 +12,7 @@ from heterps.planner.solve.bounds import least_price, most_rows
 from heterps.planner.solve.dag import over_downsets
 from heterps.planner.solve.large import searched, with_cuts
 from heterps.planner.solve.solvers import exact
-from tests.unit.planner.test_dag import edges_of, random_dag
+from tests.unit.planner.solve.test_dag import edges_of, random_dag
 
 GOALS = st.sampled_from([MinCost(1.0), FixedRate(1.5), MaxThroughput()])
 
