@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -15,6 +19,7 @@ from heterps.runtime.cluster.core_share import Threads
 from heterps.runtime.cluster.in_process import local_cluster
 from heterps.runtime.run.dask_engine import ClusterEngine
 from heterps.runtime.run.roles import Roles
+from heterps.runtime.workers.stage import StageService
 from heterps.stages import partition
 
 
@@ -22,6 +27,19 @@ def graph() -> hps.Graph:
     ids = ops.input("ids", (2,), "uint64")
     h = ops.relu(ops.dense(ops.concat(ops.lookup(ids, "t", 4)), 64, name="fc"))
     return hps.Graph(loss=ops.logloss(ops.dense(h, 1, name="out"), ops.input("y")))
+
+
+@contextmanager
+def slowed(seconds: Mapping[str, float]) -> Iterator[None]:
+    """Make the forward of compute workers of this process take so much longer, by the worker's name."""
+    forward = StageService._forward
+
+    def slow(stage: StageService, *args: Any) -> dict[str, Any]:
+        time.sleep(next(s for name, s in seconds.items() if f"worker {name} " in stage.where))
+        return forward(stage, *args)
+
+    with mock.patch.object(StageService, "_forward", slow):
+        yield
 
 
 def throughput(step_s: float, slow: float, seconds: float) -> tuple[dict[str, int], float]:
@@ -34,16 +52,16 @@ def throughput(step_s: float, slow: float, seconds: float) -> tuple[dict[str, in
     data = hps.arrays({"ids": ids, "y": (ids[:, 0] % 2).astype(np.float32)}, split_cost=1000)
     pools = {"server": 1, "io": 4, "compute": 3}
     with local_cluster(pools, threads=Threads(1, 1)) as client:
-        slowdown = {"compute-0": slow, "compute-1": step_s, "compute-2": step_s}
-        engine = ClusterEngine(job, client, Roles(stages=("io", "compute")), report_s=0.2, slowdown=slowdown)
+        engine = ClusterEngine(job, client, Roles(stages=("io", "compute")), report_s=0.2)
         first: dict[str, int] = {}
         began = now = 0.0
-        for progress in engine.train(data, 1000):
-            now = time.perf_counter()
-            if not first and progress.samples:
-                first, began = engine.stage_steps(), now
-            elif first and now - began >= seconds:
-                break
-        last = engine.stage_steps()
+        with slowed({"compute-0": slow, "compute-1": step_s, "compute-2": step_s}):
+            for progress in engine.train(data, 1000):
+                now = time.perf_counter()
+                if not first and progress.samples:
+                    first, began = engine.stage_steps(), now
+                elif first and now - began >= seconds:
+                    break
+            last = engine.stage_steps()
         engine.close()
     return {name: last[name] - first[name] for name in last}, now - began

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from heterps.graph import Graph
 from heterps.kernels import Program, Rows
-from heterps.kernels.threads import blas_threads
 from heterps.stages.lowering import lower
 
 SLOTS, IDS = 26, 100_000
@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="also run this many programs at once")
     parser.add_argument("--parts", action="store_true", help="print where the time goes")
     options = parser.parse_args()
-    with blas_threads(1):
+    with threadpool_limits(1, "blas"):
         for name in options.model:
             graph = lower(getattr(importlib.import_module(f"graphs.{name}"), name)()).graph
             for n in options.batch:

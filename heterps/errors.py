@@ -13,6 +13,8 @@ __all__ = [
     "GraphError",
     "HardwareError",
     "HeterpsError",
+    "OpError",
+    "OutputError",
     "PlanError",
     "ProtocolError",
     "RunError",
@@ -49,6 +51,10 @@ class DataError(HeterpsError, ValueError):
     """Input data cannot be used; the message names file and line, or the column and what is there instead."""
 
 
+class OutputError(HeterpsError, OSError):
+    """A result cannot be written where it was asked for; the message names the path and what is there."""
+
+
 class TableError(HeterpsError, ValueError):
     """A table request that cannot be served as asked."""
 
@@ -59,6 +65,10 @@ class TableFullError(TableError):
 
 class CheckpointError(HeterpsError, ValueError):
     """A snapshot cannot be read or written; the message names the file."""
+
+
+class OpError(HeterpsError, RuntimeError):
+    """An op failed while it ran; the message names the op, the cause, and the stage and worker where it happened."""
 
 
 class ProtocolError(HeterpsError, RuntimeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,17 +18,21 @@ from heterps.protocol.words.modes import Async, Mode, mode_from_json
 from heterps.runtime.batch.columns import check_columns
 from heterps.runtime.batch.inference import PREDICTION, Inference, Values, joined, sources_of
 from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.labelling import label_bounds, no_rows
 from heterps.runtime.batch.model import Model
 from heterps.runtime.cuts.checkpoints import Checkpoints
-from heterps.runtime.cuts.saved_model import SavedModel
+from heterps.runtime.cuts.folder_lock import FolderLock
+from heterps.runtime.cuts.saved_model import SavedModel, made_folder
 from heterps.runtime.cuts.saving import load_one_table, load_tables, save_tables, shrink_tables
 from heterps.runtime.report.epochs import Epochs
+from heterps.runtime.report.lined_up import filled, placed
 from heterps.runtime.report.meter import metered
-from heterps.runtime.report.output import write_parquet
+from heterps.runtime.report.output import BAD_ROW, write_parquet
 from heterps.runtime.report.phase_profile import PhaseProfile
-from heterps.runtime.report.progress import Progress
+from heterps.runtime.report.progress import BAD_ROWS, Progress
 from heterps.runtime.run.engines import Engine, choose_engine, make_engine
 from heterps.tables import Adam, ElementAdaGrad, Kind, Rule
+from heterps.writing import check_folder, check_target
 
 __all__ = ["Session", "launch", "load"]
 
@@ -114,9 +118,24 @@ def launch(
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None, every_batches, every_s, os.fspath(resume) if resume else None
     )
-    if checkpoint:
-        SavedModel.of(job).write(Path(checkpoint))
-    return Session(plan, make_engine(name, job, plan, client, checkpoints=checkpoints, **options))
+    with ExitStack() as stack:
+        lock = stack.enter_context(_begun(job, Path(checkpoint))) if checkpoint else None
+        made = make_engine(name, job, plan, client, checkpoints=checkpoints, **options)
+        session = Session(plan, made, lock)
+        stack.pop_all()  # from here on the session holds the lock
+    return session
+
+
+def _begun(job: Job, folder: Path) -> FolderLock:
+    """Take a folder for the cuts of a run, before anything is started for it."""
+    check_folder(folder)
+    lock = FolderLock(made_folder(folder))
+    try:
+        SavedModel.of(job).write(folder)
+    except BaseException:
+        lock.close()
+        raise
+    return lock
 
 
 def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None = None, **options: Any) -> Session:
@@ -178,8 +197,9 @@ def _metrics(plan: Plan, given: Metrics | None, by_loss: Mapping[str, tuple[str,
 class Session:
     """Tables that live while it is open, and what can be done with them. Made by :func:`launch`."""
 
-    def __init__(self, plan: Plan, engine: Engine) -> None:
+    def __init__(self, plan: Plan, engine: Engine, lock: FolderLock | None = None) -> None:
         self.plan, self.engine = plan, engine
+        self._lock = lock  # of the folder for cuts, while the session is open
         self._open = True
         self._profile = PhaseProfile()
 
@@ -191,7 +211,13 @@ class Session:
     # --- training
 
     def train(
-        self, dataset: Dataset, epochs: int = 1, valid: Dataset | None = None, fetch: Fetch | None = None
+        self,
+        dataset: Dataset,
+        epochs: int = 1,
+        valid: Dataset | None = None,
+        fetch: Fetch | None = None,
+        *,
+        allow_empty: bool = False,
     ) -> Iterator[Progress]:
         """Train, yielding Progress about once a second and at the end.
 
@@ -208,6 +234,8 @@ class Session:
         fetch
             Names of ops (or outputs, or ``"prediction"``), or ``{name: op}``: their values for a recent batch stand in
             ``Progress.fetched``.
+        allow_empty
+            Accept data without a single row that can be used; by default that is an error at the end.
         """
         self._check_open()
         if epochs < 1:
@@ -215,7 +243,9 @@ class Session:
         check_columns(self.plan.graph, dataset.schema)
         if valid is not None:
             check_columns(self.plan.graph, valid.schema)
-        return self._watched(self._train(self._spread(dataset), epochs, valid, self._tensors(fetch)))
+        labelled = self._spread(dataset).labels_within(label_bounds(self.plan.graph))
+        reports = self._train(labelled, epochs, valid, self._tensors(fetch))
+        return self._watched(reports if allow_empty else self._never_empty(reports, labelled))
 
     def _spread(self, dataset: Dataset) -> Dataset:
         """Give every lane something to read. Lanes belong to the plan: any number of workers sees the same Splits.
@@ -229,6 +259,15 @@ class Session:
         with closing(reports):  # leaving the loop ends training at once
             for progress in reports:
                 self._profile = progress.profile
+                yield progress
+
+    def _never_empty(
+        self, reports: Generator[Progress, None, None], dataset: Dataset
+    ) -> Generator[Progress, None, None]:
+        with closing(reports):
+            for progress in reports:
+                if progress.done and not progress.samples:
+                    raise no_rows("trained on", dataset)
                 yield progress
 
     def profile(self) -> PhaseProfile:
@@ -248,11 +287,17 @@ class Session:
                 yield passes.report(progress, epoch, self.evaluate(valid) if progress.done else {})
 
     def fit(
-        self, dataset: Dataset, epochs: int = 1, valid: Dataset | None = None, fetch: Fetch | None = None
+        self,
+        dataset: Dataset,
+        epochs: int = 1,
+        valid: Dataset | None = None,
+        fetch: Fetch | None = None,
+        *,
+        allow_empty: bool = False,
     ) -> Progress:
         """Train with a progress bar and return the last report; arguments as for :meth:`train`."""
         last = None
-        for progress in metered(self.train(dataset, epochs, valid, fetch)):
+        for progress in metered(self.train(dataset, epochs, valid, fetch, allow_empty=allow_empty)):
             last = progress
         assert last is not None
         return last
@@ -266,8 +311,10 @@ class Session:
 
     # --- inference
 
-    def evaluate(self, dataset: Dataset, metrics: Metrics | None = None) -> dict[str, Any]:
-        """Return metrics over a dataset by name.
+    def evaluate(
+        self, dataset: Dataset, metrics: Metrics | None = None, *, allow_empty: bool = False
+    ) -> dict[str, Any]:
+        """Return metrics over a dataset by name; where there are bad rows ``bad_rows`` counts them.
 
         Parameters
         ----------
@@ -275,28 +322,37 @@ class Session:
             With labels.
         metrics
             Names, or :class:`~heterps.metrics.Metric` values; by default AUC and logloss (RMSE and MAE for ``mse``).
+        allow_empty
+            Accept data without a single row that can be used.
         """
         self._check_open()
         chosen = _metrics(self.plan, metrics, _EVALUATION_METRICS)
         if not chosen:
             raise DataError(f"no metrics: name some for a {self.plan.graph[self.plan.graph.loss].kind} loss")
         Inference(self.job, chosen).check(dataset.schema)
-        states = {one.name: one.init() for one in chosen}
-        for part in self.engine.infer(dataset.shuffle("none"), chosen):
+        states, samples, bad = {one.name: one.init() for one in chosen}, 0, 0
+        labelled = dataset.labels_within(label_bounds(self.plan.graph)).shuffle("none")
+        for part in self.engine.infer(labelled, chosen):
             states = {one.name: one.merge(states[one.name], part.states[one.name]) for one in chosen}
-        return {one.name: one.result(states[one.name]) for one in chosen}
+            samples, bad = samples + part.samples, bad + len(part.bad)
+        if not samples and not allow_empty:
+            raise no_rows("evaluated", labelled)
+        found = {one.name: one.result(states[one.name]) for one in chosen}
+        return found | ({BAD_ROWS: bad} if bad else {})
 
     def predict(
         self, dataset: Dataset, out: str | os.PathLike[str] | None = None, fetch: Fetch = PREDICTION
     ) -> Values | dict[str, Values] | Path:
         """Return predictions, or other tensors, for every row in order.
 
+        A row that cannot be read keeps its place: its values are NaN, with a warning, and null in a file.
+
         Parameters
         ----------
         dataset
             Needs no label.
         out
-            A Parquet file to write instead of returning arrays.
+            A Parquet file to write instead of returning arrays; its column ``bad_row`` says why a row has no values.
         fetch
             A name gives one array, several give a dict: ``"prediction"``, outputs and ops of the graph, columns of the
             data. ``{name: source}`` names them anew. Only what leads to them is computed and read.
@@ -307,15 +363,19 @@ class Session:
             The path if ``out`` was given.
         """
         self._check_open()
+        if out is not None:
+            check_target(out)
         sources = {
             name: sources_of(self.plan.graph, dataset.schema, [source])[source]
             for name, source in _named(fetch).items()
         }
         Inference(self.job, (), sources).check(dataset.schema)
-        parts = (part.fetched for part in self.engine.infer(dataset.shuffle("none"), (), sources) if part.samples)
+        if out is not None and BAD_ROW in sources:
+            raise GraphError(f"{BAD_ROW!r} is the column of reasons: name what you fetch otherwise, {{name: source}}")
+        parts = placed(self.engine.infer(dataset.shuffle("none").without_labels(), (), sources))
         if out is not None:
             return write_parquet(out, parts)
-        arrays = joined(parts, sources)
+        arrays = joined(filled(parts), sources)
         return arrays[fetch] if isinstance(fetch, str) else arrays
 
     # --- tables
@@ -335,8 +395,10 @@ class Session:
             counters of the rows that the tables' accessors select.
         """
         self._check_open()
-        SavedModel.of(self.job).write(Path(path))
-        return save_tables(self.engine, Path(path), kind)
+        check_folder(path)
+        with nullcontext() if self._lock and self._lock.holds(path) else FolderLock(made_folder(Path(path))):
+            SavedModel.of(self.job).write(Path(path))
+            return save_tables(self.engine, Path(path), kind)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Take over all tables of a checkpoint of this model, from any number of shard hosts; not while training."""
@@ -367,7 +429,11 @@ class Session:
         """Give everything back."""
         if self._open:
             self._open = False
-            self.engine.close()
+            try:
+                self.engine.close()
+            finally:
+                if self._lock is not None:
+                    self._lock.close()
 
     def _check_open(self) -> None:
         if not self._open:

@@ -2,11 +2,12 @@
 
 from heterps.data.columnar.parquet_files import Parquet, parquet
 from heterps.data.columnar.tables_in_memory import Table, frame
-from heterps.data.core.bad import BadInput, BadRow, BadRows
+from heterps.data.core.bad import BadBook, BadInput, BadRow, BadRows
 from heterps.data.core.batch import Batch, Column
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Shuffle, Source
 from heterps.data.core.formats import READERS, open_dataset, register_reader
+from heterps.data.core.labels import Labels
 from heterps.data.core.persist import Persisted
 from heterps.data.core.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
 from heterps.data.core.schema import Field, Schema, dense, label, ragged, sparse, weight
@@ -25,6 +26,7 @@ from heterps.data.text.slot_text import SlotText, slot_text
 __all__ = [
     "READERS",
     "Arrays",
+    "BadBook",
     "BadInput",
     "BadRow",
     "BadRows",
@@ -43,6 +45,7 @@ __all__ = [
     "Idx",
     "Images",
     "Importance",
+    "Labels",
     "Match",
     "Moments",
     "Number",

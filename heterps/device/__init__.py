@@ -10,12 +10,18 @@ from heterps.device.arrays import (
     to_device,
     to_host,
 )
-from heterps.device.raw import CUDA_OPTIONS, RawModule, raw_module, set_raw_loader
+from heterps.device.raw import CUDA_OPTIONS, CudaModule, RawModule, cuda_sources, cuda_text, raw_module, set_raw_loader
+from heterps.device.transfer import Lap, Transfer
 
 __all__ = [
     "CUDA_OPTIONS",
+    "CudaModule",
+    "Lap",
     "RawModule",
+    "Transfer",
     "array_namespace",
+    "cuda_sources",
+    "cuda_text",
     "gpu_available",
     "is_host",
     "namespace",

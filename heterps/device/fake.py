@@ -64,14 +64,19 @@ class FakeArray:
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("implicit conversion of a device array to NumPy; use to_host()")
 
-    def get(self) -> np.ndarray[Any, Any]:
+    def get(
+        self, stream: Any = None, order: str = "C", out: np.ndarray[Any, Any] | None = None, blocking: bool = True
+    ) -> np.ndarray[Any, Any]:
         """Copy to the host."""
         TRAFFIC.to_host += 1
         TRAFFIC.bytes_to_host += self._data.nbytes
-        TRAFFIC.syncs += 1
-        return self._data.copy()
+        TRAFFIC.syncs += blocking
+        if out is None:
+            return self._data.copy()
+        out[...] = self._data
+        return out
 
-    def set(self, host: np.ndarray[Any, Any]) -> None:
+    def set(self, host: np.ndarray[Any, Any], stream: Any = None) -> None:
         """Copy from the host into this array."""
         TRAFFIC.to_device += 1
         TRAFFIC.bytes_to_device += host.nbytes
@@ -226,10 +231,58 @@ def _call(module: str, name: str, func: Callable[..., Any], args: Any, kwargs: A
     return out if isinstance(out, FakeArray) else _wrap(result)
 
 
+class _FakeStream:
+    """A stream that has done everything as soon as it is asked; tests with streams that take their time are apart."""
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        self.non_blocking = non_blocking
+
+    def __enter__(self) -> _FakeStream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def wait_event(self, event: _FakeEvent) -> None:
+        """Let later work wait, which costs the host nothing."""
+
+    def synchronize(self) -> None:
+        """Let the host wait."""
+        TRAFFIC.syncs += 1
+
+
+class _FakeEvent:
+    def __init__(self, block: bool = False, disable_timing: bool = False) -> None:
+        self.disable_timing = disable_timing
+
+    def record(self, stream: _FakeStream | None = None) -> None:
+        """Mark what is queued so far."""
+
+    def synchronize(self) -> None:
+        """Let the host wait."""
+        TRAFFIC.syncs += 1
+
+
+class _FakeCuda:
+    """The part of ``cupy.cuda`` that transfers use."""
+
+    Stream, Event = _FakeStream, _FakeEvent
+    _current = _FakeStream()
+
+    def get_current_stream(self) -> _FakeStream:
+        """Return the one stream that computes."""
+        return self._current
+
+    def alloc_pinned_memory(self, size: int) -> bytearray:
+        """Return host memory."""
+        return bytearray(size)
+
+
 class _FakeNamespace:
     """``xp`` for device arrays in name."""
 
     ndarray = FakeArray
+    cuda = _FakeCuda()
     __name__ = "fake"
 
     def asarray(self, x: Any, dtype: Any = None) -> FakeArray:

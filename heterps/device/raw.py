@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol
 
 from heterps.device.arrays import Namespace
 
-__all__ = ["CUDA_OPTIONS", "RawModule", "raw_module", "set_raw_loader"]
+__all__ = ["CUDA_OPTIONS", "CudaModule", "RawModule", "cuda_sources", "cuda_text", "raw_module", "set_raw_loader"]
 
 # No fused multiply-add: sums and products then have the bits that NumPy's have.
 CUDA_OPTIONS = ("-std=c++17", "--fmad=false")
@@ -24,13 +25,26 @@ class RawModule(Protocol):
         """Run a kernel with at least ``count`` threads; numbers among the arguments are NumPy scalars."""
 
 
-class _CupyModule:
-    def __init__(self, source: str) -> None:
-        import cupy
+class CudaModule:
+    """Kernels of one source through ``cupy.RawModule``.
 
-        self._module = cupy.RawModule(code=source, options=CUDA_OPTIONS)
+    Parameters
+    ----------
+    source
+        CUDA text.
+    compiler
+        What compiles it in place of ``cupy.RawModule``, called the same way.
+    """
+
+    def __init__(self, source: str, compiler: Callable[..., Any] | None = None) -> None:
+        if compiler is None:
+            import cupy
+
+            compiler = cupy.RawModule
+        self._module = compiler(code=source, options=CUDA_OPTIONS)
 
     def launch(self, name: str, count: int, args: tuple[Any, ...]) -> None:
+        """Run a kernel with at least ``count`` threads, on the current stream."""
         if count:
             self._module.get_function(name)(((count + BLOCK - 1) // BLOCK,), (BLOCK,), args)
 
@@ -54,4 +68,15 @@ def raw_module(xp: Namespace, source: str) -> RawModule | None:
     return None if load is None else load(source)
 
 
-set_raw_loader("cupy", _CupyModule)
+@cache
+def cuda_text(path: Path) -> str:
+    """Return the text of a ``.cu`` file."""
+    return path.read_text()
+
+
+def cuda_sources() -> list[Path]:
+    """Return every ``.cu`` file of the package."""
+    return sorted(Path(__file__).parents[1].rglob("*.cu"))
+
+
+set_raw_loader("cupy", CudaModule)

@@ -1,82 +1,235 @@
-"""Batches on their way to a device: pinned memory, a stream of their own, device buffers that are reused.
+"""Batches on their way to a device and back: one copy up, one down, one wait of the host, beside the computation.
 
-The copy of the next batch runs beside the computation of this one. On a CPU, and on the strict stand-in, there is
-nothing to overlap and arrays are handed over as they are. Not run on a GPU yet.
+A :class:`Lap` is one batch's turn. Its arrays lie side by side in one piece of pinned memory, into which they may be
+received, and in one piece of device memory; results are packed into one piece on the way back. Three streams order the
+work: copies up, the caller's current stream, copies down. Two events link them, and a third, recorded behind the copy
+down, is the only one the host waits for. When it has come, upload, computation and download of the lap are all over, so
+a turn's memory is free as a whole and no stream ever waits for a reader of it.
+
+With ``depth`` laps open, batch n + 1 is copied up and batch n - 1 down while n computes; a pipeline of three steps
+needs three. On a CPU arrays are handed over as they are. Not run on a GPU yet.
 """
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from heterps.device.arrays import Array, Namespace, to_device
+from heterps.device.arrays import Array, Namespace
 
-__all__ = ["Transfer"]
+__all__ = ["Lap", "Layout", "Transfer"]
+
+HostArray = npt.NDArray[Any]
+#: Shape and dtype of each named array.
+Layout = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
+
+#: Bytes to which each array is aligned, what cudaMalloc gives too: any vector load of a kernel may start there.
+ALIGNMENT = 256
 
 
 class Transfer:
-    """Copies named host arrays to a device.
+    """The way of batches to one device and back.
 
     Parameters
     ----------
     xp
         Array library of the device.
     depth
-        Batches on the device at once: buffers of a name are reused after this many.
+        Laps that may be open at once, each with memory of its own.
     """
 
-    def __init__(self, xp: Namespace, depth: int = 2) -> None:
-        self._xp, self._depth = xp, depth
-        self._turn = 0
-        self._cuda = getattr(xp, "__name__", "") == "cupy"
-        self._stream = xp.cuda.Stream(non_blocking=True) if self._cuda else None
-        self._rings: dict[tuple[str, int], tuple[Array, Any]] = {}
-        self._done: list[Any] = [None] * depth
+    def __init__(self, xp: Namespace, depth: int = 3) -> None:
+        self.xp = xp
+        self._free = [_Turn(xp) for _ in range(depth)]
+        self._depth = depth
+        self.up: Any = None
+        self.down: Any = None
+        if xp is not np:
+            self.up, self.down = _stream(xp), _stream(xp)
 
-    def send(self, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Array]:
-        """Start copying one batch; what comes back may be computed with at once, on the current stream.
+    def lap(self, layout: Layout) -> Lap:
+        """Open a lap for arrays of these shapes; its ``host`` arrays may then be filled or received into."""
+        if not self._free:
+            raise RuntimeError(f"all {self._depth} laps are open; collect and release one before the next is opened")
+        return Lap(self, self._free.pop(0), layout)
 
-        The current stream waits for the copies, the host does not. The buffers are overwritten ``depth`` calls later,
-        and not before the computation that was queued meanwhile is done.
+    def send(self, arrays: Mapping[str, HostArray]) -> Lap:
+        """Open a lap with these arrays and start it; on a device they are copied first and free when this returns."""
+        lap = self.lap({} if self.xp is np else _layout(arrays))
+        if self.xp is np:
+            lap.host = dict(arrays)
+        for name, array in arrays.items():
+            if lap.host[name] is not array:
+                np.copyto(lap.host[name], array)
+        lap.upload()
+        return lap
+
+    def _release(self, turn: _Turn) -> None:
+        self._free.append(turn)
+
+
+class Lap:
+    """One batch's turn: fill ``host``, :meth:`upload`, compute, :meth:`download`, :meth:`collect`, :meth:`release`.
+
+    Attributes
+    ----------
+    host
+        Pinned arrays to be filled before the upload, not to be touched between upload and :meth:`collect`.
+    device
+        The arrays on the device; to be used on the stream that was current at the upload.
+    """
+
+    def __init__(self, transfer: Transfer, turn: _Turn, layout: Layout) -> None:
+        self._transfer, self._turn = transfer, turn
+        self._layout = layout
+        self.host: dict[str, HostArray] = turn.sending.host_arrays(layout)
+        self.device: dict[str, Array] = {}
+        self._results: dict[str, HostArray] | None = None
+        self._state = "filling"
+
+    def upload(self) -> dict[str, Array]:
+        """Start the copy; the current stream waits for it, the host does not."""
+        self._step("filling", "uploaded")
+        xp, up = self._transfer.xp, self._transfer.up
+        if xp is np:
+            self.device = dict(self.host)
+            return self.device
+        self.device = self._turn.sending.device_arrays(xp, up, self._layout)
+        self._turn.sending.start_up(up)
+        xp.cuda.get_current_stream().wait_event(_mark(xp, up))
+        return self.device
+
+    def download(self, results: Mapping[str, Array]) -> None:
+        """Start the copy of results that the current stream computes; the host does not wait."""
+        self._step("uploaded", "downloading")
+        xp, down, piece = self._transfer.xp, self._transfer.down, self._turn.receiving
+        if xp is np:
+            self._results = dict(results)
+            return
+        layout = _layout(results)
+        self._results = piece.host_arrays(layout)
+        packed = piece.device_arrays(xp, down, layout)
+        for name, array in results.items():
+            packed[name][...] = array
+        down.wait_event(_mark(xp, xp.cuda.get_current_stream()))
+        piece.start_down(down)
+        self._turn.done = _mark(xp, down)
+
+    def collect(self) -> dict[str, HostArray]:
+        """Wait until the results are there; they are valid until :meth:`release`."""
+        self._step("downloading", "collected")
+        if self._turn.done is not None:
+            self._turn.done.synchronize()
+        assert self._results is not None
+        return self._results
+
+    def release(self) -> None:
+        """Give the turn's memory to the next lap; where a lap ends early, the device is waited for first."""
+        if self._state == "released":
+            return
+        if self._transfer.xp is not np and self._state in ("uploaded", "downloading"):
+            for stream in (self._transfer.up, self._transfer.xp.cuda.get_current_stream(), self._transfer.down):
+                stream.synchronize()
+        self._state = "released"
+        self._turn.done = None
+        self._transfer._release(self._turn)
+
+    def __enter__(self) -> Lap:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+    def _step(self, expected: str, after: str) -> None:
+        if self._state != expected:
+            raise RuntimeError(f"this lap is {self._state}; it has to be {expected} to become {after}")
+        self._state = after
+
+
+class _Turn:
+    """Memory of one lap after another: a piece for each direction, and the event behind the last copy."""
+
+    def __init__(self, xp: Namespace) -> None:
+        self.sending, self.receiving = _Piece(xp), _Piece(xp)
+        self.done: Any = None
+
+
+class _Piece:
+    """Pinned memory and its twin on the device; both grow, never shrink. Grown only while nobody uses the turn."""
+
+    def __init__(self, xp: Namespace) -> None:
+        self._xp = xp
+        self._pinned: HostArray = np.empty(0, np.uint8)
+        self._twin: Any = None
+        self._used = 0
+
+    def host_arrays(self, layout: Layout) -> dict[str, HostArray]:
+        """Return the arrays of a layout in pinned memory."""
+        places, self._used = _places(layout)
+        if self._pinned.size < self._used:
+            self._pinned, self._twin = _pinned(self._xp, self._used + self._used // 4), None
+        return _views(self._pinned, layout, places)
+
+    def device_arrays(self, xp: Namespace, stream: Any, layout: Layout) -> dict[str, Array]:
+        """Return the same arrays on the device.
+
+        Memory comes from the copy stream's own pool: the current stream's pool may hand out what kernels that are
+        still queued there read.
         """
-        if not self._cuda:
-            return {name: to_device(array, self._xp) for name, array in arrays.items()}
-        turn, self._turn = self._turn, (self._turn + 1) % self._depth
-        current, cuda = self._xp.cuda.get_current_stream(), self._xp.cuda
-        self._wait_for_readers(turn, current)
-        sent = {name: self._copy(name, turn, array) for name, array in arrays.items()}
-        arrived = cuda.Event(disable_timing=True)
-        arrived.record(self._stream)
-        current.wait_event(arrived)
-        return sent
+        if self._twin is None:
+            with stream:
+                self._twin = xp.empty(self._pinned.size, np.uint8)
+            xp.cuda.get_current_stream().wait_event(_mark(xp, stream))
+        return _views(self._twin, layout, _places(layout)[0])
 
-    def _wait_for_readers(self, turn: int, current: Any) -> None:
-        """Let the copy stream wait until all computation queued so far is done; it read this turn's old contents."""
-        queued = self._xp.cuda.Event(disable_timing=True)
-        queued.record(current)
-        self._stream.wait_event(queued)  # type: ignore[union-attr]
-        if self._done[turn] is not None:
-            self._done[turn].synchronize()  # the pinned memory of this turn has been read by the device
-        self._done[turn] = None
+    def start_up(self, stream: Any) -> None:
+        """Queue the copy to the device."""
+        if self._used:
+            self._twin[: self._used].set(self._pinned[: self._used], stream=stream)
 
-    def _copy(self, name: str, turn: int, array: npt.NDArray[Any]) -> Array:
-        device, pinned = self._room(name, turn, array)
-        np.copyto(pinned, array)
-        device.set(pinned, stream=self._stream)
-        event = self._xp.cuda.Event(disable_timing=True)
-        event.record(self._stream)
-        self._done[turn] = event
-        return device
+    def start_down(self, stream: Any) -> None:
+        """Queue the copy to the host."""
+        if self._used:
+            self._twin[: self._used].get(stream=stream, out=self._pinned[: self._used], blocking=False)
 
-    def _room(self, name: str, turn: int, array: npt.NDArray[Any]) -> tuple[Array, Any]:
-        """Device buffer and pinned twin of the array's shape; made anew when the shape grows."""
-        cupyx = importlib.import_module("cupyx")
-        known = self._rings.get((name, turn))
-        if known is None or known[0].dtype != array.dtype or known[0].size < array.size:
-            flat = (self._xp.empty(array.size, array.dtype), cupyx.empty_pinned(array.size, array.dtype))
-            known = self._rings[name, turn] = flat
-        device, pinned = known
-        return device[: array.size].reshape(array.shape), pinned[: array.size].reshape(array.shape)
+
+def _layout(arrays: Mapping[str, Array]) -> Layout:
+    return {name: (array.shape, array.dtype) for name, array in arrays.items()}
+
+
+def _places(layout: Layout) -> tuple[list[int], int]:
+    """Where each array begins, and bytes in all."""
+    places, at = [], 0
+    for shape, dtype in layout.values():
+        places.append(at)
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        at += -(-size // ALIGNMENT) * ALIGNMENT
+    return places, at
+
+
+def _views(memory: Array, layout: Layout, places: list[int]) -> dict[str, Array]:
+    out = {}
+    for (name, (shape, dtype)), at in zip(layout.items(), places, strict=True):
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        out[name] = memory[at : at + size].view(dtype).reshape(shape)
+    return out
+
+
+def _pinned(xp: Namespace, size: int) -> HostArray:
+    if xp is np:
+        return np.empty(size, np.uint8)
+    return np.frombuffer(xp.cuda.alloc_pinned_memory(size), np.uint8, size)
+
+
+def _stream(xp: Namespace) -> Any:
+    return xp.cuda.Stream(non_blocking=True)
+
+
+def _mark(xp: Namespace, stream: Any) -> Any:
+    """Record an event behind everything queued on a stream so far."""
+    event = xp.cuda.Event(disable_timing=True)
+    event.record(stream)
+    return event

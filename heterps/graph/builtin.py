@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from heterps.errors import GraphError
+from heterps.graph.attribute_types import types_of
 from heterps.graph.kinds import REQUIRED, Attrs, OpKind, Param, register_kind
 from heterps.graph.types import DTYPES, Form, TensorType
 
@@ -56,7 +58,7 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
 def _input(attrs: Attrs, inputs: Types) -> TensorType:
     if attrs["dtype"] not in DTYPES:
         raise GraphError(f"dtype must be one of {sorted(DTYPES)}, got {attrs['dtype']!r}")
-    if any(not isinstance(d, int) or d < 1 for d in attrs["shape"]):
+    if any(d < 1 for d in attrs["shape"]):
         raise GraphError(f"shape must be positive whole numbers (without the batch), got {attrs['shape']}")
     if attrs["ragged"] and attrs["shape"]:
         raise GraphError(f"a ragged input has one list per sample: shape must be (), got {attrs['shape']}")
@@ -83,8 +85,6 @@ def pooled(ids: TensorType, dim: int, pooling: str) -> TensorType:
 
 def _lookup(attrs: Attrs, inputs: Types) -> TensorType:
     expect_ids(inputs[0])
-    if not isinstance(attrs["dim"], int) or attrs["dim"] < 1:
-        raise GraphError(f"dim must be a positive whole number, got {attrs['dim']!r}")
     if not attrs["table"]:
         raise GraphError("needs a table name")
     return pooled(inputs[0], attrs["dim"], attrs["pooling"])
@@ -109,8 +109,6 @@ def _dense(attrs: Attrs, inputs: Types) -> TensorType:
     expect_dense(inputs[0])
     if not inputs[0].shape:
         raise GraphError(f"input must have a last dimension to multiply, got {inputs[0]}")
-    if not isinstance(attrs["width"], int) or attrs["width"] < 1:
-        raise GraphError(f"width must be a positive whole number, got {attrs['width']!r}")
     return TensorType((*inputs[0].shape[:-1], attrs["width"]))
 
 
@@ -196,12 +194,6 @@ def _softmax(attrs: Attrs, inputs: Types) -> TensorType:
     if not inputs[0].shape:
         raise GraphError(f"needs a dimension to normalise over, got {inputs[0]}")
     return inputs[0]
-
-
-def _dropout(attrs: Attrs, inputs: Types) -> TensorType:
-    if not 0 <= attrs["rate"] < 1:
-        raise GraphError(f"rate must be in [0, 1), got {attrs['rate']}")
-    return _same(attrs, inputs)
 
 
 def _layer_norm(attrs: Attrs, inputs: Types) -> TensorType:
@@ -313,7 +305,7 @@ for _kind in (
     OpKind("sigmoid", _same, doc="1 / (1 + exp(-x))"),
     OpKind("tanh", _same, doc="hyperbolic tangent"),
     OpKind("softmax", _softmax, {"axis": -1}, doc="normalised exponentials"),
-    OpKind("dropout", _dropout, {"rate": 0.5}, doc="random zeros in training, keyed by (seed, op, batch key)"),
+    OpKind("dropout", _same, {"rate": 0.5}, doc="random zeros in training, keyed by (seed, op, batch key)"),
     OpKind("layer_norm", _layer_norm, {"eps": 1e-5}, params=_layer_norm_params, doc="normalise the last axis"),
     OpKind("dot_interaction", _dot_interaction, {}, (1, None), doc="all pairwise dot products (DLRM)"),
     OpKind("fm", _fm, doc="second-order factorisation machine term (DeepFM)"),
@@ -322,4 +314,4 @@ for _kind in (
     OpKind("softmax_cross_entropy", _softmax_cross_entropy, {}, (2, 3), loss=True, doc="cross entropy from logits"),
     OpKind("mse", _mse, {}, (2, 3), loss=True, doc="mean squared error"),
 ):
-    register_kind(_kind)
+    register_kind(replace(_kind, types=types_of(_kind.attrs)))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from heterps.errors import GraphError
+from heterps.graph.attribute_types import types_of
 from heterps.graph.builtin import ONES, Types, expect_dense
 from heterps.graph.kinds import REQUIRED, Attrs, OpKind, Param, register_kind
 from heterps.graph.types import TensorType
@@ -45,12 +48,6 @@ def _prelu_params(attrs: Attrs, inputs: Types) -> tuple[Param, ...]:
     return (Param("slope", (_width(inputs),), {"kind": "Constant", "value": attrs["first"]}),)
 
 
-def _dice(attrs: Attrs, inputs: Types) -> TensorType:
-    if not 0 <= attrs["momentum"] < 1:
-        raise GraphError(f"momentum must be in [0, 1), got {attrs['momentum']}")
-    return _same_vectors(attrs, inputs)
-
-
 def _dice_params(attrs: Attrs, inputs: Types) -> tuple[Param, ...]:
     width = inputs[0].shape[-1]
     return (Param("slope", (width,)), *running_params(width))
@@ -66,7 +63,7 @@ def _cosine(attrs: Attrs, inputs: Types) -> TensorType:
 def _top(attrs: Attrs, inputs: Types, dtype: str) -> TensorType:
     expect_vectors(inputs[0])
     width, k = inputs[0].shape[-1], attrs["k"]
-    if not isinstance(k, int) or not 1 <= k <= width:
+    if k > width:
         raise GraphError(f"k must be 1 to {width}, the length of the last axis, got {k!r}")
     return TensorType((*inputs[0].shape[:-1], k), dtype)
 
@@ -84,10 +81,10 @@ DICE = {"momentum": 0.99, "eps": 1e-8}
 for _kind in (
     OpKind("gelu", _same, doc="x times the normal distribution function, tanh form"),
     OpKind("prelu", _same, {"first": 0.25}, params=_prelu_params, doc="x, or slope x below 0, slope learnt"),
-    OpKind("dice", _dice, DICE, params=_dice_params, doc="prelu whose bend follows the batch's statistics (DIN)"),
+    OpKind("dice", _same_vectors, DICE, params=_dice_params, doc="prelu that bends by the batch's statistics (DIN)"),
     OpKind("cosine", _cosine, {"eps": 1e-12}, (2, 2), doc="cosine of the angle between vectors"),
     OpKind("l2_normalize", _same_vectors, {"eps": 1e-12}, doc="last axis to length 1"),
     OpKind("top_k", _top_k, {"k": REQUIRED}, doc="the k largest along the last axis, largest first"),
     OpKind("top_k_indices", _top_k_indices, {"k": REQUIRED}, doc="where the k largest stand"),
 ):
-    register_kind(_kind)
+    register_kind(replace(_kind, types=types_of(_kind.attrs)))

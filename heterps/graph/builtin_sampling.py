@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from heterps.errors import GraphError
+from heterps.graph.attribute_types import types_of
 from heterps.graph.builtin import Types, expect_dense, expect_rank
 from heterps.graph.kinds import REQUIRED, Attrs, OpKind, register_kind
 from heterps.graph.types import Form, TensorType
@@ -16,20 +19,16 @@ SCALAR = TensorType((), "float32", Form.SCALAR)
 
 def _check_sampler(attrs: Attrs) -> None:
     size, weights = attrs["vocabulary"], attrs["weights"]
-    if not isinstance(size, int) or size < 1:
-        raise GraphError(f"vocabulary must be a positive number of ids, got {size!r}")
     if attrs["distribution"] not in DISTRIBUTIONS:
         raise GraphError(f"distribution must be one of {DISTRIBUTIONS}, got {attrs['distribution']!r}")
     if (attrs["distribution"] == "weights") != (weights is not None):
         raise GraphError("give weights with distribution='weights', and only then")
-    if weights is not None and (len(weights) != size or min(weights) < 0 or not sum(weights) > 0):
+    if weights is not None and (len(weights) != size or not sum(weights) > 0):
         raise GraphError(f"weights must be {size} numbers, none negative and not all 0, got {len(weights)}")
 
 
 def _negative_sampling(attrs: Attrs, inputs: Types) -> TensorType:
     _check_sampler(attrs)
-    if not isinstance(attrs["count"], int) or attrs["count"] < 1:
-        raise GraphError(f"count must be a positive whole number, got {attrs['count']!r}")
     return TensorType((attrs["count"],), "uint64")
 
 
@@ -55,8 +54,6 @@ def _in_batch_softmax(attrs: Attrs, inputs: Types) -> TensorType:
         raise GraphError(f"the item id must be one uint64 per sample, got {inputs[2]}")
     if len(inputs) > 3 and (not inputs[3].dtype.startswith("float") or inputs[3].size != 1):
         raise GraphError(f"log_share must be one number per sample, got {inputs[3]}")
-    if not attrs["temperature"] > 0:
-        raise GraphError(f"temperature must be positive, got {attrs['temperature']}")
     return SCALAR
 
 
@@ -89,4 +86,4 @@ for _kind in (
     ),
     OpKind("multi_logloss", _multi_logloss, {}, (2, 2), loss=True, doc="sum of the tasks' binary cross entropies"),
 ):
-    register_kind(_kind)
+    register_kind(replace(_kind, types=types_of(_kind.attrs)))

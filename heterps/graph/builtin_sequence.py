@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from heterps.errors import GraphError
+from heterps.graph.attribute_types import types_of
 from heterps.graph.builtin import XAVIER, Types, expect_dense, expect_rank
 from heterps.graph.kinds import Attrs, OpKind, Param, register_kind
 from heterps.graph.types import Form, TensorType
@@ -33,8 +35,6 @@ def _attention(attrs: Attrs, inputs: Types) -> TensorType:
     _expect_history(history, "the history")
     if query.shape != history.shape:
         raise GraphError(f"query and history must have one length, got {query.shape} and {history.shape}")
-    if any(not isinstance(width, int) or width < 1 for width in attrs["hidden"]):
-        raise GraphError(f"hidden must be positive widths, got {attrs['hidden']}")
     return TensorType(query.shape)
 
 
@@ -57,4 +57,4 @@ for _kind in (
         doc="a history's vectors weighted by how they suit a query (DIN)",
     ),
 ):
-    register_kind(_kind)
+    register_kind(replace(_kind, types=types_of(_kind.attrs)))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from heterps.errors import GraphError
+from heterps.graph.attribute_types import types_of
 from heterps.graph.builtin import ONES, Types, expect_dense, expect_rank
 from heterps.graph.builtin_pointwise import expect_vectors, running_params
 from heterps.graph.kinds import REQUIRED, Attrs, OpKind, Param, register_kind
@@ -37,7 +39,7 @@ def _windows(attrs: Attrs, t: TensorType) -> tuple[int, int]:
 def _conv2d(attrs: Attrs, inputs: Types) -> TensorType:
     height, width = _windows(attrs, inputs[0])
     channels, groups = attrs["channels"], attrs["groups"]
-    if not isinstance(groups, int) or groups < 1 or inputs[0].shape[2] % groups or channels % groups:
+    if inputs[0].shape[2] % groups or channels % groups:
         raise GraphError(f"groups must divide {inputs[0].shape[2]} and {channels} channels, got {groups!r}")
     return TensorType((height, width, channels))
 
@@ -59,8 +61,6 @@ def _pool(attrs: Attrs, inputs: Types) -> TensorType:
 
 def _batch_norm(attrs: Attrs, inputs: Types) -> TensorType:
     expect_vectors(inputs[0])
-    if not 0 <= attrs["momentum"] < 1:
-        raise GraphError(f"momentum must be in [0, 1), got {attrs['momentum']}")
     return inputs[0]
 
 
@@ -84,4 +84,4 @@ for _kind in (
         doc="normalise each channel over the batch; outside training by running statistics",
     ),
 ):
-    register_kind(_kind)
+    register_kind(replace(_kind, types=types_of(_kind.attrs)))

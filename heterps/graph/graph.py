@@ -7,15 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import networkx as nx
 
-from heterps.errors import GraphError
+from heterps.documents import read_json
+from heterps.errors import GraphError, HeterpsError
+from heterps.fields import Found
 from heterps.graph import legality
 from heterps.graph.kinds import OpKind, Param, kind
 from heterps.graph.tensor import Tensor, freeze
 from heterps.graph.types import TensorType
+from heterps.writing import write_whole
 
 __all__ = ["SCHEMA_VERSION", "Graph", "Op"]
 
@@ -144,26 +147,30 @@ class Graph:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Graph:
+    def from_json(cls, value: Mapping[str, Any] | Found) -> Graph:
         """Load a graph; runs no code, checks everything a built graph is checked for."""
-        if value.get("schema") != SCHEMA_VERSION:
-            raise GraphError(f"graph has schema {value.get('schema')!r}, this version reads {SCHEMA_VERSION}")
-        missing = {"ops", "loss"} - set(value)
-        if missing:
-            raise GraphError(f"graph JSON lacks {sorted(missing)}")
-        return cls.from_ops(_ops_from_json(value["ops"]), value["loss"], value.get("outputs", {}))
+        found = Found.of(value, GraphError, "graph").only(("schema", "ops", "loss", "outputs"))
+        found["schema"].read(Literal[SCHEMA_VERSION])
+        values = {
+            "ops": _ops_from_json(found["ops"]),
+            "loss": found["loss"].read(str),
+            "outputs": found.get("outputs", {}).read(Mapping[str, str]),
+        }
+        return found.built(cls.from_ops, values)
+
+    @classmethod
+    def from_found(cls, found: Found) -> Graph:
+        """Read a graph where a document has one."""
+        return cls.from_json(found)
 
     def save(self, path: str | Path) -> None:
         """Write the graph as a JSON file."""
-        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Graph:
         """Read a graph from a JSON file."""
-        try:
-            return cls.from_json(json.loads(Path(path).read_text()))
-        except json.JSONDecodeError as error:
-            raise GraphError(f"{path} is not JSON: {error}") from None
+        return cls.from_json(read_json(path, GraphError))
 
 
 def _collect(roots: list[Tensor]) -> tuple[tuple[Op, ...], dict[Tensor, str]]:
@@ -200,20 +207,31 @@ def _names(order: list[Tensor]) -> dict[Tensor, str]:
     return names
 
 
-def _ops_from_json(rows: list[Mapping[str, Any]]) -> tuple[Op, ...]:
-    legality.check_rows(rows)
-    by_name = {row["name"]: row for row in rows}
+@dataclass(frozen=True)
+class _Row:
+    """An op as JSON has it."""
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    place: str | None = None
+
+
+def _ops_from_json(found: Found) -> tuple[Op, ...]:
+    rows = [(place, place.make(_Row)) for place in found]
+    by_name = {row.name: (place, row) for place, row in rows}
     ops: dict[str, Op] = {}
-    for name in legality.topological(rows):
-        ops[name] = _op_from_json(by_name[name], ops)
+    for name in found.built(legality.topological, {"inputs": [(row.name, row.inputs) for _, row in rows]}):
+        ops[name] = _typed(*by_name[name], ops)
     return tuple(ops.values())
 
 
-def _op_from_json(row: Mapping[str, Any], ops: Mapping[str, Op]) -> Op:
-    known = kind(row["kind"])
+def _typed(place: Found, row: _Row, ops: Mapping[str, Op]) -> Op:
     try:
-        attrs = known.complete({key: freeze(value) for key, value in row.get("attrs", {}).items()})
-        result = known.result(attrs, tuple(ops[name].type for name in row["inputs"]))
-    except GraphError as error:
-        raise GraphError(f"{row['kind']} {row['name']!r}: {error}") from None
-    return Op(row["name"], row["kind"], tuple(row["inputs"]), attrs, result, row.get("place"))
+        known = kind(row.kind)
+        attrs = known.complete({key: freeze(value) for key, value in row.attrs.items()})
+        result = known.result(attrs, tuple(ops[name].type for name in row.inputs))
+    except HeterpsError as error:
+        raise type(error)(f"{place.place}: {row.kind} {row.name!r}: {error}") from None
+    return Op(row.name, row.kind, row.inputs, attrs, result, row.place)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heterps.errors import GraphError, UnknownKindError
+from heterps.errors import GraphError, HeterpsError, UnknownKindError
+from heterps.fields import Found
 from heterps.graph.types import TensorType
 
 __all__ = ["REQUIRED", "Attrs", "OpKind", "Param", "kind", "kinds", "register_kind"]
@@ -61,6 +62,8 @@ class OpKind:
         ``"file"`` or ``"table"`` for kinds that read one (these are io-bound by nature), else None.
     loss
         Whether the kind can end a graph.
+    types
+        What each attribute may be, as annotations (:mod:`heterps.fields`); anything where none is given.
     doc
         One line for tables and help.
     """
@@ -73,6 +76,7 @@ class OpKind:
     access: str | None = None
     loss: bool = False
     doc: str = ""
+    types: Mapping[str, Any] = field(default_factory=dict)
 
     def complete(self, attrs: Attrs) -> dict[str, Any]:
         """Fill in defaults; unknown or missing attributes are a GraphError."""
@@ -83,6 +87,8 @@ class OpKind:
         missing = sorted(name for name, value in full.items() if value is REQUIRED)
         if missing:
             raise GraphError(f"needs the attribute {missing[0]!r}")
+        for name, hint in self.types.items():
+            Found(full[name], GraphError, "", name).read(hint)
         return full
 
     def result(self, attrs: Attrs, inputs: tuple[TensorType, ...]) -> TensorType:
@@ -91,7 +97,12 @@ class OpKind:
         if len(inputs) < low or (high is not None and len(inputs) > high):
             wanted = str(low) if low == high else f"at least {low}" if high is None else f"{low} to {high}"
             raise GraphError(f"takes {wanted} input(s), got {len(inputs)}")
-        return self.infer(attrs, inputs)
+        try:
+            return self.infer(attrs, inputs)
+        except HeterpsError:
+            raise
+        except Exception as error:  # a kind of somebody else's that does not check its attributes
+            raise GraphError(f"cannot be made with {dict(attrs)}: {type(error).__name__}: {error}") from error
 
 
 _KINDS: dict[str, OpKind] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -14,7 +14,7 @@ from heterps.graph.tensor import PLACES
 if TYPE_CHECKING:
     from heterps.graph.graph import Graph
 
-__all__ = ["RULES", "check", "check_rows", "topological"]
+__all__ = ["RULES", "check", "topological"]
 
 # Lookups of one table may differ in these only.
 _PER_LOOKUP = ("pooling", "padding_id")
@@ -99,28 +99,24 @@ def check(graph: Graph) -> None:
             raise GraphError(mistake)
 
 
-def check_rows(rows: list[Mapping[str, Any]]) -> None:
-    """Check the form of ops read from JSON before anything is made of them."""
-    for i, row in enumerate(rows):
-        missing = {"name", "kind", "inputs"} - set(row)
-        if missing:
-            raise GraphError(f"op {i} ({row.get('name', '?')!r}) lacks {sorted(missing)}")
-    counts = Counter(row["name"] for row in rows)
+def _named_once(inputs: Sequence[tuple[str, Sequence[str]]]) -> None:
+    counts = Counter(name for name, _ in inputs)
     for name, count in counts.items():
         if count > 1:
             raise GraphError(f"{count} ops are called {name!r}; give each its own name")
-    for row in rows:
-        for source in row["inputs"]:
+    for name, sources in inputs:
+        for source in sources:
             if source not in counts:
-                raise GraphError(f"op {row['name']!r} reads {source!r}, which is not in the graph")
+                raise GraphError(f"op {name!r} reads {source!r}, which is not in the graph")
 
 
-def topological(rows: list[Mapping[str, Any]]) -> list[str]:
-    """Names parents first, else in the order given; a cycle is named."""
+def topological(inputs: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    """Names of ops, given with those each reads, parents first, else in the order given; a cycle is named."""
+    _named_once(inputs)
     view: nx.DiGraph[str] = nx.DiGraph()
-    place = {row["name"]: i for i, row in enumerate(rows)}
+    place = {name: i for i, (name, _) in enumerate(inputs)}
     view.add_nodes_from(place)
-    view.add_edges_from((source, row["name"]) for row in rows for source in row["inputs"])
+    view.add_edges_from((source, name) for name, sources in inputs for source in sources)
     try:
         return list(nx.lexicographical_topological_sort(view, key=place.__getitem__))
     except nx.NetworkXUnfeasible:

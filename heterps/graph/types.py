@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from heterps.errors import GraphError
+
 __all__ = ["DTYPES", "Form", "TensorType"]
 
 DTYPES = {"float32": 4, "float64": 8, "uint64": 8, "int64": 8, "int32": 4}
@@ -41,6 +43,10 @@ class TensorType:
     dtype: str = "float32"
     form: Form = Form.DENSE
     mean_length: float = 1.0
+
+    def __post_init__(self) -> None:
+        if math.prod(self.shape) >= 1 << 63:
+            raise GraphError(f"a shape of {self.shape} per sample has more numbers than can be counted")
 
     @property
     def size(self) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-import tomllib
 from collections.abc import Mapping
 from importlib import resources
 
+from heterps.documents import toml_of
+from heterps.errors import HardwareError
 from heterps.hardware.values import Device
 
 __all__ = ["catalogue"]
@@ -16,4 +17,5 @@ __all__ = ["catalogue"]
 def catalogue() -> Mapping[str, Device]:
     """Return devices by name; each carries the source of its figures."""
     text = resources.files("heterps.hardware").joinpath("catalogue.toml").read_text()
-    return {name: Device(name, **body) for name, body in tomllib.loads(text)["device"].items()}
+    devices = toml_of(text, "catalogue.toml", HardwareError)["device"]
+    return {name: devices[name].make(Device, name=name) for name in devices.members()}

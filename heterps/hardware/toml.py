@@ -3,47 +3,40 @@
 from __future__ import annotations
 
 import json
-import pathlib
-import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, replace
-from typing import Any, TypeVar
+from dataclasses import fields, replace
+from typing import Any
 
+from heterps.documents import read_text, toml_of
 from heterps.errors import HardwareError
+from heterps.fields import Found, field_hints
 from heterps.hardware.catalogue import catalogue
 from heterps.hardware.values import Device, Hardware, Host, Link, Pool
 
 __all__ = ["read_toml", "write_toml"]
 
-_T = TypeVar("_T")
 _OF_DEVICE = ("price_per_hour", "sold_in", "efficiency")  # a pool may say these otherwise than its device does
 
 
 def read_toml(source: str) -> Hardware:
     """Return the hardware of a TOML file, or of TOML text (anything with a line break)."""
-    where = "TOML text" if "\n" in source else source
-    try:
-        data = tomllib.loads(source if "\n" in source else pathlib.Path(source).read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise HardwareError(f"{where}: {error}") from error
-    except OSError as error:
-        raise HardwareError(f"{where}: cannot be read ({error.strerror})") from error
-    if unknown := sorted(data.keys() - {"device", "pool", "host", "link"}):
-        raise HardwareError(
-            f"{where}: unknown section {unknown[0]!r}; known: [device.NAME], [[pool]], [[host]], [[link]]"
-        )
-    devices = {name: _make(Device, {"name": name, **body}, where) for name, body in data.get("device", {}).items()}
-    return Hardware(
-        tuple(_pool(body, devices, where) for body in data.get("pool", ())),
-        tuple(_make(Host, body, where) for body in data.get("host", ())),
-        tuple(_make(Link, body, where) for body in data.get("link", ())),
-    )
+    text = source if "\n" in source else read_text(source, HardwareError)
+    found = toml_of(text, "TOML text" if "\n" in source else source, HardwareError)
+    found.only(("device", "pool", "host", "link"))
+    own = found.get("device", {})
+    devices = {name: own[name].make(Device, name=name) for name in own.members()}
+    values = {
+        "pools": tuple(_pool(body, devices) for body in found.get("pool", ())),
+        "hosts": found.get("host", ()).read(tuple[Host, ...]),
+        "links": found.get("link", ()).read(tuple[Link, ...]),
+    }
+    return found.built(Hardware, values)
 
 
 def write_toml(hardware: Hardware) -> str:
     """Return TOML text with every figure written out."""
     devices = {pool.device.name: pool.device for pool in hardware.pools}
-    blocks = [_block(f'[device."{name}"]', device, skip=("name",)) for name, device in devices.items()]
+    blocks = [_block(f"[device.{_value(name)}]", device, skip=("name",)) for name, device in devices.items()]
     for pool in hardware.pools:
         own = {name: getattr(pool.device, name) for name in _OF_DEVICE}
         differing = {k: v for k, v in own.items() if v != getattr(devices[pool.device.name], k)}
@@ -54,27 +47,14 @@ def write_toml(hardware: Hardware) -> str:
     return "\n".join(blocks)
 
 
-def _pool(body: Mapping[str, Any], devices: Mapping[str, Device], where: str) -> Pool:
-    name = body.get("device")
-    device = devices.get(str(name)) or catalogue().get(str(name))
+def _pool(body: Found, devices: Mapping[str, Device]) -> Pool:
+    name = body["device"].read(str)
+    device = devices.get(name) or catalogue().get(name)
     if device is None:
-        known = ", ".join([*devices, *catalogue()])
-        raise HardwareError(f"{where}: pool {body.get('name')!r} has device {name!r}; known: {known}")
-    device = replace(device, **{key: body[key] for key in _OF_DEVICE if key in body})
-    rest = {key: value for key, value in body.items() if key not in (*_OF_DEVICE, "device")}
-    return _make(Pool, {**rest, "device": device}, where)
-
-
-def _make(cls: type[_T], body: Mapping[str, Any], where: str) -> _T:
-    """Construct a value and say which key is missing or unknown."""
-    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
-    what = f"{where}: {cls.__name__.lower()} {body.get('name', '')!r}"
-    if unknown := sorted(body.keys() - known.keys()):
-        raise HardwareError(f"{what}: unknown key {unknown[0]!r}; known: {', '.join(known)}")
-    required = [n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING]
-    if missing := [n for n in required if n not in body]:
-        raise HardwareError(f"{what}: {missing[0]} is missing")
-    return cls(**body)
+        body["device"].refuse(f"one of {', '.join([*devices, *catalogue()])}")
+    hints = field_hints(Device)
+    own = {key: body[key].read(hints[key]) for key in _OF_DEVICE if key in body.members()}
+    return body.without("device", *own).make(Pool, device=replace(device, **own))
 
 
 def _block(head: str, value: Any, skip: tuple[str, ...] = ()) -> str:
@@ -84,5 +64,6 @@ def _block(head: str, value: Any, skip: tuple[str, ...] = ()) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f'"{key}" = {_value(v)}' for key, v in value.items()) + " }"
-    return repr(value) if isinstance(value, float) else json.dumps(value)
+        return "{ " + ", ".join(f"{_value(key)} = {_value(v)}" for key, v in value.items()) + " }"
+    # As JSON, but for two things: TOML knows no surrogate pairs, and wants DEL written out.
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

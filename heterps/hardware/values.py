@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from heterps.errors import HardwareError
+from heterps.fields import Count, Found, Natural, NotNegative, Positive, Range, check_fields
 
 __all__ = ["Device", "Hardware", "Host", "Link", "Pool"]
-
-KINDS = ("cpu", "gpu")
 
 
 @dataclass(frozen=True)
@@ -42,35 +41,23 @@ class Device:
     """
 
     name: str
-    kind: str
-    flops: Mapping[str, float]
-    memory_bytes: float
-    memory_bytes_per_s: float
-    network_bytes_per_s: float
-    cores: int = 1
-    bus_bytes_per_s: float = 0.0
-    launch_s: float = 0.0
-    efficiency: float = 1.0
-    price_per_hour: float = 0.0
-    sold_in: int = 1
+    kind: Literal["cpu", "gpu"]
+    flops: Mapping[str, Positive]
+    memory_bytes: NotNegative
+    memory_bytes_per_s: Positive
+    network_bytes_per_s: Positive
+    cores: Count = 1
+    bus_bytes_per_s: NotNegative = 0.0
+    launch_s: NotNegative = 0.0
+    efficiency: Annotated[float, Range(above=0, at_most=1)] = 1.0
+    price_per_hour: NotNegative = 0.0
+    sold_in: Count = 1
     source: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise HardwareError(f"device {self.name!r}: kind is {self.kind!r}, must be one of {', '.join(KINDS)}")
+        check_fields(self, HardwareError, f"device {self.name!r}")
         if "float32" not in self.flops:
             raise HardwareError(f"device {self.name!r}: flops has no float32 figure, only {sorted(self.flops)}")
-        rates = {"memory_bytes_per_s": self.memory_bytes_per_s, "network_bytes_per_s": self.network_bytes_per_s}
-        rates |= {f"flops.{dtype}": rate for dtype, rate in self.flops.items()}
-        for name, rate in rates.items():
-            if not rate > 0:
-                raise HardwareError(f"device {self.name!r}: {name} is {rate}, must be positive")
-        if not 0 < self.efficiency <= 1:
-            raise HardwareError(f"device {self.name!r}: efficiency is {self.efficiency}, must be in (0, 1]")
-        if self.sold_in < 1 or self.cores < 1 or self.price_per_hour < 0:
-            raise HardwareError(
-                f"device {self.name!r}: sold_in and cores must be at least 1, price_per_hour at least 0"
-            )
 
     def rate(self, dtype: str = "float32") -> float:
         """Floating-point operations per second that kernels reach."""
@@ -87,14 +74,13 @@ class Host:
     """A machine (or ``count`` equal ones): the pools on it share its cores, memory and memory bandwidth."""
 
     name: str
-    cores: int
-    memory_bytes: float
-    memory_bytes_per_s: float
-    count: int = 1
+    cores: Count
+    memory_bytes: NotNegative
+    memory_bytes_per_s: Positive
+    count: Count = 1
 
     def __post_init__(self) -> None:
-        if self.cores < 1 or self.count < 1 or not self.memory_bytes_per_s > 0:
-            raise HardwareError(f"host {self.name!r}: cores, count and memory_bytes_per_s must be positive")
+        check_fields(self, HardwareError, f"host {self.name!r}")
 
 
 @dataclass(frozen=True)
@@ -120,14 +106,13 @@ class Pool:
 
     name: str
     device: Device
-    cap: int | None = None
+    cap: Natural | None = None
     host: str | None = None
     serves: bool = True
     emulated: bool = False
 
     def __post_init__(self) -> None:
-        if self.cap is not None and self.cap < 0:
-            raise HardwareError(f"pool {self.name!r}: cap is {self.cap}, must be at least 0")
+        check_fields(self, HardwareError, f"pool {self.name!r}")
 
     @property
     def kind(self) -> str:
@@ -141,14 +126,11 @@ class Link:
 
     source: str
     target: str
-    bytes_per_s: float
-    latency_s: float = 0.0
+    bytes_per_s: Positive
+    latency_s: NotNegative = 0.0
 
     def __post_init__(self) -> None:
-        if not self.bytes_per_s > 0 or self.latency_s < 0:
-            raise HardwareError(
-                f"link {self.source} - {self.target}: bytes_per_s must be positive, latency_s not negative"
-            )
+        check_fields(self, HardwareError, f"link {self.source} - {self.target}")
 
 
 @dataclass(frozen=True)
@@ -208,11 +190,7 @@ class Hardware:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Hardware:
         """Inverse of :meth:`to_json`."""
-        return cls(
-            tuple(pool_from_json(pool) for pool in data["pools"]),
-            tuple(Host(**host) for host in data.get("hosts", ())),
-            tuple(Link(**link) for link in data.get("links", ())),
-        )
+        return Found.of(data, HardwareError, "hardware").make(cls)
 
     @classmethod
     def from_toml(cls, source: str) -> Hardware:
@@ -240,11 +218,6 @@ def pool_to_json(pool: Pool) -> dict[str, Any]:
     data = asdict(pool)
     data["device"]["flops"] = dict(pool.device.flops)
     return data
-
-
-def pool_from_json(data: Mapping[str, Any]) -> Pool:
-    """Inverse of :func:`pool_to_json`."""
-    return Pool(**{**data, "device": Device(**data["device"])})
 
 
 def _unique(what: str, names: Iterable[str]) -> None:

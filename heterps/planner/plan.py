@@ -6,15 +6,18 @@ import json
 import pathlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from heterps.documents import read_json
 from heterps.errors import PlanError
+from heterps.fields import Count, Found, Fraction, NotNegative, check_fields
 from heterps.graph import Graph
 from heterps.hardware import Device, Pool
-from heterps.hardware.values import pool_from_json, pool_to_json
+from heterps.hardware.values import pool_to_json
 from heterps.planner.costs.forecast import Certificate, Forecast, Rival
-from heterps.protocol.words.modes import Async, Mode, mode_from_json
+from heterps.protocol.words.modes import Async, Mode
 from heterps.stages import layers_of, lower
+from heterps.writing import write_whole
 
 __all__ = ["Plan", "Share", "Stage"]
 
@@ -26,8 +29,11 @@ class Share:
     """A further pool that helps with a stage: ``share`` of the stage's batches go to its units."""
 
     pool: str
-    units: int
-    share: float
+    units: Count
+    share: Fraction
+
+    def __post_init__(self) -> None:
+        check_fields(self, PlanError, f"a share of pool {self.pool!r}")
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,11 @@ class Stage:
     layers: tuple[str, ...]
     ops: tuple[str, ...]
     pool: str
-    units: int
+    units: Count
     also: tuple[Share, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self, PlanError, f"stage {self.name!r}")
 
     @property
     def workers(self) -> dict[str, int]:
@@ -78,19 +87,22 @@ class Plan:
     graph: Graph
     stages: tuple[Stage, ...]
     pools: tuple[Pool, ...]
-    batch_size: int
-    shard_hosts: int = 1
+    batch_size: Count
+    shard_hosts: Count = 1
     shard_pool: str = "cpu"
-    lanes: int = 1
-    depth: int = 2
+    lanes: Count = 1
+    depth: Count = 2
     mode: Mode = field(default_factory=Async)
-    memory_bytes: Mapping[str, float] = field(default_factory=dict)
+    memory_bytes: Mapping[str, NotNegative] = field(default_factory=dict)
     forecast: Forecast | None = None
     certificate: Certificate | None = None
     rivals: tuple[Rival, ...] = ()
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_fields(self, PlanError, "plan")
+        if not self.stages:
+            raise PlanError("a plan without a stage runs nothing")
         pools = {pool.name for pool in self.pools}
         for name in (pool for stage in self.stages for pool in stage.workers):
             if name not in pools:
@@ -99,9 +111,6 @@ class Plan:
                 )
         if self.shard_pool not in pools:
             raise PlanError(f"shard hosts sit on pool {self.shard_pool!r}, which the plan does not describe")
-        for name in ("batch_size", "shard_hosts", "lanes", "depth"):
-            if getattr(self, name) < 1:
-                raise PlanError(f"{name} is {getattr(self, name)}, must be at least 1")
 
     def pool(self, name: str) -> Pool:
         """Return a pool of the plan by name."""
@@ -164,24 +173,11 @@ class Plan:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Plan:
+    def from_json(cls, data: Mapping[str, Any] | Found) -> Plan:
         """Inverse of :meth:`to_json`."""
-        if data.get("format") != _FORMAT:
-            raise PlanError(f"not a plan: format is {data.get('format')!r}, expected {_FORMAT!r}")
-        rest = {
-            name: data[name] for name in ("batch_size", "shard_hosts", "shard_pool", "lanes", "depth", "memory_bytes")
-        }
-        return cls(
-            graph=Graph.from_json(data["graph"]),
-            stages=tuple(_stage(stage) for stage in data["stages"]),
-            pools=tuple(pool_from_json(pool) for pool in data["pools"]),
-            mode=mode_from_json(data["mode"]),
-            forecast=Forecast.from_json(data["forecast"]) if data["forecast"] else None,
-            certificate=Certificate(**data["certificate"]) if data["certificate"] else None,
-            rivals=tuple(Rival(**rival) for rival in data["rivals"]),
-            assumptions=tuple(data["assumptions"]),
-            **rest,
-        )
+        found = Found.of(data, PlanError, "plan")
+        found["format"].read(Literal[_FORMAT])
+        return found.without("format").make(cls)
 
     def report(self) -> str:
         """Return the plan and what is expected of it as text."""
@@ -191,25 +187,14 @@ class Plan:
 
     def save(self, path: str | pathlib.Path) -> None:
         """Write the plan as JSON."""
-        pathlib.Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> Plan:
         """Read a plan that :meth:`save` wrote."""
-        try:
-            data = json.loads(pathlib.Path(path).read_text())
-        except OSError as error:
-            raise PlanError(f"{path}: cannot be read ({error.strerror})") from error
-        except json.JSONDecodeError as error:
-            raise PlanError(f"{path}: not JSON ({error})") from error
-        return cls.from_json(data)
+        return cls.from_json(read_json(path, PlanError))
 
 
 _UNMEASURED = Device(
     "unmeasured-core", "cpu", {"float32": 1e11}, 8e9, 1e10, 1e9, source="nominal: nothing was measured for this plan"
 )
-
-
-def _stage(data: Mapping[str, Any]) -> Stage:
-    also = tuple(Share(**share) for share in data["also"])
-    return Stage(**{**data, "layers": tuple(data["layers"]), "ops": tuple(data["ops"]), "also": also})

@@ -10,7 +10,7 @@ from heterps.protocol.words.cut import Cut
 from heterps.protocol.words.events import *  # noqa: F403
 from heterps.protocol.words.events import __all__ as _events
 from heterps.protocol.words.keys import BatchKey
-from heterps.protocol.words.layout import Layout, deal_shards
+from heterps.protocol.words.layout import Layout, deal_shards, owned_by
 from heterps.protocol.words.modes import Async, Geo, Mode, Sync, mode_from_json
 
 __all__ = [
@@ -30,5 +30,6 @@ __all__ = [
     "Window",
     "deal_shards",
     "mode_from_json",
+    "owned_by",
 ]
 __all__ += _events

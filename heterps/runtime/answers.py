@@ -77,7 +77,10 @@ def answer(
                 except TimeoutError:
                     if pending.done():  # it is the answer
                         return pending.result(timeout=0)
+            looked = monotonic()
             heard, before = seen() if seen is not None else None, heard
+            if patient:  # a scheduler that is slow to say what it heard is not the silence of the other side
+                since += max(0.0, monotonic() - looked - _LOOK_S)
             if patient and heard != before:
                 since = monotonic()
             if monotonic() - since >= limit_s and not pending.done():

@@ -29,6 +29,10 @@ class Settings:
     connect_s: float
     workers_s: float
     call_s: float
+    make_s: float
+    progress_s: float
+    orphans_s: float
+    bad_losses: int
     blas_threads: int | None
     table_threads: int
     switch_interval_s: float
@@ -64,6 +68,10 @@ def settings() -> Settings:
         connect_s=_seconds("timeouts.connect"),
         workers_s=_seconds("timeouts.workers"),
         call_s=_seconds("timeouts.call", least=1e-3),
+        make_s=_seconds("timeouts.make", least=1e-3),
+        progress_s=_seconds("timeouts.progress", least=1e-3),
+        orphans_s=_seconds("orphans"),
+        bad_losses=_count("bad-losses", least=0),
         blas_threads=None if blas is None else _count("worker.blas-threads", least=1),
         table_threads=_count("worker.table-threads", least=1),
         switch_interval_s=_seconds("worker.switch-interval"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import threading
 from typing import Any
 
 from distributed import Worker
@@ -13,6 +12,7 @@ from distributed import Worker
 from heterps.runtime.cluster.core_share import limit_blas
 from heterps.runtime.cluster.exposure import refuse_open
 from heterps.runtime.config import settings
+from heterps.runtime.own_threads import logged, start_thread
 
 __all__ = ["dask_setup", "prepare_process", "warm_all"]
 
@@ -24,7 +24,7 @@ def dask_setup(server: Any) -> None:
         return
     prepare_process()
     if settings().warm:
-        threading.Thread(target=warm_all, name="heterps-warm", daemon=True).start()
+        start_thread("warm", warm_all, failed=logged("compiling loops ahead of time"))
 
 
 def warm_all() -> None:

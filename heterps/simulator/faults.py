@@ -127,6 +127,15 @@ class _Faults:
         return process is not None
 
     @staticmethod
+    def hold_io(world: World, pick: int) -> bool:
+        """A worker can begin nothing for a while; what it was given and has not begun is given to others."""
+        process = _pick(world, "io", pick)
+        if process is not None:
+            world.post(ev.WorkerHeld(process.name))
+            world.net.at(5 + 40 * world.net.random(), None, world.post, ev.WorkerFreed(process.name))
+        return process is not None
+
+    @staticmethod
     def join_io(world: World, pick: int) -> bool:
         world.join("io")
         return True

@@ -21,6 +21,7 @@ FAULTS = (
     "fail split",
     "slow split",
     "leave io",
+    "hold io",
     "join io",
     "crash compute",
     "lose stage",
@@ -139,7 +140,7 @@ class Theme(NamedTuple):
 
 _LOSE_HOSTS = ("crash server", "crash server twice", "freeze server", "lose copy")
 _LOSE_COPIES = ("part servers", "part servers", "lose copy", "crash server twice", "freeze server")
-_LOSE_IO = ("crash io", "freeze io", "fail split", "slow split", "leave io", "join io")
+_LOSE_IO = ("crash io", "freeze io", "fail split", "slow split", "leave io", "hold io", "join io")
 
 _LOSE_COMPUTE = ("crash compute", "lose stage")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from heterps.graph import Graph, Op
 from heterps.kernels.kernel import kernel
-from heterps.kernels.random import mix, op_salt
+from heterps.kernels.random import op_salt
+from heterps.mixing import finalise
 
 __all__ = ["drawing_ops", "with_drawn"]
 
@@ -31,7 +32,7 @@ def with_drawn(ops: tuple[Op, ...], columns: Mapping[str, Any], rows: int, seed:
     """
     if not ops:
         return columns
-    return {**columns, **{op.name: _draw(op, rows, mix(seed ^ op_salt(op.name))) for op in ops}}
+    return {**columns, **{op.name: _draw(op, rows, finalise(seed ^ op_salt(op.name))) for op in ops}}
 
 
 def _draw(op: Op, rows: int, seed: int) -> Any:

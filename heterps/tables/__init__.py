@@ -2,8 +2,8 @@
 
 from heterps.tables.live.ageing import KINDS, Kind
 from heterps.tables.live.gradients import RowGradients, sum_lanes
-from heterps.tables.live.routing import Routed, Router, gather_rows, spread_shards, sum_rows
-from heterps.tables.live.shard import Applied, PulledRows, Shard
+from heterps.tables.live.routing import Routed, Router
+from heterps.tables.live.shard import Applied, KeyedShard, PulledRows, Shard
 from heterps.tables.live.shard_cut import ShardCut
 from heterps.tables.snapshots.load import find_generation, load_table, restore, verify
 from heterps.tables.snapshots.manifest import Manifest, SnapshotPart
@@ -51,6 +51,7 @@ __all__ = [
     "Exponential",
     "GroupSpec",
     "Initialiser",
+    "KeyedShard",
     "Kind",
     "Manifest",
     "Momentum",
@@ -78,13 +79,10 @@ __all__ = [
     "Xavier",
     "Zeros",
     "find_generation",
-    "gather_rows",
     "load_table",
     "restore",
     "save_shard",
-    "spread_shards",
     "sum_lanes",
-    "sum_rows",
     "verify",
     "write_part",
 ]

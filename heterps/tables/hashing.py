@@ -1,6 +1,6 @@
 """The fixed hash of an id and what is derived from it: logical shard, place in an index, first values.
 
-The hash is splitmix64's finaliser. It is part of the snapshot format: changing it would move every row.
+The hash is splitmix64's (:mod:`heterps.mixing`). It is part of the snapshot format: changing it would move every row.
 
 - logical shard: ``mix(id) % n_shards`` (low bits)
 - place in an index: the high 32 bits of ``mix(id)``
@@ -19,6 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from heterps.errors import TableError
+from heterps.mixing import GOLDEN, MASK, finalise, finalise_array, finalise_word
 from heterps.tables.loops.jit import inline
 
 __all__ = ["RESERVED", "check_ids", "key_of", "mix", "prefetch", "shard_of", "shards_of"]
@@ -27,28 +28,21 @@ __all__ = ["RESERVED", "check_ids", "key_of", "mix", "prefetch", "shard_of", "sh
 RESERVED = 2**64 - 1
 
 U64 = npt.NDArray[np.uint64]
-_MASK = 2**64 - 1
 
 
 @inline
 def mix(x: np.uint64) -> np.uint64:
     """Return the 64-bit hash of an id."""
-    z = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    return finalise_word(np.uint64(x) + np.uint64(GOLDEN))
 
 
 def _mix_python(x: int) -> int:
-    z = (x + 0x9E3779B97F4A7C15) & _MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-    return z ^ (z >> 31)
+    return finalise(x + GOLDEN)
 
 
 def key_of(seed: int, name: str) -> int:
     """Return the 64-bit key under which a table's randomness is drawn."""
-    key = _mix_python(seed & _MASK)
+    key = _mix_python(seed & MASK)
     for byte in name.encode():
         key = _mix_python(key ^ byte)
     return key
@@ -61,10 +55,8 @@ def shard_of(id_: int, n_shards: int) -> int:
 
 def shards_of(ids: U64, n_shards: int) -> npt.NDArray[np.int64]:
     """Return the logical shard of each id."""
-    z = ids + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((z ^ (z >> np.uint64(31))) % np.uint64(n_shards)).astype(np.int64)
+    shards: npt.NDArray[np.int64] = (finalise_array(ids + np.uint64(GOLDEN)) % np.uint64(n_shards)).astype(np.int64)
+    return shards
 
 
 def check_ids(ids: Any, where: str) -> U64:

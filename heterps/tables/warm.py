@@ -25,6 +25,6 @@ def warm() -> tuple[Warmed, ...]:
     for n in range(2):
         pulled = shard.pull("warm", routed.ids)
         gradients = RowGradients(routed.ids, np.ones_like(pulled.values), pulled.rows if n else None)
-        shard.push(BatchKey(0, 0, n), {"warm": gradients}, np.ones(4, np.float32))
+        shard.apply(BatchKey(0, 0, n), {"warm": gradients}, np.ones(4, np.float32))
     shard.pull("warm", routed.ids, train=False)
     return accounts("heterps.tables.")

@@ -216,7 +216,7 @@ class EngineContract(ABC):
             wanted = _predicted(session, data(), fetch=["prediction", "vector", "ids"])
             path = _predicted(session, data(), out=tmp_path / "out.parquet", fetch=["prediction", "vector", "ids"])
         table = pq.read_table(path)
-        assert table.column_names == ["prediction", "vector", "ids"]
+        assert table.column_names == ["prediction", "vector", "ids", "bad_row"]
         assert np.array_equal(table["prediction"].to_numpy(), wanted["prediction"])
         assert np.array_equal(np.array(table["vector"].to_pylist(), np.float32), wanted["vector"])
         assert np.array_equal(np.array(table["ids"].to_pylist(), np.uint64), wanted["ids"])

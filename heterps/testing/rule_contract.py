@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from heterps.protocol import BatchKey
-from heterps.tables import RULES, DenseSpec, GroupSpec, RowGradients, Rule, Shard, TableSpec, Uniform
+from heterps.tables import RULES, DenseSpec, GroupSpec, KeyedShard, RowGradients, Rule, TableSpec, Uniform
 
 __all__ = ["Formula", "RuleContract"]
 
@@ -43,7 +43,7 @@ class RuleContract:
         rng = np.random.default_rng(3)
         ids = rng.choice(10**9, 150, replace=False).astype(np.uint64)
         tables = (_table("a", 9, rule, dtype), _table("b", 1, rule, dtype))
-        shard = Shard([GroupSpec("g", tables)], seed=5)
+        shard = KeyedShard([GroupSpec("g", tables)], seed=5)
         w = shard.pull("g", ids).values.astype(np.float64)
         state: list[list[dict[str, Any]]] = [[{}, {}] for _ in ids]
         for step in range(4):
@@ -60,7 +60,7 @@ class RuleContract:
 
     def test_dense_parameters_follow_the_formula(self, rule: Rule, formula: Formula) -> None:
         rng = np.random.default_rng(4)
-        shard = Shard(dense=[DenseSpec("w", (70, 5), rule, Uniform(0.5)), DenseSpec("b", (3,), rule)], seed=5)
+        shard = KeyedShard(dense=[DenseSpec("w", (70, 5), rule, Uniform(0.5)), DenseSpec("b", (3,), rule)], seed=5)
         w = shard.pull_dense().astype(np.float64)
         rows = [slice(5 * i, 5 * i + 5) for i in range(70)] + [slice(350, 353)]
         state: list[dict[str, Any]] = [{} for _ in rows]
@@ -73,7 +73,7 @@ class RuleContract:
 
     def test_bounds_hold(self, rule: Rule, formula: Formula) -> None:
         bounded = replace(rule, bounds=(-0.05, 0.05))
-        shard = Shard([GroupSpec("g", (TableSpec("a", 4, bounded, Uniform(0.01)),))])
+        shard = KeyedShard([GroupSpec("g", (TableSpec("a", 4, bounded, Uniform(0.01)),))])
         ids = np.arange(20, dtype=np.uint64)
         for step in range(5):
             g = np.full((20, 4), (-1) ** step * 9.0, np.float32)
@@ -81,7 +81,7 @@ class RuleContract:
             assert np.abs(shard.pull("g", ids).values).max() <= np.float32(0.05)
 
     def test_a_row_with_nan_or_inf_is_skipped_and_counted(self, rule: Rule, formula: Formula) -> None:
-        shard = Shard([GroupSpec("g", (_table("a", 4, rule),))])
+        shard = KeyedShard([GroupSpec("g", (_table("a", 4, rule),))])
         ids = np.arange(3, dtype=np.uint64)
         before = shard.pull("g", ids).values.copy()
         for step, bad in enumerate((np.nan, np.inf)):

@@ -68,10 +68,15 @@ def main():
     names = ("checkpoint", "every_s", "resume")
     options = {name: OPTIONS[name] for name in names if name in OPTIONS}
     staged = OPTIONS.get("staged", False)
+    before = OPTIONS.get("trained_before", 0)
     with hps.launch(plan(workers, hosts, staged), client=client, mode=MODE, report_s=0.05, **options) as session:
+        if before:
+            session.fit(data(), epochs=before)
         last = train(session, client, epochs)
         result = {"samples": last.samples, "batches": last.batches, "digest": digest(session)}
     with hps.launch(plan(1, 1), engine="inline", mode=MODE) as session:
+        if before:
+            session.fit(data(), epochs=before)
         last = list(session.train(data(), epochs=epochs))[-1]
         result["expected"] = {"samples": last.samples, "batches": last.batches, "digest": digest(session)}
     pathlib.Path("result.json").write_text(json.dumps(result))

@@ -49,6 +49,21 @@ def test_a_shard_host_is_killed_and_the_run_returns_to_the_last_cut(launched: La
 
 
 @pytest.mark.parametrize("mode", [pytest.param("sync", marks=pytest.mark.full), "async"])
+def test_a_shard_host_is_killed_under_stages_that_read_from_it(launched: Launched, mode: str) -> None:
+    """A stage's read of parameters fails: that is the host's loss, not the end of the link to the stage."""
+    folder = str(launched.folder / "model")
+    pools = ("--servers", "1", "--io", "2", "--compute", "2")
+    check(run(launched, mode, "server", *pools, checkpoint=folder, every_s=0.2, staged=True), mode)
+
+
+@pytest.mark.parametrize("mode", [pytest.param("sync", marks=pytest.mark.full), "async"])
+def test_a_second_training_returns_to_the_last_cut_of_the_one_before(launched: Launched, mode: str) -> None:
+    """Its own first cut would be made at its end."""
+    pools = ("--servers", "2", "--io", "2", "--compute", "0")
+    check(run(launched, mode, "server", *pools, hosts=2, trained_before=1, checkpoint=str(launched.folder / "m")), mode)
+
+
+@pytest.mark.parametrize("mode", [pytest.param("sync", marks=pytest.mark.full), "async"])
 def test_a_stage_worker_is_killed(launched: Launched, mode: str) -> None:
     check(run(launched, mode, "compute", "--servers", "1", "--io", "2", "--compute", "2", staged=True), mode)
 

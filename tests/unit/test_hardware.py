@@ -71,14 +71,14 @@ def test_toml_file(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('device = "box"', 'device = "bix"', "pool 'cpu' has device 'bix'; known: box"),
+        ('device = "box"', 'device = "bix"', 'pool[0].device is "bix", expected one of box'),
         ('host = "rack"', 'host = "lack"', "'cpu' sits on host 'lack'"),
         ('target = "gpu"', 'target = "tpu"', "no pool 'tpu'"),
-        ("cores = 8", "cares = 8", "unknown key 'cares'"),
-        ("memory_bytes = 64e9", "", "memory_bytes is missing"),
+        ("cores = 8", "cares = 8", 'device.box has "cares", which is not known; did you mean "cores"?'),
+        ("memory_bytes = 64e9", "", 'device.box lacks "memory_bytes"'),
         ("[device.box]", "[device.box", "TOML text:"),
-        ("[[link]]", "[[lnk]]", "unknown section 'lnk'"),
-        ('kind = "cpu"', 'kind = "tpu"', "kind is 'tpu'"),
+        ("[[link]]", "[[lnk]]", 'has "lnk", which is not known; did you mean "link"?'),
+        ('kind = "cpu"', 'kind = "tpu"', 'device.box.kind is "tpu", expected one of "cpu", "gpu"'),
         ('name = "gpu"', 'name = "cpu"', "two pools are called 'cpu'"),
     ],
 )

@@ -12,9 +12,11 @@ import numpy.typing as npt
 from heterps.data.columnar import spans
 from heterps.data.columnar.arrow_columns import ArrowColumn, TakenColumn
 from heterps.data.core.batch_buffers import RowBuffers
+from heterps.data.core.labels import LabelRule, Labels, default_of, is_required
 from heterps.data.core.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
-from heterps.data.core.schema import Schema
+from heterps.data.core.schema import Field, Schema
 from heterps.data.core.value_hash import RESERVED_ID, hash_bytes
+from heterps.data.text.numeric import BAD_LABEL, NO_LABEL
 from heterps.errors import DataError, UnknownKindError
 from heterps.ragged import Ragged
 
@@ -63,13 +65,14 @@ Columns = Mapping[str, ArrowColumn]
 
 def _number(recipe: Number, columns: Columns) -> tuple[Element, Faults]:
     values, present, bad = columns[recipe.source].numbers
-    params = np.array([recipe.missing, recipe.mean, 1.0 / recipe.std, float(recipe.log)])
+    params = np.array([0.0, recipe.mean, 1.0 / recipe.std, float(recipe.log)])
     return Floats(values, present, params), bad
 
 
 def _match(recipe: Match, columns: Columns) -> tuple[Element, Faults]:
-    same = _plain(columns[recipe.source].hashes(0)) == np.uint64(hash_bytes(recipe.value.encode()))
-    return Floats(same.astype(np.float64), _NONE, _IDENTITY), None
+    column = columns[recipe.source]
+    same = _plain(column.hashes(0)) == np.uint64(hash_bytes(recipe.value.encode()))
+    return Floats(same.astype(np.float64), column.present, _IDENTITY.copy()), None
 
 
 def _category(recipe: Category, columns: Columns) -> tuple[Element, Faults]:
@@ -188,17 +191,35 @@ def _either(a: Faults, b: Faults) -> Faults:
     return np.where(a != 0, a, b)
 
 
+def _ruled(made: tuple[Element, Faults], recipe: Recipe, column: Field, rule: LabelRule) -> tuple[Element, Faults]:
+    """Put in what stands for a missing number, and find rows whose label is missing or out of bounds."""
+    element, bad = made
+    if not isinstance(element, Floats):
+        return made
+    element.params[0] = default_of(recipe, column)
+    if rule.is_open:
+        return made
+    values = np.empty(len(element.values), np.float32)
+    spans.put_numbers(element.values, element.present, 0, len(values), element.params, values, 0, 1, 0)
+    there = element.present != 0 if len(element.present) else np.ones(len(values), bool)
+    faults = np.where(there & ((values < rule.low) | (values > rule.high)), BAD_LABEL, 0)
+    if is_required(recipe, rule):
+        faults = np.where(there, faults, NO_LABEL)
+    return element, _either(bad, faults) if faults.any() else bad
+
+
 class Chunk:
     """The elements of a schema for the rows of one Arrow record batch, ready to be put into batch buffers."""
 
-    def __init__(self, schema: Schema, batch: Any) -> None:
+    def __init__(self, schema: Schema, batch: Any, labels: Labels | None = None) -> None:
         names = dict.fromkeys(batch.schema.names)
         columns = {name: ArrowColumn(name, batch.column(i)) for i, name in enumerate(names)}
         self.schema, self.size = schema, batch.num_rows
         self.elements: list[list[Element]] = []
         self.faults: list[tuple[Recipe, npt.NDArray[np.int64]]] = []
         for column in schema:
-            made = [evaluate(recipe, columns) for recipe in column.of]
+            rule = (labels or Labels()).rule(column)
+            made = [_ruled(evaluate(recipe, columns), recipe, column, rule) for recipe in column.of]
             self.elements.append([element for element, _ in made])
             for recipe, (_, bad) in zip(column.of, made, strict=True):
                 if bad is not None and bad.any():

@@ -12,14 +12,17 @@ import pyarrow.parquet as pq
 from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, ColumnarSource
 from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
-from heterps.data.core.files import expand, is_url, open_bytes
-from heterps.data.core.schema import Schema
+from heterps.data.core.files import expand, is_url, open_raw, size_of
+from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece
 from heterps.data.study.infer_schema import schema_of_kinds
 from heterps.data.text.delimited_text import Paths
 from heterps.errors import DataError
 
 __all__ = ["Parquet", "parquet"]
+
+# What Arrow raises for files that are not as they should be.
+_BROKEN = (pa.ArrowException, OSError, ValueError, IndexError, OverflowError, MemoryError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,7 @@ class Parquet(Dataset):
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start reading row groups."""
-        return ColumnarSource(self.fields, _parts(pieces, self.fields), bad)
+        return ColumnarSource(self.fields, _parts(pieces, self.fields), bad, self.labels)
 
     def select(self, *names: str) -> Parquet:
         """Keep some batch columns only: source columns of the others are not read."""
@@ -54,13 +57,14 @@ class Parquet(Dataset):
 
 def _open(path: str, dictionaries: Sequence[str] = ()) -> Any:
     try:
-        source = open_bytes(path) if is_url(path) else path
-        return pq.ParquetFile(source, read_dictionary=list(dictionaries), memory_map=False)
-    except FileNotFoundError:
-        expand(path)  # raises with what is there instead
+        if is_url(path):
+            return pq.ParquetFile(open_raw(path), read_dictionary=list(dictionaries))
+        size_of(path)  # says what is there instead of a file
+        return pq.ParquetFile(path, read_dictionary=list(dictionaries), memory_map=False)
+    except DataError:
         raise
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is no Parquet file: {error}") from error
+    except _BROKEN as error:
+        raise DataError(f"{path} is no Parquet file, or a damaged one: {error}") from error
 
 
 def _text_columns(path: str, wanted: Sequence[str]) -> list[str]:
@@ -71,6 +75,7 @@ def _text_columns(path: str, wanted: Sequence[str]) -> list[str]:
     """
     with _open(path) as file:
         schema, metadata = file.schema_arrow, file.metadata
+        check_distinct(schema.names, path)
         missing = [name for name in wanted if name not in schema.names]
         if missing:
             raise DataError(f"{path} has no column {missing[0]!r}; it has {', '.join(schema.names)}")
@@ -87,15 +92,20 @@ def _parts(pieces: tuple[Piece, ...], fields: Schema) -> Iterator[ColumnarPart]:
     wanted = list(fields.sources)
     for piece in pieces:
         with _open(piece.source, _text_columns(piece.source, wanted)) as file:
+            if piece.end > file.metadata.num_row_groups:
+                raise DataError(
+                    f"{piece.source} became shorter while it was read: it has {file.metadata.num_row_groups} row "
+                    f"groups, it had {piece.end} or more; files must stay as they are during a run"
+                )
             row = sum(file.metadata.row_group(i).num_rows for i in range(piece.begin))
             groups = list(range(piece.begin, piece.end))
             try:
                 for batch in file.iter_batches(CHUNK_ROWS, row_groups=groups, columns=wanted, use_threads=False):
                     yield ColumnarPart(piece.source, row, batch)
                     row += batch.num_rows
-            except (pa.ArrowException, OSError) as error:
+            except _BROKEN as error:
                 where = f"row group {piece.begin} of {piece.source}"
-                raise DataError(f"cannot read {where}: {error}") from error
+                raise DataError(f"cannot read {where}: {error}; the file is damaged") from error
 
 
 def parquet(paths: Paths, fields: Schema | None = None, *, label: str = "", **options: Any) -> Parquet:
@@ -122,6 +132,7 @@ def parquet(paths: Paths, fields: Schema | None = None, *, label: str = "", **op
 
 def schema_of_arrow(schema: Any, label: str = "") -> Schema:
     """Infer a schema from Arrow types."""
+    check_distinct(schema.names, "the columns of a table")
     numeric = tuple(not _is_text(item.type) for item in schema)
     return schema_of_kinds(tuple(schema.names), numeric, label)
 

@@ -13,6 +13,7 @@ from heterps.data.columnar.arrow_recipes import Chunk
 from heterps.data.core.bad import BadRow, BadRows
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Source
+from heterps.data.core.labels import Labels
 from heterps.data.core.schema import Schema
 from heterps.data.text.delimited import REASONS
 
@@ -34,8 +35,11 @@ class ColumnarPart:
 class ColumnarSource(Source):
     """Fill batches from parts, leaving out and counting rows that cannot be used."""
 
-    def __init__(self, schema: Schema, parts: Iterator[ColumnarPart], bad: BadRows) -> None:
-        self.schema, self.parts, self.bad = schema, parts, bad
+    def __init__(
+        self, schema: Schema, parts: Iterator[ColumnarPart], bad: BadRows, labels: Labels | None = None
+    ) -> None:
+        self.schema, self.parts, self.bad, self.labels = schema, parts, bad, labels or Labels()
+        self.done = 0  # good rows of the chunks so far
         self.chunk: Chunk | None = None
         self.at = 0
 
@@ -67,25 +71,35 @@ class ColumnarSource(Source):
         return True
 
     def _good(self, part: ColumnarPart) -> Chunk:
-        chunk = Chunk(self.schema, part.batch)
+        chunk = Chunk(self.schema, part.batch, self.labels)
         if not chunk.faults:
+            self.done += chunk.size
             return chunk
         worst = np.zeros(chunk.size, bool)
         for _, codes in chunk.faults:
             worst |= codes != 0
-        for i in np.flatnonzero(worst):
-            self._count(part, chunk, int(i))
-        return Chunk(self.schema, part.batch.filter(pa.array(~worst)))
+        for n, i in enumerate(np.flatnonzero(worst)):
+            self._count(part, chunk, int(i), self.done + int(i) - n)
+        self.done += chunk.size - int(worst.sum())
+        return Chunk(self.schema, part.batch.filter(pa.array(~worst)), self.labels)
 
-    def _count(self, part: ColumnarPart, chunk: Chunk, i: int) -> None:
+    def _count(self, part: ColumnarPart, chunk: Chunk, i: int, before: int) -> None:
         recipe, codes = next(fault for fault in chunk.faults if fault[1][i])
         name, reason = recipe.sources[0], REASONS[int(codes[i])]
-        values = {source: part.batch.column(source)[i].as_py() for source in recipe.sources}
+        values = {source: _shown(part.batch.column(source)[i]) for source in recipe.sources}
         row = part.first_row + i
-        self.bad.add(BadRow(part.source, row + 1, row, f"{reason} in column {name!r}", str(values)[:80]), reason)
+        detail = f"{reason} in column {name!r}"
+        self.bad.add(BadRow(part.source, row + 1, row, detail, str(values)[:80], before), reason)
 
     def close(self) -> None:
         """Close the file being read."""
         close = getattr(self.parts, "close", None)
         if close is not None:
             close()
+
+
+def _shown(value: Any) -> Any:
+    try:
+        return value.as_py()
+    except (UnicodeDecodeError, ValueError, OverflowError):  # text that is no UTF-8, a time out of range
+        return "unreadable"

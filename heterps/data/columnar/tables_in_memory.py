@@ -12,7 +12,7 @@ from heterps.data.columnar.parquet_files import schema_of_arrow
 from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, ColumnarSource
 from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
-from heterps.data.core.schema import Schema
+from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import MEMORY_SPLIT_ROWS, Piece, spread_rows
 from heterps.errors import DataError
 
@@ -45,7 +45,7 @@ class Table(Dataset):
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start evaluating ranges."""
-        return ColumnarSource(self.fields, self._parts(pieces), bad)
+        return ColumnarSource(self.fields, self._parts(pieces), bad, self.labels)
 
     def _parts(self, pieces: tuple[Piece, ...]) -> Iterator[ColumnarPart]:
         wanted = self.table.select(list(self.fields.sources))
@@ -68,7 +68,11 @@ def frame(data: Any, fields: Schema | None = None, *, label: str = "", **options
     **options
         Fields of :class:`~heterps.data.core.dataset.Dataset`.
     """
-    table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
+    check_distinct([str(name) for name in getattr(data, "column_names", None) or data.columns], "the frame")
+    try:
+        table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise DataError(f"the frame cannot be used: {error}") from error
     schema = schema_of_arrow(table.schema, label) if fields is None else fields
     missing = [name for name in schema.sources if name not in table.schema.names]
     if missing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal, Self
 from heterps.data.core.bad import BadInput, BadRows
 from heterps.data.core.batch import Batch
 from heterps.data.core.batch_buffers import RowBuffers
+from heterps.data.core.labels import Labels
 from heterps.data.core.permutation import permutation, seed_key
-from heterps.data.core.read_ahead import ahead
 from heterps.data.core.schema import Schema
 from heterps.data.core.split import Piece, Split, deal, pack
 from heterps.errors import DataError
@@ -75,6 +75,7 @@ class Dataset(ABC):
 
     shuffling: Shuffle = field(default_factory=Shuffle)
     bad_input: BadInput = field(default_factory=BadInput)
+    labels: Labels = field(default_factory=Labels)
     split_cost: int = 32 << 20
 
     @property
@@ -97,6 +98,14 @@ class Dataset(ABC):
     def on_bad(self, action: Literal["skip", "error"] = "skip", limit: int = 1000) -> Self:
         """Return this dataset with another policy for bad rows; see :class:`BadInput`."""
         return replace(self, bad_input=BadInput(action, limit))
+
+    def labels_within(self, bounds: Mapping[str, tuple[float, float]]) -> Self:
+        """Return this dataset with labels by name, each within bounds; rows whose label is missing or not are bad."""
+        return replace(self, labels=Labels.within(bounds))
+
+    def without_labels(self) -> Self:
+        """Return this dataset for use without labels: where one is missing it is NaN, and the row is as good."""
+        return replace(self, labels=Labels(needed=False))
 
     def splits(self, pass_: int = 0, seed: int = 0) -> tuple[Split, ...]:
         """Return the Splits of a pass; ``splits[i].index == i``. Reads file sizes and footers, never rows."""
@@ -147,32 +156,18 @@ class Dataset(ABC):
             else:
                 yield from _mixed(source, split, buffers, start, seed, self.shuffling.window)
 
-    def preload(
-        self,
-        split: Split,
-        *,
-        batch_size: int,
-        seed: int = 0,
-        start: int = 0,
-        bad: BadRows | None = None,
-        depth: int = 2,
-    ) -> Iterator[Batch]:
-        """Yield what :meth:`read` yields, read up to ``depth`` batches ahead by a background thread.
-
-        A batch stays valid until the next one is asked for.
-        """
-
-        def read(ring: int) -> Iterator[Batch]:
-            return self.read(split, batch_size=batch_size, seed=seed, start=start, bad=bad, ring=ring)
-
-        return ahead(read, depth)
-
     def persist(self, memory_bytes: int = 4 << 30) -> Persisted:
         """Return this dataset parsed once per process and then read from memory; at most ``memory_bytes`` are kept."""
         from heterps.data.core.persist import Persisted
 
-        same = {"shuffling": self.shuffling, "bad_input": self.bad_input, "split_cost": self.split_cost}
-        return Persisted(of=self, memory_bytes=memory_bytes, **same)  # type: ignore[arg-type]
+        return Persisted(
+            of=self,
+            memory_bytes=memory_bytes,
+            shuffling=self.shuffling,
+            bad_input=self.bad_input,
+            labels=self.labels,
+            split_cost=self.split_cost,
+        )
 
     def spread(self, parts: int, batch_size: int) -> Self:
         """Return this dataset cut into about ``parts`` Splits or more, so that as many workers have something to read.

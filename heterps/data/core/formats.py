@@ -73,7 +73,7 @@ def guess_format(paths: Any) -> str:
 
 def _guess_by_line(path: str) -> str:
     with open_bytes(path) as file:
-        line = file.read(1 << 16).split(b"\n", 1)[0]
+        line = file.read_exactly(1 << 16).split(b"\n", 1)[0]
     if line.count(b"\t") == len(CRITEO_COLUMNS) - 1:
         return "criteo"
     if b"\t" in line:

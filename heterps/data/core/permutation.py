@@ -13,13 +13,11 @@ import numpy.typing as npt
 from numba import njit
 
 from heterps.data.core.value_hash import cross_ids
+from heterps.mixing import GOLDEN, finalise_word
 
 __all__ = ["permutation", "seed_key"]
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_MIX_A = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_B = np.uint64(0x94D049BB133111EB)
-_U27, _U30, _U31, _U32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+_STEP, _U32 = np.uint64(GOLDEN), np.uint64(32)
 
 
 def seed_key(*parts: int) -> int:
@@ -31,9 +29,7 @@ def seed_key(*parts: int) -> int:
 def _shuffle(order: Any, state: Any) -> None:
     for i in range(len(order) - 1, 0, -1):
         state += _STEP
-        z = (state ^ (state >> _U30)) * _MIX_A
-        z = (z ^ (z >> _U27)) * _MIX_B
-        z ^= z >> _U31
+        z = finalise_word(state)
         # The high 32 bits times the bound, shifted: unbiased to within n / 2**32.
         j = np.int64(((z >> _U32) * np.uint64(i + 1)) >> _U32)
         order[i], order[j] = order[j], order[i]

@@ -7,7 +7,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class _Kept:
     chunks: list[Columns]
     bad: BadRows
     nbytes: int
+    rows: int
 
 
 class _Memory:
@@ -89,16 +90,18 @@ class Persisted(Dataset):
         return ChunkSource(self._chunks(pieces, bad))
 
     def _chunks(self, pieces: tuple[Piece, ...], bad: BadRows) -> Iterator[Columns]:
+        rows = 0
         for piece in pieces:
             kept = self._kept(piece)
-            bad.absorb(kept.bad)
+            bad.absorb(kept.bad.moved(rows))
+            rows += kept.rows
             yield from kept.chunks
 
     def _kept(self, piece: Piece) -> _Kept:
-        key = (self.owner, piece)
+        key = (self.owner, piece, self.labels)
         found = _MEMORY.get(key)
         if found is None:
-            found = _parse(self.of, piece)
+            found = _parse(replace(self.of, labels=self.labels), piece)
             _MEMORY.put(key, found, self.memory_bytes)
         return found
 
@@ -120,14 +123,16 @@ class Persisted(Dataset):
 
 
 def _parse(data: Dataset, piece: Piece) -> _Kept:
-    bad = BadRows(data.bad_input)
+    bad = BadRows(data.bad_input, keeps=True)
+    total = 0
     chunks: list[Columns] = []
     with closing(data.open((piece,), bad)) as source:
         rows = RowBuffers(data.schema, CHUNK_ROWS)
         while (got := source.fill(rows, 0, CHUNK_ROWS)) > 0:
+            total += got
             chunks.append({name: _copy(column) for name, column in rows.columns(got).items()})
     nbytes = sum(int(column.nbytes) for chunk in chunks for column in chunk.values())
-    return _Kept(chunks, bad, nbytes)
+    return _Kept(chunks, bad, nbytes, total)
 
 
 def _copy(column: Column) -> Column:

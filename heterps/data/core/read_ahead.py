@@ -5,12 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Protocol
 
 from heterps.data.core.batch import Batch
 
-__all__ = ["Ahead", "OneAhead", "Reader", "ahead"]
+__all__ = ["Ahead", "OneAhead", "Reader"]
 
 
 class Reader(Protocol):
@@ -44,7 +43,7 @@ class Ahead:
         self.ended = False
         self._waiting: queue.Queue[Batch | _Failure | None] = queue.Queue(maxsize=depth)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(read, depth + 2), name="preload", daemon=True)
+        self._thread = threading.Thread(target=self._work, args=(read, depth + 2), name="heterps-ahead", daemon=True)
         self._thread.start()
 
     def _work(self, read: Callable[[int], Iterator[Batch]], ring: int) -> None:
@@ -110,9 +109,3 @@ class OneAhead:
     def close(self) -> None:
         """Close the files below."""
         self._batches.close()  # type: ignore[attr-defined]
-
-
-def ahead(read: Callable[[int], Iterator[Batch]], depth: int = 2) -> Iterator[Batch]:
-    """Yield what :class:`Ahead` does; nothing begins before the first batch is asked for."""
-    with closing(Ahead(read, depth)) as batches:
-        yield from batches

@@ -88,13 +88,16 @@ def recipe_from_json(value: dict[str, Any]) -> Recipe:
 
 @dataclass(frozen=True)
 class Number(Recipe):
-    """A float: ``(f(x) - mean) / std`` where f is the identity or ``sign(x) * log(1 + |x|)``; missing gives 0."""
+    """A float: ``(f(x) - mean) / std`` where f is the identity or ``sign(x) * log(1 + |x|)``.
+
+    Where the source is missing it is ``missing``; without that 0, and in a label or weight the row is bad.
+    """
 
     source: str
     log: bool = False
     mean: float = 0.0
     std: float = 1.0
-    missing: float = 0.0
+    missing: float | None = None
 
     kind: ClassVar[str] = "number"
     makes_id: ClassVar[bool] = False
@@ -106,10 +109,11 @@ class Number(Recipe):
 
 @dataclass(frozen=True)
 class Match(Recipe):
-    """1.0 where the text of a column equals ``value``, else 0.0: labels such as ``>50K``."""
+    """1.0 where the text of a column equals ``value``, else 0.0: labels such as ``>50K``; missing as for Number."""
 
     source: str
     value: str
+    missing: float | None = None
 
     kind: ClassVar[str] = "match"
     makes_id: ClassVar[bool] = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import numpy as np
 from heterps.data.core.recipes import Categories, Ids, Recipe, recipe_from_json
 from heterps.errors import DataError
 
-__all__ = ["Field", "Kind", "Schema", "dense", "label", "ragged", "sparse", "weight"]
+__all__ = ["Field", "Kind", "Schema", "check_distinct", "dense", "label", "ragged", "sparse", "weight"]
 
 Kind = Literal["dense", "sparse", "ragged", "label", "weight"]
 KINDS: tuple[Kind, ...] = ("dense", "sparse", "ragged", "label", "weight")
@@ -118,6 +118,17 @@ def label(name: str, *of: Recipe) -> Field:
 def weight(name: str, *of: Recipe) -> Field:
     """Describe the example weight, float32 ``[n]``."""
     return Field(name, "weight", (), of)
+
+
+def check_distinct(names: Sequence[str], where: str) -> None:
+    """Refuse two source columns of one name: which of them is meant cannot be told."""
+    first: dict[str, int] = {}
+    for number, name in enumerate(names, start=1):
+        if name in first:
+            raise DataError(
+                f"{where}: columns {first[name]} and {number} are both called {name!r}; give each a name of its own"
+            )
+        first[name] = number
 
 
 @dataclass(frozen=True)

@@ -24,22 +24,17 @@ import numpy.typing as npt
 from numba import njit
 
 from heterps.data.text.words import load64
+from heterps.mixing import GOLDEN, MASK, finalise, finalise_word
 
 __all__ = ["RESERVED_ID", "cross_ids", "hash_bytes", "hash_strings", "salt_of"]
 
 RESERVED_ID = 2**64 - 1
-_MASK = 2**64 - 1
-_GOLDEN = 0x9E3779B97F4A7C15
-_MIX_A = 0xBF58476D1CE4E5B9
-_MIX_B = 0x94D049BB133111EB
 
-_U_GOLDEN = np.uint64(_GOLDEN)
-_U_MIX_A = np.uint64(_MIX_A)
-_U_MIX_B = np.uint64(_MIX_B)
+_U_GOLDEN = np.uint64(GOLDEN)
 _U_RESERVED = np.uint64(RESERVED_ID)
 _U_ONE = np.uint64(1)
 _U8 = np.uint64(8)
-_U27, _U30, _U31, _U32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+_U32 = np.uint64(32)
 
 
 @njit(nogil=True, cache=True)
@@ -52,9 +47,7 @@ def fold(h: Any, word: Any) -> Any:
 @njit(nogil=True, cache=True)
 def finish(h: Any) -> Any:
     """Avalanche the state and step off the reserved id."""
-    h = (h ^ (h >> _U30)) * _U_MIX_A
-    h = (h ^ (h >> _U27)) * _U_MIX_B
-    h ^= h >> _U31
+    h = finalise_word(h)
     return h - _U_ONE if h == _U_RESERVED else h
 
 
@@ -87,14 +80,12 @@ def hash_bytes(value: bytes, salt: int = 0) -> int:
 
 
 def _fold(h: int, word: int) -> int:
-    h = ((h ^ word) * _GOLDEN) & _MASK
+    h = ((h ^ word) * GOLDEN) & MASK
     return h ^ (h >> 32)
 
 
 def _finish(h: int) -> int:
-    h = ((h ^ (h >> 30)) * _MIX_A) & _MASK
-    h = ((h ^ (h >> 27)) * _MIX_B) & _MASK
-    h ^= h >> 31
+    h = finalise(h)
     return h - 1 if h == RESERVED_ID else h
 
 

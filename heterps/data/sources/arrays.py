@@ -14,6 +14,7 @@ from heterps.data.core.chunks import ChunkSource, Columns
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.schema import Field, Kind, Schema
 from heterps.data.core.split import MEMORY_SPLIT_ROWS, Piece, spread_rows
+from heterps.data.core.usable import Located, usable_chunks
 from heterps.data.core.value_hash import RESERVED_ID
 from heterps.errors import DataError
 from heterps.ragged import Ragged
@@ -51,12 +52,13 @@ class Arrays(Dataset):
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start copying ranges."""
-        return ChunkSource(_ranges(self.columns, pieces))
+        return ChunkSource(usable_chunks(_ranges(self.columns, pieces), self.fields, self.labels, bad))
 
 
-def _ranges(columns: Columns, pieces: tuple[Piece, ...]) -> Iterator[Columns]:
+def _ranges(columns: Columns, pieces: tuple[Piece, ...]) -> Iterator[Located]:
     for piece in pieces:
-        yield {name: column[piece.begin : piece.end] for name, column in columns.items()}
+        found = {name: column[piece.begin : piece.end] for name, column in columns.items()}
+        yield Located(piece.source, piece.begin, found)
 
 
 def arrays(columns: Mapping[str, Any], kinds: Mapping[str, Kind] | None = None, **options: Any) -> Arrays:

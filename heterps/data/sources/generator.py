@@ -22,10 +22,11 @@ import pyarrow as pa
 
 from heterps.data.core.bad import BadRows
 from heterps.data.core.batch import Column
-from heterps.data.core.chunks import ChunkSource, Columns
+from heterps.data.core.chunks import ChunkSource
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.schema import Field, Schema
 from heterps.data.core.split import Piece
+from heterps.data.core.usable import Located, usable_chunks
 from heterps.data.sources.pipe import PipeProgram
 from heterps.errors import DataError
 from heterps.ragged import Ragged
@@ -63,7 +64,7 @@ class Generated(Dataset):
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start the generators, one after another."""
-        return ChunkSource(_chunks(self, pieces))
+        return ChunkSource(usable_chunks(_chunks(self, pieces), self.fields, self.labels, bad))
 
 
 def generator(
@@ -88,23 +89,26 @@ def generator(
     return Generated(function=function, fields=fields, shards=shards, timeout=timeout, **options)
 
 
-def _chunks(data: Generated, pieces: tuple[Piece, ...]) -> Iterator[Columns]:
+def _chunks(data: Generated, pieces: tuple[Piece, ...]) -> Iterator[Located]:
     for piece in pieces:
         for shard in range(piece.begin, piece.end):
             yield from _shard_chunks(data, shard)
 
 
-def _shard_chunks(data: Generated, shard: int) -> Iterator[Columns]:
+def _shard_chunks(data: Generated, shard: int) -> Iterator[Located]:
     # -P: the script's folder must not come before the standard library on the path.
     command = [sys.executable, "-P", str(Path(__file__).with_name("generate.py"))]
     program = PipeProgram(command, f"{data.name}({shard})", data.timeout, subprocess.PIPE)
     try:
         program.feed(io.BytesIO(_request(data, shard)))
         stream = pa.ipc.open_stream(pa.PythonFile(io.BufferedReader(_Raw(program), 1 << 20), mode="r"))
+        row = 0
         for batch in stream:
-            yield {column.name: _column(column, batch.column(column.name)) for column in data.fields}
+            columns = {column.name: _column(column, batch.column(column.name)) for column in data.fields}
+            yield Located(program.what, row, columns)
+            row += batch.num_rows
         program.drain()
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, OSError) as error:
         program.drain()
         raise DataError(f"generator {data.name}({shard}) broke off: {error}") from error
     finally:

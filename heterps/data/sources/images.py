@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.files import open_bytes
 from heterps.data.core.schema import Schema, dense, label
 from heterps.data.core.split import Piece
+from heterps.data.core.usable import Located, usable_chunks
 from heterps.errors import DataError
 
 __all__ = ["Idx", "Images", "idx", "image_folder"]
@@ -35,7 +37,7 @@ class Idx(Dataset):
     """A pair of idx files; use :func:`idx` to make one. Rows are counted, not bytes, when cutting Splits."""
 
     images: str = ""
-    labels: str = ""
+    classes: str = ""
     shape: tuple[int, ...] = ()
     count: int = 0
     split_cost: int = 1 << 14
@@ -51,32 +53,35 @@ class Idx(Dataset):
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start reading ranges."""
-        return ChunkSource(self._chunks(pieces))
+        return ChunkSource(usable_chunks(self._chunks(pieces), self.schema, self.labels, bad))
 
-    def _chunks(self, pieces: tuple[Piece, ...]) -> Iterator[Columns]:
+    def _chunks(self, pieces: tuple[Piece, ...]) -> Iterator[Located]:
         for piece in pieces:
             for a in range(piece.begin, piece.end, CHUNK):
                 b = min(a + CHUNK, piece.end)
                 pixels = _idx_rows(self.images, a, b).reshape((b - a, *self.shape))
-                yield {"x": pixels.astype(np.float32) / 255, "y": _idx_rows(self.labels, a, b).astype(np.float32)}
+                target = _idx_rows(self.classes, a, b).astype(np.float32)
+                yield Located(self.images, a, {"x": pixels.astype(np.float32) / 255, "y": target})
 
 
 def _idx_header(path: str) -> tuple[tuple[int, ...], int]:
     """Return the shape and the position of the first element."""
     with open_bytes(path) as file:
-        head = file.read(4)
+        head = file.read_exactly(4)
         if len(head) < 4 or head[:3] != b"\0\0\x08":
             raise DataError(f"{path} is no idx file of bytes: it starts with {head!r}, not with 00 00 08")
-        rest = file.read(4 * head[3])
+        rest = file.read_exactly(4 * head[3])
+    if not head[3] or len(rest) < 4 * head[3]:
+        raise DataError(f"{path} is no idx file: its header says {head[3]} dimensions and ends after {len(rest)} bytes")
     return struct.unpack(f">{head[3]}I", rest), 4 + 4 * head[3]
 
 
 def _idx_rows(path: str, a: int, b: int) -> npt.NDArray[np.uint8]:
     shape, first = _idx_header(path)
-    width = int(np.prod(shape[1:]))
+    width = math.prod(shape[1:])
     with open_bytes(path) as file:
         file.seek(first + a * width)
-        raw = file.read((b - a) * width)
+        raw = file.read_exactly((b - a) * width)
     if len(raw) != (b - a) * width:
         raise DataError(f"{path} ends at row {a + len(raw) // max(width, 1)} although its header promises {shape[0]}")
     return np.frombuffer(raw, np.uint8).reshape((b - a, *shape[1:]))
@@ -95,11 +100,14 @@ def idx(images: str | os.PathLike[str], labels: str | os.PathLike[str], *, flat:
         Fields of :class:`~heterps.data.core.dataset.Dataset`.
     """
     shape, _ = _idx_header(os.fspath(images))
-    (count,), _ = _idx_header(os.fspath(labels))
+    one, _ = _idx_header(os.fspath(labels))
+    if len(one) != 1:
+        raise DataError(f"{labels} holds an array of shape {one}: expected one label an image")
+    count = one[0]
     if shape[0] != count:
         raise DataError(f"{images} holds {shape[0]} images but {labels} holds {count} labels")
-    row = (int(np.prod(shape[1:])),) if flat else (*shape[1:], 1)
-    return Idx(images=os.fspath(images), labels=os.fspath(labels), shape=row, count=count, **options)
+    row = (math.prod(shape[1:]),) if flat else (*shape[1:], 1)
+    return Idx(images=os.fspath(images), classes=os.fspath(labels), shape=row, count=count, **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,15 +130,17 @@ class Images(Dataset):
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start decoding files."""
-        return ChunkSource(self._chunks(pieces, bad))
+        return ChunkSource(usable_chunks(self._chunks(pieces, bad), self.schema, self.labels, bad))
 
-    def _chunks(self, pieces: tuple[Piece, ...], bad: BadRows) -> Iterator[Columns]:
-        files = _files(self.folder, self.classes)
+    def _chunks(self, pieces: tuple[Piece, ...], bad: BadRows) -> Iterator[Located]:
+        files, done = _files(self.folder, self.classes), 0
         for piece in pieces:
             for a in range(piece.begin, piece.end, CHUNK):
-                yield self._decode(files, range(a, min(a + CHUNK, piece.end)), bad)
+                columns = self._decode(files, range(a, min(a + CHUNK, piece.end)), bad, done)
+                done += len(columns["y"])
+                yield Located(self.folder, a, columns)
 
-    def _decode(self, files: tuple[tuple[str, int], ...], rows: range, bad: BadRows) -> Columns:
+    def _decode(self, files: tuple[tuple[str, int], ...], rows: range, bad: BadRows, done: int) -> Columns:
         pixels: list[npt.NDArray[np.float32]] = []
         targets: list[int] = []
         for row in rows:
@@ -138,8 +148,9 @@ class Images(Dataset):
             try:
                 pixels.append(_decode(path, self.size))
                 targets.append(number)
-            except (OSError, SyntaxError, ValueError) as error:
-                bad.add(BadRow(path, row + 1, row, f"cannot be decoded: {error}"[:200], ""), "cannot be decoded")
+            except Exception as error:  # decoders of broken images raise whatever they stumble over
+                detail = f"cannot be decoded: {error}"[:200]
+                bad.add(BadRow(path, row + 1, row, detail, "", done + len(targets)), "cannot be decoded")
         empty = np.empty((0, *self.size, 3), np.float32)
         return {"x": np.stack(pixels) if pixels else empty, "y": np.array(targets, np.float32)}
 

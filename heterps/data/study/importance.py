@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from heterps.data.core.bad import BadRows
@@ -38,7 +38,7 @@ class SlotsShuffled(Dataset):
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Read with permuted features."""
-        return _Permuted(self, self.of.open(pieces, bad))
+        return _Permuted(self, replace(self.of, labels=self.labels).open(pieces, bad))
 
 
 class _Permuted(Source):
@@ -97,7 +97,7 @@ def slots_shuffle(data: Dataset, slots: Sequence[tuple[str, int]], seed: int = 0
         column = data.schema[name]
         if not 0 <= element < column.width:
             raise DataError(f"column {name!r} has elements 0 .. {column.width - 1}, not {element}")
-    same: dict[str, Any] = {"split_cost": data.split_cost, "bad_input": data.bad_input}
+    same: dict[str, Any] = {"split_cost": data.split_cost, "bad_input": data.bad_input, "labels": data.labels}
     return SlotsShuffled(of=data, slots=tuple(slots), slot_seed=seed, **same)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv as stdlib_csv
 import io
+from typing import Any
 
 from heterps.data.core.files import open_bytes
 from heterps.data.core.recipes import Category, Number
@@ -21,13 +22,13 @@ def infer_schema(
 ) -> Schema:
     """Look at the head of a file: a column whose every value there is a number (or missing) is dense."""
     with open_bytes(path) as file:
-        text = file.read(HEAD_BYTES).decode("utf-8", "replace").replace("\0", "")
+        text = file.read_exactly(HEAD_BYTES).decode("utf-8", "replace").replace("\0", "")
     whole = text if len(text) < HEAD_BYTES else text[: text.rfind("\n")]
-    stream = io.StringIO(whole)
-    if quote:
-        lines = list(stdlib_csv.reader(stream, delimiter=delimiter, quotechar=quote))
-    else:
-        lines = list(stdlib_csv.reader(stream, delimiter=delimiter, quoting=stdlib_csv.QUOTE_NONE))
+    how: dict[str, Any] = {"quotechar": quote} if quote else {"quoting": stdlib_csv.QUOTE_NONE}
+    try:
+        lines = list(stdlib_csv.reader(io.StringIO(whole), delimiter=delimiter, **how))
+    except stdlib_csv.Error as error:
+        raise DataError(f"cannot infer a schema from {path}: {error}; give fields=Schema.of(...)") from error
     rows = [line for line in lines[int(header) :] if len(line) == len(columns)]
     if not rows:
         raise DataError(

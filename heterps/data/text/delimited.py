@@ -9,7 +9,18 @@ import numpy.typing as npt
 from numba import njit
 
 from heterps.data.core.value_hash import finish, fold, hash_span
-from heterps.data.text.numeric import BAD_ID, BAD_NUMBER, OK, RESERVED, bucket_id, parse_id, parse_number, scale
+from heterps.data.text.numeric import (
+    BAD_ID,
+    BAD_LABEL,
+    BAD_NUMBER,
+    NO_LABEL,
+    OK,
+    RESERVED,
+    bucket_id,
+    parse_id,
+    parse_number,
+    scale,
+)
 from heterps.data.text.recipe_steps import BUCKET, CATEGORIES, CATEGORY, CROSS, ID, IDS, MATCH, NUMBER, SALTED
 from heterps.data.text.words import WIDTH, count_bits, equal64, high64, lowest_bit
 
@@ -28,6 +39,8 @@ REASONS = {
     BAD_NUL: "NUL byte",
     BAD_UTF8: "invalid UTF-8",
     BAD_QUOTE: "unbalanced quote",
+    NO_LABEL: "no label",
+    BAD_LABEL: "label out of bounds",
 }
 
 PLAIN, DELIMITER, NEWLINE, NUL, HIGH, QUOTE = 0, 1, 2, 3, 4, 5
@@ -331,11 +344,23 @@ def run_steps(
                     where[3] = column
                     return status
                 value = scale(value, params[a + 1], params[a + 2], params[a + 3])
+                if value < params[a + 5] or value > params[a + 6]:
+                    where[3] = column
+                    return BAD_LABEL
+            elif params[a + 4] != 0.0:
+                where[3] = column
+                return NO_LABEL
             floats[base + row * table[s, 3]] = np.float32(value)
             continue
         elif code == MATCH:
-            same = hash_span(buffer, start, stop, np.uint64(0)) == salts[s]
-            floats[base + row * table[s, 3]] = np.float32(1.0 if same else 0.0)
+            a = table[s, 4]
+            value = params[a]
+            if start < stop:
+                value = 1.0 if hash_span(buffer, start, stop, np.uint64(0)) == salts[s] else 0.0
+            elif params[a + 1] != 0.0:
+                where[3] = column
+                return NO_LABEL
+            floats[base + row * table[s, 3]] = np.float32(value)
             continue
         elif code == ID:
             if start == stop and table[s, 5] == 1:

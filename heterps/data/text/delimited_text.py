@@ -12,8 +12,8 @@ import numpy as np
 from heterps.data.core.bad import BadRows
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Source
-from heterps.data.core.files import cut, expand, open_bytes, whole
-from heterps.data.core.schema import Schema
+from heterps.data.core.files import cut, expand, first_line, whole
+from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece
 from heterps.data.sources.pipe import opener_of
 from heterps.data.text.delimited import BAD, BAD_COLUMNS, REASONS, ROOM, byte_classes, byte_marks, parse_rows
@@ -63,9 +63,8 @@ class Text(Dataset):
     pipe_timeout: float = 600.0
 
     def __post_init__(self) -> None:
-        for what, mark in (("delimiter", self.delimiter), ("quote", self.quote or ";")):
-            if len(mark) != 1 or not 0 < ord(mark) < 128 or mark in "\r\n":
-                raise DataError(f"the {what} must be one ASCII character, got {mark!r}")
+        _check_marks(self.delimiter, self.quote)
+        check_distinct(self.columns, "the columns of a text file")
         compile_steps(self.fields, self.columns)
 
     @property
@@ -86,11 +85,19 @@ class Text(Dataset):
         return replace(self, fields=self.fields.select(*names))
 
 
+def _check_marks(delimiter: str, quote: str) -> None:
+    for what, mark in (("delimiter", delimiter), ("quote", quote or ";")):
+        if not isinstance(mark, str) or len(mark) != 1 or not 0 < ord(mark) < 128 or mark in "\r\n":
+            raise DataError(f"the {what} must be one ASCII character, got {mark!r}")
+    if delimiter == quote:
+        raise DataError(f"delimiter and quote are both {quote!r}: they must differ")
+
+
 class _TextSource(LineSource):
     def __init__(self, text: Text, pieces: tuple[Piece, ...], bad: BadRows) -> None:
         super().__init__(pieces, bad, text.block_bytes, opener_of(text.pipe_command, text.pipe_timeout))
         self.text = text
-        self.steps: RecipeSteps = compile_steps(text.fields, text.columns)
+        self.steps: RecipeSteps = compile_steps(text.fields, text.columns, text.labels)
         self.classes = byte_classes(text.delimiter, text.quote)
         self.marks = byte_marks(text.delimiter, text.quote)
         self.starts, self.stops = np.zeros((2, max(len(text.columns), 1)), np.int64)
@@ -115,7 +122,7 @@ class _TextSource(LineSource):
         if how == ROOM:
             rows.grow_lists()
         elif how == BAD:
-            self._count_bad_line()
+            self._count_bad_line(int(row))
         return int(row)
 
     def _bind(self, rows: RowBuffers) -> Any:
@@ -123,24 +130,50 @@ class _TextSource(LineSource):
             self.bound = (rows, self.steps.bind(rows))
         return self.bound[1]
 
-    def _count_bad_line(self) -> None:
+    def _count_bad_line(self, row: int) -> None:
         code, begin, end, column = (int(v) for v in self.where[:4])
         reason = REASONS[code]
         if code == BAD_COLUMNS:
             detail = f"{reason} ({column} instead of {len(self.text.columns)})"
         else:
             detail = f"{reason} in column {self.text.columns[column]!r}" if column >= 0 else reason
-        self.count_bad(begin, end, detail, reason)
+        self.count_bad(begin, end, detail, reason, row)
 
 
-def _header_names(line: bytes, delimiter: str, quote: str) -> list[str]:
-    names = line.rstrip(b"\r").decode("utf-8-sig", "backslashreplace").split(delimiter)
-    return [name.strip().strip(quote) if quote else name.strip() for name in names]
+_MAGIC = {
+    b"\x1f\x8b": "compressed with gzip: call it .gz",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd: call it .zst",
+    b"PAR1": "a Parquet file: read it with parquet(...), --format parquet",
+    b"\xff\xfe": "UTF-16: convert it to UTF-8 (iconv -f utf-16 -t utf-8)",
+    b"\xfe\xff": "UTF-16: convert it to UTF-8 (iconv -f utf-16 -t utf-8)",
+}
+
+
+def _header_names(path: str, line: bytes, delimiter: str, quote: str) -> tuple[str, ...]:
+    """Return the column names of a header line, or say what kind of file this is instead."""
+    line = line.rstrip(b"\r")
+    for magic, what in _MAGIC.items():
+        if line.startswith(magic):
+            raise DataError(f"{path}, line 1: expected a header line, but the file is {what}")
+    if b"\0" in line:
+        raise DataError(f"{path}, line 1: it holds a NUL byte, so this is no text file; expected column names")
+    if b"\r" in line:
+        raise DataError(f"{path}, line 1: lines end with CR alone; convert them (tr '\\r' '\\n' < old > new)")
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}, line 1: byte {error.start} of the header is not UTF-8; convert it (iconv -f latin1 -t utf-8)"
+        ) from error
+    names = (name.strip() for name in text.split(delimiter))
+    found = tuple(name.strip(quote) if quote else name for name in names)
+    check_distinct(found, f"the header of {path}")
+    return found
 
 
 def _check_header(path: str, line: bytes, text: Text) -> None:
-    names = _header_names(line, text.delimiter, text.quote)
-    if tuple(names) != text.columns:
+    names = _header_names(path, line, text.delimiter, text.quote)
+    if names != text.columns:
         missing = [name for name in text.columns if name not in names]
         what = f"lacks {', '.join(missing)}" if missing else "has the columns in another order"
         raise DataError(f"{path} {what}: its header names {', '.join(names)}; expected {', '.join(text.columns)}")
@@ -148,11 +181,10 @@ def _check_header(path: str, line: bytes, text: Text) -> None:
 
 def read_header(path: str, delimiter: str, quote: str) -> tuple[str, ...]:
     """Return the column names on the first line of a file."""
-    with open_bytes(path) as file:
-        line = file.read(1 << 16).split(b"\n", 1)[0]
+    line = first_line(path)
     if not line.strip():
-        raise DataError(f"{path} is empty: expected a header line with column names")
-    return tuple(_header_names(line, delimiter, quote))
+        raise DataError(f"{path}, line 1: it is empty; expected a header line with column names")
+    return _header_names(path, line, delimiter, quote)
 
 
 def csv(
@@ -183,6 +215,7 @@ def csv(
     **options
         Further fields of :class:`Text`, such as ``pipe_command``.
     """
+    _check_marks(delimiter, quote)
     files = expand(paths)
     header = columns is None
     names = read_header(files[0], delimiter, quote) if columns is None else tuple(columns)

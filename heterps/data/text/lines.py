@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -48,9 +48,12 @@ class Lines:
         self.origin = piece.begin
         if piece.begin > 0:
             self.origin = piece.begin - 1
-            self.file.seek(self.origin)
-            self._fill()
-            self._drop_line()
+            with ExitStack() as on_error:
+                on_error.callback(self.close)
+                self.file.seek(self.origin)
+                self._fill()
+                self._drop_line()
+                on_error.pop_all()
 
     def close(self) -> None:
         """Close the file."""
@@ -90,21 +93,23 @@ class Lines:
         self.buffer[:keep] = self.buffer[self.pos : self.filled].copy()
         self.origin += self.pos
         self.pos, self.end, self.filled = 0, 0, keep
-        got = self._read_into(memoryview(self._bytes)[keep : self.block])
+        got = self.file.readinto(memoryview(self._bytes)[keep : self.block]) if keep < self.block else 0
         self.filled += got
         if got == 0:
             self.at_eof = True
+            self._check_whole()
             if self.filled > 0 and self.buffer[self.filled - 1] != _NEWLINE:
                 self.buffer[self.filled] = _NEWLINE
                 self.filled += 1
 
-    def _read_into(self, room: memoryview) -> int:
-        try:
-            return self.file.readinto(room) or 0 if len(room) else 0
-        except DataError:
-            raise
-        except (OSError, EOFError, ValueError, zlib.error) as error:
-            raise DataError(f"cannot read {self.piece.source} at byte {self.origin}: {error}") from error
+    def _check_whole(self) -> None:
+        """The piece was cut from the file's size: what ends before it was there when the run began."""
+        end = self.origin + self.filled
+        if end < self.piece.end:
+            raise DataError(
+                f"{self.piece.source} became shorter while it was read: it ends at byte {end}, it had {self.piece.end} "
+                "or more; files must stay as they are during a run"
+            )
 
     def _last_line(self) -> int:
         """Return the end of the last whole line in the buffer that this piece owns."""
@@ -156,6 +161,8 @@ class LineSource(Source):
         self.todo = list(reversed(pieces))
         self.bad, self.block, self.opener = bad, block, opener
         self.lines: Lines | None = None
+        self.done = 0  # good rows given by earlier calls of fill
+        self._before = 0  # added to a row's number in the buffers: the good rows before it
 
     @abstractmethod
     def parse(self, lines: Lines, rows: RowBuffers, row: int, end: int) -> int:
@@ -168,12 +175,14 @@ class LineSource(Source):
     def fill(self, rows: RowBuffers, begin: int, end: int) -> int:
         """Parse the next rows."""
         row = begin
-        while row < end and self._refill():
+        self._before = self.done - begin
+        while row < end and self._refill(row):
             assert self.lines is not None
             row = self.parse(self.lines, rows, row, end)
+        self.done += row - begin
         return row - begin
 
-    def _refill(self) -> bool:
+    def _refill(self, row: int) -> bool:
         while True:
             if self.lines is None:
                 if not self.todo:
@@ -184,24 +193,25 @@ class LineSource(Source):
             if self.lines.pos < self.lines.end:
                 return True
             if self.lines.refill():
-                self._count_long_line(self.lines)
+                self._count_long_line(self.lines, row)
             else:
                 self.close()
 
-    def _count_long_line(self, lines: Lines) -> None:
+    def _count_long_line(self, lines: Lines, row: int) -> None:
         if lines.too_long >= 0:
             offset, lines.too_long = lines.too_long, -1
             reason = f"line longer than {self.block} bytes"
             line = lines.lines_before if lines.is_stream else line_number(lines.piece.source, offset)
-            self.bad.add(BadRow(lines.piece.source, line, offset, reason, ""))
+            self.bad.add(BadRow(lines.piece.source, line, offset, reason, "", self._before + row))
 
-    def count_bad(self, begin: int, end: int, detail: str, reason: str) -> None:
-        """Count the line ``buffer[begin:end]`` as bad."""
+    def count_bad(self, begin: int, end: int, detail: str, reason: str, row: int) -> None:
+        """Count the line ``buffer[begin:end]`` as bad; it would have been row ``row`` of what is being filled."""
         assert self.lines is not None
         lines = self.lines
         text = bytes(lines.buffer[begin : min(end - 1, begin + 80)]).decode("utf-8", "backslashreplace")
         line = lines.line_at(begin) if len(self.bad.first) < SHOWN else 0
-        self.bad.add(BadRow(lines.piece.source, line, lines.origin + begin, detail, text), reason)
+        place = BadRow(lines.piece.source, line, lines.origin + begin, detail, text, self._before + row)
+        self.bad.add(place, reason)
 
     def close(self) -> None:
         """Close the file being read."""

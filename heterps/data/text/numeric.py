@@ -12,9 +12,22 @@ from numba import njit
 from heterps.data.core.value_hash import finish, fold
 from heterps.data.text.words import bits_float, float_bits
 
-__all__ = ["BAD_ID", "BAD_NUMBER", "OK", "RESERVED", "bucket_id", "log1p", "parse_id", "parse_number", "scale"]
+__all__ = [
+    "BAD_ID",
+    "BAD_LABEL",
+    "BAD_NUMBER",
+    "NO_LABEL",
+    "OK",
+    "RESERVED",
+    "bucket_id",
+    "log1p",
+    "parse_id",
+    "parse_number",
+    "scale",
+]
 
 OK, BAD_NUMBER, BAD_ID, RESERVED = 0, 1, 2, 3
+NO_LABEL, BAD_LABEL = 8, 9  # 4 to 7 are the tokeniser's
 
 _POWERS = np.array([10.0**k for k in range(309)])
 _EDGES = 1.0 + np.arange(128) / 128

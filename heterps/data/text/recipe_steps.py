@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from heterps.data.core.batch_buffers import RowBuffers
+from heterps.data.core.labels import LabelRule, Labels, default_of, is_required
 from heterps.data.core.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
 from heterps.data.core.schema import Schema
 from heterps.data.core.value_hash import hash_bytes
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 NUMBER, MATCH, CATEGORY, ID, BUCKET, CROSS, CATEGORIES, IDS, SALTED = range(9)
+_ANY = LabelRule()
 
 
 @dataclass
@@ -45,7 +47,8 @@ class RecipeSteps:
     salts
         uint64 a step; for MATCH the hash of the wanted text.
     params
-        float64: ``missing, mean, 1/std, log`` of a NUMBER, the bounds of a BUCKET.
+        float64: ``missing, mean, 1/std, log, required, low, high`` of a NUMBER, ``missing, required`` of a MATCH, the
+        bounds of a BUCKET.
     links
         int64: the steps a CROSS combines.
     schema, outputs
@@ -81,13 +84,15 @@ class _Compiler:
         self.salts: list[int] = []
         self.params: list[float] = []
         self.links: list[int] = []
+        self.default, self.rule = 0.0, _ANY  # of the element whose recipe is being lowered
 
     def column(self, name: str) -> int:
         if name not in self.columns:
             raise DataError(f"there is no source column {name!r}; the input has {', '.join(self.columns)}")
         return self.columns[name]
 
-    def add(self, recipe: Recipe) -> int:
+    def add(self, recipe: Recipe, default: float = 0.0, rule: LabelRule = _ANY) -> int:
+        self.default, self.rule = default, replace(rule, required=is_required(recipe, rule))
         code, column, a, b, salt = _LOWER[type(recipe)](self, recipe)
         self.rows.append([code, column, -1, 0, a, b])
         self.salts.append(salt)
@@ -95,11 +100,15 @@ class _Compiler:
 
     def number(self, recipe: Number) -> tuple[int, int, int, int, int]:
         a = len(self.params)
-        self.params += [recipe.missing, recipe.mean, 1.0 / recipe.std, float(recipe.log)]
-        return NUMBER, self.column(recipe.source), a, 4, 0
+        rule = self.rule
+        self.params += [self.default, recipe.mean, 1.0 / recipe.std, float(recipe.log)]
+        self.params += [float(rule.required), rule.low, rule.high]
+        return NUMBER, self.column(recipe.source), a, 7, 0
 
     def match(self, recipe: Match) -> tuple[int, int, int, int, int]:
-        return MATCH, self.column(recipe.source), 0, 0, hash_bytes(recipe.value.encode())
+        a = len(self.params)
+        self.params += [self.default, float(self.rule.required)]
+        return MATCH, self.column(recipe.source), a, 2, hash_bytes(recipe.value.encode())
 
     def category(self, recipe: Category) -> tuple[int, int, int, int, int]:
         return CATEGORY, self.column(recipe.source), 0, 0, recipe.salt
@@ -142,10 +151,14 @@ _LOWER: dict[type[Recipe], Callable[[_Compiler, Any], tuple[int, int, int, int, 
 }
 
 
-def compile_steps(schema: Schema, columns: tuple[str, ...]) -> RecipeSteps:
+def compile_steps(schema: Schema, columns: tuple[str, ...], labels: Labels | None = None) -> RecipeSteps:
     """Compile a schema's recipes against the source columns of a text format."""
-    compiler = _Compiler(columns)
-    outputs = [compiler.add(recipe) for column in schema for recipe in column.of]
+    compiler, rules = _Compiler(columns), labels or Labels()
+    outputs = [
+        compiler.add(recipe, default_of(recipe, column), rules.rule(column))
+        for column in schema
+        for recipe in column.of
+    ]
     table = np.array(compiler.rows, np.int64).reshape(-1, 6)
     salts = np.array(compiler.salts, np.uint64)
     params = np.array(compiler.params or [0.0], np.float64)

@@ -8,7 +8,8 @@ Three styles of a line, all separated by white space:
   (what their data generators print)
 
 A recipe's source is a slot; ``"dense_feature[2]"`` is its third value on a line. Ragged columns take all values of
-a slot. Slots the schema does not name are passed over; a missing number is 0, a missing id is 0 (or ``Id(missing=)``).
+a slot. Slots the schema does not name are passed over; a missing number is 0, a missing id is 0 (or ``Id(missing=)``);
+a line without its label is bad (unless ``Number(missing=)`` says what it is then).
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class _SlotSource(LineSource):
         super().__init__(pieces, bad, text.block_bytes, opener_of(text.pipe_command, text.pipe_timeout))
         self.layout = layout = _layout(text.fields)
         self.style = _STYLES[text.style]
-        self.steps = compile_steps(layout.fixed, layout.columns)
+        self.steps = compile_steps(layout.fixed, layout.columns, text.labels)
         self.keys, self.numbers = slot_table(layout.names)
         self.seen = np.zeros(max(1, len(layout.names)), np.int64)
         self.starts, self.stops = np.zeros((2, max(1, len(layout.columns))), np.int64)
@@ -162,15 +163,15 @@ class _SlotSource(LineSource):
         if how == ROOM:
             rows.grow_lists()
         elif how == BAD:
-            self._count_bad_line()
+            self._count_bad_line(int(row))
         return int(row)
 
-    def _count_bad_line(self) -> None:
+    def _count_bad_line(self, row: int) -> None:
         code, begin, end, place, is_column = (int(v) for v in self.where)
         names = self.layout.columns if is_column else self.layout.names
         reason = REASONS[code]
         detail = f"{reason} in slot {names[place]!r}" if place >= 0 else reason
-        self.count_bad(begin, end, detail, reason)
+        self.count_bad(begin, end, detail, reason, row)
 
 
 def slot_text(paths: Paths, fields: Schema | None = None, *, style: Style = "name:value", **options: Any) -> SlotText:
@@ -203,7 +204,7 @@ def slot_text(paths: Paths, fields: Schema | None = None, *, style: Style = "nam
 
 def _infer(path: str) -> Schema:
     with open_bytes(path) as file:
-        head = file.read(1 << 18).decode("utf-8", "replace")
+        head = file.read_exactly(1 << 18).decode("utf-8", "replace")
     lines = [[token.partition(":") for token in line.split()] for line in head.splitlines()[:-1] or [head]]
     most: dict[str, int] = {}
     decimal: set[str] = set()

@@ -9,7 +9,8 @@ from heterps.graph.builtin import axes_of
 from heterps.kernels.cost import passes
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
-from heterps.kernels.random import GOLDEN, uniform_bits
+from heterps.kernels.random import uniform_bits
+from heterps.mixing import GOLDEN, finalise_word
 
 __all__: list[str] = []
 
@@ -128,10 +129,7 @@ def layer_norm_backward(c: Call) -> None:
 def drop(x, seed, threshold, factor, y):  # type: ignore[no-untyped-def]
     """Keep x * factor where the number drawn for its position reaches the threshold."""
     for i in range(x.size):
-        z = seed + np.uint64(i + 1) * np.uint64(GOLDEN)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z ^= z >> np.uint64(31)
+        z = finalise_word(seed + np.uint64(i + 1) * np.uint64(GOLDEN))
         y[i] = x[i] * factor if (z >> np.uint64(32)) >= threshold else x.dtype.type(0)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from heterps.device.arrays import Array
-from heterps.device.raw import RawModule, raw_module
+from heterps.device.raw import RawModule, cuda_text, raw_module
 
 if TYPE_CHECKING:
     from heterps.kernels.kernel import Call
@@ -21,14 +20,9 @@ SOURCE = Path(__file__).with_name("rows.cu")
 MODES = {"none": 0, "sum": 1, "mean": 2, "max": 3}
 
 
-@cache
-def _text() -> str:
-    return SOURCE.read_text()
-
-
 def cuda_rows(c: Call, values: Array) -> RawModule | None:
     """Return the kernels, where the device has them and the numbers are float32."""
-    return raw_module(c.xp, _text()) if values.dtype == np.float32 else None
+    return raw_module(c.xp, cuda_text(SOURCE)) if values.dtype == np.float32 else None
 
 
 def gather_cuda(c: Call, module: RawModule, g: Gathering, offsets: Array, y: Array) -> None:

@@ -9,12 +9,14 @@ from time import perf_counter
 from typing import Any
 
 from heterps.device.arrays import Array
+from heterps.errors import HeterpsError, OpError
 from heterps.graph.types import Form
 from heterps.kernels.kernel import Call, kernel
 from heterps.kernels.ops.rows import Lists, Rows
 from heterps.kernels.program.buffers import Buffers
 from heterps.kernels.program.steps import Step
-from heterps.kernels.random import mix, op_salt
+from heterps.kernels.random import op_salt
+from heterps.mixing import finalise
 
 __all__ = ["BoundCalls"]
 
@@ -141,7 +143,7 @@ class BoundCalls:
                 call.train = train
             self._train = train
         for salt, call in self._random:
-            call.seed = mix(seed ^ salt)
+            call.seed = finalise(seed ^ salt)
 
     def set_params(self, views: Mapping[str, Mapping[str, Array]]) -> None:
         """Point the calls to these parameters."""
@@ -163,18 +165,17 @@ class BoundCalls:
 
     def forward(self, *, predict: bool) -> None:
         """Run every step; with ``predict`` the loss only turns its input into a prediction."""
-        if not predict:
-            for run, call, _ in self._forward:
-                run(call)
-            return
-        loss = self._scope.graph.loss
-        for run, call, name in self._forward:
-            if name != loss:
-                run(call)
-        if loss in self.calls:
-            predicts = kernel(self._scope.graph[loss].kind).predict
-            assert predicts is not None
-            predicts(self.calls[loss])
+        name = loss = self._scope.graph.loss
+        try:
+            for run, call, name in self._forward:
+                if not predict or name != loss:
+                    run(call)
+            if predict and loss in self.calls:
+                name, predicts = loss, kernel(self._scope.graph[loss].kind).predict
+                assert predicts is not None
+                predicts(self.calls[loss])
+        except Exception as error:
+            raise self._named(error, name, "forward") from error
 
     def _publish(self, step: Step, call: Call) -> None:
         """Hand a ragged result on: only now its size is known."""
@@ -206,8 +207,20 @@ class BoundCalls:
             fed = self._feeds[name]
             for step, i in self._scope.consumers(name):
                 self.calls[step.name].dxs[i] = Lists(rows, fed.offsets) if isinstance(fed, Lists) else rows
-        for run, call, _ in self._backward:
-            run(call)
+        try:
+            for action in self._backward:
+                action[0](action[1])
+        except Exception as error:
+            raise self._named(error, action[2], "backward") from error
+
+    def _named(self, error: Exception, name: str, way: str) -> HeterpsError:
+        """Return the error that says which op failed; one of ours keeps its kind."""
+        graph, step = self._scope.graph, next(step for step in self._scope.steps if step.name == name)
+        ops = " and ".join(f"{op!r} of kind {graph[op].kind!r}" for op in step.ops if op in graph)
+        if isinstance(error, HeterpsError):
+            error.add_note(f"In op {ops}, {way}.")
+            return error
+        return OpError(f"op {ops} failed in {way}: {type(error).__name__}: {error}")
 
     @contextmanager
     def timed(self, spent: dict[str, float], clock: Callable[[], float]) -> Iterator[None]:

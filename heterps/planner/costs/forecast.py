@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 __all__ = ["Certificate", "Cost", "Forecast", "Rival", "StageForecast", "TableForecast"]
 
@@ -112,13 +111,6 @@ class Forecast:
     def busy(self) -> dict[str, float]:
         """Busy fraction by stage."""
         return {stage.stage: stage.busy for stage in self.stages}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Forecast:
-        """Inverse of ``dataclasses.asdict``."""
-        stages = tuple(StageForecast(**{**stage, "cost": Cost(**stage["cost"])}) for stage in data["stages"])
-        tables = tuple(TableForecast(**table) for table in data["tables"])
-        return cls(**{**data, "stages": stages, "tables": tables})
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,13 @@ import json
 import pathlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
+from heterps.documents import read_json
 from heterps.errors import PlanError
+from heterps.fields import Count, Found, Fraction, NotNegative, Positive, check_fields
 from heterps.hardware import Device
+from heterps.writing import write_whole
 
 __all__ = ["Line", "Profile", "Rates", "fit_fraction", "fit_line"]
 
@@ -29,8 +32,8 @@ _WIRE_BYTES_PER_S = 2e9
 class Line:
     """Seconds as ``fixed_s + s_per_item * items``."""
 
-    fixed_s: float = 0.0
-    s_per_item: float = 0.0
+    fixed_s: NotNegative = 0.0
+    s_per_item: NotNegative = 0.0
 
     def __call__(self, items: float) -> float:
         """Return the seconds for so many items."""
@@ -74,18 +77,21 @@ class Rates:
     pull: Line
     push: Line
     dense: Line
-    flops_per_s: float
-    bytes_per_s: float
-    launch_s: float
-    call_s: float
-    wire_s_per_byte: float
-    network_bytes_per_s: float
-    batch_s: float = 0.0
-    idle_cores: float = 0.0
+    flops_per_s: Positive
+    bytes_per_s: Positive
+    launch_s: NotNegative
+    call_s: NotNegative
+    wire_s_per_byte: NotNegative
+    network_bytes_per_s: Positive
+    batch_s: NotNegative = 0.0
+    idle_cores: NotNegative = 0.0
     layers: Mapping[str, Line] = field(default_factory=dict)
-    compute_fraction: float = 1.0
-    data_fraction: float = 1.0
+    compute_fraction: Fraction = 1.0
+    data_fraction: Fraction = 1.0
     source: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self, PlanError, "rates of a pool")
 
     @classmethod
     def of(cls, device: Device, row_bytes: float = 264.0) -> Rates:
@@ -108,21 +114,14 @@ class Rates:
             source=f"derived from {device.name} ({device.source})",
         )
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Rates:
-        """Inverse of ``dataclasses.asdict``."""
-        lines = {name: Line(**data[name]) for name in ("read", "dedupe", "pull", "push", "dense")}
-        layers = {name: Line(**line) for name, line in data["layers"].items()}
-        return cls(**{**data, **lines, "layers": layers})
-
 
 @dataclass(frozen=True)
 class Profile:
     """Rates by pool, with the batch sizes they were fitted over and the unique fraction that was seen."""
 
     pools: Mapping[str, Rates]
-    batch_sizes: tuple[int, ...] = ()
-    unique_fraction: float | None = None
+    batch_sizes: tuple[Count, ...] = ()
+    unique_fraction: Fraction | None = None
     notes: tuple[str, ...] = ()
 
     def rates(self, pool: str, device: Device, row_bytes: float) -> Rates:
@@ -138,26 +137,20 @@ class Profile:
         return {"format": _FORMAT, **asdict(self)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Profile:
+    def from_json(cls, data: Mapping[str, Any] | Found) -> Profile:
         """Inverse of :meth:`to_json`."""
-        if data.get("format") != _FORMAT:
-            raise PlanError(f"not a profile: format is {data.get('format')!r}, expected {_FORMAT!r}")
-        pools = {name: Rates.from_json(rates) for name, rates in data["pools"].items()}
-        return cls(pools, tuple(data["batch_sizes"]), data["unique_fraction"], tuple(data["notes"]))
+        found = Found.of(data, PlanError, "profile")
+        found["format"].read(Literal[_FORMAT])
+        return found.without("format").make(cls)
 
     def save(self, path: str | pathlib.Path) -> None:
         """Write the profile as JSON."""
-        pathlib.Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> Profile:
         """Read a profile that :meth:`save` wrote."""
-        try:
-            return cls.from_json(json.loads(pathlib.Path(path).read_text()))
-        except OSError as error:
-            raise PlanError(f"{path}: cannot be read ({error.strerror})") from error
-        except json.JSONDecodeError as error:
-            raise PlanError(f"{path}: not JSON ({error})") from error
+        return cls.from_json(read_json(path, PlanError))
 
 
 def fit_line(items: Mapping[float, float]) -> Line:

@@ -29,8 +29,8 @@ def is_inside(small: npt.NDArray[np.uint64], large: npt.NDArray[np.uint64]) -> b
 @njit(nogil=True, cache=True)
 def units_needed(x, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
     """Units of type t that carry the stage from state i to j at x rows a second; inf if no number does."""
-    serial, parallel, forbidden, memory, memory_cap, cut_s = figures
-    if forbidden[j, t] != forbidden[i, t] or memory[j, t] - memory[i, t] > memory_cap[t]:
+    serial, parallel, forbidden, memory, memory_cap, beside, cut_s = figures
+    if forbidden[j, t] != forbidden[i, t] or memory[j, t] - memory[i, t] + beside[i] + beside[j] > memory_cap[t]:
         return np.inf
     most = 0.0
     for r in range(2):
@@ -78,7 +78,7 @@ def _backward(x, words, figures, price, whole):  # type: ignore[no-untyped-def]
 def figures_of(problem: Problem) -> tuple[npt.NDArray[Any], ...]:
     """What :func:`units_needed` takes, in its order."""
     p = problem
-    return p.serial, p.parallel, p.forbidden, p.memory, p.memory_cap, p.cut_s
+    return p.serial, p.parallel, p.forbidden, p.memory, p.memory_cap, p.beside_memory, p.cut_s
 
 
 def _reached(problem: Problem, x: float, whole: bool) -> tuple[float, Floats]:

@@ -19,7 +19,7 @@ from heterps.planner.solve.problem import Bools, Problem
 from heterps.planner.solve.search import SearchResult, Solve
 from heterps.planner.solve.slot_program import slot_placement
 
-__all__ = ["searched", "with_cuts"]
+__all__ = ["planned", "searched", "with_cuts"]
 
 _SECONDS = 3.0  # for the integer program
 
@@ -30,6 +30,12 @@ def with_cuts(problem: Problem, most: int = MOST_STATES) -> tuple[Problem, bool]
     if complete or problem.types != 2:
         return listed, complete
     return _with_states(listed, _levels(problem, min_cut(problem)[0])), False
+
+
+def planned(problem: Problem, goal: Goal, solve: Solve) -> tuple[Problem, SearchResult | None, bool]:
+    """Search over all legal cuts, or over good ones; the problem with those, what was found, whether they are all."""
+    listed, complete = with_cuts(problem)
+    return listed, goal.search(listed, solve), complete
 
 
 def searched(problem: Problem, goal: Goal, solve: Solve) -> tuple[Problem, SearchResult | None]:

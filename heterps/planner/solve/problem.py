@@ -96,8 +96,9 @@ class Problem:
         float[2, L, T]: the parts of the time that more units do not, and do, divide.
     allowed
         bool[L, T]: where each Layer may run.
-    layer_memory, memory_cap
-        float[L, T], float[T]: bytes a worker needs for a Layer, and has.
+    layer_memory, memory_cap, cut_memory
+        float[L, T], float[T]: bytes a worker needs for a Layer, and has; bytes it needs for each byte per row that
+        crosses a cut beside it.
     flows, byte_s, turn_s
         Tensors between Layers; float[2, T]: seconds of one unit per byte that enters or leaves a stage, and per row for
         each cut beside it, however few bytes cross.
@@ -123,6 +124,7 @@ class Problem:
     allowed: Bools
     layer_memory: Floats
     memory_cap: Floats
+    cut_memory: float
     flows: tuple[Flow, ...]
     byte_s: Floats
     turn_s: Floats
@@ -173,6 +175,11 @@ class Problem:
     def memory(self) -> Floats:
         """float[n, T]: bytes that a worker needs for a state."""
         return np.asarray(self.members.astype(float) @ self.layer_memory)
+
+    @cached_property
+    def beside_memory(self) -> Floats:
+        """float[n]: bytes that a worker on either side of the cut at each state needs for what crosses it."""
+        return self.cut_bytes * self.cut_memory
 
     @cached_property
     def cut_bytes(self) -> Floats:
@@ -346,6 +353,7 @@ def make_problem(
     turn_s: npt.ArrayLike = 0.0,
     memory: npt.ArrayLike = 0.0,
     memory_cap: npt.ArrayLike = np.inf,
+    cut_memory: float = 0.0,
     usage: npt.ArrayLike | None = None,
     byte_usage: npt.ArrayLike = 0.0,
     turn_usage: npt.ArrayLike = 0.0,
@@ -375,6 +383,7 @@ def make_problem(
         allowed=_spread(allowed, (layers, types), bool),
         layer_memory=_spread(memory, (layers, types)),
         memory_cap=_spread(memory_cap, (types,)),
+        cut_memory=cut_memory,
         flows=tuple(flows),
         byte_s=_by_resource(byte_s, types),
         turn_s=_by_resource(turn_s, types),

@@ -78,7 +78,7 @@ def best_price_per_row(
         placement = solve(problem, x)
         if placement is None:
             return best and _closed(best, best.value - slack, "all feasible throughputs", solves)
-        sustained = max(x, problem.sustained(placement))
+        sustained = min(max(x, problem.sustained(placement)), at_most)  # the rate at which it will run
         slack = max(slack, (placement.price - placement.bound) / x)
         if best is None or placement.price / sustained < best.value:
             best = SearchResult(placement, sustained, placement.price / sustained, 0.0, "", solves)

@@ -27,6 +27,13 @@ class Window:
         self._above: dict[tuple[int, int], set[int]] = {}
         self._floor = (0, 0)
 
+    @classmethod
+    def of_passes(cls, passes: int) -> Window:
+        """Return the set of all keys of the first ``passes`` passes."""
+        window = cls()
+        window.raise_floor((passes, 0))
+        return window
+
     def __contains__(self, key: BatchKey) -> bool:
         stream = key[:2]
         return (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from heterps.protocol.words.instructions import Attach, CreateHost, Detach, Discard, Instruction, Own, Promote, Rewind
-from heterps.protocol.words.layout import deal_shards
+from heterps.protocol.words.layout import deal_shards, owned_by
 
 __all__ = ["Fleet", "FleetHost"]
 
@@ -54,7 +54,7 @@ class Fleet:
 
     def owned(self, host: int) -> tuple[int, ...]:
         """Return the shards of a host."""
-        return tuple(shard for shard, owner in enumerate(self.owners) if owner == host)
+        return owned_by(self.owners, host)
 
     def primaries(self) -> list[int]:
         """Return the copies that answer, in host order."""

@@ -105,7 +105,8 @@ def waits(run: RunState) -> tuple[str, ...]:
 def _waits(run: RunState) -> Iterator[str]:
     if not run.fleet.workers and any(host.primary is None for host in run.fleet.hosts):
         yield "a server worker for the shard hosts"
-    if not any(not worker.leaving for worker in run.roster.workers.values()):
+    workers = run.roster.workers.values()
+    if not any(worker.usable or (worker.attempts and not worker.leaving) for worker in workers):
         yield "an io worker to run Splits"
     if run.spec.compute and not run.layout().stages:
         yield "a compute worker with its stage actors"

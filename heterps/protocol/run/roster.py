@@ -33,13 +33,22 @@ class LiveAttempt:
 
 @dataclass(slots=True)
 class IoWorker:
-    """A worker that runs Splits. ``number`` is never used again: it names the worker's rows in Geo."""
+    """A worker that runs Splits. ``number`` is never used again: it names the worker's rows in Geo.
+
+    ``leaving`` says that it will go, ``held`` that it can begin nothing for now.
+    """
 
     name: str
     number: int
     slots: int
     leaving: bool = False
+    held: bool = False
     attempts: dict[int, LiveAttempt] = field(default_factory=dict)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may be given something to begin."""
+        return not self.leaving and not self.held
 
     @property
     def taken(self) -> int:
@@ -82,12 +91,12 @@ class Roster:
 
     def free(self, avoid: str | None = None) -> IoWorker | None:
         """Return the worker with the fewest attempts among those with a free slot."""
-        able = [w for w in self.workers.values() if not w.leaving and w.taken < w.slots and w.name != avoid]
+        able = [w for w in self.workers.values() if w.usable and w.taken < w.slots and w.name != avoid]
         return min(able, key=lambda w: len(w.attempts), default=None)
 
     def paused(self) -> LiveAttempt | None:
         """Return a paused attempt whose slot can be used for something more urgent."""
-        able = (a for a in self.attempts.values() if a.paused and not self.workers[a.worker].leaving)
+        able = (a for a in self.attempts.values() if a.paused and self.workers[a.worker].usable)
         return next(able, None)
 
     def twins(self, attempt: LiveAttempt) -> list[LiveAttempt]:
@@ -97,7 +106,7 @@ class Roster:
 
     def crowded(self) -> LiveAttempt | None:
         """Return an attempt that another worker has room for: two or more beyond the emptiest worker (Sync)."""
-        able = [w for w in self.workers.values() if not w.leaving]
+        able = [w for w in self.workers.values() if w.usable]
         if not self._ordered or len(able) < 2:
             return None
         fullest = max(able, key=_staying)

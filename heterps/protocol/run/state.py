@@ -366,6 +366,8 @@ _HANDLERS: dict[type, str] = {
     ev.WorkerJoined: "_joined",
     ev.ServersJoined: "_servers_joined",
     ev.WorkerLeaving: "_leaving",
+    ev.WorkerHeld: "_held",
+    ev.WorkerFreed: "_freed",
     ev.WorkerLost: "_lost",
     ev.StageReady: "_stage_ready",
     ev.StageLost: "_stage_lost",

@@ -128,6 +128,17 @@ class Workforce:
             for attempt in list(worker.attempts.values()):
                 self._move_away(attempt)
 
+    def _held(self, event: ev.WorkerHeld) -> None:
+        self._hold(event.worker, True)
+
+    def _freed(self, event: ev.WorkerFreed) -> None:
+        self._hold(event.worker, False)
+
+    def _hold(self, name: str, held: bool) -> None:
+        worker = self.roster.workers.get(name)
+        if worker is not None:
+            worker.held = held
+
     def _lose_io(self, worker: IoWorker) -> None:
         for attempt in list(worker.attempts.values()):
             self._give_up(attempt, f"worker {worker.name} was lost")

@@ -36,6 +36,8 @@ __all__ = [
     "SplitsReady",
     "StageLost",
     "StageReady",
+    "WorkerFreed",
+    "WorkerHeld",
     "WorkerJoined",
     "WorkerLeaving",
     "WorkerLost",
@@ -72,6 +74,20 @@ class ServersJoined(Event):
 @dataclass(frozen=True, slots=True)
 class WorkerLeaving(Event):
     """An io worker will go soon: its Splits move at the next batch boundary."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHeld(Event):
+    """An io worker can begin nothing for now, such as one whose memory is nearly full; what it runs goes on."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFreed(Event):
+    """A worker that was held can be given Splits again."""
 
     worker: str
 

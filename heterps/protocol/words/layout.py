@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Layout", "deal_shards"]
+from heterps.errors import PlanError
+
+__all__ = ["Layout", "deal_shards", "owned_by"]
 
 
 class Layout(NamedTuple):
@@ -32,9 +35,16 @@ class Layout(NamedTuple):
 
     def owned(self, host: int) -> tuple[int, ...]:
         """Return the shards of a host, in order."""
-        return tuple(shard for shard, owner in enumerate(self.owners) if owner == host)
+        return owned_by(self.owners, host)
 
 
 def deal_shards(shards: int, hosts: int) -> tuple[int, ...]:
-    """Return the owner of each shard: contiguous ranges of nearly equal size."""
+    """Return the owner of each shard: contiguous ranges of nearly equal size. The only place that deals them."""
+    if not 1 <= hosts <= shards:
+        raise PlanError(f"{shards} logical shards cannot be dealt to {hosts} hosts: each needs at least one")
     return tuple(shard * hosts // shards for shard in range(shards))
+
+
+def owned_by(owners: Sequence[int], host: int) -> tuple[int, ...]:
+    """Return the shards of a host, in order."""
+    return tuple(shard for shard, owner in enumerate(owners) if owner == host)

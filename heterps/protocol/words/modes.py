@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from heterps.errors import PlanError, UnknownKindError
+from heterps.fields import Count, Found, check_fields, shown
 
 __all__ = ["Async", "Geo", "Mode", "Sync", "mode_from_json"]
 
@@ -40,6 +41,11 @@ class Mode:
         """Return the mode as a JSON object that :func:`mode_from_json` reads."""
         return {"mode": self.name, **asdict(self)}
 
+    @classmethod
+    def from_found(cls, found: Found) -> Mode:
+        """Read a mode where a document has one."""
+        return mode_from_json(found)
+
 
 @dataclass(frozen=True, slots=True)
 class Sync(Mode):
@@ -61,13 +67,12 @@ class Async(Mode):
         Batches whose gradients are summed before one push.
     """
 
-    depth: int = 2
-    merge: int = 1
+    depth: Count = 2
+    merge: Count = 1
     name: ClassVar[str] = "async"
 
     def __post_init__(self) -> None:
-        _positive(self, "depth", self.depth)
-        _positive(self, "merge", self.merge)
+        check_fields(self, PlanError, f"{self.name} mode")
 
     @property
     def unit(self) -> int:
@@ -90,12 +95,12 @@ class Geo(Mode):
         Batches per delta. The range of batch numbers is its key.
     """
 
-    k: int = 100
+    k: Count = 100
     name: ClassVar[str] = "geo"
     refreshes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _positive(self, "k", self.k)
+        check_fields(self, PlanError, f"{self.name} mode")
 
     @property
     def unit(self) -> int:
@@ -103,18 +108,13 @@ class Geo(Mode):
         return self.k
 
 
-def _positive(mode: Mode, name: str, value: int) -> None:
-    if value < 1:
-        raise PlanError(f"{mode.name} mode: {name}={value}, but it counts batches or units: use 1 or more")
-
-
 _MODES: dict[str, type[Mode]] = {kind.name: kind for kind in (Sync, Async, Geo)}
 
 
-def mode_from_json(value: Mapping[str, Any]) -> Mode:
+def mode_from_json(value: Mapping[str, Any] | Found) -> Mode:
     """Inverse of :meth:`Mode.to_json`."""
-    fields = dict(value)
-    name = fields.pop("mode", None)
-    if name not in _MODES:
-        raise UnknownKindError(f"mode {name!r} is not known: use one of {', '.join(sorted(_MODES))}")
-    return _MODES[name](**fields)
+    found = Found.of(value, PlanError, "")
+    name = found["mode"]
+    if name.read(str) not in _MODES:
+        raise UnknownKindError(f"{name.place} {shown(name.value)} is not known: use one of {', '.join(sorted(_MODES))}")
+    return found.without("mode").make(_MODES[name.value])

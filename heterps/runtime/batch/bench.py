@@ -1,13 +1,14 @@
-"""What a worker does with a batch: route its ids, collect rows, compute, and hand out gradients by host.
+"""The way of a batch: route its ids, collect rows, compute, and hand out gradients by host.
 
-A :class:`Workbench` belongs to one thread and is used for one Split after another; its buffers are made once.
+A :class:`Workbench` belongs to one thread and is used for one Split after another; its buffers are made once. Training,
+evaluation, prediction and the profile's measuring all take their batches through one; a :class:`Walk` says which part
+of the model they need.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,56 +20,24 @@ from heterps.kernels.ops.rows import Rows
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.kernels.program.program import Program
 from heterps.kernels.random import batch_seed
-from heterps.metrics import Metric, State
-from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
-from heterps.runtime.batch.crossing import add_gradients
-from heterps.runtime.batch.feeds import column_of, ids_of, other_columns, rows_of
+from heterps.runtime.batch.batch_work import BatchWork
+from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
+from heterps.runtime.batch.feeds import column_of, ids_of, rows_of
 from heterps.runtime.batch.job import PREDICTION, Job
+from heterps.runtime.batch.kept_metrics import KeptMetrics
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import Phases
-from heterps.runtime.workers.stage import StageOutcome, needs_behind
+from heterps.runtime.batch.placed import placed
+from heterps.runtime.batch.walk import Walk
 from heterps.stages.drawn import drawing_ops, with_drawn
 from heterps.stages.lowering import Group, pull_name
-from heterps.tables import Routed, Router, RowGradients, sum_lanes
+from heterps.tables import Router, RowGradients, sum_lanes
 
-__all__ = ["BatchWork", "Workbench"]
+__all__ = ["Read", "Workbench"]
 
 F32 = npt.NDArray[np.float32]
-
-
-@dataclass(eq=False)
-class BatchWork:
-    """One batch in flight, with the buffers it fills."""
-
-    dense: F32
-    gradient: F32
-    values: dict[str, F32] = field(default_factory=dict)
-    batch: Batch | None = None
-    routed: dict[str, Routed] = field(default_factory=dict)
-    pulled: dict[int, Pulled] = field(default_factory=dict)
-    row_gradients: dict[str, F32] = field(default_factory=dict)
-    loss: float = 0.0
-    program: Program | None = None
-
-    @property
-    def key(self) -> BatchKey:
-        """The key of the batch."""
-        assert self.batch is not None
-        return self.batch.key
-
-    def renew(self) -> None:
-        """Take new buffers: an answer that is not waited for any more may still be written to the old ones."""
-        self.values, self.pulled = {}, {}
-        self.dense = np.empty_like(self.dense)
-
-    def rows(self, group: str, width: int) -> F32:
-        """Return the buffer for the unique rows of a group, enlarged where needed."""
-        n = len(self.routed[group])
-        buffer = self.values.get(group)
-        if buffer is None or len(buffer) < n:
-            buffer = self.values[group] = np.empty((n + n // 4, width), np.float32)
-        return buffer[:n]
+Read = Callable[[int, Wanted], Pulled]  # from a host, without training; the answer is in the buffers given
 
 
 class Workbench:
@@ -80,27 +49,38 @@ class Workbench:
         What is trained, and how it is cut into stages: the first runs here.
     depth
         Batches that may be in flight at once.
+    walk
+        What of the model runs; by default what training needs.
+    phases
+        Takes the times.
+    where
+        Named by errors of ops.
     """
 
-    def __init__(self, job: Job, depth: int = 8) -> None:
-        self.job, self.model = job, job.model
-        self.phases = Phases()
-        self.metrics = {metric.name: (metric, metric.init()) for metric in job.metrics}
-        self._metrics_lock = threading.Lock()
-        groups, hosts = job.model.lowered.groups, job.hosts
-        self._routers = {group.name: Router(job.owners, depth=depth) for group in groups}
-        self._spans = [job.model.span(*r) for r in job.model.dense_ranges(hosts)]
-        self._free: list[BatchWork] = []
-        self._programs = [self._program()]
+    def __init__(
+        self,
+        job: Job,
+        depth: int = 8,
+        walk: Walk | None = None,
+        phases: Phases | None = None,
+        where: str = "this process",
+    ) -> None:
+        self.job, self.model, self.walk = job, job.model, walk or Walk.training(job)
+        self.phases, self._where = phases or Phases(), where
+        self.metrics = KeptMetrics(self.walk.metrics, job.model.label)
+        self._routers = {group.name: Router(job.owners, depth=depth) for group in self.walk.groups}
+        self._spans = [job.model.span(*r) for r in job.model.dense_ranges(job.hosts)]
+        self._free: list[BatchWork] = []  # whose buffers wait for another batch
+        self._programs = [self._program()]  # that no batch in flight holds, but the first, which all share
         self._label = job.model.label
         self._drawing = drawing_ops(job.model.graph)
         self._counted = {spec.name for spec in job.model.groups if spec.entry is not None or spec.accessor is not None}
-        self._behind = () if job.fused else needs_behind(job, 0)
+        self._behind = () if job.fused or not self.walk.train else needs_behind(job, 0)
+        # Forward only: the parameters of the program as they were last read, for all batches.
+        self._shared = None if self.walk.train else np.empty(self.program.layout.size, np.float32)
 
     def _program(self) -> Program:
-        job = self.job
-        ops = None if job.fused else job.stages[0]
-        return Program(job.model.lowered.graph, ops, batch_size=job.batch_size)
+        return self.walk.program(self.job.batch_size)
 
     @property
     def program(self) -> Program:
@@ -117,11 +97,13 @@ class Workbench:
             batch = replace(batch, columns=with_drawn(self._drawing, batch.columns, batch.size, seed))
         work.batch, work.pulled = batch, {}
         with self.phases("deduplicate"):
-            for group in self.model.lowered.groups:
+            for group in self.walk.groups:
                 work.routed[group.name] = self._routers[group.name].route(ids_of(batch, group))
         return work
 
     def _new(self) -> BatchWork:
+        if self._shared is not None:
+            return BatchWork(self._shared, np.empty(0, np.float32))
         size = self.model.layout.size
         return BatchWork(np.empty(size, np.float32), np.empty(size, np.float32))
 
@@ -129,31 +111,60 @@ class Workbench:
         """Return what to ask a host for: its share of unique ids, its range of dense parameters."""
         ids, out = {}, {}
         with self.phases("pull"):
-            for group in self.model.lowered.groups:
+            for group in self.walk.groups:
                 routed = work.routed[group.name]
                 low, high = routed.bounds[host], routed.bounds[host + 1]
                 ids[group.name] = routed.ids[low:high]
                 out[group.name] = work.rows(group.name, group.width)[low:high]
-            dense = work.dense[self._spans[host]] if self.program.layout.size else None
-        return Wanted(ids, out, dense)
+            dense = work.dense[self._spans[host]] if self.walk.train and self.program.layout.size else None
+        return Wanted(ids, out, dense, self.walk.train)
+
+    def refresh(self, read: Read) -> None:
+        """Forward only: read the dense parameters as they are now."""
+        assert self._shared is not None
+        if not self._shared.size:
+            return
+        flat = np.empty(self.model.layout.size, np.float32)
+        for host, span in enumerate(self._spans):
+            if span.stop > span.start:
+                read(host, Wanted({}, dense=flat[span], train=False))
+        np.copyto(self._shared, self._part(flat, self.program.layout))
+
+    def pull(self, work: BatchWork, read: Read) -> None:
+        """Forward only: read the rows of a batch, from the hosts that have some of them."""
+        for host in range(self.job.hosts):
+            wanted = self.wanted(work, host)
+            if any(map(len, wanted.ids.values())):
+                work.pulled[host] = read(host, wanted)
+
+    def forward(self, work: BatchWork) -> dict[str, Any]:
+        """Run a batch whose rows are all there; return the outputs of the walk, views of the program's buffers."""
+        outputs: dict[str, Any] = {}
+        if self.program.feeds:  # else nothing but columns of the data is wanted
+            feeds = self.feeds(work, [name for name in self.program.feeds if name not in self.walk.unread])
+            with self.phases("forward"), placed(self._where):
+                seed = batch_seed(self.model.seed, *work.key)
+                outputs = self.program.forward(feeds, work.dense, train=self.walk.train, seed=seed)
+        if not self.walk.train:
+            self._measure(work, self.program)
+        return outputs
 
     def compute(self, work: BatchWork) -> None:
         """Forward, loss and backward of a batch whose rows are all there."""
-        assert work.batch is not None
-        feeds = self._feeds(work, self.program.feeds)
-        with self.phases("forward"):
-            self.program.forward(feeds, work.dense, seed=batch_seed(self.model.seed, *work.key))
-            work.loss = self.program.loss * work.batch.size
-        with self.phases("backward"):
-            groups = self.model.lowered.groups
+        self.forward(work)
+        work.loss = self.program.loss * work.read.size
+        with self.phases("backward"), placed(self._where):
             # Forward has read the rows and nobody needs them any more: their buffer takes the gradient.
-            rows = {pull_name(group): work.rows(group.name, group.width) for group in groups}
+            rows = {pull_name(group): work.rows(group.name, group.width) for group in self.walk.groups}
             self.program.backward(out=work.gradient, rows=rows)
-            work.row_gradients = {group.name: rows[pull_name(group)] for group in groups}
+            work.row_gradients = {group.name: rows[pull_name(group)] for group in self.walk.groups}
         self.phases.carve(self.program.take_spent())
+        self._measure(work, self.program)
+
+    def _measure(self, work: BatchWork, made: Program | StageOutcome) -> None:
         if self.metrics:
             with self.phases("metrics"):
-                self._measure(self.program.prediction, work.batch)
+                self.metrics.update(made.prediction, work.read)
 
     def _keep(self, work: BatchWork, group: Group, gradient: F32) -> F32:
         """Copy a gradient that was computed elsewhere to the buffer of the rows, which nobody needs any more."""
@@ -168,36 +179,33 @@ class Workbench:
         if self.program.scope.steps:
             # One program per batch in flight: its buffers are needed again for backward.
             work.program = work.program or (self._programs.pop() if len(self._programs) > 1 else self._program())
-            with self.phases("forward"):
+            with self.phases("forward"), placed(self._where):
                 params = self._part(work.dense, work.program.layout)
-                outputs = work.program.forward(self._feeds(work, work.program.feeds), params, seed=seed)
-        rest = self._feeds(work, [name for name in self._behind if name not in outputs])
+                outputs = work.program.forward(self.feeds(work, work.program.feeds), params, seed=seed)
+        rest = self.feeds(work, [name for name in self._behind if name not in outputs])
         return seed, rest | {name: outputs[name] for name in self._behind if name in outputs}
 
     def follow(self, work: BatchWork, outcome: StageOutcome) -> None:
         """Take what the stages behind gave back; run the first stage backward."""
-        assert work.batch is not None
         if work.program is not None:
-            with self.phases("backward"):
+            with self.phases("backward"), placed(self._where):
                 given = {name: outcome.gradients.pop(name) for name in work.program.given}
                 gradients = work.program.backward(given)
                 add_gradients(outcome.gradients, gradients.inputs)
                 outcome.dense[0] = gradients.dense
-        for group in self.model.lowered.groups:
+        for group in self.walk.groups:
             gradient = outcome.gradients[pull_name(group)]
             work.row_gradients[group.name] = self._keep(work, group, gradient)
         for stage, flat in outcome.dense.items():
             part = ParamLayout(self.model.lowered.graph, self.job.stages[stage])
             for here, there in self.model.layout.spans(part):
                 work.gradient[here] = flat[there]
-        work.loss = outcome.loss * work.batch.size
+        work.loss = outcome.loss * work.read.size
         if work.program is not None:
             self.phases.carve(work.program.take_spent())
             self._programs.append(work.program)
             work.program = None
-        if self.metrics:
-            with self.phases("metrics"):
-                self._measure(outcome.prediction, work.batch)
+        self._measure(work, outcome)
 
     def _part(self, dense: F32, part: ParamLayout) -> F32:
         flat = np.empty(part.size, np.float32)
@@ -205,17 +213,15 @@ class Workbench:
             flat[there] = dense[here]
         return flat
 
-    def _feeds(self, work: BatchWork, names: Iterable[str]) -> dict[str, Any]:
+    def feeds(self, work: BatchWork, names: Iterable[str]) -> dict[str, Any]:
         """Return columns of the batch and pulled rows by name."""
-        assert work.batch is not None
         graph = self.model.lowered.graph
         ops = [graph[name] for name in names]
-        return {op.name: self._rows(work, op) if op.kind == "pull" else column_of(work.batch, op) for op in ops}
+        return {op.name: self._rows(work, op) if op.kind == "pull" else column_of(work.read, op) for op in ops}
 
     def _rows(self, work: BatchWork, op: Op) -> Rows:
-        assert work.batch is not None
         group = self._group(op.attrs["group"])
-        return rows_of(work.batch, group, work.routed[group.name], work.rows(group.name, group.width))
+        return rows_of(work.read, group, work.routed[group.name], work.rows(group.name, group.width))
 
     def gradients(self, works: Sequence[BatchWork], host: int) -> PushedGradients:
         """Return what to push to a host for a unit of batches, summed in order."""
@@ -228,7 +234,6 @@ class Workbench:
             return PushedGradients(rows, dense, sum(p.samples for p in parts), sum(p.loss for p in parts))
 
     def _gradients(self, work: BatchWork, host: int) -> PushedGradients:
-        assert work.batch is not None
         pulled, rows = work.pulled[host], {}
         for name, routed in work.routed.items():
             low, high = routed.bounds[host], routed.bounds[host + 1]
@@ -241,18 +246,17 @@ class Workbench:
                 click,
                 pulled.version,
             )
-        samples, loss = (work.batch.size, work.loss) if host == 0 else (0, 0.0)
+        samples, loss = (work.read.size, work.loss) if host == 0 else (0, 0.0)
         return PushedGradients(rows, work.gradient[self._spans[host]], samples, loss)
 
     def _counts(self, work: BatchWork, group: str, low: int, high: int) -> tuple[F32, F32 | None]:
         """Shows and clicks of the unique ids, for accessors and entries."""
-        assert work.batch is not None
         routed = work.routed[group]
         show = routed.counts()[low:high]
         if self._label is None:
             return show, None
-        label = np.asarray(work.batch[self._label], np.float32).reshape(-1)
-        per_id = _spread(work.batch, self._group(group), label)
+        label = np.asarray(work.read[self._label], np.float32).reshape(-1)
+        per_id = _spread(work.read, self._group(group), label)
         click = np.bincount(routed.inverse, weights=per_id, minlength=len(routed)).astype(np.float32)
         return show, click[low:high]
 
@@ -264,15 +268,6 @@ class Workbench:
         work.batch = None
         self._free.append(work)
 
-    def _measure(self, prediction: Any, batch: Batch) -> None:
-        label = batch[self._label] if self._label else None
-        if label is None or isinstance(label, Ragged) or self._label is None:
-            return
-        columns = other_columns(batch, self._label)
-        with self._metrics_lock:  # the driver collects them from another thread
-            for name, (metric, state) in self.metrics.items():
-                self.metrics[name] = (metric, metric.update(state, prediction, label, **columns))
-
     def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
         """Copy tensors of the batch computed here last: name -> op, or ``prediction``."""
         program = self.program
@@ -281,13 +276,6 @@ class Workbench:
         calls = program.calls()
         known = {name: op for name, op in fetch.items() if op == PREDICTION or op in calls}
         return {name: np.array(program.prediction if op == PREDICTION else calls[op].y) for name, op in known.items()}
-
-    def take_metrics(self) -> dict[str, State]:
-        """Return the states since the last call."""
-        with self._metrics_lock:
-            states = {name: state for name, (_, state) in self.metrics.items()}
-            self.metrics = {name: (metric, metric.init()) for name, (metric, _) in self.metrics.items()}
-        return states
 
 
 def _spread(batch: Batch, group: Group, label: F32) -> F32:
@@ -298,8 +286,3 @@ def _spread(batch: Batch, group: Group, label: F32) -> F32:
         counts = np.diff(ids.offsets) if isinstance(ids, Ragged) else ids.size // max(batch.size, 1)
         parts.append(np.repeat(label, counts))
     return np.concatenate(parts)
-
-
-def merge_states(metrics: Mapping[str, Metric], a: dict[str, State], b: Mapping[str, State]) -> dict[str, State]:
-    """Merge metric states of two workers."""
-    return {name: metrics[name].merge(a[name], b[name]) if name in a else b[name] for name in b}

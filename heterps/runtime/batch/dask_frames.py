@@ -52,7 +52,7 @@ class DaskFrame(Dataset):
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start reading partitions, from this worker's memory where they are."""
-        return ColumnarSource(self.fields, _parts(pieces, self.fields), bad)
+        return ColumnarSource(self.fields, _parts(pieces, self.fields), bad, self.labels)
 
     def where(self, split: Split) -> tuple[str, ...]:
         """Return the workers that hold all partitions of a Split, or else any of them."""

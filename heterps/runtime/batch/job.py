@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from heterps.data import Arrays, BadRows, Batch, Dataset, Split
+from heterps.data import Arrays, BadBook, Batch, Dataset, Split
 from heterps.data.core.persist import Persisted
 from heterps.data.core.read_ahead import Ahead, OneAhead, Reader
 from heterps.errors import PlanError
 from heterps.kernels.program.steps import Scope, scope_of
 from heterps.metrics import Metric
 from heterps.protocol.run.spec import RunSpec
+from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Mode
 from heterps.runtime.batch.model import Model
-from heterps.tables import N_SHARDS, spread_shards
+from heterps.tables import N_SHARDS
 
 __all__ = ["PREDICTION", "Job"]
 
@@ -55,6 +56,26 @@ class Job:
             raise PlanError(
                 f"mode {self.mode.name!r} is not run by any engine yet; Async(merge=n) also sends less often"
             )
+        if not self.fused:
+            self._check_stages()
+
+    def _check_stages(self) -> None:
+        """Refuse stages through which a batch cannot go from first to last: it would wait for ever."""
+        made: dict[str, int] = {}
+        scopes = [self.scope(ops) for ops in self.stages]
+        for i, step in ((i, step.name) for i, scope in enumerate(scopes) for step in scope.steps):
+            if step in made:
+                raise PlanError(f"op {step!r} runs in stage {made[step]} of the plan and again in stage {i}")
+            made[step] = i
+        for each in self.scope(tuple(op.name for op in self.model.lowered.graph)).steps:
+            if each.name not in made:
+                raise PlanError(f"no stage of the plan runs op {each.name!r}")
+        for i, name in ((i, name) for i, scope in enumerate(scopes) for name in scope.feeds):
+            if made.get(name, -1) > i:
+                raise PlanError(
+                    f"stage {i} of the plan reads {name!r}, which stage {made[name]} computes; a stage can read only "
+                    "what those before it give"
+                )
 
     @property
     def fused(self) -> bool:
@@ -68,7 +89,11 @@ class Job:
     @property
     def owners(self) -> tuple[int, ...]:
         """Host of each logical shard."""
-        return tuple(int(h) for h in spread_shards(N_SHARDS, self.hosts))
+        return deal_shards(N_SHARDS, self.hosts)
+
+    def owned(self, host: int) -> tuple[int, ...]:
+        """Logical shards of a host."""
+        return owned_by(self.owners, host)
 
     @property
     def in_flight(self) -> int:
@@ -79,15 +104,16 @@ class Job:
         """Return what the protocol is told."""
         return RunSpec(self.mode, passes, self.lanes, self.hosts, N_SHARDS, compute=not self.fused, **rest)
 
-    def read(self, dataset: Dataset, split: Split, start: int, bad: BadRows, prefetch: int = 0) -> Reader:
+    def read(self, dataset: Dataset, split: Split, start: int, bad: BadBook, prefetch: int = 0) -> Reader:
         """Read a Split from batch ``start`` on, up to ``prefetch`` batches ahead in a thread; memory needs none."""
+        account = bad.open(split.pass_, split.index)
         if isinstance(dataset, Arrays | Persisted):
             prefetch = 0
         ring = self.in_flight + 1 + (prefetch + 1 if prefetch else 1)  # held here, waiting, being written
 
         def batches(_: int) -> Iterator[Batch]:
             return dataset.read(
-                split, batch_size=self.batch_size, seed=self.model.seed, start=start, bad=bad, ring=ring
+                split, batch_size=self.batch_size, seed=self.model.seed, start=start, bad=account, ring=ring
             )
 
         return Ahead(batches, prefetch) if prefetch else OneAhead(batches(ring))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 
 __all__ = ["PARTS", "PHASES", "WAITING", "Phases", "total"]
@@ -28,12 +28,12 @@ PARTS: Mapping[str, str] = {"gather": "forward", "scatter": "backward", "rule": 
 
 
 class Phases:
-    """Seconds by phase; threads may share one."""
+    """Seconds by phase, by a clock; threads may share one."""
 
-    __slots__ = ("_lock", "seconds")
+    __slots__ = ("_lock", "clock", "seconds")
 
-    def __init__(self) -> None:
-        self.seconds = dict.fromkeys(PHASES, 0.0)
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self.clock, self.seconds = clock, dict.fromkeys(PHASES, 0.0)
         self._lock = threading.Lock()
 
     def __call__(self, phase: str) -> _Timer:
@@ -75,7 +75,7 @@ class _Timer:
         self._phases, self._phase = phases, phase
 
     def __enter__(self) -> None:
-        self._start = perf_counter()
+        self._start = self._phases.clock()
 
     def __exit__(self, *error: object) -> None:
-        self._phases.add(self._phase, perf_counter() - self._start)
+        self._phases.add(self._phase, self._phases.clock() - self._start)

@@ -25,7 +25,10 @@ __all__ = ["FoundPool", "FoundWorker", "Need", "check", "pools_of", "shortages",
 
 @dataclass(frozen=True)
 class FoundWorker:
-    """A worker as the scheduler knows it; ``memory_bytes`` is its limit, 0 when it has none."""
+    """A worker as the scheduler knows it; ``memory_bytes`` is its limit, 0 when it has none.
+
+    ``paused`` says that Dask lets it begin nothing, because its memory is nearly full.
+    """
 
     address: str
     name: str
@@ -33,6 +36,7 @@ class FoundWorker:
     nthreads: int
     memory_bytes: int
     pools: tuple[str, ...]
+    paused: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ def workers_from(identity: Mapping[str, Any]) -> tuple[FoundWorker, ...]:
             nthreads=int(worker["nthreads"]),
             memory_bytes=int(worker["memory_limit"] or 0),
             pools=declared_pools(worker["resources"]),
+            paused=worker.get("status") == "paused",
         )
         for address, worker in identity["workers"].items()
     )

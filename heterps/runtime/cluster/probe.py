@@ -26,7 +26,7 @@ from heterps.runtime.cluster.survey import MeasuredTransfer, WorkerFacts, descri
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.peer import DirectPeer, connect
 from heterps.runtime.wire.service import Address, Listener
-from heterps.runtime.workers.delivery import client_tls, listen_on, server_tls
+from heterps.runtime.wire.worker_sockets import client_tls, listen_on, server_tls
 
 __all__ = ["discover", "worker_facts"]
 

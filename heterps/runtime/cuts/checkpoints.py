@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from time import monotonic
 
 from heterps.errors import CheckpointError
 from heterps.protocol.words.cut import Cut
-from heterps.protocol.words.events import CutAsked
+from heterps.protocol.words.events import CutFailed, CutPublished
+from heterps.protocol.words.instructions import CreateHost
 from heterps.runtime.batch.job import Job
-from heterps.runtime.cuts.cut_store import CutStore, Standing
-from heterps.runtime.run.driver import Driver
+from heterps.runtime.cuts.cut_store import CutStore, HostPart, Standing
 
-__all__ = ["Checkpoints", "Keeper"]
+__all__ = ["Checkpoints", "Held", "Keeper"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,38 @@ class Checkpoints:
             raise CheckpointError("checkpoints are asked for, but no folder is given for them: checkpoint=DIR")
 
 
+@dataclass(frozen=True)
+class Held:
+    """What the tables hold between runs.
+
+    Parameters
+    ----------
+    fresh
+        Nothing but what the seed gives.
+    cut, folder
+        Exactly what this cut on disk holds; None where no cut does.
+    why
+        Else, why not.
+    life
+        Of the run before; each run of a session has a greater one.
+    """
+
+    fresh: bool = True
+    cut: int | None = None
+    folder: Path | None = None
+    why: str = ""
+    life: int = -1
+
+    def changed(self, why: str) -> Held:
+        """Return what they hold after somebody else than a run has changed them."""
+        return Held(False, why=why, life=self.life)
+
+    def checked(self) -> Held:
+        """Return the same, unless the cut's folder was removed meanwhile, as by saving to its place."""
+        gone = self.folder is not None and not self.folder.is_dir()
+        return self.changed(f"{self.folder} was removed") if gone else self
+
+
 class Keeper:
     """The checkpoints of one run.
 
@@ -57,20 +91,27 @@ class Keeper:
         Passes of the session before this run.
     runs
         Runs of the session before this one; only the first resumes.
+    held
+        What the tables hold before the run.
     """
 
-    def __init__(self, wanted: Checkpoints, job: Job, passes: int, runs: int) -> None:
-        self.wanted = wanted
+    def __init__(self, wanted: Checkpoints, job: Job, passes: int, runs: int, held: Held | None = None) -> None:
+        self.wanted, self._held = wanted, (held or Held()).checked()
         path = wanted.path or wanted.resume
         self.standing = Standing.read(wanted.resume, job) if wanted.resume and not runs else None
-        self.first, self.life = passes, runs
-        self.base = Cut(pass_=passes, mode=job.mode.to_json())
+        self.first, self.life = passes, max(runs, self._held.life + 1)
+        # A run returns to the cut that its tables began with, wherever that was made.
+        self.base = Cut(self._held.cut or 0, passes, mode=job.mode.to_json())
         if self.standing is not None:
             self.first, self.life, self.base = self.standing.first, self.standing.life + 1, self.standing.cut
         self.store = CutStore(path, job, self.first, self.life) if path else None
         if self.store is not None and self.standing is not None:
             self.store.know(self.base.number, self.standing.folder)
+        elif self.store is not None and self._held.cut and self._held.folder is not None:
+            self.store.know(self._held.cut, self._held.folder)
         self._then = monotonic()
+        self._owes_base = self.writes and not self.base.number and not self.begins_fresh  # until it was asked for
+        self._newest: int | None = None  # the last cut of this run that is whole
 
     @property
     def writes(self) -> bool:
@@ -81,12 +122,56 @@ class Keeper:
         """Return the folder of a cut for a host; cut 0, the beginning, has none."""
         return str(self.store.folder(cut)) if self.store is not None and cut else ""
 
-    def ask(self, driver: Driver) -> None:
-        """Ask the run for a cut when one is due by the clock."""
+    def is_due(self) -> bool:
+        """Say whether it is time for a cut, by the clock or because the run has none to return to; once each time."""
         every_s = self.wanted.every_s
-        if every_s is not None and monotonic() - self._then >= every_s:
-            self._then = monotonic()
-            driver.handle(CutAsked())
+        if self._owes_base or (every_s is not None and monotonic() - self._then >= every_s):
+            self._then, self._owes_base = monotonic(), False
+            return True
+        return False
+
+    def owe(self) -> None:
+        """Somebody has changed the tables while the run rested: the cuts before do not have it."""
+        self._owes_base = self.writes
+
+    @property
+    def begins_fresh(self) -> bool:
+        """Whether what the run began with can be made again from the seed."""
+        return self._held.fresh and self.standing is None
+
+    @property
+    def why_no_cut(self) -> str:
+        """Say why there is none, to a user who has lost a host."""
+        if not self.writes:
+            return "with launch(..., checkpoint=DIR) the run would have gone on by itself"
+        return f"{self._held.why or 'none was made yet'}, and the run's own first cut was not written yet"
+
+    def as_held(self, create: CreateHost) -> CreateHost:
+        """Return what to make of a host whose tables are there: what they hold already is not loaded again."""
+        return replace(create, cut=0) if create.cut == self._held.cut else create
+
+    def publish(self, cut: Cut, parts: Sequence[HostPart]) -> CutPublished | CutFailed:
+        """Write the manifest of a cut, and say what became of it."""
+        assert self.store is not None
+        try:
+            self.store.publish(cut, parts)
+        except (OSError, CheckpointError) as error:
+            return CutFailed(0, cut.number, f"{type(error).__name__}: {error}")
+        self._newest = cut.number
+        return CutPublished(cut.number)
+
+    def drop(self, cut: int) -> None:
+        """Remove the parts of a cut that will not be completed."""
+        if self.store is not None:
+            self.store.drop(cut)
+
+    def held_after(self, finished: bool) -> Held:
+        """Return what the tables hold after the run."""
+        if not finished:
+            return Held(False, why="the training before was left early", life=self.life)
+        if not self.writes or self.store is None or self._newest is None:
+            return Held(False, why="the training before made no cut", life=self.life)
+        return Held(False, self._newest, self.store.folder(self._newest), life=self.life)
 
     def cut_every(self, host: int) -> int | None:
         """Return after how many batches a host asks for a cut; one that counts is enough."""

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from heterps.errors import CheckpointError
+from heterps.protocol import Window
 from heterps.protocol.words.cut import Cut
 from heterps.runtime.batch.job import Job
 from heterps.tables import Manifest, SnapshotPart, Snapshots, find_generation
 
-__all__ = ["CutStore", "HostPart", "Standing"]
+__all__ = ["CutStore", "HostPart", "Standing", "host_state"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,14 @@ class HostPart:
     part: Mapping[str, Any]
     state: Mapping[str, Any]
     counts: Mapping[str, Any]
+
+
+def host_state(manifest: Manifest) -> dict[str, Any]:
+    """Return the protocol's part of a cut as a host takes it.
+
+    The ledger is the manifest's. In cuts of earlier versions it stands in the state, and the manifest's is another.
+    """
+    return {"window": manifest.window.to_json(), **manifest.position["state"]}
 
 
 @dataclass(frozen=True)
@@ -40,8 +49,6 @@ class Standing:
     folder: Path
     first: int
     life: int
-    state: Mapping[str, Any]
-    counts: Mapping[str, Any]
 
     @classmethod
     def read(cls, path: str | Path, job: Job) -> Standing:
@@ -62,8 +69,6 @@ class Standing:
             folder,
             position["first"],
             position["life"],
-            position["state"],
-            position["counts"],
         )
 
 
@@ -104,27 +109,32 @@ class CutStore:
         return self._open[number]
 
     def publish(self, cut: Cut, parts: Sequence[HostPart]) -> Path:
-        """Write the manifest, last and whole; from now on the run can return to the cut."""
-        model = self._job.model
+        """Write the manifest, last and whole; from now on the run can return to the cut.
+
+        Nothing was in flight: all hosts have applied the same batches, so one state stands for all.
+        """
+        model, state = self._job.model, dict(parts[0].state)
+        ledger = Window.from_json(state.pop("window"))
         position = {
             "passes": cut.pass_ + 1,
             "cut": cut.to_json(),
             "first": self._first,
             "life": self._life,
-            # Nothing was in flight: all hosts have applied the same batches, so one state stands for all.
-            "state": dict(parts[0].state),
+            "state": state,
             "counts": dict(parts[0].counts),
             **_facts(self._job),
         }
         done = self._snapshots.commit(
-            self._open.pop(cut.number),
+            self._open[cut.number],
             [SnapshotPart.from_json(part.part) for part in parts],
+            ledger=ledger,
             seed=model.seed,
             groups=model.groups,
             dense=model.parameters,
             position=position,
         )
         self._done[cut.number] = done
+        del self._open[cut.number]  # until now, so that what could not be committed can be dropped
         return done
 
     def drop(self, number: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,9 @@ from heterps.errors import CheckpointError
 from heterps.graph import Graph
 from heterps.runtime.batch.job import Job
 from heterps.tables import RULES, Rule
+from heterps.writing import write_whole
 
-__all__ = ["SavedModel"]
+__all__ = ["SavedModel", "made_folder"]
 
 _FORMAT = "heterps-model/1"
 _NAME = "model.json"
@@ -47,13 +47,7 @@ class SavedModel:
             "dense": self.dense.to_json(),
             "graph": self.graph.to_json(),
         }
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            partial = folder / f".{_NAME}.partial"
-            partial.write_text(json.dumps(value, indent=1) + "\n")
-            os.replace(partial, folder / _NAME)
-        except OSError as error:
-            raise CheckpointError(f"cannot write {folder / _NAME}: {error.strerror}") from error
+        write_whole(made_folder(folder) / _NAME, json.dumps(value, indent=1) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> SavedModel:
@@ -75,6 +69,15 @@ class SavedModel:
             value["batch_size"],
             value["mode"],
         )
+
+
+def made_folder(folder: Path) -> Path:
+    """Make a folder where it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"cannot make the folder {folder}: {error.strerror}") from error
+    return folder
 
 
 def _instead(folder: Path) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from heterps.errors import CheckpointError
+from heterps.protocol import Window
 from heterps.runtime.run.engines import Engine
 from heterps.tables import (
     KINDS,
@@ -48,6 +49,8 @@ def _save(engine: Engine, path: Path, kind: Kind) -> Path:
         done = snapshots.commit(
             folder,
             parts,
+            # No batch of the next pass is in the tables, and none of the passes before will come again.
+            ledger=Window.of_passes(engine.next_pass),
             seed=model.seed,
             groups=model.groups,
             dense=model.parameters,
@@ -58,6 +61,8 @@ def _save(engine: Engine, path: Path, kind: Kind) -> Path:
         snapshots.abandon(folder)
         raise
     engine.each_shard(_after, kind)
+    if kind != "checkpoint":  # counters of rows have changed with it
+        engine.held = engine.held.changed(f"a {kind} was saved after the training before")
     return done
 
 
@@ -66,6 +71,7 @@ def load_tables(engine: Engine, path: Path) -> None:
     if engine.next_pass != engine.passes:
         raise CheckpointError(f"cannot load {path} while training goes on: leave the loop over session.train first")
     folder = find_generation(snapshot_folder(path))
+    engine.held = engine.held.changed(f"{path} was loaded")
     engine.each_shard(_restore, str(folder))
     engine.passes = int(Manifest.read(folder).position["passes"])
 
@@ -73,12 +79,14 @@ def load_tables(engine: Engine, path: Path) -> None:
 def load_one_table(engine: Engine, path: Path, table: str, into: str | None = None) -> int:
     """Set the rows of one table from a snapshot of this or another model; return how many."""
     folder = str(find_generation(snapshot_folder(path)))
-    return sum(engine.at_rest(lambda: engine.each_shard(_load_table, folder, table, into)))
+    engine.held = engine.held.changed(f"table {into or table} was loaded from {path}")
+    return sum(engine.at_rest(lambda: engine.each_shard(_load_table, folder, table, into), changes=True))
 
 
 def shrink_tables(engine: Engine) -> int:
     """Age counters and delete rows not worth keeping; return how many went."""
-    return sum(engine.at_rest(lambda: engine.each_shard(_shrink)))
+    engine.held = engine.held.changed("the tables were shrunk")
+    return sum(engine.at_rest(lambda: engine.each_shard(_shrink), changes=True))
 
 
 def snapshot_folder(path: Path) -> Path:

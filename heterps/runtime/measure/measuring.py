@@ -27,7 +27,6 @@ from heterps.runtime.measure.calls import with_calls
 from heterps.runtime.measure.engine_share import with_engine
 from heterps.runtime.measure.parts import Parts, PartsTaken
 from heterps.runtime.measure.synthetic import synthetic_batch
-from heterps.stages.drawn import drawing_ops, with_drawn
 
 __all__ = ["measure_profile"]
 
@@ -78,7 +77,7 @@ def _some(graph: Graph, dataset: Dataset | None, n: int) -> Iterator[Batch]:
     for batch in _batches(dataset, n):
         if seen and batch.size < n:
             continue
-        yield replace(batch, columns=with_drawn(drawing_ops(graph), batch.columns, batch.size, seed=seen))
+        yield batch
         seen += 1
         if seen == _BATCHES:
             return

@@ -7,20 +7,26 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from heterps.data import Batch
-from heterps.kernels import Program, Rows
+from heterps.kernels import Program
 from heterps.protocol.words.keys import BatchKey
-from heterps.runtime.batch.feeds import ids_of, rows_of
+from heterps.protocol.words.modes import Async
+from heterps.runtime.batch.batch_work import BatchWork
+from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
+from heterps.runtime.batch.payload import Wanted
+from heterps.runtime.batch.phases import Phases
+from heterps.runtime.workers.shard_host import ShardHost
 from heterps.stages import Layer, layers_of
-from heterps.stages.lowering import pull_name
-from heterps.tables import Router, RowGradients, Shard
+from heterps.stages.drawn import drawing_ops
+from heterps.tables import N_SHARDS
 
 __all__ = ["Parts", "PartsTaken"]
 
@@ -44,14 +50,15 @@ class PartsTaken:
 
 
 class Parts:
-    """Tables, routers and a program per Layer of one thread, with batches to run through them."""
+    """A bench, a shard host and a program per Layer of one thread, with batches to run through them."""
 
     def __init__(self, model: Model, batches: Sequence[Batch], n: int) -> None:
-        self._model, self._batches, self._n = model, batches, n
-        self._shard = Shard(model.groups, model.parameters, seed=0)
-        self._routers = {group.name: Router() for group in model.lowered.groups}
+        job = Job(model, n, Async())
+        self._batches, self._n = batches, n
+        self._bench = Workbench(job, depth=1, phases=Phases(time.thread_time))
+        self._host = ShardHost(job, 0, -1, lambda event: None)
+        self._host.fresh(range(N_SHARDS))
         self._layers = [_Step(model, layer, n) for layer in layers_of(model.graph).layers if _computes(model, layer)]
-        self._dense = np.full(model.layout.size, 1e-3, np.float32)
         self._keys = (BatchKey(0, 0, n) for n in itertools.count())
         self._clock: dict[str, list[float]] = {}
         self._items: dict[str, list[float]] = {}
@@ -73,34 +80,43 @@ class Parts:
                 break
 
     def _run(self, batch: Batch) -> None:
-        rows: dict[str, Rows] = {}
-        hints: dict[str, Any] = {}
-        groups, keys = self._model.lowered.groups, self._keys
-        ids = {group.name: ids_of(batch, group) for group in groups}
-        with self._timed("dedupe", sum(map(len, ids.values()))):
-            routed = {name: self._routers[name].route(of) for name, of in ids.items()}
-        unique = sum(map(len, routed.values()))
+        """Take a batch the way of training, but Layer by Layer where that computes all at once."""
+        bench, shard = self._bench, self._host.shard
+        assert shard is not None
+        bench.phases.take()
+        work = bench.begin(batch)
+        unique = sum(map(len, work.routed.values()))
+        self._add("dedupe", sum(len(r.inverse) for r in work.routed.values()), bench.phases.take()["deduplicate"])
         with self._timed("pull", unique):
-            for group in groups:
-                pulled = self._shard.pull(group.name, routed[group.name].ids)
-                rows[pull_name(group)] = rows_of(batch, group, routed[group.name], pulled.values)
-                hints[group.name] = pulled.rows
+            wanted = bench.wanted(work, 0)
+            work.pulled[0] = self._host.read(replace(wanted, dense=None))
         for step in self._layers:
-            feeds = step.feeds(batch, rows)
+            feeds = step.feeds(bench, work)
             with self._timed(step.name, self._n):
                 step.run(feeds)
-        grads = {g.name: RowGradients(routed[g.name].ids, rows[pull_name(g)].values, hints[g.name]) for g in groups}
+        self._make_up_gradients(work)
         with self._timed("push", unique):
-            self._shard.push(next(keys), grads)
-        with self._timed("dense", len(self._dense)):
-            self._shard.push(next(keys), None, self._dense)
-            self._shard.pull_dense()
+            pushed = bench.gradients([work], 0)
+            shard.apply(next(self._keys), pushed.rows)
+        with self._timed("dense", len(work.dense)):
+            shard.apply(next(self._keys), None, pushed.dense)
+            self._host.read(Wanted({}, dense=wanted.dense))
+        bench.free(work)
+
+    def _make_up_gradients(self, work: BatchWork) -> None:
+        """Values of rows are as good as gradients; Layers ran apart and have left none."""
+        work.gradient.fill(1e-3)
+        groups = self._bench.walk.groups
+        work.row_gradients = {group.name: work.rows(group.name, group.width) for group in groups}
 
     @contextmanager
     def _timed(self, name: str, items: float) -> Iterator[None]:
         start = time.thread_time()
         yield
-        self._clock.setdefault(name, []).append(time.thread_time() - start)
+        self._add(name, items, time.thread_time() - start)
+
+    def _add(self, name: str, items: float, seconds: float) -> None:
+        self._clock.setdefault(name, []).append(seconds)
         self._items.setdefault(name, []).append(float(items))
 
 
@@ -113,25 +129,18 @@ class _Step:
         self._rng = np.random.default_rng(0)
         self._params = self._rng.standard_normal(self._program.layout.size, dtype=np.float32) * np.float32(0.05)
         self._given = {name: self._value(name, n) for name in self._program.given}
-        self._made: dict[str, F32] = {}
+        graph, drawn = model.lowered.graph, {op.name for op in drawing_ops(model.graph)}
+        self._read = [name for name in self._program.feeds if graph[name].kind in ("pull", "input") or name in drawn]
+        self._made = {name: self._value(name, n) for name in self._program.feeds if name not in self._read}
 
-    def feeds(self, batch: Batch, rows: Mapping[str, Rows]) -> dict[str, Any]:
+    def feeds(self, bench: Workbench, work: BatchWork) -> dict[str, Any]:
         """Columns and rows of the batch; what other Layers would bring is made up once."""
-        return {name: self._feed(name, batch, rows) for name in self._program.feeds}
+        return self._made | bench.feeds(work, self._read)
 
     def run(self, feeds: Mapping[str, Any]) -> None:
         """Forward and backward."""
         self._program.forward(feeds, self._params)
         self._program.backward(self._given)
-
-    def _feed(self, name: str, batch: Batch, rows: Mapping[str, Rows]) -> Any:
-        if name in rows:
-            return rows[name]
-        if name in batch.columns:
-            return batch[name]
-        if name not in self._made:
-            self._made[name] = self._value(name, self._n)
-        return self._made[name]
 
     def _value(self, name: str, n: int) -> F32:
         shape = (n, *self._model.lowered.graph[name].type.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +13,48 @@ import pyarrow.parquet as pq
 
 from heterps.errors import DataError
 from heterps.ragged import Ragged
+from heterps.runtime.report.lined_up import Placed
+from heterps.writing import whole_file
 
-__all__ = ["write_parquet"]
+__all__ = ["BAD_ROW", "write_parquet"]
+
+BAD_ROW = "bad_row"
 
 
-def write_parquet(path: str | os.PathLike[str], parts: Iterable[Mapping[str, Any]]) -> Path:
+def write_parquet(path: str | os.PathLike[str], parts: Iterable[Placed]) -> Path:
     """Write parts one after another; the file appears under its name when it is whole.
 
-    A number a row becomes a column of its type, a vector a fixed-size list, ids of any number a list.
+    A number a row becomes a column of its type, a vector a fixed-size list, ids of any number a list. A row that could
+    not be read is null in all of them, and the column ``bad_row`` says why; it is null elsewhere.
     """
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise DataError(f"cannot write {target}: there is no folder {target.parent}")
-    partial = target.with_name(f".{target.name}.partial")
-    writer = None
-    try:
+    with whole_file(path, "wb") as file:
+        writer, schema = None, None
         for part in parts:
-            table = pa.table({name: _array(values) for name, values in part.items()})
-            writer = writer or pq.ParquetWriter(partial, table.schema)
+            table = _table(part, schema)
+            schema = table.schema
+            writer = writer or pq.ParquetWriter(file, schema)
             writer.write_table(table)
         if writer is None:
-            raise DataError(f"nothing to write to {target}: the dataset has no rows")
+            raise DataError(f"nothing to write to {path}: the dataset has no rows")
         writer.close()
-        os.replace(partial, target)
-    finally:
-        if writer is not None and writer.is_open:
-            writer.close()
-        partial.unlink(missing_ok=True)
-    return target
+    return Path(path)
+
+
+def _table(part: Placed, schema: pa.Schema | None) -> pa.Table:
+    """Return the rows of a part; one without values is of an earlier part's types."""
+    size = len(part.where)
+    texts: list[str | None] = [None] * size
+    for row, bad in part.reasons.items():
+        texts[row] = str(bad)
+    reasons = pa.array(texts, pa.string())
+    if not part.values:
+        assert schema is not None
+        return pa.table([*(pa.nulls(size, field.type) for field in list(schema)[:-1]), reasons], schema=schema)
+    columns = {name: _array(values) for name, values in part.values.items()}
+    if part.reasons:
+        where = pa.array(part.where, mask=part.where < 0)
+        columns = {name: array.take(where) for name, array in columns.items()}
+    return pa.table(columns | {BAD_ROW: reasons})
 
 
 def _array(values: Any) -> pa.Array:

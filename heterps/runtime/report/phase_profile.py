@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heterps.runtime.batch.phases import PHASES, WAITING
+from heterps.writing import write_whole
 
 __all__ = ["PhaseProfile"]
 
@@ -80,8 +81,7 @@ class PhaseProfile:
 
     def save(self, path: str | os.PathLike[str], title: str = "") -> Path:
         """Write the picture to a file."""
-        Path(path).write_text(self.draw(title))
-        return Path(path)
+        return write_whole(path, self.draw(title))
 
     def _repr_svg_(self) -> str:
         return self.draw()

@@ -8,7 +8,9 @@ from typing import Any
 
 from heterps.runtime.report.phase_profile import PhaseProfile
 
-__all__ = ["Progress"]
+__all__ = ["BAD_ROWS", "Progress"]
+
+BAD_ROWS = "bad_rows"  # how evaluations call what they could not use
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Progress:
     skipped
         Rows left as they were because their gradient was not finite.
     bad_rows
-        Lines of input that were skipped.
+        Rows of input that could not be used, each counted once a pass.
     busy
         Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
     profile
@@ -42,7 +44,7 @@ class Progress:
     done
         Whether this is the last report.
     valid
-        Metrics on the validation data, in the last report of each pass.
+        Metrics on the validation data, in the last report of each pass; ``bad_rows`` among them if it has any.
     fetched
         Chosen tensors of a recent batch.
     """
@@ -71,7 +73,8 @@ class Progress:
 
     def __str__(self) -> str:
         if not self.samples:
-            return f"epoch {self.epoch}/{self.epochs} | no batch trained yet"
+            parts = [f"epoch {self.epoch}/{self.epochs}", "no batch trained yet", *_bad(self.bad_rows)]
+            return " | ".join(parts)
         parts = [
             f"epoch {self.epoch}/{self.epochs}",
             f"{self.samples:,} samples",
@@ -86,9 +89,12 @@ class Progress:
             parts.append(f"staleness {self.staleness:.1f}")
         if self.skipped:
             parts.append(f"{self.skipped} rows skipped")
-        if self.bad_rows:
-            parts.append(f"{self.bad_rows} bad lines")
+        parts += [*_bad(self.bad_rows), *(f"valid {text}" for text in _bad(self.valid.get(BAD_ROWS, 0)))]
         return " | ".join(parts)
+
+
+def _bad(count: int) -> list[str]:
+    return [f"{count:,} bad row{'s' if count > 1 else ''}"] if count else []
 
 
 def _measured(metrics: Mapping[str, Any]) -> list[str]:

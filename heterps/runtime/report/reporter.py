@@ -7,11 +7,11 @@ from time import perf_counter
 from typing import Any
 
 from heterps.metrics import Metric, State
-from heterps.runtime.batch.bench import merge_states
+from heterps.runtime.batch.counts import Counts
+from heterps.runtime.batch.kept_metrics import merge_states
 from heterps.runtime.batch.phases import total
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
-from heterps.runtime.workers.shard_host import Counts
 
 __all__ = ["Reporter"]
 
@@ -32,7 +32,7 @@ class Reporter:
     def __init__(self, epochs: int, metrics: Sequence[Metric], before: Counts) -> None:
         self.epochs = epochs
         self.metrics = {metric.name: metric for metric in metrics}
-        self.bad_rows = 0
+        self._bad_rows: dict[tuple[int, int], int] = {}  # by pass and Split: whoever reads one again finds the same
         self._phases: dict[str, dict[str, float]] = {}
         self._capacity: dict[str, float] = {}
         self._told = PhaseProfile()
@@ -41,12 +41,17 @@ class Reporter:
         self._began = self._then = self._ticked = perf_counter()
 
     def add(
-        self, pool: str, phases: Mapping[str, float], states: Mapping[str, State] | None = None, bad_rows: int = 0
+        self,
+        pool: str,
+        phases: Mapping[str, float],
+        states: Mapping[str, State] | None = None,
+        bad_rows: Mapping[tuple[int, int], int] | None = None,
     ) -> None:
-        """Take what a worker of a pool measured since it was last asked."""
+        """Take what a worker of a pool measured since it was last asked, and the bad rows it ever met by Split."""
         self._states = merge_states(self.metrics, self._states, states) if states else self._states
         self._phases[pool] = total((self._phases.get(pool, {}), phases))
-        self.bad_rows += bad_rows
+        for split, count in (bad_rows or {}).items():
+            self._bad_rows[split] = max(count, self._bad_rows.get(split, 0))
 
     def tick(self, threads: Mapping[str, int]) -> None:
         """Note that each pool had so many threads since the last call."""
@@ -85,7 +90,7 @@ class Reporter:
             metrics=self.results(),
             staleness=all_.staleness / all_.batches if all_.batches else 0.0,
             skipped=all_.skipped,
-            bad_rows=self.bad_rows,
+            bad_rows=sum(self._bad_rows.values()),
             busy=busy,
             profile=profile,
             done=done,

@@ -20,16 +20,17 @@ from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.pools import pools_of
 from heterps.runtime.cluster.resources import resource_of
 from heterps.runtime.config import settings
-from heterps.runtime.cuts.checkpoints import Checkpoints, Keeper
+from heterps.runtime.cuts.checkpoints import Checkpoints, Held, Keeper
 from heterps.runtime.report.progress import Progress
+from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.carrier import ClusterCarrier
-from heterps.runtime.run.remote import Remote
+from heterps.runtime.run.host_lines import Places, host_line
+from heterps.runtime.run.line import ActorLine, close_all
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.training import Training
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import LocalRun, local_run
-from heterps.runtime.workers.host_actor import HostActor
 from heterps.runtime.workers.infer_task import infer_task
 
 __all__ = ["ClusterEngine"]
@@ -54,8 +55,6 @@ class ClusterEngine:
         When to make cuts and what to go on from.
     closing
         What ends with the engine, such as a cluster made for it.
-    slowdown
-        Seconds that the steps of a compute worker take longer, by its name; for tests of balancing.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class ClusterEngine:
         client: Client,
         roles: Roles | None = None,
         report_s: float = 1.0,
-        slowdown: Mapping[str, float] | None = None,
         closing: contextlib.ExitStack | None = None,
         checkpoints: Checkpoints | None = None,
     ) -> None:
@@ -72,45 +70,47 @@ class ClusterEngine:
         self._closing = closing or contextlib.ExitStack()
         self.job, self.client, self.report_s = job, client, report_s
         self.roles = roles or Roles(stages=("io", "compute")[: max(1, len(job.stages))])
-        self._slowdown = dict(slowdown or {})
         self._name = uuid.uuid4().hex[:8]
         self._runs = self.passes = 0
-        self._carrier: ClusterCarrier | None = None
-        self._training: Training | None = None
-        self._hosts: dict[tuple[int, str], Remote] = {}
-        self._silent: set[str] = set()
+        self._carrier: ClusterCarrier | None = None  # of the run that goes on, or went on last
+        self._training: Training | None = None  # while a run goes on
+        self._places: Places = {}  # shard hosts, the newest last where one was made again
+        self._silent: set[str] = set()  # workers that did not answer in time
+        self.held = Held()
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         job = self.job
-        keeper = Keeper(self.checkpoints, job, self.passes, self._runs)
+        keeper = Keeper(self.checkpoints, job, self.passes, self._runs, self.held)
         self.passes = keeper.first
         self._runs += 1
-        run = f"{self._name}-{self._runs}"
+        run, arrivals = f"{self._name}-{self._runs}", Arrivals()
         carrier = ClusterCarrier(
             job,
             self.client,
             self.roles,
             run,
             dataset,
-            self._hosts,
+            arrivals,
+            self._places,
             keeper,
             fetch or {},
-            self._slowdown,
             self._silent,
         )
         self._carrier = carrier
-        self._training = Training(job, dataset, epochs, carrier, keeper, retries=settings().retries + 1)
+        training = Training(job, dataset, epochs, carrier, arrivals, keeper, retries=settings().retries + 1)
+        self._training = training
         try:
             with carrier:
-                yield from self._training.reports(self.report_s)
+                yield from training.reports(self.report_s)
         finally:
             self._training = None
+            self.held = keeper.held_after(training.driver.finished)
             self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
 
-    def at_rest(self, act: Callable[[], _T]) -> _T:
+    def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
         """Do something between two batches, or between runs."""
-        return act() if self._training is None else self._training.at_rest(act)
+        return act() if self._training is None else self._training.at_rest(act, changes)
 
     @property
     def next_pass(self) -> int:
@@ -188,28 +188,27 @@ class ClusterEngine:
 
     def host_addresses(self) -> list[Address]:
         """Return where the shard hosts are; makes them if nothing was trained yet."""
-        return [actor.call("address") for actor in self._actors()]
+        asked = [line.ask("address") for line in self._lines()]
+        return [address.result() for address in asked]
 
     def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
         """Call a function with every shard where it lies, all hosts at once; a save may take as long as it takes."""
-        actors = self._actors()
-        pending = [actor.start("on_shard", function, args) for actor in actors]
-        return [actor.finish(answer, "on_shard", patient=True) for actor, answer in zip(actors, pending, strict=True)]
+        asked = [line.ask("on_shard", function, args, patient=True) for line in self._lines()]
+        return [found.result() for found in asked]
 
-    def _actors(self) -> list[Remote]:
+    def _lines(self) -> list[ActorLine]:
         """Shard hosts in order, the newest where one was made again; those that are not there yet are made."""
-        actors = {host: actor for (host, _), actor in self._hosts.items()}
-        return [actors[host] if host in actors else self._new_host(host) for host in range(self.job.hosts)]
+        lines = {host: line for (host, _), line in self._places.items()}
+        return [lines[host] if host in lines else self._new_host(host) for host in range(self.job.hosts)]
 
-    def _new_host(self, host: int) -> Remote:
+    def _new_host(self, host: int) -> ActorLine:
         servers = self._workers(self.roles.server)
         worker = sorted(servers)[host % len(servers)]  # as the protocol would place it
-        actor = self._hosts[host, worker] = Remote(self.client, worker, HostActor, self.job, host)
-        return actor
+        line = self._places[host, worker] = host_line(self.client, self.job, host, worker)
+        return line
 
     def close(self) -> None:
         """End the shard hosts; what was not saved is gone."""
-        for actor in self._hosts.values():
-            actor.close()
-        self._hosts.clear()
+        close_all(self._places.values())
+        self._places.clear()
         self._closing.close()

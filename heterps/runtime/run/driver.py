@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from queue import Empty
+from typing import Protocol
 
 from heterps.data import Split
 from heterps.errors import RunError
@@ -12,8 +12,13 @@ from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.run.state import RunState
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
+from heterps.runtime.run.arrivals import Arrivals
 
-__all__ = ["Carrier", "Driver"]
+__all__ = ["Carrier", "Driver", "HostInstruction"]
+
+HostInstruction = (
+    do.Rewind | do.Promote | do.Attach | do.Detach | do.Discard | do.MarkCut | do.Own | do.ForgetTrainer
+)  # what a copy of a shard host takes as it is
 
 
 class Carrier(Protocol):
@@ -28,28 +33,30 @@ class Carrier(Protocol):
     def create_host(self, create: do.CreateHost) -> None:
         """Make a copy of a shard host."""
 
-    def to_host(self, copy: int, instruction: Any) -> None:
+    def to_host(self, instruction: HostInstruction) -> None:
         """Hand an instruction to a copy; it may be gone."""
 
     def create_stage(self, worker: str) -> None:
         """Make the stage actors of a compute worker."""
 
-    def publish_cut(self, cut: Cut) -> bool:
-        """Write the manifest of a cut whose parts are all on disk; False if a host was lost before that."""
+    def publish_cut(self, cut: Cut, copies: Sequence[int]) -> None:
+        """Write the manifest of a cut whose parts these copies have on disk, then tell CutPublished."""
 
     def drop_cut(self, cut: int) -> None:
         """Remove the parts of a cut that will not be completed."""
 
 
 class Driver:
-    """The loop around a RunState.
+    """The loop around a RunState: takes events from the inbox, hands instructions to the carrier.
 
     Parameters
     ----------
     spec, cut, life
         See :class:`~heterps.protocol.run.state.RunState`.
     carrier
-        Carries out.
+        Carries out; what becomes of it arrives in the inbox.
+    inbox
+        Where they arrive.
     splits
         ``splits(pass_)`` cuts the data of a pass.
     """
@@ -58,21 +65,18 @@ class Driver:
         self,
         spec: RunSpec,
         carrier: Carrier,
+        inbox: Arrivals,
         splits: Callable[[int], Sequence[Split]],
         *,
         cut: Cut | None = None,
         life: int = 0,
     ) -> None:
         self.state = RunState(spec, cut=cut, life=life)
-        self.inbox: SimpleQueue[ev.Event] = SimpleQueue()
+        self.inbox = inbox
         self.finished = False
         self.resting = 0  # number of the last rest that began
         self._carrier, self._splits = carrier, splits
-        self._known: dict[int, Sequence[Split]] = {}
-
-    def tell(self, event: ev.Event) -> None:
-        """Take an event, from any thread."""
-        self.inbox.put(event)
+        self._known: dict[int, Sequence[Split]] = {}  # by pass: Splits that were asked for
 
     def step(self, timeout_s: float | None = None) -> bool:
         """Handle what has arrived, waiting for the first event at most so long; False if there was none.
@@ -85,11 +89,17 @@ class Driver:
         except Empty:
             return False
         arrived = self.inbox.qsize()
-        self.handle(event)
+        self._take(event)
         for _ in range(arrived):
             if not self.finished:
-                self.handle(self.inbox.get_nowait())
+                self._take(self.inbox.get_nowait())
         return True
+
+    def _take(self, arrived: ev.Event | Callable[[], None]) -> None:
+        if isinstance(arrived, ev.Event):
+            self.handle(arrived)
+        else:
+            arrived()
 
     def handle(self, *events: ev.Event) -> None:
         """Give events to the run and carry out what follows."""
@@ -103,14 +113,24 @@ class Driver:
                 carrier.run_split(instruction, None if split is None else self._known[pass_][split])
             case do.Pause() | do.Resume() | do.Cancel() | do.Announce():
                 carrier.to_attempt(instruction.attempt, instruction)
+            case (
+                do.Rewind()
+                | do.Promote()
+                | do.Attach()
+                | do.Detach()
+                | do.Discard()
+                | do.MarkCut()
+                | do.Own()
+                | do.ForgetTrainer()
+            ):
+                carrier.to_host(instruction)
             case do.CreateHost():
                 carrier.create_host(instruction)
             case do.NeedSplits(pass_):
                 self._known[pass_] = self._splits(pass_)
-                self.tell(ev.SplitsReady(pass_, len(self._known[pass_])))
+                self.inbox.tell(ev.SplitsReady(pass_, len(self._known[pass_])))
             case do.PublishCut(cut):
-                if carrier.publish_cut(cut):
-                    self.tell(ev.CutPublished(cut.number))
+                carrier.publish_cut(cut, self.state.layout().copies)
             case do.DropCut(number):
                 carrier.drop_cut(number)
             case do.Rest(rest):
@@ -125,4 +145,4 @@ class Driver:
                 error.add_note(f"What happened:\n{story}")
                 raise error
             case _:
-                carrier.to_host(instruction.copy, instruction)  # type: ignore[attr-defined]
+                raise RunError(f"no engine carries out {type(instruction).__name__}: {instruction}")

@@ -11,6 +11,7 @@ from heterps.metrics import Metric
 from heterps.planner.plan import Plan
 from heterps.runtime.batch.inference import Inferred
 from heterps.runtime.batch.job import Job
+from heterps.runtime.cuts.checkpoints import Held
 from heterps.runtime.report.progress import Progress
 
 __all__ = ["ENGINES", "Engine", "choose_engine", "make_engine"]
@@ -52,9 +53,13 @@ class Engine(Protocol):
     def next_pass(self) -> int:
         """Number of the next pass of which no batch is in the tables."""
 
-    def at_rest(self, act: Callable[[], _T]) -> _T:
+    held: Held
+    """What the tables hold between runs; whoever changes them says so."""
+
+    def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
         """Call ``act`` while nothing is in flight: at once between runs; during one, from the thread that iterates over
-        its Progress, as soon as the batches under way are applied everywhere.
+        its Progress, as soon as the batches under way are applied everywhere. One that changes tables says so: a run
+        that makes cuts makes one then.
         """
 
     def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:

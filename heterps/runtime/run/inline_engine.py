@@ -12,26 +12,28 @@ from typing import Any, TypeVar
 
 import threadpoolctl
 
-from heterps.data import BadRows, Dataset, Split
+from heterps.data import BadBook, Dataset, Split
 from heterps.errors import RunError
 from heterps.metrics import Metric
 from heterps.protocol.words import instructions as do
 from heterps.protocol.words.cut import Cut
 from heterps.protocol.words.events import WorkerJoined
 from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.inference import Inference, Inferred
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, Wanted
 from heterps.runtime.batch.phases import total
 from heterps.runtime.batch.reading import Reading
-from heterps.runtime.cuts.checkpoints import Checkpoints, Keeper
+from heterps.runtime.cuts.checkpoints import Checkpoints, Held, Keeper
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
-from heterps.runtime.run.driver import Driver
+from heterps.runtime.run.arrivals import Arrivals
+from heterps.runtime.run.driver import HostInstruction
 from heterps.runtime.run.training import Training
 from heterps.runtime.wire.links import DirectLink, HostLink
 from heterps.runtime.workers.attempt import Attempt
-from heterps.runtime.workers.shard_host import Counts, ShardHost
+from heterps.runtime.workers.shard_host import ShardHost
 
 __all__ = ["InlineEngine"]
 
@@ -67,9 +69,10 @@ class InlineEngine:
         self.hosts: dict[int, ShardHost] = {}
         self._copies: dict[int, ShardHost] = {}
         self._attempts: dict[int, Attempt] = {}
-        self.driver: Driver = None  # type: ignore[assignment]  # of the run that goes on, or went on last
-        self._training: Training | None = None
+        self._arrivals = Arrivals()  # of the run that goes on, or went on last
+        self._training: Training | None = None  # while a run goes on
         self.passes = 0
+        self.held = Held()
         depth = job.in_flight * max(job.lanes, 1) + 1
         self._bench = Workbench(self.job, depth=depth)
 
@@ -77,23 +80,25 @@ class InlineEngine:
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
-        self._dataset, self._bad, self._fetch = dataset, BadRows(dataset.bad_input), dict(fetch or {})
-        keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs)
+        self._dataset, self._bad, self._fetch = dataset, BadBook(dataset.bad_input), dict(fetch or {})
+        keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs, self.held)
         self.passes = keeper.first
         self._runs += 1
-        self._training = Training(self.job, dataset, epochs, self, keeper)
-        self.driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
-        self.driver.handle(WorkerJoined(_POOL, "io"))
+        self._arrivals = Arrivals()
+        training = self._training = Training(self.job, dataset, epochs, self, self._arrivals, keeper)
+        training.driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
+        training.driver.handle(WorkerJoined(_POOL, "io"))
         try:
-            yield from self._training.reports(self.report_s)
+            yield from training.reports(self.report_s)
         finally:
             self._end()
             self._training = None
+            self.held = keeper.held_after(training.driver.finished)
             self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
 
-    def at_rest(self, act: Callable[[], _T]) -> _T:
+    def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
         """Do something between two batches, or between runs."""
-        return act() if self._training is None else self._training.at_rest(act)
+        return act() if self._training is None else self._training.at_rest(act, changes)
 
     @property
     def next_pass(self) -> int:
@@ -104,13 +109,15 @@ class InlineEngine:
 
     tick_s = 0.0  # attempts move only when they are pumped
 
-    def watch(self) -> None:
+    def watch(self, waiting_for: Callable[[], tuple[str, ...]]) -> None:
         """Nobody comes or goes."""
 
     def stalled(self) -> None:
         """Wait for a cut that may be on its way to disk."""
-        if not self.driver.step(_PATIENCE_S):
-            raise RunError(f"the run stands still; it waits for {', '.join(self.driver.state.waiting_for())}")
+        assert self._training is not None
+        driver = self._training.driver
+        if not driver.step(_PATIENCE_S):
+            raise RunError(f"the run stands still; it waits for {', '.join(driver.state.waiting_for())}")
 
     def peek(self) -> dict[str, Any]:
         """Copy the watched tensors of the batch computed last."""
@@ -125,17 +132,18 @@ class InlineEngine:
                 del self._attempts[attempt.run.attempt]
         return moved
 
-    def collect(self, reporter: Reporter) -> None:
+    def collect(self, reporter: Reporter, exactly: bool = False) -> None:
         """Take metrics and times."""
         phases = (self._bench.phases, *(host.phases for host in self.hosts.values()))
-        reporter.add(_POOL, total(each.take() for each in phases), self._bench.take_metrics())
+        reporter.add(_POOL, total(each.take() for each in phases), self._bench.metrics.take(), self._bad.counts())
         reporter.tick({_POOL: 1})
-        reporter.bad_rows = self._bad.count
 
     def counts(self) -> Counts:
         """What host 0 counted; every batch is pushed to every host."""
         host = self.hosts.get(0)
         return Counts(**vars(host.counts)) if host else Counts()
+
+    recount = counts  # nobody is asked
 
     def _end(self) -> None:
         for attempt in self._attempts.values():
@@ -148,7 +156,7 @@ class InlineEngine:
         """Start an attempt; it moves when it is pumped."""
         read = None if split is None else partial(self.job.read, self._dataset, split, bad=self._bad)
         reading = Reading(read, run.start)
-        attempt = Attempt(run, self.job.mode, reading, self._bench, self._link, self.driver.tell)
+        attempt = Attempt(run, self.job.mode, reading, self._bench, self._link, self._arrivals.tell)
         self._attempts[run.attempt] = attempt
         attempt.start()
 
@@ -163,30 +171,28 @@ class InlineEngine:
     def create_host(self, create: do.CreateHost) -> None:
         """Make a shard host, around the tables of the run before if there was one."""
         every = self._keeper.cut_every(create.host)
-        host = ShardHost(self.job, create.host, create.copy, self.driver.tell, every)
+        host = ShardHost(self.job, create.host, create.copy, self._arrivals.tell, every)
         before = self.hosts.get(create.host)
         if before is not None:
             host.take_over(before)
+            create = self._keeper.as_held(create)
         self.hosts[create.host] = self._copies[create.copy] = host
         host.deliver(create, self._keeper.folder(create.cut))
 
-    def to_host(self, copy: int, instruction: Any) -> None:
+    def to_host(self, instruction: HostInstruction) -> None:
         """Hand an instruction to a host."""
-        self._copies[copy].deliver(instruction, self._keeper.folder(getattr(instruction, "cut", None)))
+        self._copies[instruction.copy].deliver(instruction, self._keeper.folder(getattr(instruction, "cut", None)))
 
     def create_stage(self, worker: str) -> None:
         """Nothing to do: compute is fused here."""
 
-    def publish_cut(self, cut: Cut) -> bool:
+    def publish_cut(self, cut: Cut, copies: Sequence[int]) -> None:
         """Write the manifest of a cut."""
-        assert self._keeper.store is not None
-        self._keeper.store.publish(cut, [self.hosts[host].parts[cut.number] for host in range(self.job.hosts)])
-        return True
+        self._arrivals.tell(self._keeper.publish(cut, [self._copies[copy].parts[cut.number] for copy in copies]))
 
     def drop_cut(self, cut: int) -> None:
         """Remove the parts of a cut."""
-        assert self._keeper.store is not None
-        self._keeper.store.drop(cut)
+        self._keeper.drop(cut)
 
     # --- reading
 
@@ -216,7 +222,7 @@ class InlineEngine:
         """A host before any run: tables as the seed gives them."""
         job = self.job
         made = ShardHost(job, host, -1, lambda event: None)
-        made.fresh([shard for shard, owner in enumerate(job.owners) if owner == host])
+        made.fresh(job.owned(host))
         return made
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from heterps.errors import ClusterError
 
 __all__ = ["Patience"]
 
+_LOOK_S = 0.1
 _STEP_S = 1.0
 
 
@@ -17,20 +18,29 @@ class Patience:
 
     Parameters
     ----------
-    missing
-        Says what is missing, in words; empty where nothing is.
     limit_s
         How long the same thing may be missing.
     """
 
-    def __init__(self, missing: Callable[[], tuple[str, ...]], limit_s: float) -> None:
-        self._missing, self._limit_s = missing, limit_s
-        self._what: tuple[str, ...] = ()
-        self._waited_s, self._last = 0.0, monotonic()
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._what: tuple[str, ...] = ()  # missing at the last look
+        self._waited_s, self._last = 0.0, monotonic()  # how long it was, up to the last look
 
-    def check(self) -> None:
-        """Raise if something has been missing for too long."""
-        what, now = self._missing(), monotonic()
+    def check(self, missing: Callable[[], tuple[str, ...]], note: str = "") -> None:
+        """Look, now and then, and raise if the same thing has been missing for too long.
+
+        Parameters
+        ----------
+        missing
+            Says what is missing, in words; empty where nothing is.
+        note
+            What a user should know besides.
+        """
+        now = monotonic()
+        if now - self._last < _LOOK_S:
+            return
+        what = missing()
         # A caller that was busy for long has not waited: what it waits for may stand in its inbox.
         self._waited_s += min(now - self._last, _STEP_S)
         self._last = now
@@ -38,6 +48,6 @@ class Patience:
             self._what, self._waited_s = what, 0.0
         elif self._waited_s > self._limit_s:
             raise ClusterError(
-                f"the run has waited {self._limit_s:g} s for {' and '.join(what)}. Start workers for it, or raise "
-                "heterps.timeouts.workers; a run with checkpoints goes on with launch(plan, resume=DIR)"
+                f"the run has waited {self._limit_s:g} s for {' and '.join(what)}{note}. Start workers for it, "
+                "or raise heterps.timeouts.workers; a run with checkpoints goes on with launch(plan, resume=DIR)"
             )

@@ -2,31 +2,58 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import uuid
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 import dask
-from distributed import Client
+from distributed import Client, get_worker
 
 from heterps.errors import ClusterError
 from heterps.runtime.answers import answer, asking, submitted, told
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.config import settings
+from heterps.runtime.run.lease import Leases
 
 __all__ = ["Remote"]
 
+_STEP_S = 1.0  # a look that was late by more was kept waiting by the scheduler: no time in which an actor could be made
+_QUIET = threading.Lock()  # Dask's config is one for all threads
+
+
+_LEASES = Leases()
+_log = logging.getLogger("heterps")
+
 
 class Seat:
-    """What Dask knows as the actor: makes the object and calls it, so that its errors are told apart from Dask's."""
+    """What Dask knows as the actor: makes the object and calls it, so that its errors are told apart from Dask's.
+
+    The object is closed once: by its driver, or when that has been gone for long (``heterps.orphans``).
+    """
 
     def __init__(self, kind: type, *args: Any) -> None:
         self._kind = kind.__name__
-        self._object = told(f"making {self._kind}", kind, *args)
+        self._object: Any = told(f"making {self._kind}", kind, *args)
+        with suppress(ValueError):  # outside of a worker nobody holds it but the caller
+            _LEASES.begin(self, get_worker(), self._orphaned)
 
     def call(self, method: str, *args: Any) -> Any:
         """Call a method of the object."""
+        if self._object is None:
+            raise ClusterError(f"{self._kind} was freed: its driver closed it, or seemed to be gone")
+        if method == "close":
+            _LEASES.over(self)
+            found, self._object = self._object, None  # its tables must not wait until Dask has forgotten the actor
+            return told(f"{self._kind}.close", found.close)
         return told(f"{self._kind}.{method}", getattr(self._object, method), *args)
+
+    def _orphaned(self) -> None:
+        if self._object is not None:
+            _log.warning("the driver of a %s is gone: freeing what it left behind", self._kind)
+            self.call("close")
 
 
 class Remote:
@@ -40,13 +67,20 @@ class Remote:
         Address of the worker.
     kind, *args
         What to make there.
+    unwanted
+        Once set, nobody waits for it any more.
     """
 
-    def __init__(self, client: Client, worker: str, kind: type, *args: Any) -> None:
+    def __init__(
+        self, client: Client, worker: str, kind: type, *args: Any, unwanted: threading.Event | None = None
+    ) -> None:
         self.worker, self._client, self._name = worker, client, kind.__name__
+        self._unwanted = unwanted or threading.Event()
+        self._heard = 0.0  # when the scheduler last heard of the worker, as it said last
+        self._making_s, self._looked = 0.0, monotonic()  # how long it could have been made, up to the last look
         # Dask forgets an actor with its last future. Arrays given as a dataset travel with the actor, once a worker, on
         # purpose: data scattered to one worker would be lost with it.
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+        with _QUIET, dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
             self._future = submitted(
                 client,
                 lambda reason: self._lost("being made", reason),
@@ -64,8 +98,7 @@ class Remote:
         try:
             return self._wait(self._future, "being made", patient=True)  # a worker may compile or read first
         except BaseException:
-            with suppress(Exception):
-                self._future.release()
+            self.release()
             raise
 
     def start(self, method: str, *args: Any) -> Any:
@@ -101,17 +134,35 @@ class Remote:
         )
 
     def _seen(self, pending: Any, method: str) -> float:
-        """Return when the scheduler last heard of the worker; raise if one of them, or this object, is gone."""
+        """Return when the scheduler last heard of the worker; raise if one of them, or this object, is gone.
+
+        A scheduler that only does not answer says nothing about the worker.
+        """
+        if self._unwanted.is_set():
+            raise self._lost(method, "nobody waits for it any more")
         try:
             worker = identity_of(self._client)["workers"].get(self.worker)
         except ClusterError as error:
+            if self._client.status == "running":
+                return self._heard
             raise self._lost(method, str(error)) from error
         if worker is None:
             raise self._lost(method, "the worker is gone")
         given_up = () if pending is self._future else ("cancelled", "error")  # while being made they are the answer
         if self._future.status in ("lost", *given_up):
             raise self._lost(method, f"Dask says it is {self._future.status}")
-        return float(worker["last_seen"])
+        if pending is self._future:
+            self._check_making(paused=worker.get("status") == "paused")
+        self._heard = float(worker["last_seen"])
+        return self._heard
+
+    def _check_making(self, paused: bool) -> None:
+        """Raise if it could have been made for too long; a worker that Dask has paused begins nothing."""
+        now, before = monotonic(), self._looked
+        self._making_s += 0.0 if paused else min(now - before, _STEP_S)
+        self._looked = now
+        if self._making_s > settings().make_s:
+            raise self._lost("being made", f"not made within {settings().make_s:g} s")
 
     def _lost(self, method: str, reason: str) -> ClusterError:
         return ClusterError(f"{self._name} on worker {self.worker} did not answer to {method}: {reason}")
@@ -120,5 +171,9 @@ class Remote:
         """Let it end its work, then let go of it; a worker that is gone needs neither."""
         with suppress(Exception):
             self.call("close")
+        self.release()
+
+    def release(self) -> None:
+        """Let go of it: Dask forgets an actor that nobody holds."""
         with suppress(Exception):
             self._future.release()

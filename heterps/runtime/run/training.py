@@ -10,13 +10,14 @@ from typing import Any, Protocol, TypeVar
 
 from heterps.data import Dataset
 from heterps.errors import ClusterError
-from heterps.protocol.words.events import RestAsked, RestOver
+from heterps.protocol.words.events import CutAsked, RestAsked, RestOver
+from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
 from heterps.runtime.cuts.checkpoints import Keeper
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
+from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.driver import Carrier, Driver
-from heterps.runtime.workers.shard_host import Counts
 
 __all__ = ["Training", "Workers"]
 
@@ -31,8 +32,8 @@ class Workers(Carrier, Protocol):
     tick_s: float
     """How long to wait for an event before looking around; 0 where attempts need the calling thread."""
 
-    def watch(self) -> None:
-        """Tell the run which workers came and went, if it is time to look."""
+    def watch(self, waiting_for: Callable[[], tuple[str, ...]]) -> None:
+        """Raise if what the run waits for stays away for too long."""
 
     def pump(self) -> bool:
         """Let attempts do what needs this thread, raise what they raised; False if there was nothing."""
@@ -40,14 +41,17 @@ class Workers(Carrier, Protocol):
     def stalled(self) -> None:
         """Nothing moved: raise if that cannot change by itself."""
 
+    def recount(self) -> Counts:
+        """Return what was applied, up to now."""
+
     def counts(self) -> Counts:
-        """Return what was applied so far."""
+        """Return what was applied, as collected last."""
 
     def peek(self) -> dict[str, Any]:
         """Return the watched tensors of a batch that was computed lately."""
 
-    def collect(self, reporter: Reporter) -> None:
-        """Give the reporter what was measured since the last call."""
+    def collect(self, reporter: Reporter, exactly: bool = False) -> None:
+        """Give the reporter what was measured since the last call; exactly: up to now, and however long it takes."""
 
 
 class Training:
@@ -57,21 +61,30 @@ class Training:
     ----------
     job, dataset, epochs
         What is trained, on what, how often.
-    carrier
-        Carries out; its ``driver`` is set here.
+    carrier, arrivals
+        Carries out; what becomes of it arrives there.
     keeper
         Cuts of the run.
     retries
         See :class:`~heterps.protocol.run.spec.RunSpec`.
     """
 
-    def __init__(self, job: Job, dataset: Dataset, epochs: int, carrier: Any, keeper: Keeper, **retries: int) -> None:
-        self._carrier: Workers = carrier
+    def __init__(
+        self,
+        job: Job,
+        dataset: Dataset,
+        epochs: int,
+        carrier: Workers,
+        arrivals: Arrivals,
+        keeper: Keeper,
+        **retries: int,
+    ) -> None:
+        self._carrier = carrier
         self._keeper, self._first, self._epoch, self._rests = keeper, keeper.first, 0, 0
         spec = job.spec(keeper.first + epochs, final_cut=keeper.writes, **retries)
         splits = partial(dataset.splits, seed=job.model.seed)
-        self.driver = carrier.driver = Driver(spec, carrier, splits, cut=keeper.base, life=keeper.life)
-        self._reporter = Reporter(epochs, job.metrics, carrier.counts())
+        self.driver = Driver(spec, carrier, arrivals, splits, cut=keeper.base, life=keeper.life)
+        self._reporter = Reporter(epochs, job.metrics, carrier.recount())
 
     def reports(self, report_s: float) -> Iterator[Progress]:
         """Train, yielding Progress so often and at the end."""
@@ -81,7 +94,7 @@ class Training:
             if not self.driver.finished and reporter.due(report_s):
                 carrier.collect(reporter)
                 yield self._watched(reporter.progress(carrier.counts(), self._epoch + 1))
-        carrier.collect(reporter)
+        carrier.collect(reporter, exactly=True)
         yield self._watched(reporter.progress(carrier.counts(), reporter.epochs, done=True))
 
     def _watched(self, progress: Progress) -> Progress:
@@ -94,19 +107,20 @@ class Training:
 
     def _turn(self) -> None:
         carrier, driver = self._carrier, self.driver
-        carrier.watch()
+        carrier.watch(driver.state.waiting_for)
         moved = driver.step(carrier.tick_s)
         epoch = self.pass_ - self._first
         if epoch != self._epoch:  # before the first batch of the new pass is computed where this thread computes it
             self._epoch = epoch
-            carrier.collect(self._reporter)
+            carrier.collect(self._reporter, exactly=True)
             self._reporter.next_epoch()
         moved |= carrier.pump()
-        self._keeper.ask(driver)
+        if self._keeper.is_due():
+            driver.handle(CutAsked())
         if not moved and not driver.finished:
             carrier.stalled()
 
-    def at_rest(self, act: Callable[[], _T]) -> _T:
+    def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
         """Do something with all shard hosts while nothing is in flight, then let the run go on.
 
         Hosts are asked one after another, so without a rest each would show another moment of the run. If one is lost
@@ -114,7 +128,10 @@ class Training:
         """
         for left in reversed(range(_TRIES)):
             try:
-                return self._rest(act)
+                done = self._rest(act)
+                if changes:
+                    self._keeper.owe()
+                return done
             except ClusterError as error:
                 if not left or self.driver.finished:
                     raise

@@ -1,34 +1,90 @@
-"""The ways from an attempt to a shard host: the object itself, or a thread that waits on a socket."""
+"""The ways from one worker to the services of another: the object itself, or a thread that waits on a socket.
+
+Links are made here and nowhere else. What a call raises there is raised here, or handed to whoever waits for the
+answer; a link outlives it.
+"""
 
 from __future__ import annotations
 
-import threading
+import ssl
 from collections.abc import Callable, Mapping
-from queue import SimpleQueue
 from time import sleep
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
 
 from heterps.protocol.words.messages import Push, Reply, Request
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted, pack_request, unpack_reply
+from heterps.runtime.batch.crossing import StageOutcome
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import Phases
-from heterps.runtime.wire.peer import DirectPeer, Peer, PeerLost
-from heterps.runtime.workers.shard_host import ShardHost
-from heterps.runtime.workers.stage import StageOutcome, StageService, pack_step, unpack_outcome
+from heterps.runtime.own_threads import Failed
+from heterps.runtime.wire.courier import Courier
+from heterps.runtime.wire.packing import (
+    pack_read,
+    pack_request,
+    pack_step,
+    unpack_dense,
+    unpack_outcome,
+    unpack_reply,
+)
+from heterps.runtime.wire.peer import DirectPeer, Peer, PeerLost, SocketPeer, connect
+from heterps.runtime.wire.service import Address, local_service
 
-__all__ = ["DirectLink", "HostLink", "SocketLink", "StageLink", "call_stage"]
+__all__ = [
+    "DirectLink",
+    "HostLink",
+    "HostService",
+    "SocketLink",
+    "StageLink",
+    "StepService",
+    "link_to_host",
+    "link_to_stage",
+]
 
+F32 = npt.NDArray[np.float32]
+Payload = Wanted | PushedGradients | None
 Done = Callable[[Reply | None, Pulled | None], None]
 _RETRY_S = 0.2  # between tries at a host that does not answer: the run needs time to notice and replace it
+
+
+@runtime_checkable
+class HostService(Protocol):
+    """A shard host, as a caller in its own process sees it."""
+
+    def request(self, request: Request, payload: Payload, done: Done) -> None:
+        """Take a request; ``done`` is called with the answer, now or later."""
+
+    def read(self, wanted: Wanted) -> Pulled:
+        """Read rows and parameters without training."""
+
+    def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
+        """Return the dense parameters and a mark of their state; none if that is the mark the caller knows."""
+
+
+@runtime_checkable
+class StepService(Protocol):
+    """A stage, as a caller in its own process sees it."""
+
+    def step(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
+        """Run the stage, and those behind it, on one batch."""
 
 
 class HostLink(Protocol):
     """The way to one copy of a shard host."""
 
-    def send(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
-        """Deliver a request; ``done`` takes the answer, ``done(None, None)`` says that there was none in time."""
+    def send(self, request: Request, payload: Payload, done: Done, failed: Failed) -> None:
+        """Deliver a request.
+
+        ``done`` takes the answer, ``done(None, None)`` says that there was none in time; ``failed`` takes what the
+        host raised, unless it is raised here.
+        """
 
     def read(self, wanted: Wanted) -> Pulled:
         """Read rows and parameters without training, and wait for them."""
+
+    def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
+        """Read the dense parameters and wait for them; valid until the next call but one."""
 
     def close(self) -> None:
         """Let go."""
@@ -37,16 +93,20 @@ class HostLink(Protocol):
 class DirectLink:
     """A shard host in this process: no copy, no thread."""
 
-    def __init__(self, host: ShardHost) -> None:
-        self.host = host
+    def __init__(self, host: HostService) -> None:
+        self.host = host  # the one that the link's address named when the link was made
 
-    def send(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
+    def send(self, request: Request, payload: Payload, done: Done, failed: Failed) -> None:
         """Call it."""
         self.host.request(request, payload, done)
 
     def read(self, wanted: Wanted) -> Pulled:
         """Call it."""
         return self.host.read(wanted)
+
+    def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
+        """Call it."""
+        return self.host.dense(known)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -60,28 +120,26 @@ class SocketLink:
     """
 
     def __init__(self, peer: Peer, phases: Phases | None = None) -> None:
-        self._peer, self._phases = peer, phases or Phases()
-        self._todo: SimpleQueue[tuple[Any, Any, Done] | None] = SimpleQueue()
-        self._closed = False
-        threading.Thread(target=self._work, name="heterps-link", daemon=True).start()
+        self._peer = peer  # opens its connection anew after one was lost
+        self._phases = phases or Phases()  # of the caller's bench
+        self._courier = Courier("link", peer.close)
 
-    def send(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
+    def send(self, request: Request, payload: Payload, done: Done, failed: Failed) -> None:
         """Queue a request."""
-        self._todo.put((request, payload, done))
 
-    def _work(self) -> None:
-        while (item := self._todo.get()) is not None:
-            request, payload, done = item
+        def errand() -> None:
             try:
-                done(*self._ask(request, payload))
+                answer = self._ask(request, payload)
             except PeerLost:
-                if self._closed:
-                    break
+                if self._courier.closed:
+                    return
                 sleep(_RETRY_S)
-                done(None, None)
-        self._peer.close()
+                answer = None, None
+            done(*answer)
 
-    def _ask(self, request: Request, payload: Wanted | PushedGradients | None) -> tuple[Reply | None, Pulled | None]:
+        self._courier.send(errand, failed)
+
+    def _ask(self, request: Request, payload: Payload) -> tuple[Reply | None, Pulled | None]:
         phase = "push" if isinstance(request, Push) else "pull"
         with self._phases(phase):
             message = pack_request(request, payload)
@@ -92,56 +150,67 @@ class SocketLink:
             return unpack_reply(reply, payload if isinstance(payload, Wanted) else None)
 
     def read(self, wanted: Wanted) -> Pulled:
-        """Ask on a connection of one's own thread."""
-        dense = wanted.dense is not None
-        reply = self._peer.call("read", list(wanted.ids.values()), groups=list(wanted.ids), dense=dense)
-        pulled = unpack_reply(reply, wanted)[1]
+        """Ask in the calling thread."""
+        message = pack_read(wanted)
+        pulled = unpack_reply(self._peer.call("read", message.arrays, **message.head), wanted)[1]
         assert pulled is not None
         return pulled
 
+    def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
+        """Ask in the calling thread."""
+        return unpack_dense(self._peer.call("dense", known=known))
+
     def close(self) -> None:
         """End the thread once it is done with what it does now."""
-        self._closed = True
-        self._todo.put(None)
-
-
-def call_stage(peer: Peer, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
-    """Run a stage and wait for it; in the same process without laying anything out."""
-    if isinstance(peer, DirectPeer) and isinstance(peer.service, StageService):
-        return peer.service.step(seed, feeds)
-    head, arrays = pack_step(seed, feeds)
-    return unpack_outcome(peer.call("step", arrays, **head))
+        self._courier.close()
 
 
 class StageLink:
     """The way to one stage worker. Batches go out one after another from a thread of the link's own."""
 
     def __init__(self, peer: Peer) -> None:
-        self._peer = peer
-        self._todo: SimpleQueue[tuple[int, Any, Any] | None] = SimpleQueue()
-        self._closed = False
-        threading.Thread(target=self._work, name="heterps-stage-link", daemon=True).start()
+        self._peer = peer  # opens its connection anew after one was lost
+        self._courier = Courier("stage-link", peer.close)
 
-    def step(self, seed: int, feeds: Mapping[str, Any], done: Callable[[StageOutcome | None], None]) -> None:
-        """Queue a batch; ``done`` takes the outcome, ``done(None)`` says that the stage worker does not answer."""
-        self._todo.put((seed, feeds, done))
+    def step(
+        self, seed: int, feeds: Mapping[str, Any], done: Callable[[StageOutcome | None], None], failed: Failed
+    ) -> None:
+        """Queue a batch.
 
-    def _work(self) -> None:
-        while (item := self._todo.get()) is not None:
-            seed, feeds, done = item
+        ``done`` takes the outcome, ``done(None)`` says that the stage worker, or whom it needs, does not answer;
+        ``failed`` takes what the stage raised.
+        """
+
+        def errand() -> None:
             try:
-                outcome = call_stage(self._peer, seed, feeds)
+                outcome = self.call(seed, feeds)
             except PeerLost:
+                if self._courier.closed:
+                    return
                 sleep(_RETRY_S)
-                done(None)
-            except Exception:
-                if not self._closed:  # else the tables are gone, and nobody waits for the batch
-                    raise
-            else:
-                done(outcome)
-        self._peer.close()
+                outcome = None
+            done(outcome)
+
+        self._courier.send(errand, failed)
+
+    def call(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
+        """Run the stage in the calling thread and wait for it; in the same process without laying anything out."""
+        if isinstance(self._peer, DirectPeer) and isinstance(self._peer.service, StepService):
+            return self._peer.service.step(seed, feeds)
+        message = pack_step(seed, feeds)
+        return unpack_outcome(self._peer.call("step", message.arrays, **message.head))
 
     def close(self) -> None:
         """End the thread once it is done with what it does now."""
-        self._closed = True
-        self._todo.put(None)
+        self._courier.close()
+
+
+def link_to_host(address: Address, tls: ssl.SSLContext | None = None, phases: Phases | None = None) -> HostLink:
+    """Take the nearest way to a shard host."""
+    service = local_service(address)
+    return DirectLink(service) if isinstance(service, HostService) else SocketLink(SocketPeer(address, tls=tls), phases)
+
+
+def link_to_stage(address: Address, tls: ssl.SSLContext | None = None) -> StageLink:
+    """Take the nearest way to a stage worker."""
+    return StageLink(connect(address, tls=tls))

@@ -14,6 +14,7 @@ from heterps import errors
 from heterps.runtime.config import settings
 from heterps.runtime.wire.addresses import Endpoint
 from heterps.runtime.wire.message import Message, ReceiveRing, WireError, greet, receive, send
+from heterps.runtime.wire.packing import unpack_error
 from heterps.runtime.wire.service import Address, Service, local_service, machine
 
 __all__ = ["DirectPeer", "Peer", "PeerLost", "SocketPeer", "connect"]
@@ -120,8 +121,9 @@ class SocketPeer:
             if reply is None:
                 self._drop()
                 raise PeerLost(f"{self._where()} closed the connection before it answered {method!r}")
-        if "_error" in reply.head:
-            raise _error(str(reply.head["_error"]), str(reply.head.get("_message")))
+        raised = unpack_error(reply)
+        if raised is not None:
+            raise raised
         return reply
 
     def _where(self) -> str:
@@ -136,14 +138,6 @@ class SocketPeer:
         """Close the connection; a later call opens it again."""
         with self._lock:
             self._drop()
-
-
-def _error(name: str, message: str) -> Exception:
-    """Rebuild an error of ours by name; anything else becomes a RunError that names it."""
-    kind = getattr(errors, name, None)
-    if isinstance(kind, type) and issubclass(kind, errors.HeterpsError):
-        return kind(message)
-    return errors.RunError(f"{name}: {message}")
 
 
 def connect(address: Address, timeout_s: float | None = None, tls: ssl.SSLContext | None = None) -> Peer:

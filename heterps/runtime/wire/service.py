@@ -13,7 +13,6 @@ import secrets
 import socket
 import ssl
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -21,9 +20,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from heterps.errors import ClusterError
+from heterps.runtime.own_threads import Failed, logged, start_thread
 from heterps.runtime.wire.addresses import Endpoint
 from heterps.runtime.wire.door import Door, hang_up
 from heterps.runtime.wire.message import Message, ReceiveRing, receive, send
+from heterps.runtime.wire.packing import pack_error
 
 __all__ = ["Address", "Listener", "Method", "Service", "local_service"]
 
@@ -82,9 +83,17 @@ class Listener:
         Address to listen on, where the worker is reached; loopback unless told otherwise.
     tls
         Server-side context where the cluster speaks TLS.
+    failed
+        Takes an error after which nobody new is answered any more; by default it is logged.
     """
 
-    def __init__(self, service: Service, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+        failed: Failed | None = None,
+    ) -> None:
         self.service = service
         tcp = _tcp_server(host)
         self._folder = tempfile.TemporaryDirectory(prefix="heterps-")  # mode 0700: only this user may connect
@@ -97,7 +106,7 @@ class Listener:
         self._closed = False
         _LOCAL[name] = service
         for listening in self._sockets:
-            threading.Thread(target=self._accept, args=[listening], name="heterps-accept", daemon=True).start()
+            start_thread("accept", self._accept, listening, failed=failed or logged("a service that listens"))
 
     def _accept(self, listening: socket.socket) -> None:
         while not self._closed:
@@ -109,7 +118,7 @@ class Listener:
             arrived = connection
             try:
                 arrived = self._door.arrive(connection)
-                threading.Thread(target=self._serve, args=[arrived], name="heterps-serve", daemon=True).start()
+                start_thread("serve", self._serve, arrived, failed=logged("serving a caller"))
             except (OSError, RuntimeError) as error:  # the caller has gone already, or no thread can be had
                 self._door.leave(arrived)
                 arrived.close()
@@ -150,7 +159,7 @@ class Listener:
                 raise ClusterError(f"there is no method {request.head.get('_method')!r} here")
             return method(request)
         except Exception as error:
-            return Message({"_error": type(error).__name__, "_message": str(error)})
+            return pack_error(error)
 
     def close(self) -> None:
         """Stop answering; calls in progress end with a connection error at the caller."""

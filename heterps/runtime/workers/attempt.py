@@ -6,7 +6,6 @@ stay in the works on the bench; only headers pass through the state machine.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,12 +31,14 @@ from heterps.protocol.words.instructions import RunSplit
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.messages import Pull, Push, Refused, Reply, Request
 from heterps.protocol.words.modes import Mode
-from heterps.runtime.batch.bench import BatchWork, Workbench
+from heterps.runtime.batch.batch_work import BatchWork
+from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.batch.crossing import StageOutcome
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import WAITING
 from heterps.runtime.batch.reading import Reading
+from heterps.runtime.own_threads import start_timer
 from heterps.runtime.wire.links import HostLink, StageLink
-from heterps.runtime.workers.stage import StageOutcome
 
 __all__ = ["Attempt"]
 
@@ -108,6 +109,14 @@ class Attempt:
     def handle(self, message: Any) -> None:
         """Take an instruction of the run, from any thread."""
         self._post(lambda: self.client.handle(message))
+
+    def fail(self, error: Exception) -> None:
+        """Have an error of another thread raised in the attempt's own, which ends it."""
+
+        def event() -> list[Action]:
+            raise error
+
+        self._post(event)
 
     def between(self, look: Callable[[], None]) -> None:
         """Have something looked at in the attempt's own thread, when no batch is being computed."""
@@ -187,7 +196,7 @@ class Attempt:
             self._post(lambda: self._stepped(key, stage, outcome))
 
         assert self._stage is not None
-        self._stage(stage).step(seed, feeds, done)
+        self._stage(stage).step(seed, feeds, done, self.fail)
 
     def _stepped(self, key: BatchKey, stage: str, outcome: StageOutcome | None) -> list[Action]:
         if outcome is None:
@@ -208,7 +217,7 @@ class Attempt:
         def done(reply: Reply | None, pulled: Pulled | None) -> None:
             self._post(lambda: self._answered(host, request, reply, pulled))
 
-        self._link(self.client.layout.copies[host]).send(request, payload, done)
+        self._link(self.client.layout.copies[host]).send(request, payload, done, self.fail)
 
     def _answered(self, host: int, request: Request, reply: Reply | None, pulled: Pulled | None) -> list[Action]:
         if reply is None:
@@ -220,6 +229,4 @@ class Attempt:
         return self.client.reply(host, request, reply)
 
     def _later(self, event: Callable[[], list[Action]]) -> None:
-        timer = threading.Timer(_AGAIN_S, self._post, [event])
-        timer.daemon = True
-        timer.start()
+        start_timer(_AGAIN_S, lambda: self._post(event), failed=self.fail)

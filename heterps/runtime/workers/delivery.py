@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from heterps.data import Dataset
 from heterps.protocol.words import events as ev
-from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
 
 __all__ = [
     "Addresses",
     "LocalRun",
-    "client_tls",
     "decode_event",
-    "listen_on",
     "local_run",
     "run_here",
-    "server_tls",
     "teller",
     "topic",
 ]
@@ -68,21 +63,3 @@ def decode_event(message: Mapping[str, Any]) -> ev.Event:
     event = getattr(ev, message["kind"])(**message["fields"])
     assert isinstance(event, ev.Event)
     return event
-
-
-def server_tls(worker: Any) -> ssl.SSLContext | None:
-    """Return the context with which a worker's services listen: the cluster's own, None where it speaks plain TCP."""
-    found = worker.security.get_listen_args("worker").get("ssl_context")
-    return found if parse_address(worker.address).is_encrypted else None
-
-
-def client_tls(worker: Any) -> ssl.SSLContext | None:
-    """Return the context with which a worker calls services of others."""
-    found = worker.security.get_connection_args("worker").get("ssl_context")
-    return found if parse_address(worker.address).is_encrypted else None
-
-
-def listen_on(worker: Any) -> str:
-    """Listen where the worker itself is reached; workers of one process have no network address."""
-    reached = parse_address(worker.address)
-    return "127.0.0.1" if reached.is_local else reached.host

@@ -7,13 +7,14 @@ from typing import Any
 
 from distributed import get_worker
 
-from heterps.protocol.words import instructions as do
-from heterps.protocol.words.events import Event
+from heterps.protocol.words.events import CopyLost, Event
 from heterps.runtime.batch.job import Job
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart
+from heterps.runtime.own_threads import Failed
 from heterps.runtime.wire.service import Address, Listener
-from heterps.runtime.workers.delivery import listen_on, server_tls, teller
+from heterps.runtime.wire.worker_sockets import listen_on, server_tls
+from heterps.runtime.workers.delivery import teller
 from heterps.runtime.workers.shard_host import ShardHost
 
 __all__ = ["HostActor"]
@@ -25,32 +26,34 @@ class HostActor:
     def __init__(self, job: Job, host: int) -> None:
         self._worker = get_worker()
         self.job, self.host = job, host
-        self._shard_host: ShardHost | None = None
-        self._listener: Listener | None = None
-        self._run = ""
+        self._shard_host: ShardHost | None = None  # the newest copy: it has the tables; None before anybody asked
+        self._listener: Listener | None = None  # of that copy, and of no other
+        self._run = ""  # the run that made the copy; empty where none did
 
-    def begin(self, run: str, create: do.CreateHost, folder: str, cut_every: int | None) -> Address:
-        """Make the copy that a run asked for, around the tables that are here."""
-        host = self._new_host(create.copy, teller(run, self._worker), cut_every)
+    def begin(self, run: str, copy: int, cut_every: int | None) -> Address:
+        """Make the copy that a run asked for, around the tables that are here; what it is to load comes next."""
+        host = self._new_host(copy, teller(run, self._worker), cut_every)
         if self._shard_host is not None and run != self._run:  # a second copy in one run begins anew, from a cut
             host.take_over(self._shard_host)
         self._run = run
         if self._listener is not None:
             self._listener.close()
         self._shard_host = host
-        self._listener = Listener(host, listen_on(self._worker), server_tls(self._worker))
-        host.deliver(create, folder)
+        self._listener = self._listen(host, lambda error: teller(run, self._worker)(CopyLost(copy)))
         return self._listener.address
 
     def _new_host(self, copy: int, report: Callable[[Event], None], cut_every: int | None = None) -> ShardHost:
         return ShardHost(self.job, self.host, copy, report, cut_every, threads=settings().table_threads)
 
+    def _listen(self, host: ShardHost, failed: Failed | None = None) -> Listener:
+        return Listener(host, listen_on(self._worker), server_tls(self._worker), failed)
+
     def address(self) -> Address:
         """Return where the host is to be called; before any run its tables are as the seed gives them."""
         if self._listener is None:
             host = self._new_host(-1, lambda event: None)
-            host.fresh([shard for shard, owner in enumerate(self.job.owners) if owner == self.host])
-            self._shard_host, self._listener = host, Listener(host, listen_on(self._worker), server_tls(self._worker))
+            host.fresh(self.job.owned(self.host))
+            self._shard_host, self._listener = host, self._listen(host)
         return self._listener.address
 
     def on_shard(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:

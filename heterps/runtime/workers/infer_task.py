@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping, Sequence
 
 from distributed import get_worker
@@ -12,20 +11,12 @@ from heterps.metrics import Metric
 from heterps.runtime.batch.inference import Inferred, infer_split
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, Wanted
-from heterps.runtime.batch.phases import Phases
-from heterps.runtime.wire.links import DirectLink, HostLink, SocketLink
-from heterps.runtime.wire.peer import SocketPeer
-from heterps.runtime.wire.service import Address, local_service
-from heterps.runtime.workers.delivery import client_tls, run_here
-from heterps.runtime.workers.shard_host import ShardHost
+from heterps.runtime.wire.links import link_to_host
+from heterps.runtime.wire.service import Address
+from heterps.runtime.wire.worker_sockets import client_tls, worker_place
+from heterps.runtime.workers.delivery import run_here
 
-__all__ = ["infer_task", "link_to"]
-
-
-def link_to(address: Address, tls: ssl.SSLContext | None = None, phases: Phases | None = None) -> HostLink:
-    """Take the nearest way to a shard host."""
-    service = local_service(address)
-    return DirectLink(service) if isinstance(service, ShardHost) else SocketLink(SocketPeer(address, tls=tls), phases)
+__all__ = ["infer_task"]
 
 
 def infer_task(
@@ -41,14 +32,15 @@ def infer_task(
     here = run_here(run)
     data = here.dataset if here is not None else dataset
     assert data is not None
-    tls = client_tls(get_worker())
-    links = [link_to(address, tls) for address in hosts]
+    worker = get_worker()
+    tls = client_tls(worker)
+    links = [link_to_host(address, tls) for address in hosts]
 
     def read(host: int, wanted: Wanted) -> Pulled:
         return links[host].read(wanted)
 
     try:
-        return infer_split(job, read, data, split, metrics, fetch)
+        return infer_split(job, read, data, split, metrics, fetch, worker_place(worker))
     finally:
         for link in links:
             link.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -17,19 +17,19 @@ from typing import Any
 
 from distributed import get_worker, secede
 
-from heterps.data import BadRows, Dataset, Split
+from heterps.data import BadBook, Dataset, Split
 from heterps.protocol.words import events as ev, instructions as do
-from heterps.runtime.batch.bench import Workbench, merge_states
+from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.kept_metrics import merge_states
 from heterps.runtime.batch.phases import total
 from heterps.runtime.batch.reading import Reading
 from heterps.runtime.config import settings
-from heterps.runtime.wire.links import HostLink, StageLink
-from heterps.runtime.wire.peer import connect
+from heterps.runtime.wire.links import HostLink, StageLink, link_to_host, link_to_stage
 from heterps.runtime.wire.service import Address
+from heterps.runtime.wire.worker_sockets import client_tls, worker_place
 from heterps.runtime.workers.attempt import Attempt
-from heterps.runtime.workers.delivery import Addresses, client_tls, run_here, teller
-from heterps.runtime.workers.infer_task import link_to
+from heterps.runtime.workers.delivery import Addresses, run_here, teller
 
 __all__ = ["IoActor", "run_attempt"]
 
@@ -44,8 +44,16 @@ class _Slot:
     """What one running attempt needs for itself; kept for the next."""
 
     bench: Workbench
-    links: dict[int, HostLink]
-    stages: dict[str, StageLink]
+    links: dict[int, HostLink] = field(default_factory=dict)  # by copy of a shard host
+    stages: dict[str, StageLink] = field(default_factory=dict)  # by stage worker
+
+    def let_go(self) -> None:
+        """Close all links; they are made anew when they are needed."""
+        for link in self.links.values():
+            link.close()
+        for stage in self.stages.values():
+            stage.close()
+        self.links, self.stages = {}, {}
 
 
 class IoActor:
@@ -60,6 +68,7 @@ class IoActor:
         self._tls = client_tls(self._worker)
         self._addresses: dict[int | str, Address] = {}
         self._attempts: dict[int, Attempt] = {}
+        self._begun: set[int] = set()  # attempts whose task has reached this worker
         self._early: dict[int, list[Any]] = {}
         self._slots: list[_Slot] = []
         self._all: list[_Slot] = []
@@ -67,8 +76,7 @@ class IoActor:
         self._moved = threading.Condition(self._lock)  # a slot is free, an instruction came, the actor closed
         self._ending: set[int] = set()
         self._closed = False
-        self._bad = BadRows(self.dataset.bad_input) if self.dataset is not None else None
-        self._bad_told = 0
+        self._bad = BadBook(self.dataset.bad_input) if self.dataset is not None else None
         _ACTORS[run, self._worker.address] = self
 
     # --- called by the driver
@@ -84,16 +92,20 @@ class IoActor:
         if running is not None:
             running.handle(instruction)
 
+    def begun(self) -> set[int]:
+        """Return the attempts whose tasks have begun here; a worker that Dask pauses keeps others waiting."""
+        with self._lock:
+            return set(self._begun)
+
     def collect(self) -> dict[str, Any]:
-        """Return metric states, times and bad rows since the last call."""
+        """Return metric states and times since the last call, and the bad rows of each Split so far."""
         metrics = {metric.name: metric for metric in self.job.metrics}
         states: dict[str, Any] = {}
         with self._lock:
             slots = list(self._all)
         for slot in slots:
-            states = merge_states(metrics, states, slot.bench.take_metrics())
-        count = self._bad.count if self._bad is not None else 0
-        bad, self._bad_told = count - self._bad_told, count
+            states = merge_states(metrics, states, slot.bench.metrics.take())
+        bad = self._bad.counts() if self._bad is not None else {}
         return {"states": states, "phases": total(slot.bench.phases.take() for slot in slots), "bad_rows": bad}
 
     def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
@@ -117,15 +129,14 @@ class IoActor:
             self._closed = True
             self._moved.notify_all()
         for slot in slots:
-            for link in slot.links.values():
-                link.close()
-            for stage in slot.stages.values():
-                stage.close()
+            slot.let_go()
 
     # --- called by the task of a Split
 
     def run_attempt(self, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
         """Run an attempt to its end in the calling thread; return how many batches it saw."""
+        with self._lock:
+            self._begun.add(run.attempt)
         with closing(self._reading(run, split)) as reading:  # begins while the Split before is still computed
             slot = self._take_slot(run.attempt)
             return self._run(run, reading, slot, addresses) if slot is not None else 0
@@ -150,6 +161,9 @@ class IoActor:
                 attempt.handle(instruction)
             while not attempt.ended:
                 attempt.wait()
+        except BaseException:
+            slot.let_go()  # what failed may have been a link
+            raise
         finally:
             attempt.close()
             with self._lock:
@@ -188,7 +202,7 @@ class IoActor:
             if self._slots:
                 return self._slots.pop()
         job = self.job
-        slot = _Slot(Workbench(job, depth=job.in_flight + 1), {}, {})
+        slot = _Slot(Workbench(job, depth=job.in_flight + 1, where=f"stage 0 on {worker_place(self._worker)}"))
         with self._lock:
             self._all.append(slot)
         return slot
@@ -196,12 +210,12 @@ class IoActor:
     def _link(self, slot: _Slot, copy: int) -> HostLink:
         link = slot.links.get(copy)
         if link is None:
-            link = slot.links[copy] = link_to(self._addresses[copy], self._tls, slot.bench.phases)
+            link = slot.links[copy] = link_to_host(self._addresses[copy], self._tls, slot.bench.phases)
         return link
 
     def _stage(self, slot: _Slot, worker: str) -> StageLink:
         if worker not in slot.stages:
-            slot.stages[worker] = StageLink(connect(self._addresses[worker], tls=self._tls))
+            slot.stages[worker] = link_to_stage(self._addresses[worker], self._tls)
         return slot.stages[worker]
 
     def _told(self) -> Callable[[ev.Event], None]:

@@ -9,62 +9,34 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from heterps.protocol.host.state import HostState
 from heterps.protocol.words.decisions import Answer, Apply, Commit, Decision, Keep, Load, Loaded, Mark, Report, Serve
 from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Event
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.messages import Granted, Push, Reply, Request
+from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted, pack_reply, unpack_request
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import Phases
-from heterps.runtime.cuts.cut_store import HostPart
+from heterps.runtime.cuts.cut_store import HostPart, host_state
+from heterps.runtime.own_threads import start_thread
 from heterps.runtime.wire.message import Message
+from heterps.runtime.wire.packing import pack_dense, pack_reply, unpack_read, unpack_request
 from heterps.runtime.wire.service import Method
 from heterps.tables import RowGradients, Shard, restore, sum_lanes, write_part
 
-__all__ = ["Counts", "Done", "ShardHost"]
+__all__ = ["ShardHost"]
 
+F32 = npt.NDArray[np.float32]
 Done = Callable[[Reply, Pulled | None], None]
 # A Sync pull that is not due by then is answered "wait" and asked again: so the caller knows that we live, and its
 # connection is free for what may have become more urgent, such as the word that its lane has stopped.
 _PATIENCE_S = 0.05
-
-
-@dataclass
-class Counts:
-    """What a host has applied; exactly once, as the gradients themselves."""
-
-    batches: int = 0
-    samples: int = 0
-    loss: float = 0.0
-    skipped: int = 0
-    staleness: int = 0
-    stalest: int = 0
-
-    def since(self, before: Counts) -> Counts:
-        """Return what was added after ``before``."""
-        return Counts(
-            self.batches - before.batches,
-            self.samples - before.samples,
-            self.loss - before.loss,
-            self.skipped - before.skipped,
-            self.staleness - before.staleness,
-            self.stalest,
-        )
-
-    def add(self, gradients: PushedGradients, skipped: int, staleness: int | None) -> None:
-        """Count one applied push."""
-        self.batches += 1
-        self.samples += gradients.samples
-        self.loss += gradients.loss
-        self.skipped += skipped
-        self.staleness += staleness or 0
-        self.stalest = max(self.stalest, staleness or 0)
 
 
 class ShardHost:
@@ -99,7 +71,7 @@ class ShardHost:
     ) -> None:
         first, last = job.model.dense_ranges(job.hosts)[host]
         self.model, self.host = job.model, host
-        self.dense = job.model.parameters[first:last]
+        self._dense = job.model.parameters[first:last]
         self.state = HostState(copy, job.mode, job.lanes)
         self.counts = Counts()
         self.phases = Phases()
@@ -122,7 +94,7 @@ class ShardHost:
         self._disk = tempfile.TemporaryDirectory(prefix="heterps-rows-") if on_disk else None
         folder = self._disk.name if self._disk else None
         self.shard = Shard(
-            self.model.groups, self.dense, seed=self.model.seed, owned=owned, threads=self._threads, folder=folder
+            self.model.groups, self._dense, seed=self.model.seed, owned=owned, threads=self._threads, folder=folder
         )
         self.counts = Counts()
 
@@ -174,16 +146,19 @@ class ShardHost:
         return waiter.wait(_PATIENCE_S)
 
     def _on_read(self, message: Message) -> Message:
-        ids = dict(zip(message.head["groups"], message.arrays, strict=True))
-        dense = np.empty(0, np.float32) if message.head["dense"] else None
-        return pack_reply(Granted(self.state.term), self.read(Wanted(ids, dense=dense, train=False)))
+        return pack_reply(Granted(self.state.term), self.read(unpack_read(message)))
+
+    def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
+        """Return the dense parameters and a mark of their state; none if that is the mark the caller knows."""
+        shard = self._tables()
+        mark = f"{shard.incarnation}-{shard.version}"  # before the values: newer ones under an old mark do no harm
+        if mark == known:
+            return mark, None
+        with self.phases("pull"):
+            return mark, shard.pull_dense()
 
     def _on_dense(self, message: Message) -> Message:
-        shard = self._tables()
-        if message.head.get("version") == shard.version:
-            return Message({"version": shard.version})
-        with self.phases("pull"):
-            return Message({"version": shard.version}, [shard.pull_dense()])
+        return pack_dense(*self.dense(message.head["known"]))
 
     # --- decisions
 
@@ -228,7 +203,7 @@ class ShardHost:
 
     def _apply(self, key: BatchKey, gradients: PushedGradients) -> None:
         with self.phases("push"):
-            applied = self._tables().push(key, gradients.rows, gradients.dense)
+            applied = self._tables().apply(key, gradients.rows, gradients.dense)
         self.phases.carve({"rule": applied.rule_s})
         with self._lock:
             self.counts.add(gradients, applied.skipped, applied.staleness)
@@ -255,8 +230,8 @@ class ShardHost:
         state: Mapping[str, Any] | None = None
         if cut:
             self.fresh(owned)
-            position = restore(self._tables(), self._folder).position
-            state, self.counts = position["state"], Counts(**position["counts"])
+            manifest = restore(self._tables(), self._folder)
+            state, self.counts = host_state(manifest), Counts(**manifest.position["counts"])
         elif self._anew:
             self.fresh(owned)
         self.deliver(Loaded(term, None if state is None else dict(state)))
@@ -266,17 +241,16 @@ class ShardHost:
         rows, folder, counts = self._tables().cut(), self._folder, vars(self.counts).copy()
         copy = self.state.copy
 
-        def work() -> None:
-            try:
-                with rows:
-                    part = write_part(rows, folder, host=self.host)
-                self.parts = {cut: HostPart(part.to_json(), state, counts)}
-            except Exception as error:
-                self._report(CutFailed(copy, cut, f"{type(error).__name__}: {error}"))
-            else:
-                self._report(CutWritten(copy, cut))
+        def write() -> None:
+            with rows:
+                part = write_part(rows, folder, host=self.host)
+            self.parts = {cut: HostPart(part.to_json(), state, counts)}
+            self._report(CutWritten(copy, cut))
 
-        threading.Thread(target=work, name=f"heterps-cut-{cut}", daemon=True).start()
+        def failed(error: Exception) -> None:
+            self._report(CutFailed(copy, cut, f"{type(error).__name__}: {error}"))
+
+        start_thread(f"cut-{cut}", write, failed=failed)
 
 
 class _Waiter:

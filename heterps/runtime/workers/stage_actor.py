@@ -11,13 +11,16 @@ from typing import Any
 from distributed import get_worker
 
 from heterps.kernels.program.param_layout import ParamLayout
+from heterps.protocol.words.events import StageLost
+from heterps.runtime.batch.crossing import StageOutcome
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.phases import total
-from heterps.runtime.wire.links import call_stage
-from heterps.runtime.wire.peer import Peer, PeerLost, connect
+from heterps.runtime.wire.links import HostLink, StageLink, link_to_host, link_to_stage
+from heterps.runtime.wire.peer import PeerLost
 from heterps.runtime.wire.service import Address, Listener
-from heterps.runtime.workers.delivery import client_tls, listen_on, server_tls
-from heterps.runtime.workers.stage import NextStage, StageOutcome, StageService
+from heterps.runtime.wire.worker_sockets import client_tls, listen_on, server_tls, worker_place
+from heterps.runtime.workers.delivery import teller
+from heterps.runtime.workers.stage import NextStage, StageParams, StageService
 
 __all__ = ["DenseReader", "StageActor"]
 
@@ -27,6 +30,8 @@ class StageActor:
 
     Parameters
     ----------
+    run
+        Name of the run.
     job
         What is trained.
     stages
@@ -39,22 +44,26 @@ class StageActor:
 
     def __init__(
         self,
+        run: str,
         job: Job,
         stages: Sequence[int],
         hosts: Sequence[Address],
         behind: Mapping[int, Sequence[Address]],
-        slowdown: float = 0.0,
     ) -> None:
         worker = get_worker()
-        tls = client_tls(worker)
-        self._source = source = DenseReader(job, hosts, tls)
-        self._hosts = {
-            index: StageService(
-                job, index, source, _next_stage(behind, index, client_tls(worker)), worker.state.nthreads, slowdown
+        tls, tell = client_tls(worker), teller(run, worker)
+        self._source = DenseReader(job, hosts, tls)  # of all stages here
+        self._stages = {i: self._service(job, i, _next_stage(behind, i, tls), worker) for i in stages}
+        # One for each stage; what ends one of them ends the stage.
+        self._listeners = {
+            i: Listener(
+                stage, listen_on(worker), server_tls(worker), failed=lambda error: tell(StageLost(worker.address))
             )
-            for index in stages
+            for i, stage in self._stages.items()
         }
-        self._listeners = {i: Listener(host, listen_on(worker), server_tls(worker)) for i, host in self._hosts.items()}
+
+    def _service(self, job: Job, index: int, behind: NextStage | None, worker: Any) -> StageService:
+        return StageService(job, index, self._source, behind, worker.state.nthreads, worker_place(worker))
 
     def addresses(self) -> dict[int, Address]:
         """Return where each stage is to be called."""
@@ -66,11 +75,11 @@ class StageActor:
 
     def steps(self) -> dict[int, int]:
         """Return how many batches each stage has computed."""
-        return {i: host.steps for i, host in self._hosts.items()}
+        return {i: stage.steps for i, stage in self._stages.items()}
 
     def collect(self) -> dict[str, Any]:
         """Return times since the last call."""
-        return {"phases": total(host.phases.take() for host in self._hosts.values())}
+        return {"phases": total(stage.phases.take() for stage in self._stages.values())}
 
     def close(self) -> None:
         """Stop answering."""
@@ -79,35 +88,45 @@ class StageActor:
 
 
 class DenseReader:
-    """Reads dense parameters from the shard hosts; each thread has connections of its own."""
+    """Reads dense parameters from the shard hosts, where they have changed; each thread has links of its own."""
 
     def __init__(self, job: Job, hosts: Sequence[Address], tls: ssl.SSLContext | None = None) -> None:
-        self._model, self._addresses, self._tls = job.model, hosts, tls
+        self._model, self._tls = job.model, tls
         self._ranges = job.model.dense_ranges(job.hosts)
-        self._here = threading.local()
+        self._links = _Links(hosts)  # replaced as one when hosts move
 
     def move(self, hosts: Sequence[Address]) -> None:
         """Read from other hosts from now on."""
-        self._addresses, self._here = hosts, threading.local()
+        self._links = _Links(hosts)
 
-    def fill(self, layout: ParamLayout, flat: Any) -> None:
-        """Write the parameters of a layout as they are now."""
+    def fill(self, layout: ParamLayout, params: StageParams) -> None:
+        """Bring the parameters of a layout to their present state."""
         spans = {piece.name: piece.span for piece in layout}
         for host, (first, last) in enumerate(self._ranges):
             wanted = [spec for spec in self._model.parameters[first:last] if spec.name in spans]
             if not wanted:
                 continue
-            reply = self._peer(host).call("dense")
+            mark, values = self._links.to(host, self._tls).dense(params.marks.get(host))
+            if values is None:
+                continue
             start = self._model.span(first, last).start
             for spec in wanted:
                 there = self._model.layout[spec.name].offset - start
-                flat[spans[spec.name]] = reply.arrays[0][there : there + spec.size]
+                params.flat[spans[spec.name]] = values[there : there + spec.size]
+            params.marks[host] = mark
 
-    def _peer(self, host: int) -> Peer:
-        peers: dict[int, Peer] = self._here.__dict__.setdefault("peers", {})
-        if host not in peers:
-            peers[host] = connect(self._addresses[host], tls=self._tls)
-        return peers[host]
+
+class _Links(threading.local):
+    """Links of the calling thread to the shard hosts at some addresses."""
+
+    def __init__(self, addresses: Sequence[Address]) -> None:
+        self._addresses = addresses
+        self._made: dict[int, HostLink] = {}  # by number of the host
+
+    def to(self, host: int, tls: ssl.SSLContext | None) -> HostLink:
+        if host not in self._made:
+            self._made[host] = link_to_host(self._addresses[host], tls)
+        return self._made[host]
 
 
 def _next_stage(behind: Mapping[int, Sequence[Address]], index: int, tls: ssl.SSLContext | None) -> NextStage | None:
@@ -118,11 +137,11 @@ def _next_stage(behind: Mapping[int, Sequence[Address]], index: int, tls: ssl.SS
     here, turn = threading.local(), itertools.count()
 
     def step(seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
-        peers = here.__dict__.setdefault("peers", [connect(address, tls=tls) for address in addresses])
+        links: list[StageLink] = here.__dict__.setdefault("links", [link_to_stage(a, tls) for a in addresses])
         first = next(turn)
-        for i in range(len(peers)):
+        for i in range(len(links)):
             try:
-                return call_stage(peers[(first + i) % len(peers)], seed, feeds)
+                return links[(first + i) % len(links)].call(seed, feeds)
             except PeerLost:
                 continue
         raise PeerLost(f"no worker of stage {index + 1} answers")

@@ -19,6 +19,7 @@ from heterps.tables.live.budget import SHARE, evict
 from heterps.tables.live.gradients import RowGradients
 from heterps.tables.live.owners import Owners
 from heterps.tables.live.partition import RowPartition
+from heterps.tables.live.readers import Changes, Readers
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.loops.foreign import rebuilt_around
 from heterps.tables.loops.jit import entry_loop
@@ -138,6 +139,7 @@ class RowGroup:
         self._work = _Work()
         self._full = threading.RLock()
         self.evicted = 0
+        self.readers = Readers(self)
 
     def _new_partitions(self) -> list[RowPartition]:
         push, count = _push_for(self.layout), self._count
@@ -146,6 +148,7 @@ class RowGroup:
     def clear(self) -> None:
         """Forget all rows."""
         self.partitions = self._new_partitions()
+        self.readers.clear()
         if self.waiting is not None:
             self.waiting.clear()
 
@@ -317,6 +320,13 @@ class RowGroup:
         if self.spec.when_full == "refuse" or wanted + spared > budget:
             raise self._full_error(wanted)
         self.evicted += evict(self.spec, self.partitions, keep, min(max(excess, budget // SHARE), len(self) - spared))
+
+    def changed(self, reader: str, since: int | None = None) -> Changes:
+        """Return the rows that changed since a mark of a reader (:meth:`~heterps.tables.live.readers.Readers.changed`).
+
+        The first call makes the reader known and returns everything.
+        """
+        return self.readers.changed(reader, since)
 
     def find(self, ids: Any) -> U32:
         """Return the rows of ids within their partitions, :data:`NO_ROW` where there is none."""

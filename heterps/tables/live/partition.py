@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import TableError
+from heterps.tables.live.changes import ChangeLog, Stretch
 from heterps.tables.live.region import Region, physical_bytes
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.loops import index
 from heterps.tables.loops.filling import fill_index
-from heterps.tables.loops.row_loops import find_rows, pull_rows, push_rows
+from heterps.tables.loops.row_loops import NO_ROW, find_rows, pull_rows, push_rows
 from heterps.tables.loops.store import BLOCK, GradientColumns, Store, new_block
 from heterps.tables.loops.upkeep import (
     capture_rows,
@@ -42,6 +44,7 @@ _RESERVE, _RESERVE_FILE = 2, 1 << 43
 _MOST_ROWS = 2**31 - 1
 #: Threads that list the rows of a cut while training waits or build an index, and rows that one of them is worth.
 UPKEEP_THREADS, WORTH_IT = 2, 1 << 16
+_NO_BITS: U64 = np.empty(0, np.uint64)
 
 
 class RowPartition:
@@ -60,6 +63,7 @@ class RowPartition:
         self._entries = Region(np.uint64, most * places // 1000 + 2 * index.LEAST)
         self.most = min(most, (len(self._entries) - 2 * index.LEAST) * 1000 // places)
         self._stats = np.zeros(4, np.int64)
+        self._changes: ChangeLog | None = None  # there while somebody reads changes; its bits are the store's
         self.store = self._new_store()
 
     def _new_store(self) -> Store:
@@ -80,6 +84,7 @@ class RowPartition:
             captured=np.empty(0, np.int32),
             saved=np.empty(0, np.uint32),
             n_saved=np.zeros(1, np.int64),
+            changed=_NO_BITS,
         )
 
     def __len__(self) -> int:
@@ -100,7 +105,8 @@ class RowPartition:
     @property
     def nbytes(self) -> int:
         """Bytes in use by index and rows."""
-        return 8 * int(self.meta[index.CAP]) + self.high * self.layout.row_bytes
+        changes = 0 if self._changes is None else self._changes.nbytes
+        return 8 * int(self.meta[index.CAP]) + self.high * self.layout.row_bytes + changes
 
     def make_room(self, n: int) -> None:
         """Make sure ``n`` more rows can be written."""
@@ -145,7 +151,46 @@ class RowPartition:
 
     def delete(self, rows: npt.ArrayLike) -> None:
         """Delete rows that exist."""
-        delete_rows(self.store, np.ascontiguousarray(rows, np.int64))
+        rows = np.ascontiguousarray(rows, np.int64)
+        if self._changes is not None and len(rows):
+            self._changes.delete(ids_of(self.words[rows]), self.high)
+        delete_rows(self.store, rows)
+
+    def mark(self, mark: int, since: int | None = None) -> tuple[U32 | None, U64]:
+        """Set a mark; return the rows in use that changed since an earlier one and the ids that were deleted since.
+
+        None for the rows if what changed is not known.
+        """
+        found = self.close_stretch(mark, since)
+        if found is None:
+            return None, np.empty(0, np.uint64)
+        keys, _ = self.keys_at_cut(1, found.bits)
+        return np.sort(keys.astype(np.uint32)), found.deleted
+
+    def close_stretch(self, mark: int, since: int | None) -> Stretch | None:
+        """Set a mark; return the bits of rows that changed since an earlier one, and the ids that lost their row."""
+        if self._changes is None:
+            self._changes = ChangeLog(self.most, mark)
+            self.store = self.store._replace(changed=self._changes.bits)
+        self._changes.close(mark, self.high)
+        found = None if since is None else self._changes.since(since)
+        if found is not None:
+            found.deleted = self._absent(np.unique(found.deleted))
+            found.bits = np.concatenate([found.bits, np.zeros(-(-self.high // 64) - len(found.bits), np.uint64)])
+        return found
+
+    def _absent(self, ids: U64) -> U64:
+        rows = np.empty(len(ids), np.uint32)
+        self.find(ids, np.arange(len(ids), dtype=np.int32), 0, len(ids), rows)
+        return ids[rows == NO_ROW]
+
+    def keep_marks(self, marks: Collection[int]) -> None:
+        """Note no more than these marks need; without any, nothing."""
+        if self._changes is not None and marks:
+            self._changes.keep(marks)
+        elif not marks:
+            self._changes = None
+            self.store = self.store._replace(changed=_NO_BITS)
 
     def live(self) -> I64:
         """Return the numbers of the rows in use."""
@@ -180,26 +225,38 @@ class RowPartition:
         capture_rows(self.store, rows)
         self.words.view(np.float32)[rows, where] = slots
 
-    def begin_cut(self) -> None:
-        """From now on, save what a row was before its first change."""
+    def begin_cut(self, rows: U32 | None = None) -> None:
+        """From now on, save what a row (one of these, or any) was before its first change."""
+        captured = np.zeros(self.high, np.int32) if rows is None else np.full(self.high, -1, np.int32)
+        if rows is not None:
+            captured[rows] = 0
         self.store = self.store._replace(
-            captured=np.zeros(self.high, np.int32),
-            saved=Region(np.uint32, self.high * self.layout.stride).array,
+            captured=captured,
+            saved=Region(np.uint32, (self.high if rows is None else len(rows)) * self.layout.stride).array,
             n_saved=np.zeros(1, np.int64),
         )
 
-    def keys_at_cut(self, n_shards: int) -> tuple[U64, I64]:
-        """Return ``hash << 32 | row`` of a cut that has just begun by logical shard, and where each shard begins."""
+    def keys_at_cut(self, n_shards: int, bits: U64 | None = None) -> tuple[U64, I64]:
+        """Return ``hash << 32 | row`` of rows by logical shard, and where each shard begins: of all, or those with a
+        bit.
+        """
+        bits = _NO_BITS if bits is None else bits
         words, stride = self._rows.array, self.layout.stride
         threads = min(UPKEEP_THREADS, 1 + self.high // WORTH_IT)
         edges = [self.high * t // threads for t in range(threads + 1)]
         counts = np.zeros((threads, n_shards), np.int64)
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(lambda t: count_shards(words, stride, edges[t], edges[t + 1], counts[t]), range(threads)))
+            list(
+                pool.map(lambda t: count_shards(words, stride, edges[t], edges[t + 1], bits, counts[t]), range(threads))
+            )
             ends = np.cumsum(counts.T).reshape(n_shards, threads)
             starts = np.ascontiguousarray(ends.T) - counts
             keys = np.empty(int(counts.sum()), np.uint64)
-            list(pool.map(lambda t: list_keys(words, stride, edges[t], edges[t + 1], starts[t], keys), range(threads)))
+            list(
+                pool.map(
+                    lambda t: list_keys(words, stride, edges[t], edges[t + 1], bits, starts[t], keys), range(threads)
+                )
+            )
         return keys, np.concatenate([[0], ends[:, -1]])
 
     def ids_at_cut(self, rows: U32, ids: U64) -> None:

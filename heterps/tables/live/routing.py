@@ -12,26 +12,23 @@ import numpy.typing as npt
 from heterps.errors import TableError
 from heterps.tables.hashing import RESERVED, check_ids, mix, prefetch
 from heterps.tables.loops.jit import entry_loop
-from heterps.tables.loops.vector_lanes import add_row, copy_row
 from heterps.tables.specs.spec import N_SHARDS
 
-__all__ = ["Routed", "Router", "gather_rows", "spread_shards", "sum_rows"]
+__all__ = ["Routed", "Router"]
 
 U64 = npt.NDArray[np.uint64]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 F32 = npt.NDArray[np.float32]
 BLOCK = 64
-#: Positions between asking for a row and using it.
-AHEAD = 16
 
 
 @dataclass(frozen=True, eq=False)
 class Routed:
     """The unique ids of a batch.
 
-    ``ids[bounds[h]:bounds[h + 1]]`` are those of host ``h``; id ``i`` of the batch is ``ids[inverse[i]]``, or padding
-    where ``inverse[i]`` is -1. Hosts' answers, one after another, are therefore rows that ``inverse`` points into.
+    ``ids[bounds[h]:bounds[h + 1]]`` are those of host ``h``; id ``i`` of the batch is ``ids[inverse[i]]``.
+    Hosts' answers, one after another, are therefore rows that ``inverse`` points into.
     """
 
     ids: U64
@@ -47,18 +44,11 @@ class Routed:
 
     def counts(self) -> F32:
         """Return how often each unique id stands in the batch."""
-        return np.bincount(self.inverse[self.inverse >= 0], minlength=len(self.ids)).astype(np.float32)
-
-
-def spread_shards(n_shards: int, n_hosts: int) -> I32:
-    """Return the host of each logical shard: ranges of equal length, give or take one."""
-    if not 1 <= n_hosts <= n_shards:
-        raise TableError(f"{n_shards} logical shards cannot be spread over {n_hosts} hosts")
-    return (np.arange(n_shards, dtype=np.int64) * n_hosts // n_shards).astype(np.int32)
+        return np.bincount(self.inverse, minlength=len(self.ids)).astype(np.float32)
 
 
 @entry_loop
-def _dedupe(ids: U64, places: U64, stamp: np.uint64, pad: bool, padding: np.uint64, unique: U64, inverse: I32) -> int:
+def _dedupe(ids: U64, places: U64, stamp: np.uint64, unique: U64, inverse: I32) -> int:
     """Number the ids in order of first appearance; return how many there are, or -1 - i at a reserved id.
 
     ``places`` is a hash table of ``stamp << 32 | number``: entries of an older stamp count as empty, so nothing has to
@@ -74,9 +64,6 @@ def _dedupe(ids: U64, places: U64, stamp: np.uint64, pad: bool, padding: np.uint
             prefetch(places, np.int64(homes[i - start]))
         for i in range(start, stop):
             id_ = ids[i]
-            if pad and id_ == padding:
-                inverse[i] = -1
-                continue
             if id_ == np.uint64(RESERVED):
                 return -1 - i
             place = homes[i - start]
@@ -116,8 +103,7 @@ def _by_host(found: U64, host_of: I32, bounds: I64, moved: I32, inverse: I32, ou
         bounds[h] = bounds[h - 1]
     bounds[0] = 0
     for i in range(inverse.size):
-        if inverse[i] >= 0:
-            inverse[i] = moved[inverse[i]]
+        inverse[i] = moved[inverse[i]]
 
 
 class Router:
@@ -128,17 +114,12 @@ class Router:
     Parameters
     ----------
     host_of
-        Host of each logical shard (see :func:`spread_shards`); None for one host.
-    padding_id
-        An id that stands for "nothing here": not asked for, -1 in the inverse.
+        Host of each logical shard (see :func:`~heterps.protocol.words.layout.deal_shards`); None for one host.
     """
 
-    def __init__(
-        self, host_of: Sequence[int] | I32 | None = None, *, padding_id: int | None = None, depth: int = 4
-    ) -> None:
+    def __init__(self, host_of: Sequence[int] | I32 | None = None, *, depth: int = 4) -> None:
         self._host_of = np.zeros(N_SHARDS, np.int32) if host_of is None else np.asarray(host_of, np.int32)
         self._hosts = int(self._host_of.max()) + 1
-        self._padding = padding_id
         self._places = np.zeros(1024, np.uint64)
         self._found = np.empty(0, np.uint64)
         self._moved = np.empty(0, np.int32)
@@ -159,8 +140,7 @@ class Router:
         return Routed(unique[:n], bounds, inverse)
 
     def _dedupe(self, ids: U64, found: U64, inverse: I32) -> int:
-        pad, padding = self._padding is not None, np.uint64(self._padding or 0)
-        n = int(_dedupe(ids, self._places, np.uint64(self._stamp), pad, padding, found, inverse))
+        n = int(_dedupe(ids, self._places, np.uint64(self._stamp), found, inverse))
         if n < 0:
             raise TableError(f"batch: the id at position {-1 - n} is 2**64 - 1, which is reserved")
         return n
@@ -177,31 +157,3 @@ class Router:
             unique, inverse = np.empty(n, np.uint64), np.empty(n, np.int32)
         self._ring.append((unique, inverse))
         return unique, inverse[:n]
-
-
-@entry_loop
-def gather_rows(rows: F32, inverse: I32, out: F32) -> None:
-    """``out[i] = rows[inverse[i]]``, zeros where the inverse is negative."""
-    width, last = np.uint64(rows.shape[1]), inverse.size - 1
-    source, target = rows.reshape(-1), out.reshape(-1)
-    for i in range(inverse.size):
-        row, to = inverse[i], np.uint64(i) * width
-        prefetch(source, inverse[min(i + AHEAD, last)] * rows.shape[1])
-        if row >= 0:
-            copy_row(source, np.uint64(row) * width, target, to, width)
-        else:
-            for j in range(width):
-                target[to + j] = np.float32(0)
-
-
-@entry_loop
-def sum_rows(gradients: F32, inverse: I32, out: F32) -> None:
-    """Sum the gradients of equal ids in the order of the batch: ``out[inverse[i]] += gradients[i]`` from zero."""
-    width, last = np.uint64(out.shape[1]), inverse.size - 1
-    source, target = gradients.reshape(-1), out.reshape(-1)
-    target[:] = np.float32(0)
-    for i in range(inverse.size):
-        row = inverse[i]
-        prefetch(target, inverse[min(i + AHEAD, last)] * out.shape[1])
-        if row >= 0:
-            add_row(source, np.uint64(i) * width, target, np.uint64(row) * width, width)

@@ -1,11 +1,14 @@
-"""What one shard host holds: its logical shards of all groups, its dense parameters, and which batches were applied.
+"""What one shard host holds: its logical shards of all groups and its dense parameters.
 
-**The only place in the program that changes a parameter** is :meth:`Shard.push`.
+**The only place in the program that changes a parameter** is :meth:`Shard.apply`. Which batches were applied is not
+known here: in a run the protocol's :class:`~heterps.protocol.host.state.HostState` keeps that ledger and asks for each
+batch once. Tables that no run looks after are a :class:`KeyedShard`.
 """
 
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,7 +31,7 @@ from heterps.tables.live.owners import Owners
 from heterps.tables.live.shard_cut import ShardCut
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
-__all__ = ["Applied", "PulledRows", "Shard"]
+__all__ = ["Applied", "KeyedShard", "PulledRows", "Shard"]
 
 U32 = npt.NDArray[np.uint32]
 F32 = npt.NDArray[np.float32]
@@ -100,7 +103,7 @@ class Shard:
             mine = _owned(owned, spec)
             self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where)
         self.dense = DenseBlock(tuple(dense), seed=seed)
-        self.window = Window()
+        self.incarnation = uuid.uuid4().hex  # with the version: which state this is, wherever versions begin anew
         self._version = 0
         self._gate = threading.Condition()
         self._applying: set[BatchKey] = set()
@@ -108,7 +111,7 @@ class Shard:
 
     @property
     def version(self) -> int:
-        """Number of batch keys applied in this incarnation."""
+        """Number of pushes applied to these tables."""
         return self._version
 
     def group(self, name: str) -> RowGroup:
@@ -136,16 +139,13 @@ class Shard:
         """Return a flat copy of the dense parameters; ``self.dense.values`` is the live buffer."""
         return self.dense.pull(out)
 
-    def push(
+    def apply(
         self,
         key: BatchKey,
         grads: Mapping[str, RowGradients] | None = None,
         dense: F32 | Mapping[str, Any] | None = None,
     ) -> Applied:
-        """Apply the gradients of one batch, once however often they arrive.
-
-        A key that was applied changes nothing. A key that another thread is applying right now is waited for.
-        """
+        """Apply the gradients of one batch. That it was not applied before is for the caller to know."""
         grads = {} if grads is None else grads
         if not self._begin(key):
             return Applied(key, True, self._version)
@@ -179,9 +179,9 @@ class Shard:
             group.clear()
         self.adopt(Window(), 0)
 
-    def adopt(self, window: Window, version: int) -> None:
-        """Take over which batches are in the rows that were restored."""
-        self.window, self._version = window.copy(), version
+    def adopt(self, ledger: Window, version: int) -> None:
+        """Take over how many pushes are in the rows that were restored; which ones is for the ledger's owner."""
+        self.incarnation, self._version = uuid.uuid4().hex, version
 
     @property
     def nbytes(self) -> int:
@@ -208,7 +208,7 @@ class Shard:
             try:
                 while self._applying:
                     self._gate.wait()
-                return ShardCut(tuple(self.groups.values()), self.dense, self.window, self._version, self._cut_done)
+                return ShardCut(tuple(self.groups.values()), self.dense, self._ledger(), self._version, self._cut_done)
             finally:
                 self._closed = False
                 self._gate.notify_all()
@@ -220,7 +220,7 @@ class Shard:
         with self._gate:
             while key in self._applying or self._closed:
                 self._gate.wait()
-            if key in self.window:
+            if self._known(key):
                 return False
             self._applying.add(key)
             return True
@@ -229,9 +229,60 @@ class Shard:
         with self._gate:
             self._applying.discard(key)
             if done:
-                self.window.add(key)
+                self._note(key)
                 self._version += 1
             self._gate.notify_all()
+
+    # All with the gate held: a cut sees rows and ledger at one moment.
+
+    def _ledger(self) -> Window | None:
+        return None
+
+    def _known(self, key: BatchKey) -> bool:
+        return False
+
+    def _note(self, key: BatchKey) -> None:
+        pass
+
+
+class KeyedShard(Shard):
+    """Tables on their own: they keep the ledger that a shard host's state keeps in a run.
+
+    Attributes
+    ----------
+    window
+        Which batches are in the tables.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.window = Window()
+
+    def push(
+        self,
+        key: BatchKey,
+        grads: Mapping[str, RowGradients] | None = None,
+        dense: F32 | Mapping[str, Any] | None = None,
+    ) -> Applied:
+        """Apply the gradients of one batch, once however often they arrive.
+
+        A key that was applied changes nothing. A key that another thread is applying right now is waited for.
+        """
+        return self.apply(key, grads, dense)
+
+    def adopt(self, ledger: Window, version: int) -> None:
+        """Take over which batches are in the rows that were restored."""
+        super().adopt(ledger, version)
+        self.window = ledger.copy()
+
+    def _ledger(self) -> Window:
+        return self.window.copy()
+
+    def _known(self, key: BatchKey) -> bool:
+        return key in self.window
+
+    def _note(self, key: BatchKey) -> None:
+        self.window.add(key)
 
 
 def _owned(owned: Sequence[int] | Mapping[str, Sequence[int]] | None, spec: GroupSpec) -> Sequence[int]:

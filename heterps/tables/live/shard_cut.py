@@ -98,19 +98,26 @@ class ShardCut:
         Rows of each group, and under ``<group>/waiting`` what was counted of ids without a row.
     dense_values, dense_slots
         Copies of the dense parameters and their optimiser slots.
-    window, version
-        Which batches are in it, and how many.
+    version
+        How many pushes are in it.
+    window
+        Which ones, of tables that keep their own ledger; in a run it stands in the protocol's part of the cut.
     """
 
     def __init__(
-        self, groups: Sequence[RowGroup], dense: DenseBlock, window: Window, version: int, done: Callable[[], None]
+        self,
+        groups: Sequence[RowGroup],
+        dense: DenseBlock,
+        window: Window | None,
+        version: int,
+        done: Callable[[], None],
     ) -> None:
         rooms = [group.waiting for group in groups if group.waiting is not None]
         self.groups = {group.spec.name: GroupCut(group) for group in (*groups, *rooms)}
         self.dense = dense
         with dense.lock:
             self.dense_values, self.dense_slots = dense.values.copy(), dense.slots.copy()
-        self.window, self.version = window.copy(), version
+        self.window, self.version = window, version
         self._done: Callable[[], None] | None = done
 
     def __iter__(self) -> Iterator[GroupCut]:

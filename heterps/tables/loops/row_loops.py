@@ -30,7 +30,7 @@ from heterps.tables.live.row_layout import (
 from heterps.tables.loops.half import decode, encode
 from heterps.tables.loops.index import HIGH, find, home, id_at
 from heterps.tables.loops.jit import inline, inner_loop, row_loop
-from heterps.tables.loops.store import BLOCK, RING, Block, GradientColumns, Store, capture, create, start_segment
+from heterps.tables.loops.store import BLOCK, RING, Block, GradientColumns, Store, capture, create, note, start_segment
 from heterps.tables.loops.update import update_rows
 from heterps.tables.loops.vector_lanes import all_finite, copy_row
 
@@ -116,6 +116,7 @@ def pull_rows(
             rows[to] = np.uint32(row)
             if make and layout[TICK] >= 0:
                 capture(s, row)
+                note(s, row)
                 words[row * stride + layout[TICK]] = tick
             base = row * stride + value
             if half:
@@ -168,7 +169,7 @@ def take_hinted(s: Store, g: GradientColumns, b: Block, order: I32, start: int, 
         row = np.int64(hints[at])
         good = row < high and (row >= captured.size or captured[row] != 0)
         if good and id_at(words, row * stride) == ids[at] and all_finite(g.bits, at * width, width):
-            b.at[m], b.base[m] = at, row * stride
+            b.at[m], b.base[m], b.changed[m] = at, row * stride, row
             m += np.uint64(1)
         else:
             b.odd[odd], b.rows[odd] = at, -1
@@ -200,7 +201,7 @@ def choose(
                 continue
         if row < captured.size and captured[row] == 0:
             capture(s, row)
-        b.at[m], b.base[m] = at, row * stride
+        b.at[m], b.base[m], b.changed[m] = at, row * stride, row
         m += 1
     return m
 
@@ -290,4 +291,7 @@ def push_rows(
         if layout[TICK] >= 0:
             for j in range(m):
                 words[b.base[j] + layout[TICK]] = tick
+        if s.changed.size > 0:
+            for j in range(m):
+                note(s, b.changed[j])
         stats[APPLIED] += m

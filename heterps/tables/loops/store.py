@@ -1,4 +1,4 @@
-"""What compiled loops know of one partition, and the two acts they share: creating a row, saving one for a cut."""
+"""What compiled loops know of one partition, and the acts they share: creating, noting and saving a row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,18 @@ from heterps.tables.loops.index import insert
 from heterps.tables.loops.jit import inline, inner_loop
 from heterps.tables.specs.initialisers import draw
 
-__all__ = ["BLOCK", "RING", "Block", "GradientColumns", "Store", "capture", "create", "new_block", "start_segment"]
+__all__ = [
+    "BLOCK",
+    "RING",
+    "Block",
+    "GradientColumns",
+    "Store",
+    "capture",
+    "create",
+    "new_block",
+    "note",
+    "start_segment",
+]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
@@ -44,6 +55,7 @@ class Store(NamedTuple):
     captured: I32
     saved: U32
     n_saved: I64
+    changed: U64
 
 
 class GradientColumns(NamedTuple):
@@ -71,12 +83,13 @@ class Block(NamedTuple):
     gs: U64
     scales: F32
     live: F32
+    changed: I64
 
 
 def new_block() -> Block:
     """Return scratch for one thread."""
     rings = [np.zeros(RING + 1, np.int64) for _ in range(2)]
-    kinds = [np.int32, *[np.int64] * 3, *[np.uint64] * 3, *[np.float32] * 2]
+    kinds = [np.int32, *[np.int64] * 3, *[np.uint64] * 3, *[np.float32] * 2, np.int64]
     return Block._make([*rings, *(np.zeros(BLOCK, kind) for kind in kinds)])
 
 
@@ -88,11 +101,19 @@ def start_segment(s: Store, k: int, id_: np.uint64, out: F32, at: int) -> None:
     draw(s.segments[k, INIT], a, b, s.init_keys[k], id_, out, to, n)
 
 
+@inline
+def note(s: Store, row: np.int64) -> None:
+    """Note that a row changes, if anybody wants to know."""
+    if s.changed.size > 0:
+        s.changed[row >> 6] |= np.uint64(1) << np.uint64(row & 63)
+
+
 @inner_loop
 def create(s: Store, id_: np.uint64, h: np.int64) -> Any:
     """Give an absent id a row at its first values."""
     stride = s.layout[STRIDE]
     row = insert(s.entries, s.meta, s.words, stride, id_, h)
+    note(s, row)
     if row < s.captured.size and s.captured[row] == 0:
         s.captured[row] = -1  # free at the cut: not part of it
     base = row * stride

@@ -11,7 +11,7 @@ from heterps.tables.hashing import RESERVED, mix, prefetch
 from heterps.tables.live.row_layout import STRIDE
 from heterps.tables.loops.index import delete, id_at
 from heterps.tables.loops.jit import entry_loop, inline
-from heterps.tables.loops.store import Store, capture
+from heterps.tables.loops.store import Store, capture, note
 
 __all__ = [
     "capture_rows",
@@ -50,9 +50,10 @@ def delete_rows(s: Store, rows: I64) -> None:
 
 @entry_loop
 def capture_rows(s: Store, rows: I64) -> None:
-    """Save rows that are about to be changed from outside the loops here."""
+    """Save and note rows that are about to be changed from outside the loops here."""
     for i in range(rows.size):
         capture(s, rows[i])
+        note(s, rows[i])
 
 
 @entry_loop
@@ -105,27 +106,34 @@ def shard_at(h: np.uint64, n: np.uint64) -> Any:
     return np.int64(h & (n - np.uint64(1)) if power else h % n)
 
 
+@inline
+def counts_for(words: U32, stride: int, row: int, bits: U64) -> Any:
+    """Tell whether a row is in use and, where bits are given, has its bit."""
+    if bits.size > 0 and (bits[row >> 6] >> np.uint64(row & 63)) & np.uint64(1) == np.uint64(0):
+        return False
+    return id_at(words, row * stride) != np.uint64(RESERVED)
+
+
 @entry_loop
-def count_shards(words: U32, stride: int, lo: int, hi: int, counts: I64) -> None:
-    """Count the rows in use of each logical shard among those from ``lo`` to ``hi``."""
+def count_shards(words: U32, stride: int, lo: int, hi: int, bits: U64, counts: I64) -> None:
+    """Count the rows of each logical shard among those from ``lo`` to ``hi``: all in use, or those with a bit."""
     n = np.uint64(counts.size)
     for row in range(lo, hi):
-        id_ = id_at(words, row * stride)
-        if id_ != np.uint64(RESERVED):
+        if counts_for(words, stride, row, bits):
+            id_ = id_at(words, row * stride)
             counts[shard_at(mix(id_), n)] += 1
 
 
 @entry_loop
-def list_keys(words: U32, stride: int, lo: int, hi: int, at: I64, keys: U64) -> None:
+def list_keys(words: U32, stride: int, lo: int, hi: int, bits: U64, at: I64, keys: U64) -> None:
     """Write ``hash << 32 | row`` of the same rows, those of each logical shard from ``keys[at[shard]]`` on.
 
     The hash is the upper half of the id's, as in the index.
     """
     n = np.uint64(at.size)
     for row in range(lo, hi):
-        id_ = id_at(words, row * stride)
-        if id_ != np.uint64(RESERVED):
-            h = mix(id_)
+        if counts_for(words, stride, row, bits):
+            h = mix(id_at(words, row * stride))
             shard = shard_at(h, n)
             keys[at[shard]] = (h & np.uint64(0xFFFFFFFF00000000)) | np.uint64(row)
             at[shard] += 1

@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 
 from heterps.tables.loops.jit import inline
 
-__all__ = ["add_row", "all_finite", "bound", "copy_row", "step_row"]
+__all__ = ["all_finite", "bound", "copy_row", "step_row"]
 
 F32 = npt.NDArray[np.float32]
 U32 = npt.NDArray[np.uint32]
@@ -69,12 +69,6 @@ def _copy8(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _add8(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -> Any:
-    code = _onto(lambda builder, target, loaded, numbers: builder.fadd(builder.load(target, align=4), loaded))
-    return types.void(source, types.uint64, out, types.uint64), code
-
-
-@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def _step8(typing_context: Any, g: Any, g0: Any, w: Any, w0: Any, rate: Any, lower: Any, upper: Any) -> Any:
     number = types.float32
     return types.void(g, types.uint64, w, types.uint64, number, number, number), _onto(_step)
@@ -99,16 +93,6 @@ def copy_row(source: F32, at: Pos, out: F32, to: Pos, n: Pos) -> None:
         _copy8(source, at + i, out, to + i)
     for i in range(whole, n):
         out[to + i] = source[at + i]
-
-
-@inline
-def add_row(source: F32, at: Pos, out: F32, to: Pos, n: Pos) -> None:
-    """``out[to:to + n] += source[at:at + n]``."""
-    whole = n & ~np.uint64(7)
-    for i in range(np.uint64(0), whole, np.uint64(8)):
-        _add8(source, at + i, out, to + i)
-    for i in range(whole, n):
-        out[to + i] += source[at + i]
 
 
 @inline

@@ -14,7 +14,7 @@ from heterps.protocol import Window
 from heterps.tables.snapshots.disk import write_bytes
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
-__all__ = ["FORMAT", "NAME", "Manifest", "SnapshotPart", "StoredFile", "union"]
+__all__ = ["FORMAT", "NAME", "Manifest", "SnapshotPart", "StoredFile"]
 
 #: Version of the snapshot format; a reader refuses any other.
 FORMAT = 1
@@ -39,19 +39,17 @@ class SnapshotPart:
     """What one shard host has written."""
 
     files: tuple[StoredFile, ...]
-    window: Window
     version: int
 
     def to_json(self) -> dict[str, Any]:
         """Return the part as plain data."""
-        files = [asdict(file) for file in self.files]
-        return {"files": files, "window": self.window.to_json(), "version": self.version}
+        return {"files": [asdict(file) for file in self.files], "version": self.version}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SnapshotPart:
         """Inverse of :meth:`to_json`."""
         files = tuple(StoredFile(**file) for file in data["files"])
-        return cls(files, Window.from_json(data["window"]), data["version"])
+        return cls(files, data["version"])
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Manifest:
     kind
         "checkpoint" (everything, resumes exactly), "delta" or "base" (values to serve).
     window, version
-        Batches that are in it, and how many steps that is.
+        The ledger: batches that are in it; and how many pushes that is.
     position
         Where the data stood, as the engine describes it.
     """
@@ -140,19 +138,6 @@ class Manifest:
     def rows(self, group: str) -> int:
         """Return how many rows of a group were saved."""
         return sum(file.rows for file in self.files_of(group))
-
-
-def union(windows: list[Window]) -> Window:
-    """Return all keys of several hosts' windows.
-
-    At a cut nothing is in flight: a key that any host has applied was applied by every host it had rows for.
-    """
-    total = windows[0].copy() if windows else Window()
-    for window in windows[1:]:
-        if window != total:
-            for key in window:
-                total.add(key)
-    return total
 
 
 def _digest(body: dict[str, Any]) -> str:

@@ -23,11 +23,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heterps.errors import CheckpointError
+from heterps.protocol import Window
 from heterps.tables.live.ageing import Kind, select
 from heterps.tables.live.row_layout import RowLayout
+from heterps.tables.live.shard import KeyedShard
 from heterps.tables.live.shard_cut import GroupCut, ShardCut
 from heterps.tables.snapshots.disk import HashedFile, remove_tree, rename_folder
-from heterps.tables.snapshots.manifest import NAME, Manifest, SnapshotPart, StoredFile, union
+from heterps.tables.snapshots.manifest import NAME, Manifest, SnapshotPart, StoredFile
 from heterps.tables.snapshots.plain_parquet import PlainWriter
 from heterps.tables.snapshots.records import RowBuffer
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
@@ -59,7 +61,7 @@ def write_part(cut: ShardCut, folder: str | Path, *, kind: Kind = "checkpoint", 
         files = list(pool.map(lambda job: _write_file(*job, kind=kind, memory=memory), jobs))
     if len(cut.dense_values):
         files.append(_write_dense(cut, folder, kind, host))
-    return SnapshotPart(tuple(files), cut.window, cut.version)
+    return SnapshotPart(tuple(files), cut.version)
 
 
 class _WriteMemory(threading.local):
@@ -167,16 +169,20 @@ class Snapshots:
         folder: Path,
         parts: Sequence[SnapshotPart],
         *,
+        ledger: Window,
         seed: int,
         groups: Sequence[GroupSpec],
         dense: Sequence[DenseSpec] = (),
         kind: Kind = "checkpoint",
         position: Mapping[str, Any] | None = None,
     ) -> Path:
-        """Finish a snapshot once every host has written its part; return its folder."""
+        """Finish a snapshot once every host has written its part; return its folder.
+
+        One ledger stands for all parts: nothing was in flight, so all hosts had applied the same batches.
+        """
         files = tuple(file for part in parts for file in part.files)
-        window, version = union([part.window for part in parts]), max((part.version for part in parts), default=0)
-        Manifest(kind, seed, tuple(groups), tuple(dense), files, window, version, position or {}).write(folder)
+        version = max((part.version for part in parts), default=0)
+        Manifest(kind, seed, tuple(groups), tuple(dense), files, ledger, version, position or {}).write(folder)
         number = 1 + max((int(path.name) for path in self.root.iterdir() if path.name.isdigit()), default=0)
         target = self.root / f"{number:08d}"
         rename_folder(folder, target)
@@ -190,7 +196,12 @@ class Snapshots:
 
 
 def save_shard(
-    shard: Any, root: str | Path, *, kind: Kind = "checkpoint", position: Mapping[str, Any] | None = None, keep: int = 2
+    shard: KeyedShard,
+    root: str | Path,
+    *,
+    kind: Kind = "checkpoint",
+    position: Mapping[str, Any] | None = None,
+    keep: int = 2,
 ) -> Path:
     """Save one shard that holds everything: cut, write, commit, note. Return the generation's folder."""
     snapshots = Snapshots(root, keep=keep)
@@ -198,9 +209,10 @@ def save_shard(
     try:
         with shard.cut() as cut:
             part = write_part(cut, folder, kind=kind)
+        assert cut.window is not None, "these tables keep their own ledger"
         groups = [group.spec for group in shard.groups.values()]
-        specs = {"groups": groups, "dense": shard.dense.specs}
-        done = snapshots.commit(folder, [part], seed=shard.seed, kind=kind, position=position, **specs)
+        about = {"seed": shard.seed, "groups": groups, "dense": shard.dense.specs}
+        done = snapshots.commit(folder, [part], ledger=cut.window, kind=kind, position=position, **about)
     except BaseException:
         snapshots.abandon(folder)
         raise

@@ -6,16 +6,17 @@ added to ``delta_score``, and sets ``unseen_days`` to 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from heterps.tables.specs.initialisers import INITIALISERS, Initialiser
+from heterps.errors import TableError
+from heterps.fields import Finite, Found, Natural, check_fields
+from heterps.tables.specs.initialisers import Initialiser
 from heterps.tables.specs.registry import Registry
-from heterps.tables.specs.rules import RULES, Rule
+from heterps.tables.specs.rules import Rule
 
 __all__ = ["ACCESSORS", "COUNTERS", "Accessor", "Counters", "CtrAccessor"]
 
@@ -53,12 +54,15 @@ class Accessor:
         For those other columns, where they differ from the table's.
     """
 
-    nonclk_coeff: float = 0.1
-    click_coeff: float = 1.0
-    embed: int = 1
-    embedx_threshold: float = 10.0
+    nonclk_coeff: Finite = 0.1
+    click_coeff: Finite = 1.0
+    embed: Natural = 1
+    embedx_threshold: Finite = 10.0
     embedx_rule: Rule | None = None
     embedx_init: Initialiser | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, TableError, f"accessor {type(self).__name__}")
 
     def score(self, show: F32, click: F32) -> F32:
         """Return the score of each row."""
@@ -85,14 +89,9 @@ class Accessor:
         return ACCESSORS.to_json(self)
 
     @classmethod
-    def from_fields(cls, values: Mapping[str, Any]) -> Accessor:
-        """Build from the fields that :meth:`to_json` wrote."""
-        rule, init = values.get("embedx_rule"), values.get("embedx_init")
-        parts = {
-            "embedx_rule": None if rule is None else RULES.from_json(rule),
-            "embedx_init": None if init is None else INITIALISERS.from_json(init),
-        }
-        return cls(**{**values, **parts})
+    def from_found(cls, found: Found) -> Accessor:
+        """Read an accessor where a document has one."""
+        return ACCESSORS.from_json(found)
 
 
 ACCESSORS: Registry[Accessor] = Registry("accessor")
@@ -117,12 +116,12 @@ class CtrAccessor(Accessor):
         Shrink deletes rows with a smaller score, and rows unseen for more days.
     """
 
-    base_threshold: float = 1.5
-    delta_threshold: float = 0.25
-    delta_keep_days: float = 16
-    decay_rate: float = 0.98
-    delete_threshold: float = 0.8
-    delete_after_unseen_days: float = 30
+    base_threshold: Finite = 1.5
+    delta_threshold: Finite = 0.25
+    delta_keep_days: Finite = 16
+    decay_rate: Finite = 0.98
+    delete_threshold: Finite = 0.8
+    delete_after_unseen_days: Finite = 30
 
     def decay(self, c: Counters) -> Counters:
         """Multiply shows and clicks by the decay rate."""

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import TableError
+from heterps.fields import Finite, Found, Fraction, Natural, check_fields
 from heterps.tables.hashing import shards_of
 from heterps.tables.specs.registry import Registry
 
@@ -29,6 +30,14 @@ class Entry:
 
     #: Whether shows and clicks of ids without a row are to be counted.
     counts: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_fields(self, TableError, f"entry {type(self).__name__}")
+
+    @classmethod
+    def from_found(cls, found: Found) -> Entry:
+        """Read an entry where a document has one."""
+        return ENTRIES.from_json(found)
 
     def admit(self, ids: U64, shows: F32, clicks: F32, key: int) -> Mask:
         """Say which ids get a row now.
@@ -58,11 +67,7 @@ class ProbabilityEntry(Entry):
     """Admit an id with probability ``p`` at each batch it is seen in."""
 
     counts: ClassVar[bool] = False
-    p: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.p <= 1:
-            raise TableError(f"ProbabilityEntry: {self.p} is not a probability")
+    p: Fraction
 
     def admit(self, ids: U64, shows: F32, clicks: F32, key: int) -> Mask:
         """Throw a coin for each id."""
@@ -74,7 +79,7 @@ class ProbabilityEntry(Entry):
 class CountEntry(Entry):
     """Admit an id when it was shown ``n`` times."""
 
-    n: int
+    n: Natural
 
     def admit(self, ids: U64, shows: F32, clicks: F32, key: int) -> Mask:
         """Compare the shows."""
@@ -86,9 +91,9 @@ class CountEntry(Entry):
 class ShowClickEntry(Entry):
     """Admit an id when ``show_coeff * shows + click_coeff * clicks >= threshold``."""
 
-    show_coeff: float = 1.0
-    click_coeff: float = 1.0
-    threshold: float = 1.0
+    show_coeff: Finite = 1.0
+    click_coeff: Finite = 1.0
+    threshold: Finite = 1.0
 
     def admit(self, ids: U64, shows: F32, clicks: F32, key: int) -> Mask:
         """Compare the score."""

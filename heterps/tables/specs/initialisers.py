@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from heterps.errors import TableError
+from heterps.fields import Finite, Found, Natural, NotNegative, check_fields
 from heterps.tables.hashing import key_of, mix
 from heterps.tables.loops.jit import entry_loop, inline
 from heterps.tables.specs.registry import Registry
@@ -25,6 +27,14 @@ class Initialiser:
     """Base: values are drawn uniformly (``code`` 0) or normally (1) with two numbers."""
 
     code: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, TableError, f"initialiser {type(self).__name__}")
+
+    @classmethod
+    def from_found(cls, found: Found) -> Initialiser:
+        """Read an initialiser where a document has one."""
+        return INITIALISERS.from_json(found)
 
     def numbers(self, dim: int) -> tuple[float, float]:
         """Return lower and upper limit (uniform), or mean and standard deviation (normal), for rows of ``dim``."""
@@ -53,7 +63,7 @@ class Zeros(Initialiser):
 class Constant(Initialiser):
     """All the same."""
 
-    value: float = 0.0
+    value: Finite = 0.0
 
     def numbers(self, dim: int) -> tuple[float, float]:
         """Return the value twice."""
@@ -65,7 +75,7 @@ class Constant(Initialiser):
 class Uniform(Initialiser):
     """Uniform between ``-limit`` and ``limit``."""
 
-    limit: float = 1e-4
+    limit: NotNegative = 1e-4
 
     def numbers(self, dim: int) -> tuple[float, float]:
         """Return both limits."""
@@ -78,7 +88,7 @@ class Normal(Initialiser):
     """Normal with mean 0."""
 
     code: ClassVar[int] = 1
-    std: float = 0.01
+    std: NotNegative = 0.01
 
     def numbers(self, dim: int) -> tuple[float, float]:
         """Return mean and standard deviation."""
@@ -90,8 +100,8 @@ class Normal(Initialiser):
 class Xavier(Initialiser):
     """Uniform within ``sqrt(6 / (fan_in + fan_out))``; either is the row's own width where not given."""
 
-    fan_in: int = 0
-    fan_out: int = 0
+    fan_in: Natural = 0
+    fan_out: Natural = 0
 
     def numbers(self, dim: int) -> tuple[float, float]:
         """Return both limits."""

@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
 from heterps.errors import TableError, UnknownKindError
+from heterps.fields import Found
 
 __all__ = ["Registry"]
 
@@ -44,19 +45,16 @@ class Registry(Generic[T]):
             raise UnknownKindError(f"{name} is not registered as a {self._role}")
         return {"kind": name} | {f.name: _plain(getattr(value, f.name)) for f in fields(value)}  # type: ignore[arg-type]
 
-    def from_json(self, data: Mapping[str, Any]) -> T:
-        """Inverse of :meth:`to_json`."""
-        kind = self[data["kind"]]
-        values = {name: _frozen(value) for name, value in data.items() if name != "kind"}
-        build = getattr(kind, "from_fields", None)
-        return build(values) if build else kind(**values)
+    def from_json(self, data: Mapping[str, Any] | Found) -> T:
+        """Inverse of :meth:`to_json`; names, types and ranges of fields follow from the class's annotations."""
+        found = Found.of(data, TableError, self._role)
+        name = found["kind"].read(str)
+        if name not in self._kinds:
+            raise UnknownKindError(f"{found.place}: no {self._role} is called {name!r}; known: {', '.join(self)}")
+        return found.without("kind").make(self._kinds[name])
 
 
 def _plain(value: Any) -> Any:
     if hasattr(value, "to_json"):
         return value.to_json()
     return list(value) if isinstance(value, tuple) else value
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -7,16 +7,16 @@ loop needs at a step. In the formulas ``w`` is a value, ``g`` its gradient, sums
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import TableError
+from heterps.fields import Found, NotNegative, Positive, Range, check_fields
 from heterps.tables.specs.registry import Registry
-from heterps.tables.specs.schedules import Rate, rate_at, rate_from_json, rate_to_json
+from heterps.tables.specs.schedules import Rate, rate_at, rate_to_json
 
 __all__ = [
     "FTRL",
@@ -36,6 +36,7 @@ __all__ = [
 #: Numbers a rule may hand to its loop: lower and upper bound of a value first.
 NUMBERS = 8
 Bounds = tuple[float, float]
+Decay = Annotated[float, Range(at_least=0, below=1)]
 Floats = npt.NDArray[np.float32]
 
 
@@ -61,6 +62,11 @@ class Rule:
     loop: ClassVar[Any] = None
 
     bounds: Bounds | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, TableError, f"rule {type(self).__name__}")
+        if self.bounds is not None and self.bounds[0] > self.bounds[1]:
+            raise TableError(f"rule {type(self).__name__}: bounds are {self.bounds}, expected the lower one first")
 
     def slots(self, n: int) -> int:
         """Return how many float32 slots a row of ``n`` values has."""
@@ -94,10 +100,9 @@ class Rule:
         return RULES.to_json(self) | ({"lr": rate_to_json(self.lr)} if hasattr(self, "lr") else {})
 
     @classmethod
-    def from_fields(cls, values: Mapping[str, Any]) -> Rule:
-        """Build from the fields that :meth:`to_json` wrote."""
-        rates = {name: rate_from_json(value) for name, value in values.items() if name == "lr"}
-        return cls(**{**values, **rates})
+    def from_found(cls, found: Found) -> Rule:
+        """Read a rule where a document has one."""
+        return RULES.from_json(found)
 
 
 RULES: Registry[Rule] = Registry("rule")
@@ -126,7 +131,7 @@ class AdaGrad(Rule):
 
     code: ClassVar[int] = 1
     lr: Rate = 0.05
-    initial: float = 3.0
+    initial: Positive = 3.0
     show_scale: bool = True
 
     def slots(self, n: int) -> int:
@@ -157,8 +162,8 @@ class ElementAdaGrad(Rule):
 
     code: ClassVar[int] = 3
     lr: Rate = 0.01
-    initial: float = 0.0
-    eps: float = 1e-10
+    initial: NotNegative = 0.0
+    eps: NotNegative = 1e-10
 
     def slots(self, n: int) -> int:
         """Return one G a value."""
@@ -180,7 +185,7 @@ class RowWiseAdaGrad(Rule):
 
     code: ClassVar[int] = 4
     lr: Rate = 0.01
-    eps: float = 1e-8
+    eps: NotNegative = 1e-8
 
     def slots(self, n: int) -> int:
         """Return 1: G."""
@@ -201,9 +206,9 @@ class Adam(Rule):
 
     code: ClassVar[int] = 5
     lr: Rate = 0.001
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
+    beta1: Decay = 0.9
+    beta2: Decay = 0.999
+    eps: NotNegative = 1e-8
 
     def slots(self, n: int) -> int:
         """Return m and v for each value, then the powers of beta1 and beta2."""
@@ -247,9 +252,9 @@ class FTRL(Rule):
 
     code: ClassVar[int] = 7
     lr: Rate = 0.05
-    beta: float = 1.0
-    l1: float = 0.0
-    l2: float = 0.0
+    beta: NotNegative = 1.0
+    l1: NotNegative = 0.0
+    l2: NotNegative = 0.0
 
     def slots(self, n: int) -> int:
         """Return z and N for each value."""
@@ -267,8 +272,8 @@ class Momentum(Rule):
 
     code: ClassVar[int] = 8
     lr: Rate = 0.01
-    momentum: float = 0.9
-    l2: float = 0.0
+    momentum: Decay = 0.9
+    l2: NotNegative = 0.0
 
     def slots(self, n: int) -> int:
         """Return one v a value."""

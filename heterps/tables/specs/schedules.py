@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from heterps.errors import TableError
+from heterps.fields import Count, Found, Natural, NotNegative, Positive, check_fields
 from heterps.tables.specs.registry import Registry
 
 __all__ = [
@@ -15,7 +17,6 @@ __all__ = [
     "Steps",
     "Warmup",
     "rate_at",
-    "rate_from_json",
     "rate_to_json",
 ]
 
@@ -27,6 +28,14 @@ class Schedule:
     def __call__(self, step: int) -> float:
         """Return the rate for the step with this number (from 0)."""
         raise NotImplementedError
+
+    def __post_init__(self) -> None:
+        check_fields(self, TableError, f"schedule {type(self).__name__}")
+
+    @classmethod
+    def from_found(cls, found: Found) -> Schedule:
+        """Read a schedule where a document has one."""
+        return SCHEDULES.from_json(found)
 
     def to_json(self) -> dict[str, Any]:
         """Return the schedule as plain data."""
@@ -41,8 +50,8 @@ SCHEDULES: Registry[Schedule] = Registry("schedule")
 class Warmup(Schedule):
     """Rise linearly to ``lr`` over ``steps`` steps, then stay."""
 
-    lr: float
-    steps: int
+    lr: NotNegative
+    steps: Count
 
     def __call__(self, step: int) -> float:
         """Return the rate at a step."""
@@ -54,9 +63,9 @@ class Warmup(Schedule):
 class Exponential(Schedule):
     """``lr * decay ** (step / every)``."""
 
-    lr: float
-    decay: float
-    every: int = 1
+    lr: NotNegative
+    decay: Positive
+    every: Count = 1
 
     def __call__(self, step: int) -> float:
         """Return the rate at a step."""
@@ -68,21 +77,22 @@ class Exponential(Schedule):
 class Steps(Schedule):
     """``rates[i]`` from step ``starts[i]`` on; ``starts`` ascends from 0."""
 
-    starts: tuple[int, ...]
-    rates: tuple[float, ...]
+    starts: tuple[Natural, ...]
+    rates: tuple[NotNegative, ...]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.starts or self.starts[0] != 0 or list(self.starts) != sorted(set(self.starts)):
-            raise ValueError(f"Steps.starts must ascend from 0, got {self.starts}")
+            raise TableError(f"Steps.starts must ascend from 0, got {self.starts}")
         if len(self.starts) != len(self.rates):
-            raise ValueError(f"Steps has {len(self.starts)} starts but {len(self.rates)} rates")
+            raise TableError(f"Steps has {len(self.starts)} starts but {len(self.rates)} rates")
 
     def __call__(self, step: int) -> float:
         """Return the rate at a step."""
         return [rate for start, rate in zip(self.starts, self.rates, strict=True) if start <= step][-1]
 
 
-Rate = float | Schedule
+Rate = NotNegative | Schedule
 
 
 def rate_at(rate: Rate, step: int) -> float:
@@ -93,8 +103,3 @@ def rate_at(rate: Rate, step: int) -> float:
 def rate_to_json(rate: Rate) -> Any:
     """Return a rate as plain data."""
     return rate.to_json() if isinstance(rate, Schedule) else rate
-
-
-def rate_from_json(data: Any) -> Rate:
-    """Inverse of :func:`rate_to_json`."""
-    return SCHEDULES.from_json(data) if isinstance(data, dict) else float(data)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from heterps.errors import TableError
-from heterps.tables.specs.accessor import ACCESSORS, Accessor
-from heterps.tables.specs.entries import ENTRIES, Entry
-from heterps.tables.specs.initialisers import INITIALISERS, Initialiser, Uniform, Zeros
-from heterps.tables.specs.rules import RULES, SGD, Rule
+from heterps.fields import Count, Found, check_fields
+from heterps.tables.specs.accessor import Accessor
+from heterps.tables.specs.entries import Entry
+from heterps.tables.specs.initialisers import Initialiser, Uniform, Zeros
+from heterps.tables.specs.rules import SGD, Rule
 
 __all__ = ["N_SHARDS", "DenseSpec", "GroupSpec", "TableSpec"]
 
@@ -40,7 +41,7 @@ class TableSpec:
     """
 
     name: str
-    dim: int
+    dim: Count
     rule: Rule = field(default_factory=SGD)
     init: Initialiser = field(default_factory=Uniform)
     entry: Entry | None = None
@@ -48,10 +49,7 @@ class TableSpec:
     dtype: Literal["float32", "float16"] = "float32"
 
     def __post_init__(self) -> None:
-        if self.dim < 1:
-            raise TableError(f"table {self.name!r}: dim must be at least 1, got {self.dim}")
-        if self.dtype not in ("float32", "float16"):
-            raise TableError(f"table {self.name!r}: dtype must be float32 or float16, got {self.dtype!r}")
+        check_fields(self, TableError, f"table {self.name!r}")
         if self.accessor is not None and not 0 <= self.accessor.embed <= self.dim:
             raise TableError(f"table {self.name!r}: accessor.embed={self.accessor.embed} does not fit dim={self.dim}")
 
@@ -68,17 +66,9 @@ class TableSpec:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TableSpec:
+    def from_json(cls, data: Mapping[str, Any] | Found) -> TableSpec:
         """Inverse of :meth:`to_json`."""
-        return cls(
-            data["name"],
-            data["dim"],
-            RULES.from_json(data["rule"]),
-            INITIALISERS.from_json(data["init"]),
-            None if data["entry"] is None else ENTRIES.from_json(data["entry"]),
-            None if data["accessor"] is None else ACCESSORS.from_json(data["accessor"]),
-            data["dtype"],
-        )
+        return Found.of(data, TableError, "table").make(cls)
 
 
 @dataclass(frozen=True)
@@ -106,22 +96,16 @@ class GroupSpec:
 
     name: str
     tables: tuple[TableSpec, ...]
-    n_shards: int = N_SHARDS
+    n_shards: Count = N_SHARDS
     storage: Literal["memory", "ssd"] = "memory"
-    budget: int | None = None
+    budget: Count | None = None
     when_full: Literal["refuse", "lowest_score", "least_recent"] = "refuse"
     create_on: Literal["pull", "push"] = "pull"
 
     def __post_init__(self) -> None:
+        check_fields(self, TableError, f"group {self.name!r}")
         object.__setattr__(self, "tables", tuple(self.tables))
         self._check_tables()
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise TableError(f"group {self.name!r}: {name} must be one of {allowed}, got {getattr(self, name)!r}")
-        if self.n_shards < 1:
-            raise TableError(f"group {self.name!r}: n_shards must be at least 1, got {self.n_shards}")
-        if self.budget is not None and self.budget < 1:
-            raise TableError(f"group {self.name!r}: budget must be at least 1 row, got {self.budget}")
         if self.when_full == "lowest_score" and self.accessor is None:
             raise TableError(f"group {self.name!r}: when_full='lowest_score' needs a table with an accessor")
 
@@ -177,20 +161,13 @@ class GroupSpec:
         """Return the spec as plain data."""
         tables = [table.to_json() for table in self.tables]
         return {"name": self.name, "tables": tables, "n_shards": self.n_shards} | {
-            name: getattr(self, name) for name in (*_CHOICES, "budget")
+            name: getattr(self, name) for name in ("storage", "when_full", "create_on", "budget")
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> GroupSpec:
+    def from_json(cls, data: Mapping[str, Any] | Found) -> GroupSpec:
         """Inverse of :meth:`to_json`."""
-        return cls(**{**data, "tables": tuple(TableSpec.from_json(table) for table in data["tables"])})
-
-
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "storage": ("memory", "ssd"),
-    "when_full": ("refuse", "lowest_score", "least_recent"),
-    "create_on": ("pull", "push"),
-}
+        return Found.of(data, TableError, "group").make(cls)
 
 
 @dataclass(frozen=True)
@@ -198,14 +175,13 @@ class DenseSpec:
     """A dense parameter. A rule that keeps one slot a row takes its first axis as rows (a vector is one row)."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[Count, ...]
     rule: Rule = field(default_factory=SGD)
     init: Initialiser = field(default_factory=Zeros)
 
     def __post_init__(self) -> None:
+        check_fields(self, TableError, f"dense parameter {self.name!r}")
         object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
-        if any(n < 1 for n in self.shape):
-            raise TableError(f"dense parameter {self.name!r}: every axis must be at least 1, got {self.shape}")
 
     @property
     def size(self) -> int:
@@ -227,7 +203,6 @@ class DenseSpec:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> DenseSpec:
+    def from_json(cls, data: Mapping[str, Any] | Found) -> DenseSpec:
         """Inverse of :meth:`to_json`."""
-        rule, init = RULES.from_json(data["rule"]), INITIALISERS.from_json(data["init"])
-        return cls(data["name"], tuple(data["shape"]), rule, init)
+        return Found.of(data, TableError, "dense parameter").make(cls)

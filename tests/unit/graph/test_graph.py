@@ -48,13 +48,13 @@ def test_networkx_view() -> None:
     ("make", "message"),
     [
         (lambda: ops.dense(ops.input("x"), 3, name="fc"), r"dense 'fc': input must have a last dimension"),
-        (lambda: ops.dense(ops.input("x", (2,)), 0), "width must be a positive"),
+        (lambda: ops.dense(ops.input("x", (2,)), 0), "width is 0, expected a whole number of at least 1"),
         (lambda: ops.add(ops.input("a", (2,)), ops.input("b", (3,)), name="s"), r"add 's': cannot combine shapes"),
         (lambda: ops.lookup(ops.input("x", (2,)), "t", 4), "ids must be uint64"),
         (lambda: ops.lookup(ops.input("i", (2,), "uint64"), "t", 4, pooling="min"), "pooling must be one of"),
         (lambda: ops.reshape(ops.input("x", (6,)), (4, -1)), "cannot reshape"),
         (lambda: ops.split(ops.input("x", (6,)), (4, 3)), "add up to 6"),
-        (lambda: ops.dropout(ops.input("x", (6,)), 1.0), r"rate must be in \[0, 1\)"),
+        (lambda: ops.dropout(ops.input("x", (6,)), 1.0), "rate is 1.0, expected a number of at least 0 and below 1"),
         (lambda: ops.input("x", (0,)), "shape must be positive"),
         (lambda: ops.input("x", dtype="string"), "dtype must be one of"),
         (lambda: ops.logloss(ops.input("x", (2,)), ops.input("y")), "one number per sample"),
@@ -101,7 +101,7 @@ def broken(change) -> dict:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda v: v.update(schema=9), "schema 9"),
+        (lambda v: v.update(schema=9), "schema is 9, expected 1"),
         (lambda v: v.pop("loss"), "lacks"),
         (lambda v: v["ops"][1].update(inputs=["relu"]), "cycle: .*relu"),
         (lambda v: v["ops"][1].update(inputs=["gone"]), "reads 'gone', which is not in the graph"),

@@ -7,7 +7,6 @@ import pytest
 
 from heterps.device import namespace, to_device, to_host
 from heterps.device.fake import TRAFFIC
-from heterps.device.transfer import Transfer
 from heterps.kernels import Program, Rows
 from tests.unit.kernels.program.test_program import SMALL, batch, model, params
 
@@ -32,25 +31,3 @@ def test_models_run_on_a_device_and_wait_only_when_the_loss_is_read(name: str) -
     np.testing.assert_allclose(to_host(got.dense), expected.dense, rtol=1e-9, atol=1e-12)
     for key in expected.inputs:
         np.testing.assert_allclose(to_host(got.inputs[key]), expected.inputs[key], rtol=1e-9, atol=1e-12)
-
-
-def test_transfer_hands_arrays_over_where_nothing_can_overlap() -> None:
-    host = {"x": np.ones(3), "y": np.zeros(2)}
-    assert Transfer(np).send(host)["x"] is host["x"]
-    sent = Transfer(namespace("fake")).send(host)
-    np.testing.assert_array_equal(to_host(sent["x"]), host["x"])
-
-
-@pytest.mark.gpu
-def test_transfer_overlaps_and_never_overwrites_what_is_still_read() -> None:
-    import cupy
-
-    if not cupy.cuda.is_available():
-        pytest.skip("no CUDA device")
-    transfer, ends = Transfer(cupy, depth=2), []
-    for i in range(50):
-        x = transfer.send({"x": np.full(1_000_000, i, np.float32)})["x"]
-        for _ in range(20):  # keep the device busy so that a copy that came too early would show
-            y = x * 1.0
-        ends.append((y.min(), y.max()))
-    assert [(float(a), float(b)) for a, b in ends] == [(i, i) for i in range(50)]

@@ -74,7 +74,7 @@ def test_wrong_plans_are_named(tmp_path):
         Plan.fused(graph, batch_size=1).stage_of("nope")
     with pytest.raises(PlanError, match="uses no pool 'gpu'"):
         Plan.fused(graph, batch_size=1).pool("gpu")
-    with pytest.raises(PlanError, match="not a plan"):
+    with pytest.raises(PlanError, match='format is "x", expected "heterps-plan/1"'):
         Plan.from_json({"format": "x"})
     with pytest.raises(PlanError, match="cannot be read"):
         Plan.load(tmp_path / "none.json")

@@ -115,7 +115,7 @@ def test_profile_round_trip(tmp_path):
     profile = Profile({"cpu": rates}, (1024, 4096), 0.4, ("note",))
     profile.save(tmp_path / "p.json")
     assert Profile.load(tmp_path / "p.json") == profile
-    with pytest.raises(PlanError, match="not a profile"):
+    with pytest.raises(PlanError, match='format is "x", expected "heterps-profile/1"'):
         Profile.from_json({"format": "x"})
     with pytest.raises(PlanError, match="cannot be read"):
         Profile.load(tmp_path / "none.json")

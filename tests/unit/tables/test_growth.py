@@ -20,9 +20,9 @@ from heterps.tables import (
     CtrAccessor,
     Entry,
     GroupSpec,
+    KeyedShard,
     ProbabilityEntry,
     RowGradients,
-    Shard,
     ShowClickEntry,
     Sum,
     TableSpec,
@@ -42,7 +42,7 @@ def grads(
     return RowGradients(keys, np.ones((len(keys), width), np.float32), None, *as32)
 
 
-def counters(shard: Shard, keys: np.ndarray) -> Counters:
+def counters(shard: KeyedShard, keys: np.ndarray) -> Counters:
     group = shard.groups["g"]
     columns = []
     for key in keys:
@@ -53,7 +53,7 @@ def counters(shard: Shard, keys: np.ndarray) -> Counters:
 
 
 def test_a_full_table_refuses_and_stays_as_it_was() -> None:
-    shard = Shard([GroupSpec("g", (TableSpec("t", 1, Sum(), Zeros()),), budget=3)])
+    shard = KeyedShard([GroupSpec("g", (TableSpec("t", 1, Sum(), Zeros()),), budget=3)])
     shard.pull("g", ids(1, 2))
     with pytest.raises(TableFullError, match=r"group 'g' holds 2 of at most 3 rows and 2 new ids need one"):
         shard.pull("g", ids(1, 3, 4))
@@ -67,14 +67,14 @@ def test_a_full_table_refuses_and_stays_as_it_was() -> None:
 
 def test_a_refused_push_is_refused_for_all_groups() -> None:
     table = lambda name: TableSpec(name, 1, Sum(), Zeros())  # noqa: E731
-    shard = Shard([GroupSpec("a", (table("a"),)), GroupSpec("b", (table("b"),), budget=1, create_on="push")])
+    shard = KeyedShard([GroupSpec("a", (table("a"),)), GroupSpec("b", (table("b"),), budget=1, create_on="push")])
     with pytest.raises(TableFullError):
         shard.push(BatchKey(0, 0, 0), {"a": grads(ids(1)), "b": grads(ids(1, 2))})
     assert shard.pull("a", ids(1)).values[0, 0] == 0
 
 
 def test_least_recent_rows_go_first() -> None:
-    shard = Shard([GroupSpec("g", (TableSpec("t", 1, Sum(), Zeros()),), budget=3, when_full="least_recent")])
+    shard = KeyedShard([GroupSpec("g", (TableSpec("t", 1, Sum(), Zeros()),), budget=3, when_full="least_recent")])
     for n, key in enumerate((1, 2, 3, 1)):
         shard.push(BatchKey(0, 0, n), {"g": grads(ids(key))})
     shard.push(BatchKey(0, 0, 9), {"g": grads(ids(4))})
@@ -85,7 +85,7 @@ def test_least_recent_rows_go_first() -> None:
 
 def test_rows_with_the_lowest_score_go_first_and_present_ids_stay() -> None:
     table = TableSpec("t", 1, Sum(), Zeros(), accessor=CtrAccessor())
-    shard = Shard([GroupSpec("g", (table,), budget=3, when_full="lowest_score")])
+    shard = KeyedShard([GroupSpec("g", (table,), budget=3, when_full="lowest_score")])
     shard.push(BatchKey(0, 0, 0), {"g": grads(ids(1, 2, 3), show=[1, 9, 5], click=[0, 1, 0])})
     # 1 is worth 0.1, 3 is worth 0.5, 2 is worth 1.8; but 1 is asked for again together with 4.
     shard.push(BatchKey(0, 0, 1), {"g": grads(ids(1, 4), show=[1, 1], click=[0, 0])})
@@ -95,7 +95,7 @@ def test_rows_with_the_lowest_score_go_first_and_present_ids_stay() -> None:
 
 
 def test_create_on_push_reads_zeros_until_then() -> None:
-    shard = Shard([GroupSpec("g", (TableSpec("t", 1, SGD(1.0), Constant(5.0)),), create_on="push")])
+    shard = KeyedShard([GroupSpec("g", (TableSpec("t", 1, SGD(1.0), Constant(5.0)),), create_on="push")])
     assert shard.pull("g", ids(1)).values.tolist() == [[0]]
     assert len(shard.groups["g"]) == 0
     shard.push(BatchKey(0, 0, 0), {"g": grads(ids(1))})
@@ -103,7 +103,7 @@ def test_create_on_push_reads_zeros_until_then() -> None:
 
 
 def test_count_entry_admits_at_the_nth_show() -> None:
-    shard = Shard([GroupSpec("g", (TableSpec("t", 1, SGD(1.0), Constant(5.0), CountEntry(3)),))])
+    shard = KeyedShard([GroupSpec("g", (TableSpec("t", 1, SGD(1.0), Constant(5.0), CountEntry(3)),))])
     values = []
     for n in range(4):
         assert shard.pull("g", ids(7)).values[0, 0] == (0 if n < 3 else 4)
@@ -117,14 +117,14 @@ def test_count_entry_admits_at_the_nth_show() -> None:
 
 
 def test_count_entry_counts_shows_within_a_batch() -> None:
-    shard = Shard([GroupSpec("g", (TableSpec("t", 1, Sum(), Zeros(), CountEntry(3)),))])
+    shard = KeyedShard([GroupSpec("g", (TableSpec("t", 1, Sum(), Zeros(), CountEntry(3)),))])
     shard.push(BatchKey(0, 0, 0), {"g": grads(ids(1, 2), show=[3, 2])})
     assert shard.pull("g", ids(1, 2)).values[:, 0].tolist() == [1, 0]
 
 
 def test_show_click_entry_weighs_both() -> None:
     entry = ShowClickEntry(show_coeff=0.1, click_coeff=1.0, threshold=1.0)
-    shard = Shard([GroupSpec("g", (TableSpec("t", 1, Sum(), Zeros(), entry),))])
+    shard = KeyedShard([GroupSpec("g", (TableSpec("t", 1, Sum(), Zeros(), entry),))])
     shard.push(BatchKey(0, 0, 0), {"g": grads(ids(1, 2, 3), show=[9, 1, 5], click=[0, 1, 0])})
     assert shard.pull("g", ids(1, 2, 3)).values[:, 0].tolist() == [0, 1, 0]
     shard.push(BatchKey(0, 0, 1), {"g": grads(ids(1, 3), show=[1, 4], click=[0, 0])})
@@ -134,7 +134,7 @@ def test_show_click_entry_weighs_both() -> None:
 def test_probability_entry_admits_its_share_and_repeats_itself() -> None:
     group = GroupSpec("g", (TableSpec("t", 1, Sum(), Zeros(), ProbabilityEntry(0.25)),))
     keys = np.arange(4000, dtype=np.uint64)
-    first, second = Shard([group], seed=3), Shard([group], seed=3, threads=2)
+    first, second = KeyedShard([group], seed=3), KeyedShard([group], seed=3, threads=2)
     for shard in (first, second):
         shard.push(BatchKey(0, 1, 0), {"g": grads(keys)})
     admitted = first.pull("g", keys).values[:, 0]
@@ -153,7 +153,7 @@ def test_an_entry_from_outside() -> None:
         def admit(self, ids, shows, clicks, key):  # type: ignore[no-untyped-def]
             return ids % np.uint64(2) == 0
 
-    shard = Shard([GroupSpec("g", (TableSpec("t", 1, Sum(), Zeros(), EvenEntry()),))])
+    shard = KeyedShard([GroupSpec("g", (TableSpec("t", 1, Sum(), Zeros(), EvenEntry()),))])
     shard.push(BatchKey(0, 0, 0), {"g": grads(ids(1, 2))})
     assert shard.pull("g", ids(1, 2)).values[:, 0].tolist() == [0, 1]
     assert ENTRIES.from_json(EvenEntry().to_json()) == EvenEntry()
@@ -169,7 +169,7 @@ CTR = TableSpec(
 
 
 def test_embedx_comes_with_the_score_and_has_its_own_rule() -> None:
-    shard = Shard([GroupSpec("g", (CTR,))])
+    shard = KeyedShard([GroupSpec("g", (CTR,))])
     # Score 0.1 * 5 + 1 * 9 = 9.5: only w moves.
     shard.push(BatchKey(0, 0, 0), {"g": grads(ids(1), 3, show=[14], click=[9])})
     assert shard.pull("g", ids(1)).values.tolist() == [[-1, 0, 0]]
@@ -185,7 +185,7 @@ def test_embedx_comes_with_the_score_and_has_its_own_rule() -> None:
 
 
 def test_shrink_decays_and_deletes() -> None:
-    shard = Shard([GroupSpec("g", (CTR,))])
+    shard = KeyedShard([GroupSpec("g", (CTR,))])
     # Scores after decay by 0.98: 0.98 * (10 * 0.1) = 0.98 stays, 0.98 * (8 * 0.1) = 0.784 goes.
     shard.push(BatchKey(0, 0, 0), {"g": grads(ids(1, 2), 3, show=[10, 8], click=[0, 0])})
     assert shard.shrink() == 1
@@ -201,7 +201,7 @@ def test_shrink_decays_and_deletes() -> None:
 
 
 def test_shrink_needs_an_accessor() -> None:
-    shard = Shard([GroupSpec("g", (TableSpec("t", 1),))])
+    shard = KeyedShard([GroupSpec("g", (TableSpec("t", 1),))])
     assert shard.shrink() == 0
     with pytest.raises(TableError, match="none of its tables"):
         shard.shrink("g")
@@ -218,7 +218,7 @@ def test_delta_and_base_select_by_the_formula() -> None:
 
 @pytest.mark.parametrize("storage", ["memory", "ssd"])
 def test_storages_hold_the_same(storage: str, tmp_path: Path) -> None:
-    shard = Shard([GroupSpec("g", (TableSpec("t", 8, SGD(0.1)),), storage=storage)], seed=1, folder=tmp_path)
+    shard = KeyedShard([GroupSpec("g", (TableSpec("t", 8, SGD(0.1)),), storage=storage)], seed=1, folder=tmp_path)
     keys = np.arange(30_000, dtype=np.uint64)
     before = shard.pull("g", keys).values.copy()
     shard.push(BatchKey(0, 0, 0), {"g": grads(keys, 8)})
@@ -228,12 +228,12 @@ def test_storages_hold_the_same(storage: str, tmp_path: Path) -> None:
 
 def test_ssd_needs_a_folder() -> None:
     with pytest.raises(TableError, match="give the shard a folder"):
-        Shard([GroupSpec("g", (TableSpec("t", 8),), storage="ssd")])
+        KeyedShard([GroupSpec("g", (TableSpec("t", 8),), storage="ssd")])
 
 
 def test_a_full_disk_refuses_rows_and_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of the file run out: the push is refused as a whole, what is there stays, and later it can be repeated."""
-    shard = Shard([GroupSpec("g", (TableSpec("t", 64, Sum(), Zeros()),), storage="ssd")], folder=tmp_path)
+    shard = KeyedShard([GroupSpec("g", (TableSpec("t", 64, Sum(), Zeros()),), storage="ssd")], folder=tmp_path)
     monkeypatch.setattr("heterps.tables.live.region._STEP", 1 << 16)
 
     def push(n: int, first: int) -> Applied:

@@ -15,23 +15,22 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from heterps.protocol import BatchKey
+from heterps.protocol import BatchKey, deal_shards, owned_by
 from heterps.tables import (
     SGD,
     Accessor,
     CtrAccessor,
     DenseSpec,
     GroupSpec,
+    KeyedShard,
     Momentum,
     Router,
     RowGradients,
-    Shard,
     Snapshots,
     Sum,
     TableSpec,
     Uniform,
     restore,
-    spread_shards,
     write_part,
 )
 from heterps.tables.hashing import shards_of
@@ -127,12 +126,13 @@ class TableMachine(RuleBasedStateMachine):
         self._new_hosts(hosts, threads)
 
     def _new_hosts(self, hosts: int, threads: int) -> None:
-        host_of = spread_shards(N_SHARDS, hosts)
-        owned = [np.flatnonzero(host_of == h).tolist() for h in range(hosts)]
+        host_of = deal_shards(N_SHARDS, hosts)
+        owned = [owned_by(host_of, h) for h in range(hosts)]
         self.shards = [
-            Shard([GROUP], [DENSE] if h == 0 else [], seed=SEED, owned=o, threads=threads) for h, o in enumerate(owned)
+            KeyedShard([GROUP], [DENSE] if h == 0 else [], seed=SEED, owned=o, threads=threads)
+            for h, o in enumerate(owned)
         ]
-        self.router, self.host_of = Router(host_of), host_of
+        self.router, self.host_of = Router(host_of), np.array(host_of)
 
     @rule(ids=ids_strategy, train=st.booleans())
     def pull(self, ids: list[int], train: bool) -> None:
@@ -191,7 +191,7 @@ class TableMachine(RuleBasedStateMachine):
         parts = [write_part(cut, folder, host=h) for h, cut in enumerate(cuts)]
         for cut in cuts:
             cut.end()
-        snapshots.commit(folder, parts, seed=SEED, groups=[GROUP], dense=[DENSE])
+        snapshots.commit(folder, parts, ledger=cuts[0].window, seed=SEED, groups=[GROUP], dense=[DENSE])
         self.cut = None
 
     @precondition(lambda self: self.saved is not None and self.cut is None)

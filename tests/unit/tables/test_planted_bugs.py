@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from heterps.tables import Shard
+from heterps.tables import KeyedShard
 from heterps.tables.live.group import RowGroup
 from heterps.tables.live.owners import Owners
 from heterps.tables.live.partition import RowPartition
@@ -29,7 +29,7 @@ FIND = settings(
 
 
 def applies_a_key_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Shard, "_begin", lambda self, key: self._applying.add(key) or True)
+    patch.setattr(KeyedShard, "_begin", lambda self, key: self._applying.add(key) or True)
 
 
 def forgets_to_delete(patch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def restore_loses_slots(patch: pytest.MonkeyPatch) -> None:
 
 
 def restore_forgets_the_window(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Shard, "adopt", lambda self, window, version: None)
+    patch.setattr(KeyedShard, "adopt", lambda self, ledger, version: None)
 
 
 def not_a_number_counts_as_zero(patch: pytest.MonkeyPatch) -> None:

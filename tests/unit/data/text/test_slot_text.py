@@ -76,8 +76,8 @@ def test_bad_lines_name_the_slot(tmp_path: Path) -> None:
         "token without a colon": "click:1 oops",
         "not a finite number in slot 'click'": "click:yes",
         "not an id in slot '7'": "click:1 7:-4",
-        "id of 2**64 - 1 or more in slot '1'": "1:18446744073709551615",
-        "more values than the schema has for slot in slot 'd'": "d:1 d:2 d:3 d:4",
+        "id of 2**64 - 1 or more in slot '1'": "click:1 1:18446744073709551615",
+        "more values than the schema has for slot in slot 'd'": "click:1 d:1 d:2 d:3 d:4",
     }
     (tmp_path / "s.txt").write_text("\n".join([*lines.values(), "click:1"]) + "\n")
     data, bad = slot_text(tmp_path / "s.txt", SCHEMA), BadRows()
@@ -116,7 +116,7 @@ def test_any_bytes_are_read_or_counted(tmp_path_factory, noise, grain, style) ->
 
 
 def test_lists_outgrow_their_first_room(tmp_path: Path) -> None:
-    (tmp_path / "s.txt").write_text("\n".join(" ".join(f"7:{i}" for i in range(n)) for n in (3, 90, 400)))
+    (tmp_path / "s.txt").write_text("\n".join("click:1 " + " ".join(f"7:{i}" for i in range(n)) for n in (3, 90, 400)))
     assert rows_of(slot_text(tmp_path / "s.txt", SCHEMA))["many"] == [list(range(n)) for n in (3, 90, 400)]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
 
 import heterps as hps
 from heterps import ops
@@ -18,7 +17,6 @@ from heterps.graph import OpKind, TensorType, register_kind
 from heterps.kernels import Call, Kernel, Program, Rows, batch_seed, kernels, register_kernel
 from heterps.kernels.cost import passes
 from heterps.kernels.jit import LOOPS
-from heterps.kernels.threads import blas_info, blas_threads, set_blas_threads
 from heterps.kernels.warm import warm
 from heterps.stages.lowering import lower
 
@@ -289,14 +287,6 @@ def _ragged_model() -> Program:
     rows = ops.lookup(ids, table="t", dim=2)
     graph = lower(hps.Graph(loss=ops.mse(ops.build("tests.list_sum", rows), y))).graph
     return Program(graph, batch_size=3, dtype="float64")
-
-
-def test_blas_threads_are_ours_to_set() -> None:
-    with blas_threads(1):
-        assert {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"} == {1}
-        set_blas_threads(2)
-        assert 2 in {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
-    assert all("blas" in name.lower() or "mkl" in name.lower() for name in blas_info())
 
 
 @pytest.mark.parametrize("device", ["cpu", "fake"])

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from heterps.errors import PlanError
-from heterps.planner.solve.dag import blocks, downsets, over_downsets
+from heterps.planner.solve.dag import alike_edges, blocks, downsets, edges_of, over_downsets
 from heterps.planner.solve.mincut import min_cut
 from heterps.planner.solve.problem import Flow, make_problem
+from heterps.planner.solve.search import best_throughput
 from heterps.planner.solve.slot_program import slot_placement
 from heterps.planner.solve.solvers import brute_force, exact
+from tests.unit.planner.instances import instance, problem_of
 
 
 def random_dag(seed, layers, types=2, *, serial=False, cap=np.inf, data=True, pins=True):
@@ -29,10 +31,6 @@ def random_dag(seed, layers, types=2, *, serial=False, cap=np.inf, data=True, pi
         flows=[Flow(a, b, f"out{a}", 1.0 + a % 3) for a, b in pairs],
         byte_s=rng.uniform(0.01, 0.2, types) * data,
     )
-
-
-def edges_of(problem):
-    return {(f.source, f.target) for f in problem.flows}
 
 
 @settings(max_examples=60, deadline=None)
@@ -62,7 +60,7 @@ def test_exact_over_downsets_equals_enumeration_and_never_costs_more_than_the_gi
         assert found.price <= ordered.price * (1 + 1e-9)
 
 
-def test_contraction_joins_what_is_pinned_alike_and_scales():
+def test_contraction_joins_neighbours_in_line_that_are_pinned_alike_and_scale():
     allowed = [[True, False], [True, False], [True, True], [False, True], [False, True]]
     flows = [Flow(i, i + 1, str(i), 1.0) for i in range(4)]
     problem = make_problem(np.ones((5, 2)), 1.0, allowed=allowed, flows=flows)
@@ -70,10 +68,69 @@ def test_contraction_joins_what_is_pinned_alike_and_scales():
     assert over_downsets(problem)[0].states == 4
     serial = make_problem(np.ones((5, 2)), 0.9, allowed=allowed, flows=flows)
     assert blocks(serial) == [0, 1, 2, 3, 4]
+    small = make_problem(np.ones((5, 2)), 1.0, allowed=allowed, flows=flows, memory=1.0, memory_cap=[2.5, 3])
+    assert blocks(small) == [0, 1, 2, 3, 3]  # three Layers may run on the first type, and do not fit it together
+
+
+def around():
+    """a -> u -> v -> b and a -> w -> b: w on the second type only, all else on the first, half a second each."""
+    a, u, v, w, b = range(5)
+    flows = [Flow(x, y, str(x), 1.0) for x, y in ((a, u), (u, v), (v, b), (a, w), (w, b))]
+    return make_problem(np.full((5, 2), 0.5), allowed=[[x != w, x == w] for x in range(5)], flows=flows)
+
+
+def test_a_stage_between_two_layers_of_one_type_is_seen():
+    problem, complete = over_downsets(around())
+    assert complete
+    assert exact(problem, 1.0).price == 3  # {a, u}, {w}, {v, b}
+    assert best_throughput(problem, exact, budget=3).rows_per_second == pytest.approx(1.0)
+
+
+def test_a_chain_that_does_not_fit_one_worker_is_cut():
+    flows = [Flow(i, i + 1, str(i), 1.0) for i in range(6)]
+    problem = make_problem(np.ones((7, 1)), 1.0, 1.0, flows=flows, memory=1.0, memory_cap=3.0)
+    assert [len(problem.stage_layers(s)) for s in exact(over_downsets(problem)[0], 0.1).segments] == [1, 3, 3]
+
+
+def branches(count, length, *, odd=False):
+    """A first Layer, so many chains beside one another, a last Layer; the last chain is slower if odd."""
+    layers, last = 2 + count * length, 1 + count * length
+    flows = []
+    for head in range(1, last, length):
+        flows.append(Flow(0, head, f"in{head}", 2.0))
+        flows += [Flow(head + k, head + k + 1, f"out{head + k}", 1.0) for k in range(length - 1)]
+        flows.append(Flow(head + length - 1, last, f"out{head + length - 1}", 1.0))
+    seconds = np.ones((layers, 2)) * [1.0, 0.7]
+    seconds[last - 1, 0] += odd
+    return make_problem(seconds, 1.0, [1, 2], cap=30, flows=flows, byte_s=0.05)
+
+
+def test_branches_that_are_alike_are_counted_not_listed():
+    assert over_downsets(branches(26, 1))[0].states == 29
+    assert over_downsets(branches(12, 2))[0].states == 2 + 13 * 14 // 2
+    assert over_downsets(branches(4, 1, odd=True))[0].states == 2 + 4 * 2
+    assert not alike_edges(branches(2, 2, odd=True))
+
+
+def test_branches_that_read_another_tensor_are_not_alike():
+    flows = [Flow(0, 2, "x", 1.0), Flow(1, 3, "y", 1.0), Flow(0, 1, "z", 1.0)]
+    assert not alike_edges(make_problem(np.ones((4, 1)), flows=flows))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**31), st.integers(0, 3), st.floats(0.2, 3))
+def test_neither_theorem_loses_a_plan(seed, more, x):
+    figures = instance(seed, 3 + more)
+    problem = problem_of(figures)
+    every = replace(problem, members=downsets(problem.layers, edges_of(problem)))
+    fewer = over_downsets(problem)[0]
+    best, found = exact(every, x), exact(fewer, x)
+    assert fewer.states <= every.states
+    assert (found and found.price) == (best and pytest.approx(best.price))
 
 
 def test_too_many_downsets_fall_back_to_the_given_order():
-    problem = make_problem(np.ones((12, 1)))
+    problem = make_problem(np.linspace(1, 2, 12)[:, None])
     ordered, complete = over_downsets(problem, most=1000)
     assert not complete
     assert ordered.states == 13

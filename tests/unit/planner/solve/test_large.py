@@ -9,10 +9,10 @@ from heterps import ops
 from heterps.planner import FixedRate, MaxThroughput, MinCost, plan
 from heterps.planner.solve import large
 from heterps.planner.solve.bounds import least_price, most_rows
-from heterps.planner.solve.dag import over_downsets
+from heterps.planner.solve.dag import edges_of, over_downsets
 from heterps.planner.solve.large import searched, with_cuts
 from heterps.planner.solve.solvers import exact
-from tests.unit.planner.solve.test_dag import edges_of, random_dag
+from tests.unit.planner.solve.test_dag import random_dag
 
 GOALS = st.sampled_from([MinCost(1.0), FixedRate(1.5), MaxThroughput()])
 
@@ -54,13 +54,23 @@ def test_a_budget_bounds_the_throughput():
     assert found.value <= most_rows(problem, budget=40.0) * (1 + 1e-9)
 
 
+def with_tables(dims):
+    y = ops.input("y")
+    fields = [ops.input(f"c{i}", shape=(1,), dtype="uint64") for i in range(len(dims))]
+    tables = [ops.lookup(ids, table=f"t{i}", dim=dims[i]) for i, ids in enumerate(fields)]
+    h = ops.concat(*tables, name="features")
+    return hps.Graph(loss=ops.logloss(ops.dense(ops.relu(ops.dense(h, 256)), 1), y, name="loss"))
+
+
 def test_a_model_of_many_tables_says_what_is_proved(rented, monkeypatch):
     monkeypatch.setattr(large, "_SECONDS", 0.5)
-    y = ops.input("y")
-    fields = [ops.input(f"c{i}", shape=(1,), dtype="uint64") for i in range(16)]
-    h = ops.concat(*(ops.lookup(ids, table=f"t{i}", dim=8) for i, ids in enumerate(fields)), name="features")
-    graph = hps.Graph(loss=ops.logloss(ops.dense(ops.relu(ops.dense(h, 256)), 1), y, name="loss"))
-    made = plan(graph, rented, goal=MinCost(5e6), batch_size=8192)
+    made = plan(with_tables(range(8, 24)), rented, goal=MinCost(5e6), batch_size=8192)
     assert "of more than 20,000 legal cuts" in made.certificate.proof
     assert 0 < made.certificate.bound <= made.certificate.value
     assert made.certificate.gap == pytest.approx(1 - made.certificate.bound / made.certificate.value)
+
+
+def test_a_model_of_many_tables_of_one_kind_is_planned_exactly(rented):
+    made = plan(with_tables([8] * 26), rented, goal=MinCost(5e6), batch_size=8192)
+    assert "more than" not in made.certificate.proof
+    assert made.certificate.gap < 1.1e-3

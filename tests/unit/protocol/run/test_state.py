@@ -3,7 +3,7 @@
 import pytest
 
 from heterps.errors import PlanError, ProtocolError
-from heterps.protocol import Async, Cut, Geo, Phase, RunSpec, RunState, Sync
+from heterps.protocol import Async, Cut, Geo, Phase, RunSpec, RunState, Sync, deal_shards, owned_by
 from heterps.protocol.words import events as ev, instructions as do
 
 
@@ -349,3 +349,13 @@ def test_a_spec_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
 def test_a_cut_of_another_mode_is_refused() -> None:
     with pytest.raises(PlanError, match="use the cut's mode"):
         RunState(RunSpec(mode=Async(merge=2)), cut=Cut(mode=Async().to_json()))
+
+
+def test_every_shard_has_one_host_and_every_host_a_shard() -> None:
+    for shards, hosts in ((1, 1), (7, 3), (1024, 5)):
+        owners = deal_shards(shards, hosts)
+        assert [shard for host in range(hosts) for shard in owned_by(owners, host)] == list(range(shards))
+        assert all(owned_by(owners, host) for host in range(hosts))
+    for hosts in (0, 8):
+        with pytest.raises(PlanError, match=rf"7 logical shards cannot be dealt to {hosts} hosts"):
+            deal_shards(7, hosts)

@@ -1,30 +1,36 @@
 """The loop around a RunState gives its caller a turn, whatever the carrier meets."""
 
+import dataclasses
 from typing import Any
 
+import pytest
+
+from heterps.errors import RunError
 from heterps.protocol import RunSpec
 from heterps.protocol.words import events as ev, instructions as do
+from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.driver import Driver
 
 
 class Unlucky:
     """A carrier all of whose hosts are lost as soon as they are made, as on a worker that died a moment ago."""
 
-    def __init__(self) -> None:
-        self.driver: Driver
+    def __init__(self, arrivals: Arrivals) -> None:
+        self.arrivals = arrivals
         self.made: list[int] = []
 
     def create_host(self, create: do.CreateHost) -> None:
         self.made.append(create.copy)
-        self.driver.tell(ev.CopyLost(create.copy))
+        self.arrivals.tell(ev.CopyLost(create.copy))
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"{name} was not expected")
 
 
 def test_a_host_that_is_lost_each_time_does_not_keep_the_caller_from_looking_at_workers() -> None:
-    carrier = Unlucky()
-    driver = carrier.driver = Driver(RunSpec(shards=4), carrier, lambda pass_: ())  # type: ignore[arg-type]
+    arrivals = Arrivals()
+    carrier: Any = Unlucky(arrivals)
+    driver = Driver(RunSpec(shards=4), carrier, arrivals, lambda pass_: ())
     driver.handle(ev.ServersJoined(("s",)))
     for step in range(1, 4):
         assert len(carrier.made) == step
@@ -35,3 +41,31 @@ def test_a_host_that_is_lost_each_time_does_not_keep_the_caller_from_looking_at_
     assert not driver.step()
     assert carrier.made == made
     assert any("server" in what for what in driver.state.waiting_for())
+
+
+class Scribe:
+    """A carrier that notes which of its methods was called."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: self.calls.append(name)
+
+
+@pytest.mark.parametrize("name", do.__all__)
+def test_every_instruction_is_carried_out_or_refused_by_name(name: str) -> None:
+    kind = getattr(do, name)
+    if kind is do.Instruction:
+        return
+    carrier: Any = Scribe()
+    driver = Driver(RunSpec(shards=4), carrier, Arrivals(), lambda pass_: ())
+    driver._known[0] = (None,)  # type: ignore[assignment]
+    instruction = kind(**{field.name: 0 for field in dataclasses.fields(kind)})
+    if kind in (do.MoveShards, do.Abort):
+        with pytest.raises(RunError, match="MoveShards" if kind is do.MoveShards else "given up"):
+            driver._carry_out(instruction)
+        return
+    driver._carry_out(instruction)
+    if kind not in (do.Finish, do.Rest, do.NeedSplits):
+        assert len(carrier.calls) == 1

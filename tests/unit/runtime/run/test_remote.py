@@ -37,6 +37,7 @@ def remote(monkeypatch: pytest.MonkeyPatch, loop: Any) -> Any:
     """A handle whose worker is heard of at the times in ``remote.heard``."""
     made: Any = Remote.__new__(Remote)
     made.worker, made._name, made.heard = "w", "Thing", iter(range(1000))
+    made._unwanted, made._heard, made._making_s, made._looked = threading.Event(), 0.0, 0.0, monotonic()
     made._client = SimpleNamespace(as_current=nullcontext, loop=loop, status="running")
     made._future = SimpleNamespace(status="finished", release=lambda: None)
     monkeypatch.setattr(answers, "_LOOK_S", 0.02, raising=False)
@@ -175,4 +176,51 @@ def test_a_worker_or_actor_that_is_gone_is_not_waited_for(remote: Any, monkeypat
         remote.finish(Pending(60), patient=True)
     monkeypatch.setattr(module, "identity_of", lambda client: {"workers": {}})
     with pytest.raises(ClusterError, match="the worker is gone"):
+        remote.finish(Pending(60), patient=True)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_scheduler_that_is_slow_does_not_cost_a_healthy_worker(
+    remote: Any, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """It says late, or not at all, when it last heard of the worker: that is not the worker's silence."""
+
+    def look(client: Any) -> Any:
+        threading.Event().wait(1.5 * LIMIT_S)
+        if answers:
+            return {"workers": {"w": {"last_seen": 1}}}
+        raise ClusterError("the scheduler is gone (no answer)")
+
+    monkeypatch.setattr(module, "identity_of", look)
+    assert remote.finish(Pending(4 * LIMIT_S), patient=True) == "answer"
+    if not answers:
+        remote._client.status = "closed"
+        with pytest.raises(ClusterError, match="the scheduler is gone"):
+            remote.finish(Pending(60), patient=True)
+
+
+def test_an_actor_is_waited_for_a_limited_time_not_counting_that_in_which_dask_lets_its_worker_begin_nothing(
+    remote: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused_until = monotonic() + 3 * LIMIT_S
+
+    def look(client: Any) -> Any:
+        status = "paused" if monotonic() < paused_until else "running"
+        return {"workers": {"w": {"last_seen": next(remote.heard), "status": status}}}
+
+    monkeypatch.setattr(module, "identity_of", look)
+    future = Pending(60)
+    future.release, future.status = lambda: None, "pending"  # type: ignore[attr-defined]
+    remote._client.submit = lambda *args, **options: future
+    with (
+        dask.config.set({"heterps.timeouts.make": f"{LIMIT_S}s"}),
+        pytest.raises(ClusterError, match=r"dict on worker w did not answer to being made: not made within 0\.3 s"),
+    ):
+        Remote(remote._client, "w", dict)
+    assert monotonic() > paused_until + LIMIT_S / 2
+
+
+def test_what_nobody_wants_any_more_is_not_waited_for(remote: Any) -> None:
+    threading.Timer(0.1, remote._unwanted.set).start()
+    with pytest.raises(ClusterError, match="nobody waits for it any more"):
         remote.finish(Pending(60), patient=True)

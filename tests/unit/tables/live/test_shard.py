@@ -8,21 +8,20 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from heterps.errors import TableError
-from heterps.protocol import BatchKey
+from heterps.protocol import BatchKey, deal_shards, owned_by
 from heterps.tables import (
     SGD,
     Adam,
     DenseSpec,
     GroupSpec,
+    KeyedShard,
     Normal,
     RowGradients,
-    Shard,
     Sum,
     TableSpec,
     Uniform,
     Xavier,
     Zeros,
-    spread_shards,
     sum_lanes,
 )
 from heterps.tables.hashing import RESERVED, shard_of, shards_of
@@ -32,7 +31,7 @@ WIDE_DEEP = GroupSpec("ids", (TableSpec("wide", 1, SGD(0.1), Zeros()), TableSpec
 
 
 def test_a_push_counts_once_in_any_order() -> None:
-    shard = Shard([WIDE_DEEP], [DenseSpec("w", (2, 2), Sum())])
+    shard = KeyedShard([WIDE_DEEP], [DenseSpec("w", (2, 2), Sum())])
     ids = np.array([5, 9], np.uint64)
     first = shard.pull("ids", ids)
     g = np.ones((2, 5), np.float32)
@@ -44,7 +43,7 @@ def test_a_push_counts_once_in_any_order() -> None:
 
 
 def test_staleness_counts_pushes_between_pull_and_push() -> None:
-    shard = Shard([WIDE_DEEP])
+    shard = KeyedShard([WIDE_DEEP])
     ids = np.array([5], np.uint64)
     pulled = shard.pull("ids", ids)
     g = np.ones((1, 5), np.float32)
@@ -57,22 +56,22 @@ def test_first_values_depend_on_seed_table_and_id_only() -> None:
     for init in (Uniform(0.1), Normal(0.1), Xavier()):
         group = GroupSpec("g", (TableSpec("t", 6, init=init),))
         ids = np.arange(500, dtype=np.uint64)
-        one, other = Shard([group], seed=1), Shard([group], seed=1, threads=3)
+        one, other = KeyedShard([group], seed=1), KeyedShard([group], seed=1, threads=3)
         values = one.pull("g", ids).values
         assert len(np.unique(values)) > 2900
         np.testing.assert_array_equal(other.pull("g", ids[::-1].copy()).values[::-1], values)
-        assert (Shard([group], seed=2).pull("g", ids).values != values).mean() > 0.99
-    spread = Shard([GroupSpec("g", (TableSpec("t", 8, init=Normal(0.5)),))]).pull("g", np.arange(5000)).values
+        assert (KeyedShard([group], seed=2).pull("g", ids).values != values).mean() > 0.99
+    spread = KeyedShard([GroupSpec("g", (TableSpec("t", 8, init=Normal(0.5)),))]).pull("g", np.arange(5000)).values
     assert abs(spread.std() - 0.5) < 0.01
     assert abs(spread.mean()) < 0.01
 
 
 def test_hosts_hold_their_own_logical_shards() -> None:
-    hosts = spread_shards(1024, 3)
-    shards = [Shard([WIDE_DEEP], owned=np.flatnonzero(hosts == h).tolist()) for h in range(3)]
+    hosts = deal_shards(1024, 3)
+    shards = [KeyedShard([WIDE_DEEP], owned=owned_by(hosts, h)) for h in range(3)]
     ids = np.arange(2000, dtype=np.uint64)
-    whole = Shard([WIDE_DEEP]).pull("ids", ids).values
-    home = hosts[shards_of(ids, 1024)]
+    whole = KeyedShard([WIDE_DEEP]).pull("ids", ids).values
+    home = np.array(hosts)[shards_of(ids, 1024)]
     for h, shard in enumerate(shards):
         np.testing.assert_array_equal(shard.pull("ids", ids[home == h]).values, whole[home == h])
     stranger = next(int(i) for i in ids if hosts[shard_of(int(i), 1024)] != 0)
@@ -92,18 +91,18 @@ def test_hosts_hold_their_own_logical_shards() -> None:
 )
 def test_what_is_not_an_id_is_named(ids: object, match: str) -> None:
     with pytest.raises(TableError, match=match):
-        Shard([WIDE_DEEP]).pull("ids", ids)
+        KeyedShard([WIDE_DEEP]).pull("ids", ids)
 
 
 def test_the_largest_and_smallest_ids_are_ids() -> None:
     ids = np.array([0, 1, RESERVED - 1], np.uint64)
-    shard = Shard([WIDE_DEEP])
+    shard = KeyedShard([WIDE_DEEP])
     shard.push(BatchKey(0, 0, 0), {"ids": RowGradients(ids, np.ones((3, 5), np.float32))})
     assert len(shard.groups["ids"]) == 3
 
 
 def test_evaluation_creates_nothing_and_reads_zeros() -> None:
-    shard = Shard([WIDE_DEEP])
+    shard = KeyedShard([WIDE_DEEP])
     pulled = shard.pull("ids", np.array([3], np.uint64), train=False)
     np.testing.assert_array_equal(pulled.values, np.zeros((1, 5), np.float32))
     assert len(shard.groups["ids"]) == 0
@@ -119,7 +118,7 @@ def test_hints_of_any_kind_change_nothing(n: int, seed: int, cut: bool) -> None:
     values[rng.random(2 * n) < 0.1, 2] = np.nan
     ends = []
     for hinted in (True, False):
-        shard = Shard([WIDE_DEEP])
+        shard = KeyedShard([WIDE_DEEP])
         shard.pull("ids", np.arange(n, dtype=np.uint64))
         hints = shard.pull("ids", ids, train=False).rows
         wrong = rng.random(2 * n) < 0.2
@@ -132,7 +131,7 @@ def test_hints_of_any_kind_change_nothing(n: int, seed: int, cut: bool) -> None:
 
 
 def test_wrong_hints_do_no_harm() -> None:
-    shard = Shard([WIDE_DEEP])
+    shard = KeyedShard([WIDE_DEEP])
     ids = np.arange(200, dtype=np.uint64)
     before = shard.pull("ids", ids)
     hints = np.random.default_rng(0).integers(0, 2**32, 200, dtype=np.uint32)
@@ -161,7 +160,7 @@ def test_lanes_are_summed_in_lane_order() -> None:
 def test_threads_share_a_shard_without_torn_rows() -> None:
     """Every push adds the same number to all values of a row, so a torn row would show unequal values."""
     group = GroupSpec("g", (TableSpec("t", 32, Sum(), Zeros()),))
-    shard, torn, n = Shard([group]), [], 60
+    shard, torn, n = KeyedShard([group]), [], 60
     ids = np.arange(300, dtype=np.uint64)
 
     def train(worker: int) -> None:
@@ -180,7 +179,7 @@ def test_threads_share_a_shard_without_torn_rows() -> None:
 
 
 def test_two_threads_with_one_key_apply_it_once() -> None:
-    shard = Shard([GroupSpec("g", (TableSpec("t", 2, Sum(), Zeros()),))])
+    shard = KeyedShard([GroupSpec("g", (TableSpec("t", 2, Sum(), Zeros()),))])
     ids, g = np.arange(1000, dtype=np.uint64), np.ones((1000, 2), np.float32)
     results = []
     push = lambda n: results.append(shard.push(BatchKey(0, 0, n), {"g": RowGradients(ids, g)}))  # noqa: E731
@@ -195,7 +194,7 @@ def test_two_threads_with_one_key_apply_it_once() -> None:
 
 
 def test_a_bad_push_changes_nothing_and_may_be_repeated() -> None:
-    shard = Shard([WIDE_DEEP])
+    shard = KeyedShard([WIDE_DEEP])
     ids = np.array([1], np.uint64)
     with pytest.raises(TableError, match="gradients must be float32"):
         shard.push(BatchKey(0, 0, 0), {"ids": RowGradients(ids, np.ones((1, 4), np.float32))})
@@ -206,7 +205,7 @@ def test_specs_survive_json_and_refuse_nonsense() -> None:
     assert GroupSpec.from_json(WIDE_DEEP.to_json()) == WIDE_DEEP
     dense = DenseSpec("w", (2, 3), Adam(), Xavier())
     assert DenseSpec.from_json(dense.to_json()) == dense
-    with pytest.raises(TableError, match="dim must be at least 1"):
+    with pytest.raises(TableError, match="dim is 0, expected a whole number of at least 1"):
         TableSpec("t", 0)
     with pytest.raises(TableError, match="two tables of one name"):
         GroupSpec("g", (TableSpec("t", 1), TableSpec("t", 2)))
@@ -219,7 +218,7 @@ def test_specs_survive_json_and_refuse_nonsense() -> None:
 def test_threads_give_the_same_bits(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heterps.tables.live.owners.WORTH_IT", 1)
     monkeypatch.setattr("heterps.tables.live.owners.TURN", 64)
-    one, many = Shard([WIDE_DEEP], seed=3), Shard([WIDE_DEEP], seed=3, threads=threads)
+    one, many = KeyedShard([WIDE_DEEP], seed=3), KeyedShard([WIDE_DEEP], seed=3, threads=threads)
     rng = np.random.default_rng(0)
     for n in range(6):
         ids = rng.choice(2000, 700, replace=False).astype(np.uint64)

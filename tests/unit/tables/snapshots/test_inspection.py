@@ -13,8 +13,8 @@ from heterps.tables import (
     CtrAccessor,
     DenseSpec,
     GroupSpec,
+    KeyedShard,
     RowGradients,
-    Shard,
     Sum,
     TableSpec,
     Zeros,
@@ -31,7 +31,7 @@ GROUPS = (
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Two generations: three rows of norms 0, 5 and 10; then row 3 changes by (3, 4), row 1 goes and row 9 comes."""
-    shard = Shard(GROUPS, [DenseSpec("w", (3,), Sum())])
+    shard = KeyedShard(GROUPS, [DenseSpec("w", (3,), Sum())])
     ids = np.array([1, 2, 3], np.uint64)
     values = np.array([[1, 0, 0], [2, 3, 4], [3, 6, 8]], np.float32)
     show = np.array([30, 10, 20], np.float32)

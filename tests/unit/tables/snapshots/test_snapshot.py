@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from heterps.errors import CheckpointError, TableFullError
-from heterps.protocol import BatchKey
+from heterps.protocol import BatchKey, Window, deal_shards, owned_by
 from heterps.tables import (
     SGD,
     AdaGrad,
@@ -28,11 +28,11 @@ from heterps.tables import (
     CtrAccessor,
     DenseSpec,
     GroupSpec,
+    KeyedShard,
     Manifest,
     Normal,
     RowGradients,
     RowWiseAdaGrad,
-    Shard,
     SnapshotPart,
     Snapshots,
     TableSpec,
@@ -41,7 +41,6 @@ from heterps.tables import (
     load_table,
     restore,
     save_shard,
-    spread_shards,
     verify,
     write_part,
 )
@@ -77,7 +76,7 @@ def dense_batch(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=15).astype(np.float32)
 
 
-def train(shard: Shard, first: int, last: int) -> None:
+def train(shard: KeyedShard, first: int, last: int) -> None:
     for n in range(first, last):
         shard.push(BatchKey(0, 0, n), batch(n), dense_batch(n))
 
@@ -91,7 +90,7 @@ def rows_of(group: GroupCut) -> dict[str, np.ndarray]:
     return buffer.columns(n)
 
 
-def contents(*shards: Shard) -> dict[str, dict[int, bytes]]:
+def contents(*shards: KeyedShard) -> dict[str, dict[int, bytes]]:
     """Everything a set of shards holds, by group and id, as bytes."""
     out: dict[str, dict[int, bytes]] = {}
     for shard in shards:
@@ -103,25 +102,22 @@ def contents(*shards: Shard) -> dict[str, dict[int, bytes]]:
     return out
 
 
-def new_shard(owned: object = None, **kwargs: object) -> Shard:
-    return Shard(GROUPS, DENSE_SPECS, seed=7, owned=owned, **kwargs)  # type: ignore[arg-type]
+def new_shard(owned: object = None, **kwargs: object) -> KeyedShard:
+    return KeyedShard(GROUPS, DENSE_SPECS, seed=7, owned=owned, **kwargs)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def trained() -> Shard:
+def trained() -> KeyedShard:
     shard = new_shard()
     train(shard, 0, 6)
     return shard
 
 
 def split_owned(n: int) -> list[dict[str, list[int]]]:
-    return [
-        {group.name: np.flatnonzero(spread_shards(group.n_shards, n) == h).tolist() for group in GROUPS}
-        for h in range(n)
-    ]
+    return [{group.name: list(owned_by(deal_shards(group.n_shards, n), h)) for group in GROUPS} for h in range(n)]
 
 
-def test_restore_is_exact_and_training_goes_on_as_if_nothing_happened(trained: Shard, tmp_path: Path) -> None:
+def test_restore_is_exact_and_training_goes_on_as_if_nothing_happened(trained: KeyedShard, tmp_path: Path) -> None:
     save_shard(trained, tmp_path, position={"split": 3})
     other = new_shard(threads=1)
     manifest = restore(other, tmp_path)
@@ -136,7 +132,7 @@ def test_restore_is_exact_and_training_goes_on_as_if_nothing_happened(trained: S
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 3, 7])
-def test_restore_onto_any_number_of_hosts_and_back(trained: Shard, tmp_path: Path, hosts: int) -> None:
+def test_restore_onto_any_number_of_hosts_and_back(trained: KeyedShard, tmp_path: Path, hosts: int) -> None:
     save_shard(trained, tmp_path / "one")
     shards = [new_shard(owned) for owned in split_owned(hosts)]
     for shard in shards:
@@ -147,14 +143,14 @@ def test_restore_onto_any_number_of_hosts_and_back(trained: Shard, tmp_path: Pat
     for h, shard in enumerate(shards):
         with shard.cut() as cut:
             parts.append(SnapshotPart.from_json(json.loads(json.dumps(write_part(cut, folder, host=h).to_json()))))
-    snapshots.commit(folder, parts, seed=7, groups=GROUPS, dense=DENSE_SPECS)
+    snapshots.commit(folder, parts, ledger=trained.window, seed=7, groups=GROUPS, dense=DENSE_SPECS)
     single = new_shard()
     restore(single, tmp_path / "many")
     assert contents(single) == contents(trained)
     assert single.window == trained.window
 
 
-def test_a_cut_is_one_moment_while_training_goes_on(trained: Shard, tmp_path: Path) -> None:
+def test_a_cut_is_one_moment_while_training_goes_on(trained: KeyedShard, tmp_path: Path) -> None:
     before, dense_before, window = contents(trained), trained.pull_dense(), trained.window.copy()
     snapshots = Snapshots(tmp_path)
     folder = snapshots.begin()
@@ -164,7 +160,8 @@ def test_a_cut_is_one_moment_while_training_goes_on(trained: Shard, tmp_path: Pa
         trained.groups["ids"].delete(np.arange(0, 400, 3))
         train(trained, 12, 14)
         part = write_part(cut, folder)
-    snapshots.commit(folder, [part], seed=7, groups=GROUPS, dense=DENSE_SPECS)
+    assert cut.window is not None
+    snapshots.commit(folder, [part], ledger=cut.window, seed=7, groups=GROUPS, dense=DENSE_SPECS)
     after = contents(trained)
     assert after != before
     other = new_shard()
@@ -181,7 +178,7 @@ def test_a_cut_under_threads_holds_whole_batches(tmp_path: Path) -> None:
     from heterps.tables import Sum, Zeros
 
     group = GroupSpec("g", (TableSpec("t", 4, Sum(), Zeros()),))
-    shard = Shard([group], [DenseSpec("w", (5,), Sum())])
+    shard = KeyedShard([group], [DenseSpec("w", (5,), Sum())])
     ids, stop = np.arange(3000, dtype=np.uint64), threading.Event()
     shard.pull("g", ids)
 
@@ -199,7 +196,7 @@ def test_a_cut_under_threads_holds_whole_batches(tmp_path: Path) -> None:
     seen = []
     for k in range(4):
         save_shard(shard, tmp_path / str(k))
-        other = Shard([group], [DenseSpec("w", (5,), Sum())])
+        other = KeyedShard([group], [DenseSpec("w", (5,), Sum())])
         restore(other, tmp_path / str(k))
         values = other.pull("g", ids).values
         assert values.min() == values.max() == other.pull_dense()[0] == len(other.window)
@@ -210,14 +207,14 @@ def test_a_cut_under_threads_holds_whole_batches(tmp_path: Path) -> None:
     assert seen == sorted(seen)
 
 
-def test_only_one_cut_at_a_time(trained: Shard) -> None:
+def test_only_one_cut_at_a_time(trained: KeyedShard) -> None:
     with trained.cut(), pytest.raises(Exception, match="writing a cut already"):
         trained.cut()
     with trained.cut():
         pass
 
 
-def test_ordinary_tools_read_the_rows(trained: Shard, tmp_path: Path) -> None:
+def test_ordinary_tools_read_the_rows(trained: KeyedShard, tmp_path: Path) -> None:
     folder = save_shard(trained, tmp_path)
     file = Manifest.read(folder).files_of("ids")[0]
     path = folder / file.name
@@ -235,7 +232,7 @@ def test_ordinary_tools_read_the_rows(trained: Shard, tmp_path: Path) -> None:
 
 
 def test_files_hold_the_logical_shards_they_say(
-    trained: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: KeyedShard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("heterps.tables.snapshots.snapshot.FILE_BYTES", 5000)
     monkeypatch.setattr("heterps.tables.snapshots.snapshot.ROW_GROUP_BYTES", 2000)
@@ -276,7 +273,7 @@ def test_the_order_of_rows_depends_on_the_ids_alone(monkeypatch: pytest.MonkeyPa
     ids = np.concatenate([same, rng.integers(0, 2**63, 3000, dtype=np.uint64)])
     for turn in (8192, 7):
         monkeypatch.setattr("heterps.tables.live.shard_cut.TURN", turn)
-        shard = Shard([GroupSpec("g", (TableSpec("t", 2, SGD()),))])
+        shard = KeyedShard([GroupSpec("g", (TableSpec("t", 2, SGD()),))])
         shard.pull("g", rng.permutation(ids))
         with shard.cut() as cut:
             shard.groups["g"].delete(same[::2])
@@ -293,14 +290,14 @@ def test_an_id_saved_by_two_hosts_is_refused(tmp_path: Path) -> None:
         train(shard, 0, 1)
         with shard.cut() as cut:
             parts.append(write_part(cut, folder, host=host))
-    Snapshots(tmp_path).commit(folder, parts, seed=7, groups=GROUPS, dense=DENSE_SPECS)
+    Snapshots(tmp_path).commit(folder, parts, ledger=Window(), seed=7, groups=GROUPS, dense=DENSE_SPECS)
     with pytest.raises(CheckpointError, match=r"id \d+ has two rows"):
         restore(new_shard(), tmp_path)
 
 
 def test_restore_keeps_to_a_budget_that_was_lowered(tmp_path: Path) -> None:
-    def shard(**options: Any) -> Shard:
-        return Shard([GroupSpec("g", (TableSpec("t", 2, SGD()),), **options)])
+    def shard(**options: Any) -> KeyedShard:
+        return KeyedShard([GroupSpec("g", (TableSpec("t", 2, SGD()),), **options)])
 
     full = shard(when_full="least_recent", budget=100)
     for first in (0, 50):
@@ -313,7 +310,7 @@ def test_restore_keeps_to_a_budget_that_was_lowered(tmp_path: Path) -> None:
         restore(shard(budget=60), tmp_path)
 
 
-def test_delta_and_base_saves(trained: Shard, tmp_path: Path) -> None:
+def test_delta_and_base_saves(trained: KeyedShard, tmp_path: Path) -> None:
     everything = save_shard(trained, tmp_path / "all")
     base = save_shard(trained, tmp_path / "base", kind="base")
     assert 0 < Manifest.read(base).rows("ctr") < Manifest.read(everything).rows("ctr")
@@ -330,7 +327,7 @@ def test_delta_and_base_saves(trained: Shard, tmp_path: Path) -> None:
         restore(new_shard(), tmp_path / "delta")
 
 
-def test_load_of_one_table_and_warm_start(trained: Shard, tmp_path: Path) -> None:
+def test_load_of_one_table_and_warm_start(trained: KeyedShard, tmp_path: Path) -> None:
     save_shard(trained, tmp_path)
     ids = np.arange(400, dtype=np.uint64)
     present = ids[trained.groups["ids"].find(ids) != 2**32 - 1]
@@ -339,7 +336,7 @@ def test_load_of_one_table_and_warm_start(trained: Shard, tmp_path: Path) -> Non
         "other", (TableSpec("left", 2, SGD(), Uniform(0.5)), TableSpec("right", 8, Adam(0.1), Uniform(0.5)))
     )
     for owned in (None, list(range(0, 1024, 2))):
-        shard, fresh = Shard([model], seed=1, owned=owned), Shard([model], seed=1, owned=owned)
+        shard, fresh = KeyedShard([model], seed=1, owned=owned), KeyedShard([model], seed=1, owned=owned)
         mine = present if owned is None else present[shards_of(present, 1024) % 2 == 0]
         assert load_table(shard, tmp_path, "deep", into="right") == len(mine)
         values = shard.pull("other", mine, train=False).values
@@ -353,7 +350,7 @@ def test_load_of_one_table_and_warm_start(trained: Shard, tmp_path: Path) -> Non
         load_table(shard, tmp_path, "deep", into="left")
 
 
-def test_two_generations_are_kept(trained: Shard, tmp_path: Path) -> None:
+def test_two_generations_are_kept(trained: KeyedShard, tmp_path: Path) -> None:
     for n in range(4):
         train(trained, 10 + n, 11 + n)
         save_shard(trained, tmp_path)
@@ -362,20 +359,20 @@ def test_two_generations_are_kept(trained: Shard, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00000003", "00000004"]
 
 
-def test_another_model_is_refused_by_name(trained: Shard, tmp_path: Path) -> None:
+def test_another_model_is_refused_by_name(trained: KeyedShard, tmp_path: Path) -> None:
     save_shard(trained, tmp_path)
     changed = GroupSpec("ids", (TableSpec("wide", 1, AdaGrad(0.1)), TableSpec("deep", 8, Adam(0.1), Uniform(0.1))))
     with pytest.raises(
         CheckpointError, match=r"group 'ids' was saved as wide\[1\] float32 SGD.*this model has.*AdaGrad"
     ):
-        restore(Shard([changed], seed=7), tmp_path)
+        restore(KeyedShard([changed], seed=7), tmp_path)
     with pytest.raises(CheckpointError, match="seed 7, this run has 8"):
-        restore(Shard(GROUPS, seed=8), tmp_path)
+        restore(KeyedShard(GROUPS, seed=8), tmp_path)
     with pytest.raises(CheckpointError, match="no dense parameters \\['other'\\]"):
-        restore(Shard(GROUPS, [DenseSpec("other", (2,))], seed=7), tmp_path)
+        restore(KeyedShard(GROUPS, [DenseSpec("other", (2,))], seed=7), tmp_path)
 
 
-def test_another_format_is_refused(trained: Shard, tmp_path: Path) -> None:
+def test_another_format_is_refused(trained: KeyedShard, tmp_path: Path) -> None:
     folder = save_shard(trained, tmp_path)
     data = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(data | {"format": 99}))
@@ -383,7 +380,7 @@ def test_another_format_is_refused(trained: Shard, tmp_path: Path) -> None:
         restore(new_shard(), tmp_path)
 
 
-def test_every_flipped_bit_and_every_truncation_is_named(trained: Shard, tmp_path: Path) -> None:
+def test_every_flipped_bit_and_every_truncation_is_named(trained: KeyedShard, tmp_path: Path) -> None:
     save_shard(trained, tmp_path)
     folder = save_shard(trained, tmp_path)
     rng = np.random.default_rng(0)
@@ -402,7 +399,9 @@ def test_every_flipped_bit_and_every_truncation_is_named(trained: Shard, tmp_pat
     verify(tmp_path)
 
 
-def test_nothing_in_a_snapshot_is_unpickled(trained: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_in_a_snapshot_is_unpickled(
+    trained: KeyedShard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import pickle
 
     save_shard(trained, tmp_path)
@@ -451,7 +450,7 @@ def die_at(n: int) -> None:
         wrap(os, name)
 
 
-def test_a_kill_at_every_act_of_a_save_loses_nothing(trained: Shard, tmp_path: Path) -> None:
+def test_a_kill_at_every_act_of_a_save_loses_nothing(trained: KeyedShard, tmp_path: Path) -> None:
     save_shard(trained, tmp_path)
     old = contents(trained)
     train(trained, 6, 8)
@@ -481,7 +480,7 @@ def test_a_kill_at_every_act_of_a_save_loses_nothing(trained: Shard, tmp_path: P
     assert not list(tmp_path.glob(".unfinished*"))
 
 
-def test_a_full_disk_is_named_and_loses_nothing(trained: Shard, tmp_path: Path) -> None:
+def test_a_full_disk_is_named_and_loses_nothing(trained: KeyedShard, tmp_path: Path) -> None:
     save_shard(trained, tmp_path)
     size = max(path.stat().st_size for path in Snapshots(tmp_path).latest().iterdir())
 

@@ -22,11 +22,11 @@ from heterps.tables import (
     ElementAdaGrad,
     Exponential,
     GroupSpec,
+    KeyedShard,
     Momentum,
     RowGradients,
     RowWiseAdaGrad,
     Rule,
-    Shard,
     SharedAdam,
     StdAdaGrad,
     Steps,
@@ -123,7 +123,7 @@ def test_schedules_change_the_rate_by_applied_steps() -> None:
     for schedule in (Warmup(0.1, 3), Exponential(0.1, 0.5, 2), Steps((0, 2), (0.1, 0.01))):
         rule = SGD(schedule)
         assert RULES.from_json(rule.to_json()) == rule
-        shard = Shard([GroupSpec("g", (TableSpec("a", 1, rule, Uniform(0.0)),))], [DenseSpec("w", (1,), rule)])
+        shard = KeyedShard([GroupSpec("g", (TableSpec("a", 1, rule, Uniform(0.0)),))], [DenseSpec("w", (1,), rule)])
         ids, one = np.array([7], np.uint64), np.ones((1, 1), np.float32)
         for step in range(5):
             shard.push(BatchKey(0, 0, step), {"g": RowGradients(ids, one)}, one.ravel())
@@ -162,7 +162,7 @@ class TestRuleFromOutside(RuleContract):
 
 def test_a_rule_from_outside_works_beside_built_in_ones() -> None:
     group = GroupSpec("g", (TableSpec("a", 2, MySign(0.5), Uniform(0.0)), TableSpec("b", 2, SGD(1.0), Uniform(0.0))))
-    shard = Shard([group], [DenseSpec("w", (2,), MySign(0.25))])
+    shard = KeyedShard([group], [DenseSpec("w", (2,), MySign(0.25))])
     ids = np.array([1, 2], np.uint64)
     g = np.array([[3, -3, 3, -3], [0, 1, 0, 1]], np.float32)
     shard.push(BatchKey(0, 0, 0), {"g": RowGradients(ids, g)}, np.array([5, -5], np.float32))
@@ -174,7 +174,7 @@ def test_a_rule_from_outside_works_beside_built_in_ones() -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(width=32, allow_nan=True, allow_infinity=True), min_size=4, max_size=4))
 def test_rows_with_nan_or_inf_are_skipped_and_counted(bad: list[float]) -> None:
-    shard = Shard([GroupSpec("g", (TableSpec("a", 4, Adam(), Uniform(0.1)),))], [DenseSpec("w", (2, 4), Adam())])
+    shard = KeyedShard([GroupSpec("g", (TableSpec("a", 4, Adam(), Uniform(0.1)),))], [DenseSpec("w", (2, 4), Adam())])
     ids = np.arange(3, dtype=np.uint64)
     before, dense_before = shard.pull("g", ids).values.copy(), shard.pull_dense()
     g = np.ones((3, 4), np.float32)

@@ -1,0 +1,91 @@
+"""Results line up with the rows of the input: a row that could not be read has a place, no value and a reason."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.data import BadRow
+from heterps.errors import DataError
+from heterps.runtime.batch.inference import Inferred, Values
+
+__all__ = ["Placed", "filled", "placed"]
+
+_LOG = logging.getLogger("heterps")
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """The results of some rows of the input.
+
+    ``where`` has an element for each row: the row of ``values`` that is its result, or -1; ``reasons`` says why by row.
+    """
+
+    values: Mapping[str, Values]
+    where: npt.NDArray[np.int64]
+    reasons: Mapping[int, BadRow]
+
+
+def placed(parts: Iterable[Inferred]) -> Iterator[Placed]:
+    """Yield the results of Splits with places for bad rows; those before the first value come along with it."""
+    early: list[BadRow] = []
+    known: Mapping[str, Values] = {}
+    for part in parts:
+        _check(part.bad)
+        if part.samples:
+            known = part.fetched
+        if known:
+            yield _placed(part, early)
+            early = []
+        else:
+            early += part.bad
+    if early:
+        raise DataError(f"no row could be read: all {len(early)} are bad, the first is {early[0]}")
+
+
+def _check(bad: Sequence[BadRow]) -> None:
+    for row in bad:
+        if row.before < 0:
+            raise DataError(f"results cannot line up with the input: its reader does not say where {row} belongs")
+
+
+def _placed(part: Inferred, early: Sequence[BadRow]) -> Placed:
+    order = [*early, *sorted(part.bad, key=lambda row: row.before)]
+    places = [(0 if n < len(early) else row.before) + n for n, row in enumerate(order)]
+    where = np.full(part.samples + len(order), -1, np.int64)
+    good = np.ones(len(where), bool)
+    good[places] = False
+    where[good] = np.arange(part.samples)
+    return Placed(part.fetched, where, dict(zip(places, order, strict=True)))
+
+
+def filled(parts: Iterable[Placed]) -> Iterator[Mapping[str, Values]]:
+    """Yield arrays with NaN for bad rows, and warn of them; what has no NaN cannot have bad rows."""
+    count, first = 0, None
+    known: Mapping[str, Values] = {}
+    for part in parts:
+        known = part.values or known
+        yield {name: _filled(name, values, part) for name, values in known.items()}
+        count += len(part.reasons)
+        first = first or next(iter(part.reasons.values()), None)
+    if count:
+        _LOG.warning("%d rows could not be read and have NaN for a result; the first is %s", count, first)
+
+
+def _filled(name: str, values: Values, part: Placed) -> Values:
+    if not part.reasons:
+        return values
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
+        bad = next(iter(part.reasons.values()))
+        raise DataError(
+            f"{name!r} has no value that could stand for a bad row, and there is one: {bad}. Correct the input, or "
+            "write to a file (out=...), where it is null"
+        )
+    out = np.full((len(part.where), *values.shape[1:]), np.nan, values.dtype)
+    good = part.where >= 0
+    out[good] = values[part.where[good]]
+    return out

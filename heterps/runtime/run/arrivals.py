@@ -1,0 +1,56 @@
+"""What arrives for the run's thread from other threads: events, and what follows from an actor's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from heterps.errors import ClusterError
+from heterps.protocol.words.events import Event
+
+__all__ = ["Arrivals"]
+
+
+class Arrivals(SimpleQueue[Event | Callable[[], None]]):
+    """A run's inbox. Made first, so that a carrier can tell without knowing who listens.
+
+    An event is for the run's state; anything else is called, in the run's thread, in its turn.
+    """
+
+    def tell(self, event: Event) -> None:
+        """Leave an event."""
+        self.put(event)
+
+    def post(self, act: Callable[[], None]) -> None:
+        """Leave something to be done."""
+        self.put(act)
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with an error that another thread met."""
+        self.put(partial(_raise, error))
+
+    def when(
+        self, answer: Future[Any], act: Callable[[Any], None], lost: Callable[[ClusterError], None] | None = None
+    ) -> None:
+        """Have the answer of an actor dealt with in the run's thread.
+
+        An error of our own code ends the run; that the actor is gone is dealt with by ``lost``.
+        """
+        answer.add_done_callback(lambda done: self.put(partial(_settle, done, act, lost)))
+
+
+def _settle(done: Future[Any], act: Callable[[Any], None], lost: Callable[[ClusterError], None] | None) -> None:
+    error = done.exception()
+    if error is None:
+        act(done.result())
+    elif not isinstance(error, ClusterError):
+        raise error
+    elif lost is not None:
+        lost(error)
+
+
+def _raise(error: BaseException) -> None:
+    raise error

@@ -1,0 +1,162 @@
+"""Which workers are there: a thread asks the scheduler, the run is told who came, went, or may begin nothing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from distributed import Client
+
+from heterps.errors import ClusterError
+from heterps.protocol.words import events as ev
+from heterps.runtime.cluster.identity import identity_of
+from heterps.runtime.cluster.pools import FoundWorker, group_by_pool, workers_from
+from heterps.runtime.run.arrivals import Arrivals
+from heterps.runtime.run.roles import Roles
+
+__all__ = ["Attendance"]
+
+_LOOK_S = 0.5  # between looks
+_log = logging.getLogger("heterps")
+
+
+class Attendance:
+    """The workers of one run. All methods belong to the run's thread; only the asking has one of its own.
+
+    Parameters
+    ----------
+    client, roles
+        Whom to ask, and which pool does what.
+    silent
+        Workers that did not answer in time, in this run or before: as if they were not there.
+    arrivals
+        Brings answers to the run's thread.
+    joined
+        ``joined(worker, role)`` for a worker that can be used from now on; not for servers, which are told together.
+    held
+        ``held(worker)`` for one that is paused, at every look.
+    lost
+        ``lost(worker)`` for one that is gone, before the run is told.
+    rank
+        Servers are told in this order.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        roles: Roles,
+        silent: set[str],
+        arrivals: Arrivals,
+        joined: Callable[[str, str], None],
+        held: Callable[[str], None],
+        lost: Callable[[str], None],
+        rank: Callable[[str], Any],
+    ) -> None:
+        self.silent = silent
+        self.names: dict[str, str] = {}
+        """Of every worker that was ever seen, by address."""
+        self.pools: dict[str, tuple[str, ...]] = {}
+        """Of the workers that are there."""
+        self.paused: set[str] = set()
+        """Workers that are there but that Dask lets begin nothing: they are at the limit of their memory."""
+        self.threads: dict[str, int] = {}
+        """By pool of the run."""
+        self._client, self._roles, self._arrivals = client, roles, arrivals
+        self._on_joined, self._on_held, self._on_lost, self._rank = joined, held, lost, rank
+        self._used: dict[str, set[str]] = {}  # roles that a worker was told or begun to have
+        self._scheduler = ""  # its identity: another in its place knows nothing of this run
+        self._ended = threading.Event()
+        self._taken = threading.Event()  # the last answer was looked at: no second one piles up behind a slow caller
+
+    def __enter__(self) -> Attendance:
+        threading.Thread(target=self._ask, name="heterps-attendance", daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._taken.set()
+
+    def name(self, worker: str) -> str:
+        """Return what a user calls it."""
+        return self.names.get(worker, worker)
+
+    def give_up(self, worker: str, error: ClusterError) -> None:
+        """A worker does not answer in time: it is lost to the run, though Dask may list it for minutes."""
+        if worker not in self.silent:
+            self.silent.add(worker)
+            _log.warning("worker %s is lost to the run: %s", self.name(worker), error)
+
+    # --- in a thread of its own
+
+    def _ask(self) -> None:
+        while not self._ended.is_set():
+            try:
+                found: Mapping[str, Any] = self._identity()
+            except Exception as error:
+                self._arrivals.fail(error)
+                return
+            self._taken.clear()
+            self._arrivals.post(partial(self._look, found))
+            self._taken.wait()
+            self._ended.wait(_LOOK_S)
+
+    def _identity(self) -> Mapping[str, Any]:
+        try:
+            identity = identity_of(self._client)
+            self._scheduler = self._scheduler or identity["id"]
+            if identity["id"] == self._scheduler:
+                return identity
+            raise ClusterError("the scheduler is gone (another one is in its place)")
+        except ClusterError as error:
+            raise ClusterError(
+                f"{error}; start it and its workers again. A run with checkpoints goes on with launch(plan, resume=DIR)"
+            ) from error
+
+    # --- in the run's thread
+
+    def _look(self, identity: Mapping[str, Any]) -> None:
+        self._taken.set()
+        pools = group_by_pool(workers_from(identity))
+        self.threads = {pool.name: sum(w.nthreads for w in pool.workers) for pool in pools if pool.name in self._roles}
+        workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self.silent}
+        self.names |= {address: worker.name for address, worker in workers.items()}
+        self.pools = {address: worker.pools for address, worker in workers.items()}
+        for address in set(self._used) - set(workers):
+            del self._used[address]
+            self.paused.discard(address)
+            self._on_lost(address)
+            self._arrivals.tell(ev.WorkerLost(address))
+        self._note_paused(workers)
+        self._admit(workers)
+
+    def _note_paused(self, workers: Mapping[str, FoundWorker]) -> None:
+        paused = {address for address, worker in workers.items() if worker.paused and self._roles.of(worker.pools)}
+        for address in sorted(paused - self.paused):
+            _log.warning(
+                "worker %s is paused by Dask, which means that its memory is nearly full: it is given nothing new until"
+                " it runs again. Raise its --memory-limit, or spread the work over more workers",
+                self.name(address),
+            )
+            self._arrivals.tell(ev.WorkerHeld(address))
+        for address in sorted(self.paused - paused):
+            _log.info("worker %s runs again", self.name(address))
+            self._arrivals.tell(ev.WorkerFreed(address))
+        self.paused = paused
+        for address in sorted(paused):
+            self._on_held(address)
+
+    def _admit(self, workers: Mapping[str, FoundWorker]) -> None:
+        """Take in those that can be used: servers together, then compute, then io, which needs the others."""
+        found = {a: self._roles.of(w.pools) for a, w in workers.items() if a not in self.paused}
+        new = {a: roles - self._used.get(a, set()) for a, roles in found.items()}
+        servers = tuple(sorted((a for a, roles in new.items() if "server" in roles), key=self._rank))
+        if servers:
+            self._arrivals.tell(ev.ServersJoined(servers))
+        for address, roles in found.items():
+            self._used.setdefault(address, set()).update(roles)
+        for role in ("compute", "io"):
+            for address in sorted(a for a, roles in new.items() if role in roles):
+                self._on_joined(address, role)

@@ -1,0 +1,116 @@
+"""What a run's actors have measured, gathered for reports: late answers count in the next report, nobody waits long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from typing import Any
+
+from heterps.errors import ClusterError
+from heterps.runtime.batch.counts import Counts
+from heterps.runtime.report.reporter import Reporter
+from heterps.runtime.run.line import ActorLine
+
+__all__ = ["ReportGathering"]
+
+_SOON_S = 0.5  # for answers that a report in between waits for
+
+
+class ReportGathering:
+    """Asks actors for what they measured.
+
+    Parameters
+    ----------
+    lines
+        Returns pool and line of every actor of the run.
+    readers
+        Returns the lines of io workers.
+    counter
+        Returns the line of the shard host that counts: every batch is pushed to every host, so one is enough.
+    fetch
+        Tensors to watch, by name.
+    lost
+        ``lost(worker, error)`` for one that does not answer.
+    """
+
+    def __init__(
+        self,
+        lines: Callable[[], Iterable[tuple[str, ActorLine]]],
+        readers: Callable[[], Iterable[ActorLine]],
+        counter: Callable[[], ActorLine | None],
+        fetch: Mapping[str, str],
+        lost: Callable[[str, ClusterError], None],
+    ) -> None:
+        self.counts = Counts()
+        """What was applied, as told last; while the host that counts is lost, what it said before."""
+        self.peeked: dict[str, Any] = {}
+        """Watched tensors of a batch that was computed lately."""
+        self._lines, self._readers, self._counter, self._fetch, self._lost = lines, readers, counter, dict(fetch), lost
+        self._measures: dict[ActorLine, tuple[str, Future[Any]]] = {}  # asked for and not answered, with their pool
+        self._looks: dict[ActorLine, Future[Any]] = {}  # the same, for watched tensors
+        self._count: tuple[ActorLine, Future[Any]] | None = None  # the same, for counts
+
+    def collect(self, reporter: Reporter, exactly: bool) -> None:
+        """Give the reporter what was measured; exactly: up to now, however long that takes."""
+        if exactly:
+            self._wait(None)  # what was asked before now may have been answered before the last batch
+            self._take(reporter)
+        self._ask()
+        self._wait(None if exactly else _SOON_S)
+        self._take(reporter)
+
+    def recount(self) -> Counts:
+        """Return what was applied, up to now."""
+        self._wait(None)
+        self._take_counts()
+        self._ask_counts()
+        self._wait(None)
+        self._take_counts()
+        return self.counts
+
+    def _ask(self) -> None:
+        for pool, line in self._lines():
+            if line.made.done() and line not in self._measures:
+                self._measures[line] = pool, line.ask("collect")
+        for line in self._readers() if self._fetch else ():
+            if line.made.done() and line not in self._looks:
+                self._looks[line] = line.ask("peek", self._fetch)
+        self._ask_counts()
+
+    def _ask_counts(self) -> None:
+        line = self._counter()
+        if line is not None and line.made.done() and self._count is None:
+            self._count = line, line.ask("counts")
+
+    def _wait(self, seconds: float | None) -> None:
+        """Wait for all that was asked; every call has a limit of its own."""
+        asked = [answer for _, answer in self._measures.values()] + list(self._looks.values())
+        wait(asked if self._count is None else [*asked, self._count[1]], seconds)
+
+    def _take(self, reporter: Reporter) -> None:
+        for line, (pool, answer) in list(self._measures.items()):
+            if answer.done():
+                del self._measures[line]
+                found = self._answer(line, answer)
+                if found is not None:
+                    reporter.add(pool, **found)
+        for line, answer in list(self._looks.items()):
+            if answer.done():
+                del self._looks[line]
+                self.peeked = self._answer(line, answer) or self.peeked
+        self._take_counts()
+
+    def _take_counts(self) -> None:
+        if self._count is not None and self._count[1].done():
+            line, answer = self._count
+            self._count = None
+            found = self._answer(line, answer)
+            self.counts = self.counts if found is None else Counts(**found)
+
+    def _answer(self, line: ActorLine, answer: Future[Any]) -> Any:
+        """Return what an actor said; one that is lost has nothing to add."""
+        try:
+            return answer.result()
+        except ClusterError as error:
+            self._lost(line.worker, error)
+            return None

@@ -1,0 +1,235 @@
+"""How values lie in a message: requests and replies of the protocol with their payloads, what crosses between stages.
+
+Whatever goes through a socket is laid out and read here, both ends side by side; the rest of the runtime sees values.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.errors import HeterpsError, RunError
+from heterps.kernels.ops.rows import Lists, Rows
+from heterps.protocol.words import messages
+from heterps.protocol.words.keys import BatchKey
+from heterps.ragged import Ragged
+from heterps.runtime.batch.crossing import StageOutcome
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
+from heterps.runtime.wire.message import Message
+from heterps.tables import RowGradients
+
+__all__ = [
+    "pack_dense",
+    "pack_error",
+    "pack_feeds",
+    "pack_outcome",
+    "pack_read",
+    "pack_reply",
+    "pack_request",
+    "pack_step",
+    "unpack_dense",
+    "unpack_error",
+    "unpack_feeds",
+    "unpack_outcome",
+    "unpack_read",
+    "unpack_reply",
+    "unpack_request",
+    "unpack_step",
+]
+
+F32 = npt.NDArray[np.float32]
+Arrays = list[npt.NDArray[Any]]
+_REQUESTS = {kind.__name__: kind for kind in (messages.Ask, messages.Pull, messages.Push, messages.Advance)}
+_REPLIES = {kind.__name__: kind for kind in (messages.Seen, messages.Granted, messages.Acked, messages.Refused)}
+_HINTS = ("rows", "show", "click")
+
+
+def _fields(message: messages.Request | messages.Reply) -> dict[str, Any]:
+    return {field.name: getattr(message, field.name) for field in fields(message)}
+
+
+def pack_request(request: messages.Request, payload: Wanted | PushedGradients | None) -> Message:
+    """Lay a request and its payload out for the wire."""
+    head: dict[str, Any] = {"kind": type(request).__name__, "request": _fields(request)}
+    arrays: list[npt.NDArray[Any]] = []
+    if isinstance(payload, Wanted):
+        head |= {"groups": list(payload.ids), "dense": payload.dense is not None, "train": payload.train}
+        arrays = list(payload.ids.values())
+    elif isinstance(payload, PushedGradients):
+        head |= {"samples": payload.samples, "loss": payload.loss, "dense": payload.dense is not None}
+        head["groups"] = {name: _pack_rows(rows, arrays) for name, rows in payload.rows.items()}
+        if payload.dense is not None:
+            arrays.append(payload.dense)
+    return Message(head, arrays)
+
+
+def _pack_rows(rows: RowGradients, arrays: list[npt.NDArray[Any]]) -> list[Any]:
+    given = [name for name in _HINTS if getattr(rows, name) is not None]
+    arrays += [rows.ids, rows.values, *(getattr(rows, name) for name in given)]
+    return [rows.version, given]
+
+
+def unpack_request(message: Message) -> tuple[messages.Request, Wanted | PushedGradients | None]:
+    """Inverse of :func:`pack_request`."""
+    head, arrays = message.head, list(message.arrays)
+    told = dict(head["request"], key=BatchKey(*head["request"]["key"]))
+    if "floor" in told:
+        told["floor"] = tuple(told["floor"])
+    request = _REQUESTS[head["kind"]](**told)
+    if head["kind"] == "Pull":
+        dense = np.empty(0, np.float32) if head["dense"] else None
+        ids = dict(zip(head["groups"], arrays, strict=True))
+        return request, Wanted(ids, dense=dense, train=head["train"])
+    if head["kind"] == "Push":
+        rows = {name: _unpack_rows(told, arrays) for name, told in head["groups"].items()}
+        return request, PushedGradients(rows, arrays.pop(0) if head["dense"] else None, head["samples"], head["loss"])
+    return request, None
+
+
+def _unpack_rows(told: Sequence[Any], arrays: list[npt.NDArray[Any]]) -> RowGradients:
+    version, given = told
+    ids, values = arrays.pop(0), arrays.pop(0)
+    return RowGradients(ids, values, **{name: arrays.pop(0) for name in given}, version=version)
+
+
+def pack_reply(reply: messages.Reply, payload: Pulled | None) -> Message:
+    """Lay a reply and its payload out for the wire."""
+    head: dict[str, Any] = {"kind": type(reply).__name__, "reply": _fields(reply)}
+    if payload is None:
+        return Message(head)
+    head |= {"groups": list(payload.values), "version": payload.version, "dense": payload.dense is not None}
+    arrays = [array for name in payload.values for array in (payload.values[name], payload.rows[name])]
+    return Message(head, arrays + ([payload.dense] if payload.dense is not None else []))
+
+
+def unpack_reply(message: Message, wanted: Wanted | None = None) -> tuple[messages.Reply, Pulled | None]:
+    """Inverse of :func:`pack_reply`; rows are copied to the buffers that were given with the request."""
+    head, arrays = message.head, list(message.arrays)
+    reply = _REPLIES[head["kind"]](**head["reply"])
+    if "version" not in head:
+        return reply, None
+    values, rows = {}, {}
+    for name in head["groups"]:
+        values[name], rows[name] = _into(wanted.out.get(name) if wanted else None, arrays.pop(0)), arrays.pop(0).copy()
+    dense = _into(wanted.dense if wanted else None, arrays.pop(0)) if head["dense"] else None
+    return reply, Pulled(values, rows, head["version"], dense)
+
+
+def _into(out: F32 | None, array: F32) -> F32:
+    if out is None or out.size < array.size:
+        return array.copy()
+    view = out[: len(array)]
+    np.copyto(view, array)
+    return view
+
+
+def pack_read(wanted: Wanted) -> Message:
+    """Lay a read without training out for the wire."""
+    return Message({"groups": list(wanted.ids), "dense": wanted.dense is not None}, list(wanted.ids.values()))
+
+
+def unpack_read(message: Message) -> Wanted:
+    """Inverse of :func:`pack_read`."""
+    ids = dict(zip(message.head["groups"], message.arrays, strict=True))
+    return Wanted(ids, dense=np.empty(0, np.float32) if message.head["dense"] else None, train=False)
+
+
+def pack_dense(mark: str, values: F32 | None) -> Message:
+    """Lay dense parameters out for the wire; none where the caller has them."""
+    return Message({"mark": mark}, [] if values is None else [values])
+
+
+def unpack_dense(message: Message) -> tuple[str, F32 | None]:
+    """Inverse of :func:`pack_dense`; a view of the receive buffer."""
+    return message.head["mark"], message.arrays[0] if message.arrays else None
+
+
+def pack_feeds(feeds: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
+    """Return what the head must say about the tensors, and their arrays."""
+    arrays: Arrays = []
+    return {name: _pack(value, arrays) for name, value in feeds.items()}, arrays
+
+
+def _pack(value: Any, arrays: Arrays) -> dict[str, Any]:
+    if isinstance(value, Rows):
+        ragged = [offsets is not None for offsets in value.offsets]
+        arrays += [value.values, *value.inverse, *(o for o in value.offsets if o is not None)]
+        arrays += [value.ids] if value.ids is not None else []
+        return {"form": "rows", "columns": len(value.inverse), "ragged": ragged, "ids": value.ids is not None}
+    if isinstance(value, Ragged | Lists):
+        arrays += [value.values, value.offsets]
+        return {"form": "ragged"}
+    arrays.append(np.asarray(value))
+    return {"form": "dense"}
+
+
+def unpack_feeds(told: Mapping[str, Mapping[str, Any]], arrays: Arrays) -> dict[str, Any]:
+    """Inverse of :func:`pack_feeds`; takes its arrays from the front of the list."""
+    return {name: _unpack(form, arrays) for name, form in told.items()}
+
+
+def _unpack(form: Mapping[str, Any], arrays: Arrays) -> Any:
+    if form["form"] == "dense":
+        return arrays.pop(0)
+    if form["form"] == "ragged":
+        return Lists(arrays.pop(0), arrays.pop(0))
+    values = arrays.pop(0)
+    inverse = tuple(arrays.pop(0) for _ in range(form["columns"]))
+    offsets = tuple(arrays.pop(0) if ragged else None for ragged in form["ragged"])
+    return Rows(values, inverse, offsets, arrays.pop(0) if form["ids"] else None)
+
+
+def pack_step(seed: int, feeds: Mapping[str, Any]) -> Message:
+    """Lay a call to ``step`` out for the wire."""
+    told, arrays = pack_feeds(feeds)
+    return Message({"seed": seed, "feeds": told}, arrays)
+
+
+def unpack_step(message: Message) -> tuple[int, dict[str, Any]]:
+    """Inverse of :func:`pack_step`."""
+    return message.head["seed"], unpack_feeds(message.head["feeds"], list(message.arrays))
+
+
+def pack_outcome(outcome: StageOutcome) -> Message:
+    """Lay an outcome out for the wire."""
+    stages = sorted(outcome.dense)
+    arrays = [*outcome.gradients.values(), *(outcome.dense[i] for i in stages), np.asarray(outcome.prediction)]
+    return Message({"gradients": list(outcome.gradients), "stages": stages, "loss": outcome.loss}, arrays)
+
+
+def unpack_outcome(message: Message) -> StageOutcome:
+    """Inverse of :func:`pack_outcome`; copies, as the receive buffer is used again."""
+    head, arrays = message.head, [array.copy() for array in message.arrays]
+    gradients = {name: arrays.pop(0) for name in head["gradients"]}
+    dense = {i: arrays.pop(0) for i in head["stages"]}
+    return StageOutcome(gradients, dense, head["loss"], arrays.pop(0))
+
+
+def pack_error(error: Exception) -> Message:
+    """Lay out what a call raised."""
+    there = "".join(traceback.format_exception(error))
+    return Message({"_error": type(error).__name__, "_message": str(error), "_traceback": there})
+
+
+def unpack_error(message: Message) -> Exception | None:
+    """Return what a call raised there, None if it did not; an error of ours by its name, any other as a RunError."""
+    head = message.head
+    if "_error" not in head:
+        return None
+    name, text = str(head["_error"]), str(head.get("_message"))
+    kind = next((kind for kind in _kinds(HeterpsError) if kind.__name__ == name), None)
+    error = RunError(f"{name}: {text}") if kind is None else kind(text)
+    error.add_note(f"There:\n{head.get('_traceback', '')}")
+    return error
+
+
+def _kinds(kind: type[HeterpsError]) -> Iterator[type[HeterpsError]]:
+    """All our errors, wherever they are defined: one that is forgotten here would change its meaning on the way."""
+    yield kind
+    for derived in kind.__subclasses__():
+        yield from _kinds(derived)

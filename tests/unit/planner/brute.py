@@ -1,0 +1,187 @@
+"""Every legal plan of the documented model, one after another, in plain Python.
+
+Nothing here is shared with the solvers but the plain numbers of a Problem: downsets, stages, units, capacities and
+prices are worked out anew, after docs/planner.md. Small instances only.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+SLACK = 1e-9  # a unit is not added for a rounding error
+
+
+@dataclass(frozen=True)
+class BruteStage:
+    """Layers run together on a type: what a row takes of a unit, of the shared capacities, and the bytes beside it."""
+
+    type: int
+    serial: tuple[float, float]
+    parallel: tuple[float, float]
+    taken: tuple[float, ...]
+    entering: float
+
+    def units(self, x):
+        """Units that carry x rows a second; None if no number does."""
+        most = 1
+        for serial, parallel in zip(self.serial, self.parallel, strict=True):
+            left = 1 - serial * x
+            if left <= 1e-12:
+                return None
+            most = max(most, math.ceil(parallel * x / left * (1 - SLACK)))
+        return most
+
+    def speed(self, units):
+        """Rows per second with so many units."""
+        return 1 / max(s + q / units for s, q in zip(self.serial, self.parallel, strict=True))
+
+
+class BrutePlans:
+    """All sequences of stages of a problem, and what each costs and sustains."""
+
+    def __init__(self, problem):
+        self.p = {name: _plain(getattr(problem, name)) for name in _FIGURES}
+        self.layers, self.types = len(self.p["allowed"]), len(self.p["price"])
+        self.flows = [(f.source, f.target, f.tensor, f.bytes) for f in problem.flows]
+        self.shards = problem.shards
+        self._speeds = {}  # of a stage with one unit, two, ...; one goal to a BrutePlans
+        self.everything = (1 << self.layers) - 1
+
+    @cached_property
+    def downsets(self):
+        closed = lambda s: all(s >> a & 1 or not s >> b & 1 for a, b, _, _ in self.flows)  # noqa: E731
+        return [s for s in range(1 << self.layers) if closed(s)]
+
+    @cached_property
+    def sequences(self):
+        """Every chain of downsets from nothing to everything, with every type for every stage; and its ceiling."""
+        after = {s: list(self._next(s)) for s in self.downsets}
+
+        def go(state, sofar):
+            if state == self.everything:
+                yield tuple(sofar), self.ceiling(sofar)
+            for end, stage in after[state]:
+                yield from go(end, [*sofar, stage])
+
+        return list(go(0, []))
+
+    def _next(self, state):
+        for later in self.downsets:
+            if later != state and later & state == state:
+                stages = (self.stage(state, later, t) for t in range(self.types))
+                yield from ((later, stage) for stage in stages if stage is not None)
+
+    def crossing(self, state):
+        """Bytes per row over the cut at a state; a tensor crosses once."""
+        cut = {n: b for a, c, n, b in self.flows if state >> a & 1 and not state >> c & 1}
+        return sum(cut.values())
+
+    def stage(self, start, stop, t):
+        p, mine = self.p, [v for v in range(self.layers) if (stop & ~start) >> v & 1]
+        cuts = [s for s in (start, stop) if s not in (0, self.everything)]
+        beside = sum(self.crossing(s) for s in cuts)
+        memory = sum(p["layer_memory"][v][t] for v in mine) + beside * p["cut_memory"]
+        if not all(p["allowed"][v][t] for v in mine) or memory > p["memory_cap"][t]:
+            return None
+        extra = [beside * p["byte_s"][r][t] + len(cuts) * p["turn_s"][r][t] for r in (0, 1)]
+        taken = [
+            sum(use[v][t] for v in mine) + beside * p["byte_usage"][h][t] + len(cuts) * p["turn_usage"][h][t]
+            for h, use in enumerate(p["layer_usage"])
+        ]
+        serial = tuple(sum(p["layer_serial"][r][v][t] for v in mine) for r in (0, 1))
+        parallel = tuple(sum(p["layer_parallel"][r][v][t] for v in mine) + extra[r] for r in (0, 1))
+        return BruteStage(t, serial, parallel, tuple(taken), self.crossing(start) if start else 0.0)
+
+    def price(self, stages, ceiling, x):
+        """Price per hour of a sequence at x rows a second; None if it cannot run."""
+        if x > ceiling * (1 + SLACK):
+            return None
+        used = [0] * self.types
+        hosts = self.hosts(x)
+        if self.shards.type >= 0:
+            used[self.shards.type] += hosts
+        for stage in stages:
+            units = stage.units(x)
+            if units is None:
+                return None
+            used[stage.type] += units
+        bought = [-(-k // m) * m for k, m in zip(used, self.p["sold_in"], strict=True)]
+        if any(k > cap for k, cap in zip(bought, self.p["cap"], strict=True)):
+            return None
+        apart = self.shards.price * hosts if self.shards.type < 0 else 0.0
+        return sum(k * price for k, price in zip(bought, self.p["price"], strict=True)) + apart
+
+    def hosts(self, x):
+        return max(self.shards.minimum, math.ceil(self.shards.seconds * x * (1 - SLACK)))
+
+    def ceiling(self, stages):
+        """Rows per second that shared capacities and links let through."""
+        limits = []
+        for h, capacity in enumerate(self.p["capacity"]):
+            taken = self.p["fixed_usage"][h] + sum(stage.taken[h] for stage in stages)
+            limits += [capacity / taken] if taken > 0 else []
+        loads = {}
+        for before, stage in itertools.pairwise(stages):
+            ends = tuple(sorted((before.type, stage.type)))
+            loads[ends] = loads.get(ends, 0.0) + stage.entering
+        limits += [self.p["link"][a][b] / load for (a, b), load in loads.items() if load > 0]
+        return min(limits, default=math.inf)
+
+    def steps(self, stages, ceiling, high, budget=math.inf):
+        """Rows per second at which a sequence comes to need another unit or host, or ends: prices change only there."""
+        found = {ceiling, high}
+        for stage in stages:
+            if id(stage) not in self._speeds:
+                self._speeds[id(stage)] = self._speeds_of(stage, high, budget)
+            found.update(self._speeds[id(stage)])
+        if self.shards.seconds:
+            top = min(high, max((x for x in found if math.isfinite(x)), default=0.0))
+            found |= {k / self.shards.seconds for k in range(1, int(self.shards.seconds * top) + 2)}
+        return sorted(x for x in found if x <= high and math.isfinite(x))
+
+    def _speeds_of(self, stage, high, budget):
+        price = self.p["price"][stage.type]
+        most = min(self.p["cap"][stage.type], budget / price if price else math.inf, 10_000)
+        speeds = (stage.speed(k) for k in range(1, int(most) + 1))
+        return list(itertools.takewhile(lambda speed: speed <= high, speeds))
+
+    def least_price(self, x):
+        """Least price per hour at x rows a second; None: no plan."""
+        prices = [self.price(stages, ceiling, x) for stages, ceiling in self.sequences]
+        return min((price for price in prices if price is not None), default=None)
+
+    def least_per_row(self, low, high):
+        """Least price per hour over rows per second, for some throughput from low to high; None: no plan."""
+        best = None
+        for stages, ceiling in self.sequences:
+            for x in [low, *(x for x in self.steps(stages, ceiling, high) if x > low)]:
+                price = self.price(stages, ceiling, x)
+                if price is None:
+                    break
+                best = price / x if best is None else min(best, price / x)
+        return best
+
+    def most_rows(self, budget=math.inf):
+        """Most rows per second within caps and a price per hour; None: no plan."""
+        best = None
+        for stages, ceiling in self.sequences:
+            steps = self.steps(stages, ceiling, math.inf, budget)
+            low, high = 0, len(steps)
+            while low < high:  # what a sequence carries at x it carries below x
+                middle = (low + high) // 2
+                price = self.price(stages, ceiling, steps[middle])
+                low, high = (middle + 1, high) if price is not None and price <= budget * (1 + SLACK) else (low, middle)
+            if low and (best is None or steps[low - 1] > best):
+                best = steps[low - 1]
+        return best
+
+
+_FIGURES = (
+    "layer_serial", "layer_parallel", "allowed", "layer_memory", "memory_cap", "cut_memory", "byte_s", "turn_s",
+    "price", "cap", "sold_in", "layer_usage", "byte_usage", "turn_usage", "fixed_usage", "capacity", "link",
+)  # fmt: skip
+
+
+def _plain(value):
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -1,0 +1,64 @@
+"""Plans, certificates and claims that there is no plan, against every legal plan there is."""
+
+import os
+
+import pytest
+
+from heterps.planner.goals import FixedRate, MinCost
+from heterps.planner.solve.large import planned
+from heterps.planner.solve.solvers import exact
+from tests.unit.planner.brute import BrutePlans
+from tests.unit.planner.instances import goal_of, instance, problem_of, shrunk
+
+CLOSE = 1e-6
+TESTED, SOAKED = range(1_000), range(1_000, 101_000)
+
+
+def difference(made):
+    """What the planner says that is not so; nothing if all of it is."""
+    problem, goal = problem_of(made), goal_of(made)
+    best = best_by_brute_force(problem, goal)
+    _, found, complete = planned(problem, goal, exact)
+    if best is None or found is None:
+        return "" if best is None and found is None else f"best plan {best}, found {found and found.value}"
+    if not complete:
+        return "small, and yet not all cuts were looked at"
+    better = max if goal.rises else min
+    if better(found.value, best) > best * (1 + CLOSE) or better(found.value, best) < best * (1 - CLOSE):
+        return f"found {found.value}, better than the best plan, {best}"
+    if better(found.bound, best) != pytest.approx(found.bound, rel=CLOSE):
+        return f"bound {found.bound}, beaten by {best}"
+    if abs(found.value - best) > best * (found.gap + CLOSE):
+        return f"found {found.value}, gap {found.gap}, best {best}"
+    if found.gap > 1.1e-3:
+        return f"gap {found.gap} on a small instance"
+    return ""
+
+
+def best_by_brute_force(problem, goal):
+    plans = BrutePlans(problem)
+    if isinstance(goal, MinCost):
+        return plans.least_per_row(goal.rows_per_second, 2 * goal.rows_per_second)
+    if isinstance(goal, FixedRate):
+        return plans.least_price(goal.rows_per_second)
+    return plans.most_rows(goal.price_per_hour)
+
+
+def check(seeds, **size):
+    for seed in seeds:
+        made = instance(seed, **size)
+        if what := difference(made):
+            small = shrunk(made, lambda smaller: bool(difference(smaller)))
+            pytest.fail(f"seed {seed}: {what}\nsmallest that differs: {difference(small)}\n{small}")
+
+
+def test_random_instances():
+    check(TESTED)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("part", range(20))
+def test_many_random_instances(part):
+    each = len(SOAKED) // 20
+    check(SOAKED[part * each : (part + 1) * each], most_layers=int(os.environ.get("HETERPS_SOAK_LAYERS", "6")))
