@@ -13,7 +13,7 @@ from heterps.kernels import Program
 from heterps.testing.op_cases import CASES, OpCase
 from heterps.testing.op_contract import cotangent_of
 from tests.gpu.host import ORDERS, Orders, host_kernels, needs_gpp
-from tests.unit.kernels.test_program import batch, model, params
+from tests.unit.kernels.program.test_program import batch, model, params
 
 pytestmark = needs_gpp
 

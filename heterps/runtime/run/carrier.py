@@ -22,7 +22,7 @@ from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.attendance import Attendance
 from heterps.runtime.run.driver import HostInstruction
-from heterps.runtime.run.gathering import Gathering
+from heterps.runtime.run.gathering import ReportGathering
 from heterps.runtime.run.host_lines import HostLines, Places
 from heterps.runtime.run.line import ActorLine, close_all
 from heterps.runtime.run.patience import Patience
@@ -86,7 +86,7 @@ class ClusterCarrier:
         )
         self._readers: dict[str, ActorLine] = {}  # io actors by worker, made or being made
         self._tasks: dict[int, tuple[str, Future]] = {}  # worker and task of every attempt that was not cancelled
-        self._gathering = Gathering(self._lines, self._readers.values, self._counter, fetch, self._give_up)
+        self._gathering = ReportGathering(self._lines, self._readers.values, self._counter, fetch, self._give_up)
         self._patience = Patience(settings().workers_s)
         self._steps: dict[str, int] = {}  # of stages, when the run ended
         self._open = ExitStack()  # what ends with the run

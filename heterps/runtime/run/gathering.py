@@ -11,12 +11,12 @@ from heterps.runtime.batch.counts import Counts
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.line import ActorLine
 
-__all__ = ["Gathering"]
+__all__ = ["ReportGathering"]
 
 _SOON_S = 0.5  # for answers that a report in between waits for
 
 
-class Gathering:
+class ReportGathering:
     """Asks actors for what they measured.
 
     Parameters

@@ -64,7 +64,7 @@ class RowBuffer:
         return out
 
 
-class _Piece(NamedTuple):
+class _RecordPiece(NamedTuple):
     """Words of a row that make up a column."""
 
     name: str
@@ -74,23 +74,27 @@ class _Piece(NamedTuple):
     lists: bool = False
 
 
-def _pieces(layout: RowLayout, state: bool) -> list[_Piece]:
-    out = [_Piece("id", 0, 2, np.uint64), *_values(layout)]
+def _pieces(layout: RowLayout, state: bool) -> list[_RecordPiece]:
+    out = [_RecordPiece("id", 0, 2, np.uint64), *_values(layout)]
     if state:
-        out += [_Piece(f"{name}.slots", at.start, at.stop, lists=True) for name, at in layout.slot_columns.items()]
+        out += [
+            _RecordPiece(f"{name}.slots", at.start, at.stop, lists=True) for name, at in layout.slot_columns.items()
+        ]
     first = layout.counter
-    out += [_Piece(name, first + k, first + k + 1) for k, name in enumerate(Counters._fields[: layout.n_counters])]
+    out += [
+        _RecordPiece(name, first + k, first + k + 1) for k, name in enumerate(Counters._fields[: layout.n_counters])
+    ]
     if state and layout.tick >= 0:
-        out.append(_Piece("last_use", layout.tick, layout.tick + 1, np.uint32))
+        out.append(_RecordPiece("last_use", layout.tick, layout.tick + 1, np.uint32))
     return out
 
 
-def _values(layout: RowLayout) -> list[_Piece]:
+def _values(layout: RowLayout) -> list[_RecordPiece]:
     """Return the values of each table; float16 ones are one piece, since a table may begin in the middle of a word."""
     if layout.half:
-        return [_Piece("", layout.value, layout.state, np.float16)]
+        return [_RecordPiece("", layout.value, layout.state, np.float16)]
     columns = [(table.name, layout.group.columns(table.name)) for table in layout.group.tables]
-    return [_Piece(name, layout.value + at.start, layout.value + at.stop, lists=True) for name, at in columns]
+    return [_RecordPiece(name, layout.value + at.start, layout.value + at.stop, lists=True) for name, at in columns]
 
 
 def _widened(layout: RowLayout, halves: npt.NDArray[np.float16]) -> Columns:

@@ -8,7 +8,7 @@ import pytest
 from heterps.device import namespace, to_device, to_host
 from heterps.device.fake import TRAFFIC
 from heterps.kernels import Program, Rows
-from tests.unit.kernels.test_program import SMALL, batch, model, params
+from tests.unit.kernels.program.test_program import SMALL, batch, model, params
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -13,7 +13,7 @@ from heterps.kernels import Program, Rows
 from heterps.kernels.ops.rows import Lists
 from heterps.kernels.warm import _graphs, _value
 from heterps.stages.lowering import lower
-from tests.unit.kernels.test_program import SMALL, batch, model, params
+from tests.unit.kernels.program.test_program import SMALL, batch, model, params
 
 # NumPy's buffered loops take up to 8192 numbers per operand, whatever the batch: so two larger batches are compared.
 SIZES = (8192, 32768)

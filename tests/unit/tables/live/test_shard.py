@@ -25,7 +25,7 @@ from heterps.tables import (
     sum_lanes,
 )
 from heterps.tables.hashing import RESERVED, shard_of, shards_of
-from tests.unit.tables.test_snapshot import rows_of
+from tests.unit.tables.snapshots.test_snapshot import rows_of
 
 WIDE_DEEP = GroupSpec("ids", (TableSpec("wide", 1, SGD(0.1), Zeros()), TableSpec("deep", 4, SGD(0.1), Uniform(0.1))))
 

@@ -134,7 +134,7 @@ def test_the_help_has_examples() -> None:
 
 
 def test_dask_has_the_command_too() -> None:
-    project = tomllib.loads((pathlib.Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((pathlib.Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
     group = click.Group("dask")
     for name, value in project["entry-points"]["dask_cli"].items():
         _register_command_ep(group, EntryPoint(name, value, "dask_cli"))

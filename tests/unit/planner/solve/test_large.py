@@ -13,7 +13,7 @@ from heterps.planner.solve.dag import edges_of, over_downsets
 from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.large import planned
 from heterps.planner.solve.solvers import exact
-from tests.unit.planner.test_dag import random_dag
+from tests.unit.planner.solve.test_dag import random_dag
 
 GOALS = st.sampled_from([MinCost(1.0), FixedRate(1.5), MaxThroughput()])
 
