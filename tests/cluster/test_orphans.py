@@ -8,7 +8,7 @@ from tests.cluster.conftest import Launched
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("faults")]
 
-DRIVER = '''
+DRIVER = """
 import pathlib, sys
 from dataclasses import replace
 import numpy as np
@@ -33,7 +33,7 @@ with Client() as client, hps.launch(plan(), client=client, report_s=0.05) as ses
     for progress in session.train(data, epochs=int(sys.argv[1])):
         if progress.samples:
             pathlib.Path(sys.argv[2]).write_text(str(progress.samples))
-'''
+"""
 
 SCRIPT = '''
 import gc, json, os, pathlib, subprocess, sys, tempfile, threading, time
