@@ -19,7 +19,7 @@ Rules
 from __future__ import annotations
 
 from heterps.protocol.run.books import LaneBook
-from heterps.protocol.run.invariants import violations, waits
+from heterps.protocol.run.invariants import stands, violations, waits
 from heterps.protocol.run.spec import Phase
 from heterps.protocol.run.workforce import CutProgress, Move, Workforce
 from heterps.protocol.words import events as ev, instructions as do
@@ -82,6 +82,15 @@ class RunState(Workforce):
         """Return what the run cannot go on without: a pool with no worker, Splits that nobody supplied."""
         return waits(self)
 
+    def standing(self) -> tuple[str, ...]:
+        """Return all that the run waits for at the moment, in words: for one that stands still."""
+        return stands(self)
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether hosts load a cut, or nothing is left to do but to write one."""
+        return self.phase is Phase.RESTORING or (self.book.over and self._cutting is not None)
+
     def _settle(self) -> None:
         """Do what the present phase allows until nothing more follows."""
         while True:
@@ -109,6 +118,7 @@ class RunState(Workforce):
     def _host_ready(self, event: ev.HostReady) -> None:
         if not self.fleet.copy_ready(event.copy, event.term):
             return
+        self.moves += 1
         if self.phase is not Phase.RESTORING:
             self._announce()
         if self.phase is Phase.MARKING:
@@ -169,6 +179,7 @@ class RunState(Workforce):
         cutting = self._cutting
         if cutting is None or event.cut != cutting.cut.number or event.copy not in cutting.unwritten:
             return
+        self.moves += 1
         cutting.unmarked.discard(event.copy)
         cutting.unwritten.discard(event.copy)
         if self.phase is not Phase.MARKING:
@@ -188,6 +199,7 @@ class RunState(Workforce):
 
     def _cut_published(self, event: ev.CutPublished) -> None:
         if self._cutting is not None and event.cut == self._cutting.cut.number:
+            self.moves += 1
             self.cut, self._cutting = self._cutting.cut, None
 
     def _drop_cut(self) -> None:

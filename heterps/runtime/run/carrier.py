@@ -28,6 +28,7 @@ from heterps.runtime.run.line import ActorLine, close_all
 from heterps.runtime.run.patience import Patience
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.run.roles import Roles
+from heterps.runtime.run.stacks import all_stacks
 from heterps.runtime.run.stage_lines import StageLines
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
@@ -260,6 +261,11 @@ class ClusterCarrier:
     def pump(self) -> bool:
         """Nothing to do: attempts run elsewhere."""
         return False
+
+    def stacks(self) -> str:
+        """Say what threads are doing, here and on the workers that are there."""
+        there = self.attendance.pools
+        return all_stacks(self.client, {address: self.attendance.name(address) for address in there})
 
     def stalled(self) -> None:
         """Nothing to do: others work meanwhile."""

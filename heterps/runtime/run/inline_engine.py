@@ -30,6 +30,7 @@ from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.driver import HostInstruction
+from heterps.runtime.run.stacks import thread_stacks
 from heterps.runtime.run.training import Training
 from heterps.runtime.wire.links import DirectLink, HostLink
 from heterps.runtime.workers.attempt import Attempt
@@ -111,6 +112,10 @@ class InlineEngine:
 
     def watch(self, waiting_for: Callable[[], tuple[str, ...]]) -> None:
         """Nobody comes or goes."""
+
+    def stacks(self) -> str:
+        """Say what threads are doing."""
+        return thread_stacks()
 
     def stalled(self) -> None:
         """Wait for a cut that may be on its way to disk."""

@@ -13,11 +13,13 @@ from heterps.errors import ClusterError
 from heterps.protocol.words.events import CutAsked, RestAsked, RestOver
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
+from heterps.runtime.config import settings
 from heterps.runtime.cuts.checkpoints import Keeper
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.driver import Carrier, Driver
+from heterps.runtime.run.watchdog import Watchdog
 
 __all__ = ["Training", "Workers"]
 
@@ -37,6 +39,9 @@ class Workers(Carrier, Protocol):
 
     def pump(self) -> bool:
         """Let attempts do what needs this thread, raise what they raised; False if there was nothing."""
+
+    def stacks(self) -> str:
+        """Say what threads are doing, here and on workers."""
 
     def stalled(self) -> None:
         """Nothing moved: raise if that cannot change by itself."""
@@ -84,6 +89,7 @@ class Training:
         spec = job.spec(keeper.first + epochs, final_cut=keeper.writes, **retries)
         splits = partial(dataset.splits, seed=job.model.seed)
         self.driver = Driver(spec, carrier, arrivals, splits, cut=keeper.base, life=keeper.life)
+        self._watchdog = Watchdog(settings().progress_s, carrier.stacks)
         self._reporter = Reporter(epochs, job.metrics, carrier.recount())
 
     def reports(self, report_s: float) -> Iterator[Progress]:
@@ -119,6 +125,7 @@ class Training:
             driver.handle(CutAsked())
         if not moved and not driver.finished:
             carrier.stalled()
+        self._watchdog.look(driver.state)
 
     def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
         """Do something with all shard hosts while nothing is in flight, then let the run go on.
