@@ -14,6 +14,7 @@ from heterps.errors import ClusterError
 from heterps.protocol.words import events as ev
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.pools import FoundWorker, group_by_pool, workers_from
+from heterps.runtime.own_threads import start_thread
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.roles import Roles
 
@@ -72,7 +73,7 @@ class Attendance:
         self._taken = threading.Event()  # the last answer was looked at: no second one piles up behind a slow caller
 
     def __enter__(self) -> Attendance:
-        threading.Thread(target=self._ask, name="heterps-attendance", daemon=True).start()
+        start_thread("attendance", self._ask, failed=self._arrivals.fail)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -93,11 +94,7 @@ class Attendance:
 
     def _ask(self) -> None:
         while not self._ended.is_set():
-            try:
-                found: Mapping[str, Any] = self._identity()
-            except Exception as error:
-                self._arrivals.fail(error)
-                return
+            found: Mapping[str, Any] = self._identity()
             self._taken.clear()
             self._arrivals.post(partial(self._look, found))
             self._taken.wait()

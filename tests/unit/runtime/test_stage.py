@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.session.models import graph
 
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.modes import Async
@@ -17,6 +16,7 @@ from heterps.runtime.wire.service import Address, Listener, Method
 from heterps.runtime.workers.shard_host import ShardHost
 from heterps.runtime.workers.stage import StageParams
 from heterps.runtime.workers.stage_actor import DenseReader
+from heterps.testing.small_model import graph
 
 JOB = Job(Model(graph()), 8, Async())
 LAYOUT = JOB.model.layout

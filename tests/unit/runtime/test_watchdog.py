@@ -7,8 +7,6 @@ from typing import Any
 
 import dask
 import pytest
-from tests.unit.session.contract import plan
-from tests.unit.session.models import data
 from tests.unit.session.test_dask import staged
 
 import heterps as hps
@@ -16,6 +14,8 @@ from heterps.data import Arrays
 from heterps.errors import RunError
 from heterps.runtime.workers import shard_host
 from heterps.runtime.workers.stage import StageService
+from heterps.testing.engine_contract import plan
+from heterps.testing.small_model import data
 
 pytestmark = pytest.mark.xdist_group("dask")
 
