@@ -186,7 +186,7 @@ def test_a_failed_task_is_told_whatever_dask_says_of_it(carrier: Any, error: Bas
 
 def test_a_mistake_in_a_task_is_fatal(carrier: Any) -> None:
     carrier._task_done(7, Task(DataError("bad row"), False))
-    assert carrier.told[0].fatal
+    assert carrier.told == []  # the run has no say in it
     with pytest.raises(DataError, match="bad row"):
         carrier.pump()
 
