@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import monotonic
 
+from heterps.data import Dataset
 from heterps.errors import CheckpointError
 from heterps.protocol.words.cut import Cut
 from heterps.protocol.words.events import CutAsked
 from heterps.runtime.batch.job import Job
-from heterps.runtime.cuts.cut_store import CutStore, Standing
+from heterps.runtime.cuts.cut_store import CutStore, Standing, facts_of
 from heterps.runtime.run.driver import Driver
 
 __all__ = ["Checkpoints", "Keeper"]
@@ -28,12 +29,15 @@ class Checkpoints:
         in any case.
     resume
         Folder to go on from; the first training of the session takes it up.
+    force
+        Go on although data, shuffling, rules of dense parameters or metrics are not those of the run that made the cut.
     """
 
     path: str | None = None
     every_batches: int | None = None
     every_s: float | None = None
     resume: str | None = None
+    force: bool = False
 
     def __post_init__(self) -> None:
         for name in ("every_batches", "every_s"):
@@ -57,17 +61,21 @@ class Keeper:
         Passes of the session before this run.
     runs
         Runs of the session before this one; only the first resumes.
+    dataset
+        What it is trained on.
     """
 
-    def __init__(self, wanted: Checkpoints, job: Job, passes: int, runs: int) -> None:
+    def __init__(self, wanted: Checkpoints, job: Job, passes: int, runs: int, dataset: Dataset) -> None:
         self.wanted = wanted
         path = wanted.path or wanted.resume
-        self.standing = Standing.read(wanted.resume, job) if wanted.resume and not runs else None
+        facts = facts_of(job, dataset) if path else {}
+        resumes = wanted.resume is not None and not runs
+        self.standing = Standing.read(wanted.resume, job, facts, wanted.force) if wanted.resume and resumes else None
         self.first, self.life = passes, runs
         self.base = Cut(pass_=passes, mode=job.mode.to_json())
         if self.standing is not None:
             self.first, self.life, self.base = self.standing.first, self.standing.life + 1, self.standing.cut
-        self.store = CutStore(path, job, self.first, self.life) if path else None
+        self.store = CutStore(path, job, self.first, self.life, facts) if path else None
         if self.store is not None and self.standing is not None:
             self.store.know(self.base.number, self.standing.folder)
         self._then = monotonic()

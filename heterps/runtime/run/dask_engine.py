@@ -83,7 +83,7 @@ class ClusterEngine:
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         job = self.job
-        keeper = Keeper(self.checkpoints, job, self.passes, self._runs)
+        keeper = Keeper(self.checkpoints, job, self.passes, self._runs, dataset)
         self.passes = keeper.first
         self._runs += 1
         run = f"{self._name}-{self._runs}"
