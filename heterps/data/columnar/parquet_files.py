@@ -13,6 +13,7 @@ from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, Colum
 from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.files import expand, is_url, open_raw, size_of
+from heterps.data.core.fingerprint import digest
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece
 from heterps.data.study.infer_schema import schema_of_kinds
@@ -46,6 +47,10 @@ class Parquet(Dataset):
                 found += [Piece(path, i, i + 1, max(1, g.total_byte_size)) for i, g in enumerate(groups) if g.num_rows]
         return tuple(found)
 
+    def marks(self) -> dict[str, Any]:
+        """Return names and footers of the files: a copy is the same data, whenever it was made."""
+        return {"files": [_footer_mark(path) for path in self.paths]}
+
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start reading row groups."""
         return ColumnarSource(self.fields, _parts(pieces, self.fields), bad, self.labels)
@@ -65,6 +70,20 @@ def _open(path: str, dictionaries: Sequence[str] = ()) -> Any:
         raise
     except _BROKEN as error:
         raise DataError(f"{path} is no Parquet file, or a damaged one: {error}") from error
+
+
+def _footer_mark(path: str) -> str:
+    with _open(path) as file:
+        data = file.metadata
+        groups = [data.row_group(i) for i in range(data.num_row_groups)]
+        chunks = [group.column(c) for group in groups for c in range(group.num_columns)]
+        mark = digest([[c.path_in_schema, c.num_values, c.total_compressed_size, _range(c)] for c in chunks])
+        return f"{path.rsplit('/', 1)[-1]}: {data.num_rows} rows in {len(groups)} row groups, footer {mark}"
+
+
+def _range(chunk: Any) -> str:
+    found = chunk.statistics
+    return "" if found is None or not found.has_min_max else f"{found.min!r} to {found.max!r}"
 
 
 def _text_columns(path: str, wanted: Sequence[str]) -> list[str]:

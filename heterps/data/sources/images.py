@@ -17,6 +17,7 @@ from heterps.data.core.bad import BadRow, BadRows
 from heterps.data.core.chunks import ChunkSource, Columns
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.files import open_bytes
+from heterps.data.core.fingerprint import file_marks
 from heterps.data.core.schema import Schema, dense, label
 from heterps.data.core.split import Piece
 from heterps.data.core.usable import Located, usable_chunks
@@ -50,6 +51,10 @@ class Idx(Dataset):
     def pieces(self, grain: int) -> tuple[Piece, ...]:
         """Cut the rows into ranges."""
         return _by_rows(self.images, self.count, grain)
+
+    def marks(self) -> dict[str, Any]:
+        """Return names, sizes and times of the files."""
+        return file_marks((self.images, self.classes))
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start reading ranges."""

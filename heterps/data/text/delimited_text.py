@@ -13,6 +13,7 @@ from heterps.data.core.bad import BadRows
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.files import cut, expand, first_line, whole
+from heterps.data.core.fingerprint import file_marks
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece
 from heterps.data.sources.pipe import opener_of
@@ -75,6 +76,10 @@ class Text(Dataset):
     def pieces(self, grain: int) -> tuple[Piece, ...]:
         """Cut the files into byte ranges; what a program reads is not cut."""
         return whole(self.paths) if self.pipe_command else cut(self.paths, grain)
+
+    def marks(self) -> dict[str, Any]:
+        """Return names, sizes and times of the files."""
+        return file_marks(self.paths)
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start parsing pieces."""

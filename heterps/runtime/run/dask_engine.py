@@ -81,7 +81,7 @@ class ClusterEngine:
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         job = self.job
-        keeper = Keeper(self.checkpoints, job, self.passes, self._runs, self.held)
+        keeper = Keeper(self.checkpoints, job, self.passes, self._runs, dataset, self.held)
         self.passes = keeper.first
         self._runs += 1
         run, arrivals = f"{self._name}-{self._runs}", Arrivals()

@@ -82,7 +82,7 @@ class InlineEngine:
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         self._dataset, self._bad, self._fetch = dataset, BadBook(dataset.bad_input), dict(fetch or {})
-        keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs, self.held)
+        keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs, dataset, self.held)
         self.passes = keeper.first
         self._runs += 1
         self._arrivals = Arrivals()

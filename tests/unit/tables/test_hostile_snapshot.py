@@ -244,7 +244,7 @@ def manifests(draw: st.DrawFn, body: dict[str, Any]) -> dict[str, Any]:
         if isinstance(parent, dict) and draw(st.booleans()) and draw(st.booleans()):
             parent.pop(path[-1], None)
         else:
-            parent[path[-1]] = draw(st.sampled_from(HOSTILE))
+            parent[path[-1]] = copy.deepcopy(draw(st.sampled_from(HOSTILE)))
     return body
 
 
