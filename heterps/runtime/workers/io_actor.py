@@ -114,12 +114,15 @@ class IoActor:
     def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
         """Return tensors of a batch computed lately, between two of its batches where an attempt is running."""
         with self._lock:
-            attempts, slots = list(self._attempts.values()), list(self._slots)
+            attempts = [attempt for attempt in self._attempts.values() if not attempt.ended]
         for attempt in attempts:
             found: SimpleQueue[dict[str, Any]] = SimpleQueue()
             attempt.between(partial(_look, attempt, fetch, found))
             with suppress(Empty):
                 return found.get(timeout=_PEEK_S)
+        with self._lock:  # an attempt that has ended gives its slot back in a moment
+            self._moved.wait_for(lambda: not any(a.ended for a in self._attempts.values()), _PEEK_S)
+            slots = list(self._slots)
         return next((seen for slot in slots if (seen := slot.bench.peek(fetch))), {})
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ class Counted:
 
     def push(self, n: int) -> None:
         assert self.host.shard is not None
-        self.host.shard.push(BatchKey(0, 0, n), None, np.ones(LAYOUT.size, np.float32))
+        self.host.shard.apply(BatchKey(0, 0, n), None, np.ones(LAYOUT.size, np.float32))
 
 
 @pytest.fixture

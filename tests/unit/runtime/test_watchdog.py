@@ -7,7 +7,7 @@ from typing import Any
 
 import dask
 import pytest
-from tests.unit.session.test_dask import staged
+from tests.unit.runtime.run.test_dask_engine import staged
 
 import heterps as hps
 from heterps.data import Arrays
