@@ -7,7 +7,6 @@ from typing import Any
 
 import dask
 import pytest
-from tests.unit.runtime.run.test_dask_engine import staged
 
 import heterps as hps
 from heterps.data import Arrays
@@ -16,6 +15,7 @@ from heterps.runtime.workers import shard_host
 from heterps.runtime.workers.stage import StageService
 from heterps.testing.engine_contract import plan
 from heterps.testing.small_model import data
+from tests.unit.runtime.run.test_dask_engine import staged
 
 pytestmark = pytest.mark.xdist_group("dask")
 
