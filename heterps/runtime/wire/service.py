@@ -123,6 +123,9 @@ class Listener:
                 self._door.leave(arrived)
                 arrived.close()
                 _LOG.warning("a caller could not be served: %s", error)
+            except BaseException:  # a mistake of ours: the owner is told
+                arrived.close()
+                raise
 
     def _serve(self, connection: socket.socket) -> None:
         self._connections.add(connection)
