@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from heterps.planner.solve.effort import UndecidedError
-from heterps.planner.solve.mincut import MOST_FOR_MIN_CUT, min_cut
+from heterps.planner.solve.mincut import cut_bound
 from heterps.planner.solve.problem import Floats, Problem
 
 __all__ = ["least_price", "most_rows"]
@@ -26,8 +26,7 @@ def least_price(problem: Problem, x: float) -> float:
     found = rows.solve(np.concatenate([np.zeros(rows.shares), problem.price, [0.0]]), (x, x))
     if found is None:
         return np.inf
-    cut = problem.types == 2 and problem.layers <= MOST_FOR_MIN_CUT
-    return max(found, min_cut(problem)[1] * x if cut else 0.0) + hosts
+    return max(found, cut_bound(problem) * x) + hosts
 
 
 def most_rows(problem: Problem, budget: float = np.inf) -> float:

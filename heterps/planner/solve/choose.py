@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import DEPTH, build_problem, check_pins, server_pools
+from heterps.planner.costs.planning_model import DEPTH, at_depth, build_problem, check_pins, server_pools
 from heterps.planner.solve.assemble import Draft, depth_of
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import planned
@@ -125,15 +125,15 @@ def _over(looked: list[int], wanted: tuple[int, ...]) -> str:
 def _by_depth(request: Request, costs: Costs, server: Pool, beat: float | None, deadline: Deadline) -> Iterator[Draft]:
     """Drafts for rising depths; each for the depth that the one before would have needed."""
     solve, depth = solver(request.solver).within(deadline), DEPTH
+    problem = build_problem(costs, server, request.pins, depth)
     while True:
-        problem = build_problem(costs, server, request.pins, depth)
         outcome = planned(problem, request.goal, solve, deadline, beat=beat)
         if outcome.found is None:
             return
         draft = Draft(costs, outcome.problem, server, outcome.found, request.pins, outcome.complete, depth)
         needed = max(depth, depth_of(draft))
-        deep = build_problem(costs, server, request.pins, needed)
-        draft = replace(draft, depth=needed, fits=_has_room(deep, outcome.problem, outcome.found))
+        problem = at_depth(problem, costs, needed)
+        draft = replace(draft, depth=needed, fits=_has_room(problem, outcome.problem, outcome.found))
         yield draft
         if needed == depth:
             return

@@ -23,7 +23,7 @@ from heterps.planner.solve.slot_program import slot_placement
 __all__ = ["Outcome", "listed", "planned"]
 
 _FEW = 2_000  # cuts over which a search takes well below a second
-_SLOT_COLUMNS = 1_200  # Layers x types beyond which HiGHS finds nothing over slots in seconds
+_SLOT_COLUMNS = 160  # Layers x types beyond which HiGHS finds nothing over slots in seconds
 _SLOT_SECONDS = 3.0
 _ENOUGH = 1e-2  # a gap that is not worth looking at all cuts where they are many
 

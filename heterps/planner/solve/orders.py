@@ -2,7 +2,7 @@
 
 An order of the Layers in which each comes after all that it needs has its prefixes for cuts. The orders: the Layers'
 own; Layers of one place as long together as can be, beginning with each place; by depth; one branch after the other.
-Stages may begin at a cut of one order and end at one of another.
+Stages may begin at a cut of one order and end at one of another. Branches that are alike are also taken in groups.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from heterps.planner.solve.dag import edges_of
+from heterps.planner.solve.dag import edges_of, in_groups
 from heterps.planner.solve.mincut import MOST_FOR_MIN_CUT, min_cut
 from heterps.planner.solve.problem import Bools, Problem
 
@@ -25,6 +25,8 @@ def good_cuts(problem: Problem, most: int) -> Problem:
     orders = _orders(problem)
     each = max(2, most // len(orders))
     states = [_fewest_bytes(problem, along(order), each) for order in orders]
+    grouped = (in_groups(problem, groups) for groups in (32, 16, 8, 4, 2))
+    states.append(next((found for found in grouped if found is not None), states[0]))
     if problem.types == 2 and problem.layers <= MOST_FOR_MIN_CUT:
         states.append(_levels(problem, min_cut(problem)[0]))
     return with_states(replace(problem, members=states[0]), np.concatenate(states))
