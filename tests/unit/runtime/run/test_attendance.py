@@ -9,13 +9,13 @@ from typing import Any
 import dask
 import pytest
 from distributed import Client, Status
-from heterps.testing.engine_contract import plan
-from heterps.testing.small_model import data
 
 import heterps as hps
 from heterps.errors import ClusterError
 from heterps.runtime.cluster.in_process import local_cluster
 from heterps.runtime.workers.io_actor import IoActor
+from heterps.testing.engine_contract import plan
+from heterps.testing.small_model import data
 
 pytestmark = pytest.mark.xdist_group("dask")
 

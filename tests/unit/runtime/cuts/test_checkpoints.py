@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from heterps.testing.engine_contract import plan
-from heterps.testing.small_model import data
 
 import heterps as hps
 from heterps.protocol.words.cut import Cut
 from heterps.runtime.cuts.checkpoints import Checkpoints, Held, Keeper
+from heterps.testing.engine_contract import plan
+from heterps.testing.small_model import data
 
 
 @pytest.fixture
