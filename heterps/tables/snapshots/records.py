@@ -64,7 +64,7 @@ class RowBuffer:
         return out
 
 
-class _RecordPiece(NamedTuple):
+class _Stretch(NamedTuple):
     """Words of a row that make up a column."""
 
     name: str
@@ -74,27 +74,23 @@ class _RecordPiece(NamedTuple):
     lists: bool = False
 
 
-def _pieces(layout: RowLayout, state: bool) -> list[_RecordPiece]:
-    out = [_RecordPiece("id", 0, 2, np.uint64), *_values(layout)]
+def _pieces(layout: RowLayout, state: bool) -> list[_Stretch]:
+    out = [_Stretch("id", 0, 2, np.uint64), *_values(layout)]
     if state:
-        out += [
-            _RecordPiece(f"{name}.slots", at.start, at.stop, lists=True) for name, at in layout.slot_columns.items()
-        ]
+        out += [_Stretch(f"{name}.slots", at.start, at.stop, lists=True) for name, at in layout.slot_columns.items()]
     first = layout.counter
-    out += [
-        _RecordPiece(name, first + k, first + k + 1) for k, name in enumerate(Counters._fields[: layout.n_counters])
-    ]
+    out += [_Stretch(name, first + k, first + k + 1) for k, name in enumerate(Counters._fields[: layout.n_counters])]
     if state and layout.tick >= 0:
-        out.append(_RecordPiece("last_use", layout.tick, layout.tick + 1, np.uint32))
+        out.append(_Stretch("last_use", layout.tick, layout.tick + 1, np.uint32))
     return out
 
 
-def _values(layout: RowLayout) -> list[_RecordPiece]:
+def _values(layout: RowLayout) -> list[_Stretch]:
     """Return the values of each table; float16 ones are one piece, since a table may begin in the middle of a word."""
     if layout.half:
-        return [_RecordPiece("", layout.value, layout.state, np.float16)]
+        return [_Stretch("", layout.value, layout.state, np.float16)]
     columns = [(table.name, layout.group.columns(table.name)) for table in layout.group.tables]
-    return [_RecordPiece(name, layout.value + at.start, layout.value + at.stop, lists=True) for name, at in columns]
+    return [_Stretch(name, layout.value + at.start, layout.value + at.stop, lists=True) for name, at in columns]
 
 
 def _widened(layout: RowLayout, halves: npt.NDArray[np.float16]) -> Columns:
