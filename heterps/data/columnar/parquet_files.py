@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, ColumnarSource
 from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
-from heterps.data.core.files import expand, is_url, open_raw, size_of
+from heterps.data.core.files import about, expand, is_url, open_raw
 from heterps.data.core.fingerprint import digest
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece
@@ -64,7 +64,7 @@ def _open(path: str, dictionaries: Sequence[str] = ()) -> Any:
     try:
         if is_url(path):
             return pq.ParquetFile(open_raw(path), read_dictionary=list(dictionaries))
-        size_of(path)  # says what is there instead of a file
+        open_raw(path).close()  # says what is there instead of a file that can be read
         return pq.ParquetFile(path, read_dictionary=list(dictionaries), memory_map=False)
     except DataError:
         raise
@@ -144,7 +144,7 @@ def parquet(paths: Paths, fields: Schema | None = None, *, label: str = "", **op
     """
     files = expand(paths)
     if fields is None:
-        with _open(files[0]) as file:
+        with _open(files[0]) as file, about(files[0]):
             fields = schema_of_arrow(file.schema_arrow, label)
     return Parquet(paths=files, fields=fields, **options)
 

@@ -18,6 +18,7 @@ from heterps.errors import DataError
 
 __all__ = [
     "ByteReader",
+    "about",
     "cut",
     "expand",
     "first_line",
@@ -119,6 +120,15 @@ def _named(path: str) -> Iterator[None]:
         if is_url(path) or isinstance(error, ValueError):  # filesystems of others; a NUL in a name
             raise DataError(f"cannot read {path!r}: {error}") from error
         raise
+
+
+@contextmanager
+def about(path: str) -> Iterator[None]:
+    """Name the file in an error about what it holds."""
+    try:
+        yield
+    except DataError as error:
+        raise error if path in str(error) else DataError(f"{path}: {error}") from error
 
 
 def size_of(path: str) -> int:

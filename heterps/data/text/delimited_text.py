@@ -12,7 +12,7 @@ import numpy as np
 from heterps.data.core.bad import BadRows
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Source
-from heterps.data.core.files import cut, expand, first_line, whole
+from heterps.data.core.files import about, cut, expand, first_line, whole
 from heterps.data.core.fingerprint import file_marks
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece
@@ -66,7 +66,8 @@ class Text(Dataset):
     def __post_init__(self) -> None:
         _check_marks(self.delimiter, self.quote)
         check_distinct(self.columns, "the columns of a text file")
-        compile_steps(self.fields, self.columns)
+        with about(self.paths[0] if self.paths else "the text"):
+            compile_steps(self.fields, self.columns)
 
     @property
     def schema(self) -> Schema:
@@ -227,7 +228,8 @@ def csv(
     if fields is None:
         from heterps.data.study.infer_schema import infer_schema
 
-        fields = infer_schema(files[0], names, delimiter, quote, header, label)
+        with about(files[0]):
+            fields = infer_schema(files[0], names, delimiter, quote, header, label)
     settings: dict[str, Any] = {"delimiter": delimiter, "quote": quote, "header": header, "trim": trim} | options
     return Text(paths=files, columns=names, fields=fields, **settings)
 

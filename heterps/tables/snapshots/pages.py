@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from heterps.tables.snapshots.footer import ColumnChunk, read_footer
 from heterps.tables.snapshots.thrift import Data, decode
 
 __all__ = ["row_groups"]
@@ -33,33 +34,22 @@ def row_groups(data: Data, columns: list[str] | None = None, rows: int | None = 
     Nothing the file says of itself is believed beyond the bytes that are there: what it yields is at most a few times
     its size. A number of ``rows`` that was expected is compared with the file's.
     """
+    groups = read_footer(data)
+    total = sum(group.rows for group in groups)
+    if rows not in (None, total):
+        raise pa.ArrowInvalid(f"it has {total} rows, {rows} were written")
     reader = pq.ParquetFile(pa.BufferReader(data))
-    _check_counts(reader.metadata, len(data), rows)
     schema = reader.schema_arrow
     names = schema.names if columns is None else columns
-    for k in range(reader.num_row_groups):
-        chunks = _chunks(reader.metadata.row_group(k))
-        found = {name: _in_place(data, schema.field(name), chunks[name]) for name in names}
-        _check_rows(found, reader.metadata.row_group(k).num_rows)
+    for k, group in enumerate(groups):
+        found = {name: _in_place(data, schema.field(name), group.chunks[name]) for name in names}
+        _check_rows(found, group.rows)
         rest = [name for name, array in found.items() if array is None]
         if rest:
             found |= _decoded(reader.read_row_group(k, columns=rest, use_threads=False))
         yield {name: array for name, array in found.items() if array is not None}
-    if reader.num_row_groups == 0:
+    if not groups:
         yield _decoded(reader.read(columns=names))
-
-
-def _check_counts(metadata: Any, size: int, rows: int | None) -> None:
-    """Refuse counts beyond the file's bytes, and compression, before anything is decoded."""
-    groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
-    chunks = [group.column(c) for group in groups for c in range(group.num_columns)]
-    counts = [*(group.num_rows for group in groups), *(chunk.num_values for chunk in chunks)]
-    if min(counts, default=0) < 0 or sum(chunk.num_values for chunk in chunks) > size:
-        raise pa.ArrowInvalid(f"it claims more values than its {size} bytes can hold")
-    if sum(group.num_rows for group in groups) != metadata.num_rows or rows not in (None, metadata.num_rows):
-        raise pa.ArrowInvalid(f"it has {metadata.num_rows} rows, {rows} were written")
-    if any(chunk.compression != "UNCOMPRESSED" for chunk in chunks):
-        raise pa.ArrowInvalid("it is compressed, which no snapshot is")
 
 
 def _check_rows(found: dict[str, npt.NDArray[Any] | None], rows: int) -> None:
@@ -68,19 +58,13 @@ def _check_rows(found: dict[str, npt.NDArray[Any] | None], rows: int) -> None:
             raise pa.ArrowInvalid(f"column {name!r} has {len(array)} values for {rows} rows")
 
 
-def _chunks(group: Any) -> dict[str, Any]:
-    """Return the column chunks of a row group by the name of the top-level column."""
-    chunks = [group.column(c) for c in range(group.num_columns)]
-    return {chunk.path_in_schema.split(".list.")[0]: chunk for chunk in chunks}
-
-
-def _in_place(data: Data, field: Any, chunk: Any) -> npt.NDArray[Any] | None:
+def _in_place(data: Data, field: Any, chunk: ColumnChunk) -> npt.NDArray[Any] | None:
     """Return the values of a column chunk, or None if they do not stand there as they are."""
     lists = pa.types.is_fixed_size_list(field.type)
     element = field.type.value_field if lists else field
     if field.nullable or element.nullable or element.type not in _AS_IN_MEMORY:
         return None
-    if chunk.has_dictionary_page:
+    if chunk.has_dictionary:
         return None
     pages = _pages(data, chunk, np.dtype(element.type.to_pandas_dtype()))
     if not pages:
@@ -89,11 +73,9 @@ def _in_place(data: Data, field: Any, chunk: Any) -> npt.NDArray[Any] | None:
     return array.reshape(-1, field.type.list_size) if lists else array
 
 
-def _pages(data: Data, chunk: Any, dtype: np.dtype[Any]) -> list[npt.NDArray[Any]]:
+def _pages(data: Data, chunk: ColumnChunk, dtype: np.dtype[Any]) -> list[npt.NDArray[Any]]:
     """Return the values of each page of a chunk, or nothing if a page is of another form."""
-    at, end = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
-    if not 0 <= at <= end <= len(data):
-        raise pa.ArrowInvalid(f"a column is said to lie at bytes {at} to {end} of {len(data)}")
+    at, end = chunk.begin, chunk.begin + chunk.size
     pages: list[npt.NDArray[Any]] = []
     while at < end:
         header, start = decode(data, at)

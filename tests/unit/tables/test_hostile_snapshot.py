@@ -10,7 +10,6 @@ import shutil
 import time
 import tracemalloc
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from heterps.errors import CheckpointError
 from heterps.protocol import BatchKey
 from heterps.tables import SGD, Adam, DenseSpec, GroupSpec, RowGradients, Shard, TableSpec, load_table, restore, verify
 from heterps.tables.snapshots import pages, thrift
+from heterps.tables.snapshots.footer import ColumnChunk, read_footer
 from heterps.tables.snapshots.inspection import compare, describe
 from heterps.tables.snapshots.manifest import _digest
 from heterps.tables.snapshots.snapshot import save_shard
@@ -155,15 +155,18 @@ def test_pages_stay_within_their_column(size: int, count: int) -> None:
     page = {1: count, 2: 0, 3: 3, 4: 3}
     header = thrift.encode({1: 0, 2: size, 3: size, 5: page})
     data = header + bytes(64)
-    chunk = SimpleNamespace(data_page_offset=0, total_compressed_size=len(data))
     with pytest.raises(pa.ArrowInvalid, match="claims"):
-        pages._pages(data, chunk, np.dtype(np.uint64))
+        pages._pages(data, ColumnChunk("id", 1, 0, len(data), False), np.dtype(np.uint64))
 
 
 @pytest.mark.parametrize(("begin", "size"), [(-8, 16), (0, 1 << 40), (40, -8)])
 def test_columns_stay_within_the_file(begin: int, size: int) -> None:
-    with pytest.raises(pa.ArrowInvalid, match="is said to lie"):
-        pages._pages(bytes(64), SimpleNamespace(data_page_offset=begin, total_compressed_size=size), np.dtype("u8"))
+    chunk = {3: {3: [b"id"], 4: 0, 5: thrift.I64(1), 7: thrift.I64(size), 9: thrift.I64(begin)}}
+    group = {1: [chunk], 2: thrift.I64(8), 3: thrift.I64(1)}
+    body = thrift.encode({1: 1, 2: [{4: b"id"}], 3: thrift.I64(1), 4: [group]})
+    data = b"PAR1" + bytes(64) + body + len(body).to_bytes(4, "little") + b"PAR1"
+    with pytest.raises(pa.ArrowInvalid, match=r"is said to lie|claims"):
+        read_footer(data)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -219,7 +222,7 @@ def test_a_few_bytes_do_not_become_many_rows(saved: Path, tmp_path: Path) -> Non
     data = sink.getvalue().to_pybytes()
     assert len(data) < 1 << 16
     resealed(folder, path.name, data)
-    with pytest.raises(CheckpointError, match="more values than its"):
+    with pytest.raises(CheckpointError, match=r"it claims 1048576 of something, in \d+ bytes"):
         restore(fresh(), folder)
 
 
