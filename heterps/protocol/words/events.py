@@ -19,6 +19,7 @@ __all__ = [
     "CutMarked",
     "CutPublished",
     "CutWritten",
+    "Diverged",
     "Event",
     "HostReady",
     "LayoutWanted",
@@ -232,11 +233,20 @@ class CutWritten(Event):
 
 @dataclass(frozen=True, slots=True)
 class CutFailed(Event):
-    """A copy could not write its part (disk full): the cut is given up, the previous one stays."""
+    """A copy could not write its part, or the engine its manifest (disk full): the cut is given up, the previous one
+    stays. The engine says 0 for the copy.
+    """
 
     copy: int
     cut: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged(Event):
+    """So many batches in a row had a loss that is no finite number: to go on is of no use."""
+
+    batches: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.stacks import all_stacks
 from heterps.runtime.run.stage_lines import StageLines
 from heterps.runtime.wire.addresses import parse_address
-from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import Addresses, LocalRun, decode_event, local_run, topic
 from heterps.runtime.workers.io_actor import IoActor, run_attempt
 from heterps.runtime.workers.shard_host import Counts
@@ -229,10 +228,7 @@ class ClusterCarrier:
 
     def _addresses(self) -> Addresses:
         """Of copies of shard hosts and of stages, as they are now: what is sent must not change on its way."""
-        found: dict[int | str, Address] = {}
-        found.update(self.hosts.addresses)
-        found.update(self.stages.addresses)
-        return found
+        return {**self.hosts.addresses, **self.stages.addresses}
 
     def _task_done(self, attempt: int, future: Future) -> None:
         with self._told_of_failure():
@@ -305,6 +301,10 @@ class ClusterCarrier:
     def drop_cut(self, cut: int) -> None:
         """Remove the parts of a cut."""
         self._keeper.drop(cut)
+
+    def cut_folder(self, cut: int) -> str:
+        """Return where a whole cut lies."""
+        return self._keeper.folder(cut)
 
     # --- reports
 

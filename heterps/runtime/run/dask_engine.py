@@ -110,12 +110,17 @@ class ClusterEngine:
                 yield from training.reports(self.report_s)
         finally:
             self._training = None
-            self.held = keeper.held_after(training.driver.finished)
+            self.held = keeper.held_after(training.succeeded, training.bad_row)
             self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
 
     def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
         """Do something between two batches, or between runs."""
         return act() if self._training is None else self._training.at_rest(act, changes)
+
+    @property
+    def bad_row(self) -> int:
+        """How many batches, up to the last one counted, had a loss that is no finite number."""
+        return self.held.bad_row if self._training is None else self._training.bad_row
 
     @property
     def next_pass(self) -> int:

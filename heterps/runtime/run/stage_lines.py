@@ -51,7 +51,7 @@ class StageLines:
         lost: Callable[[str, ClusterError], None],
         slowdown: Mapping[str, float],
     ) -> None:
-        self.addresses: dict[str, Address] = {}
+        self.addresses: dict[int | str, Address] = {}
         """Where batches go: first compute stages, by worker."""
         self._job, self._client, self._stages, self._slowdown = job, client, roles.stages, slowdown
         self._attendance, self._arrivals, self._hosts, self._on_lost = attendance, arrivals, hosts, lost

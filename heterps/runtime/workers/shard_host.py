@@ -10,18 +10,21 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
+from heterps.errors import CheckpointError
 from heterps.protocol.host.state import HostState
 from heterps.protocol.words.decisions import Answer, Apply, Commit, Decision, Keep, Load, Loaded, Mark, Report, Serve
-from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Event
+from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Diverged, Event
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.messages import Granted, Push, Reply, Request
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted, pack_reply, unpack_request
 from heterps.runtime.batch.phases import Phases
+from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.service import Method
@@ -37,7 +40,11 @@ _PATIENCE_S = 0.05
 
 @dataclass
 class Counts:
-    """What a host has applied; exactly once, as the gradients themselves."""
+    """What a host has applied; exactly once, as the gradients themselves.
+
+    ``loss`` sums those that are finite numbers; ``bad_losses`` counts the others, ``bad_row`` those since the last
+    finite one.
+    """
 
     batches: int = 0
     samples: int = 0
@@ -45,6 +52,8 @@ class Counts:
     skipped: int = 0
     staleness: int = 0
     stalest: int = 0
+    bad_losses: int = 0
+    bad_row: int = 0
 
     def since(self, before: Counts) -> Counts:
         """Return what was added after ``before``."""
@@ -55,13 +64,18 @@ class Counts:
             self.skipped - before.skipped,
             self.staleness - before.staleness,
             self.stalest,
+            self.bad_losses - before.bad_losses,
+            self.bad_row,
         )
 
     def add(self, gradients: PushedGradients, skipped: int, staleness: int | None) -> None:
         """Count one applied push."""
         self.batches += 1
         self.samples += gradients.samples
-        self.loss += gradients.loss
+        is_finite = isfinite(gradients.loss)
+        self.loss += gradients.loss if is_finite else 0.0
+        self.bad_losses += not is_finite
+        self.bad_row = 0 if is_finite else self.bad_row + 1
         self.skipped += skipped
         self.staleness += staleness or 0
         self.stalest = max(self.stalest, staleness or 0)
@@ -106,6 +120,7 @@ class ShardHost:
         self.shard: Shard | None = None
         self.parts: dict[int, HostPart] = {}
         self._report, self._cut_every, self._threads = report, cut_every, threads
+        self._bad_losses = settings().bad_losses  # in a row, before the run is told; 0: never
         self._lock = threading.RLock()
         self._ordered = job.mode.ordered
         self._kept: dict[Push, PushedGradients] = {}
@@ -233,6 +248,9 @@ class ShardHost:
         with self._lock:
             self.counts.add(gradients, applied.skipped, applied.staleness)
             due = self._cut_every is not None and self.counts.batches % self._cut_every == 0
+            diverged = 0 < self._bad_losses == self.counts.bad_row
+        if diverged:
+            self._report(Diverged(self._bad_losses))
         if due:
             self._report(CutAsked())
 
@@ -264,11 +282,13 @@ class ShardHost:
     def _mark(self, cut: int, state: dict[str, Any]) -> None:
         """From here on the first change of a row saves its old value; writing goes on beside training."""
         rows, folder, counts = self._tables().cut(), self._folder, vars(self.counts).copy()
-        copy = self.state.copy
+        copy, bad_row = self.state.copy, self.counts.bad_row
 
         def work() -> None:
             try:
                 with rows:
+                    if bad_row:  # it would take the place of a good one
+                        raise CheckpointError(f"the loss of the last {bad_row} batches is not a finite number")
                     part = write_part(rows, folder, host=self.host)
                 self.parts = {cut: HostPart(part.to_json(), state, counts)}
             except Exception as error:
