@@ -81,16 +81,21 @@ class WorkerLeaving(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerHeld(Event):
-    """An io worker can begin nothing for now, such as one whose memory is nearly full; what it runs goes on."""
+    """An io worker can begin nothing for now, such as one whose memory is nearly full; what it runs goes on.
+
+    ``look`` grows with every word of the engine about what workers can do: a later one overrules those before.
+    """
 
     worker: str
+    look: int
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFreed(Event):
-    """A worker that was held can be given Splits again."""
+    """A worker that was held can be given Splits again. For ``look`` see :class:`WorkerHeld`."""
 
     worker: str
+    look: int
 
 
 @dataclass(frozen=True, slots=True)

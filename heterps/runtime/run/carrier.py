@@ -168,7 +168,7 @@ class ClusterCarrier:
         def made(_: None) -> None:
             self._arrivals.tell(ev.WorkerJoined(worker, "io"))
             if worker in self.attendance.paused:
-                self._arrivals.tell(ev.WorkerHeld(worker))
+                self._arrivals.tell(ev.WorkerHeld(worker, self.attendance.looks))
 
         self._arrivals.when(line.made, made, partial(self._give_up, worker))
 
