@@ -193,20 +193,25 @@ class RunState(Workforce):
     def _cut_failed(self, event: ev.CutFailed) -> None:
         if self._cutting is not None and event.cut == self._cutting.cut.number:
             last = self._is_covered() and self._in_last_pass()
-            self._drop_cut()
+            if not event.copy:  # the engine's own word: no manifest is on its way
+                self._cutting.publishing = False
+            self._drop_cut(event.reason)
             if last:
-                self._abort(f"the last cut could not be written by copy {event.copy}: {event.reason}")
+                self._abort(f"everything is trained, but the last cut could not be written: {event.reason}")
+
+    def _diverged(self, event: ev.Diverged) -> None:
+        self._abort(f"the loss of {event.batches} batches in a row is not a finite number")
 
     def _cut_published(self, event: ev.CutPublished) -> None:
         if self._cutting is not None and event.cut == self._cutting.cut.number:
             self.moves += 1
             self.cut, self._cutting = self._cutting.cut, None
 
-    def _drop_cut(self) -> None:
+    def _drop_cut(self, reason: str = "") -> None:
         """Give the cut up. One whose manifest may be on its way to the disk keeps its parts."""
         if self._cutting is not None:
             if not self._cutting.publishing:
-                self._out.append(do.DropCut(self._cutting.cut.number))
+                self._out.append(do.DropCut(self._cutting.cut.number, reason))
             self._cutting = self._newest = None
 
     def _rest_asked(self, event: ev.RestAsked) -> None:
@@ -398,6 +403,7 @@ _HANDLERS: dict[type, str] = {
     ev.CutMarked: "_cut_marked",
     ev.CutWritten: "_cut_written",
     ev.CutFailed: "_cut_failed",
+    ev.Diverged: "_diverged",
     ev.CutPublished: "_cut_published",
     ev.RestAsked: "_rest_asked",
     ev.RestOver: "_rest_over",

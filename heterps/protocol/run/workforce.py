@@ -130,15 +130,15 @@ class Workforce:
                 self._move_away(attempt)
 
     def _held(self, event: ev.WorkerHeld) -> None:
-        self._hold(event.worker, True)
+        self._hold(event.worker, event.look, True)
 
     def _freed(self, event: ev.WorkerFreed) -> None:
-        self._hold(event.worker, False)
+        self._hold(event.worker, event.look, False)
 
-    def _hold(self, name: str, held: bool) -> None:
+    def _hold(self, name: str, look: int, held: bool) -> None:
         worker = self.roster.workers.get(name)
-        if worker is not None:
-            worker.held = held
+        if worker is not None and look > worker.look:
+            worker.held, worker.look = held, look
 
     def _lose_io(self, worker: IoWorker) -> None:
         for attempt in list(worker.attempts.values()):

@@ -48,6 +48,10 @@ class Tables(Protocol):
 
     held: Held
 
+    @property
+    def bad_row(self) -> int:
+        """Batches since the last one whose loss was a finite number."""
+
     def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
         """Call while nothing is in flight."""
 
@@ -66,6 +70,11 @@ def save_tables(engine: Tables, path: Path, kind: Kind = "checkpoint") -> Path:
 
 
 def _save(engine: Tables, path: Path, kind: Kind) -> Path:
+    if engine.bad_row and (path / kind).is_dir() and any((path / kind).iterdir()):
+        raise CheckpointError(
+            f"the loss of the last {engine.bad_row} batches is not a finite number: what is in {path} is not replaced "
+            "by that. Save it to a folder of its own, or load the good model and go on from there"
+        )
     snapshots = Snapshots(path / kind, keep=_KEEP[kind])
     folder = snapshots.begin()
     model = engine.job.model

@@ -67,6 +67,8 @@ class Attendance:
         """By pool of the run."""
         self._client, self._roles, self._arrivals = client, roles, arrivals
         self._on_joined, self._on_held, self._on_lost, self._rank = joined, held, lost, rank
+        self.looks = 0
+        """How many there were; what is said later overrules what was said before."""
         self._used: dict[str, set[str]] = {}  # roles that a worker was told or begun to have
         self._scheduler = ""  # its identity: another in its place knows nothing of this run
         self._ended = threading.Event()
@@ -116,6 +118,7 @@ class Attendance:
 
     def _look(self, identity: Mapping[str, Any]) -> None:
         self._taken.set()
+        self.looks += 1
         pools = group_by_pool(workers_from(identity))
         self.threads = {pool.name: sum(w.nthreads for w in pool.workers) for pool in pools if pool.name in self._roles}
         workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self.silent}
@@ -137,10 +140,10 @@ class Attendance:
                 " it runs again. Raise its --memory-limit, or spread the work over more workers",
                 self.name(address),
             )
-            self._arrivals.tell(ev.WorkerHeld(address))
+            self._arrivals.tell(ev.WorkerHeld(address, self.looks))
         for address in sorted(self.paused - paused):
             _log.info("worker %s runs again", self.name(address))
-            self._arrivals.tell(ev.WorkerFreed(address))
+            self._arrivals.tell(ev.WorkerFreed(address, self.looks))
         self.paused = paused
         for address in sorted(paused):
             self._on_held(address)

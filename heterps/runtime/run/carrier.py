@@ -31,7 +31,6 @@ from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.stacks import all_stacks
 from heterps.runtime.run.stage_lines import StageLines
 from heterps.runtime.wire.addresses import parse_address
-from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import Addresses, LocalRun, decode_event, local_run, topic
 from heterps.runtime.workers.io_actor import IoActor, run_attempt
 
@@ -166,7 +165,7 @@ class ClusterCarrier:
         def made(_: None) -> None:
             self._arrivals.tell(ev.WorkerJoined(worker, "io"))
             if worker in self.attendance.paused:
-                self._arrivals.tell(ev.WorkerHeld(worker))
+                self._arrivals.tell(ev.WorkerHeld(worker, self.attendance.looks))
 
         self._arrivals.when(line.made, made, partial(self._give_up, worker))
 
@@ -226,10 +225,7 @@ class ClusterCarrier:
 
     def _addresses(self) -> Addresses:
         """Of copies of shard hosts and of stages, as they are now: what is sent must not change on its way."""
-        found: dict[int | str, Address] = {}
-        found.update(self.hosts.addresses)
-        found.update(self.stages.addresses)
-        return found
+        return {**self.hosts.addresses, **self.stages.addresses}
 
     def _task_done(self, attempt: int, future: Future) -> None:
         with self._told_of_failure():
@@ -302,6 +298,10 @@ class ClusterCarrier:
     def drop_cut(self, cut: int) -> None:
         """Remove the parts of a cut."""
         self._keeper.drop(cut)
+
+    def cut_folder(self, cut: int) -> str:
+        """Return where a whole cut lies."""
+        return self._keeper.folder(cut)
 
     # --- reports
 

@@ -94,12 +94,17 @@ class InlineEngine:
         finally:
             self._end()
             self._training = None
-            self.held = keeper.held_after(training.driver.finished)
+            self.held = keeper.held_after(training.succeeded, training.bad_row)
             self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
 
     def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
         """Do something between two batches, or between runs."""
         return act() if self._training is None else self._training.at_rest(act, changes)
+
+    @property
+    def bad_row(self) -> int:
+        """How many batches, up to the last one counted, had a loss that is no finite number."""
+        return self.held.bad_row if self._training is None else self._training.bad_row
 
     @property
     def next_pass(self) -> int:
@@ -198,6 +203,10 @@ class InlineEngine:
     def drop_cut(self, cut: int) -> None:
         """Remove the parts of a cut."""
         self._keeper.drop(cut)
+
+    def cut_folder(self, cut: int) -> str:
+        """Return where a whole cut lies."""
+        return self._keeper.folder(cut)
 
     # --- reading
 

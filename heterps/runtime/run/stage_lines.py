@@ -50,7 +50,7 @@ class StageLines:
         hosts: Callable[[], list[Address] | None],
         lost: Callable[[str, ClusterError], None],
     ) -> None:
-        self.addresses: dict[str, Address] = {}
+        self.addresses: dict[int | str, Address] = {}
         """Where batches go: first compute stages, by worker."""
         self._job, self._client, self._run, self._stages = job, client, run, roles.stages
         self._attendance, self._arrivals, self._hosts, self._on_lost = attendance, arrivals, hosts, lost

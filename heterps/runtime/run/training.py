@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from heterps.data import Dataset
-from heterps.errors import ClusterError
+from heterps.errors import ClusterError, RunError
+from heterps.protocol.run.spec import Phase
 from heterps.protocol.words.events import CutAsked, RestAsked, RestOver
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
@@ -94,17 +95,38 @@ class Training:
 
     def reports(self, report_s: float) -> Iterator[Progress]:
         """Train, yielding Progress so often and at the end."""
+        try:
+            yield from self._reports(report_s)
+        except RunError:
+            self._carrier.recount()  # what the tables hold now is still of use
+            raise
+
+    def _reports(self, report_s: float) -> Iterator[Progress]:
         reporter, carrier = self._reporter, self._carrier
         while not self.driver.finished:
             self._turn()
             if not self.driver.finished and reporter.due(report_s):
                 carrier.collect(reporter)
-                yield self._watched(reporter.progress(carrier.counts(), self._epoch + 1))
+                yield self._watched(self._progress(self._epoch + 1))
         carrier.collect(reporter, exactly=True)
-        yield self._watched(reporter.progress(carrier.counts(), reporter.epochs, done=True))
+        yield self._watched(self._progress(reporter.epochs, done=True))
+
+    def _progress(self, epoch: int, done: bool = False) -> Progress:
+        self._reporter.failed_cuts = self.driver.failed_cuts
+        return self._reporter.progress(self._carrier.counts(), epoch, done)
 
     def _watched(self, progress: Progress) -> Progress:
         return replace(progress, fetched=self._carrier.peek())
+
+    @property
+    def bad_row(self) -> int:
+        """How many batches, up to the last one counted, had a loss that is no finite number."""
+        return self._carrier.counts().bad_row
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every batch was trained, and the last cut made where one is wanted."""
+        return self.driver.state.phase is Phase.FINISHED
 
     @property
     def pass_(self) -> int:
