@@ -25,12 +25,21 @@ Examples:
 @data_options
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="May be given several times, or as a,b,c.")
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
+@click.option("--allow-empty", is_flag=True, help="Accept data without a single usable row.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(model: str, data: tuple[str, ...], kind: str, metrics: tuple[str, ...], engine: str, as_json: bool) -> None:
+def command(
+    model: str,
+    data: tuple[str, ...],
+    kind: str,
+    metrics: tuple[str, ...],
+    engine: str,
+    allow_empty: bool,
+    as_json: bool,
+) -> None:
     """Measure the model that `heterps train --out DIR` or session.save(DIR) wrote."""
     dataset = opened(data, kind)
     with load(model, engine=engine) as session:
-        results = session.evaluate(dataset, parse_names(metrics) or None)
+        results = session.evaluate(dataset, parse_names(metrics) or None, allow_empty=allow_empty)
     if as_json:
         click.echo(json.dumps(results, default=float))
         return

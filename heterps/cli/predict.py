@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import pyarrow.parquet as pq
 
@@ -34,5 +36,11 @@ def command(model: str, data: tuple[str, ...], kind: str, out: str, fetch: tuple
     with load(model, engine=engine) as session:
         path = session.predict(dataset, out=out, fetch=parse_names(fetch) or ("prediction",))
     schema = pq.read_schema(path)
-    rows = pq.read_metadata(path).num_rows
-    click.echo(f"{rows:,} rows to {path}: {', '.join(f'{field.name} ({field.type})' for field in schema)}")
+    rows, bad = pq.read_metadata(path).num_rows, _bad_rows(path)
+    skipped = f", {bad:,} of them null: the column bad_row says why" if bad else ""
+    click.echo(f"{rows:,} rows to {path}{skipped}: {', '.join(f'{field.name} ({field.type})' for field in schema)}")
+
+
+def _bad_rows(path: Any) -> int:
+    column = pq.read_table(path, columns=["bad_row"])["bad_row"]
+    return len(column) - int(column.null_count)

@@ -58,6 +58,8 @@ Examples:
 @click.option(
     "--resume", metavar="DIR", help="Go on from the newest cut in this folder, with the same data and options."
 )
+@click.option("--force", is_flag=True, help="Resume although data, shuffling, rules or metrics have changed.")
+@click.option("--allow-empty", is_flag=True, help="Accept data without a single usable row.")
 @click.option("--profile", is_flag=True, help="Show where the time went, by pool and phase.")
 @click.option("--profile-svg", type=click.Path(dir_okay=False), metavar="FILE", help="Draw the same to this file.")
 def command(
@@ -79,6 +81,8 @@ def command(
     checkpoint: str | None,
     every_batches: int | None,
     resume: str | None,
+    force: bool,
+    allow_empty: bool,
     profile: bool,
     profile_svg: str | None,
 ) -> None:
@@ -98,8 +102,9 @@ def command(
         checkpoint=checkpoint,
         every_batches=every_batches,
         resume=resume,
+        force=force,
     ) as session:
-        reports = _checked(session, training.shuffle(shuffle), epochs, validation)
+        reports = _checked(session, training.shuffle(shuffle), epochs, validation, allow_empty)
         last = deque(metered(reports, console), maxlen=1).pop()
         if out:
             session.save(out)
@@ -129,10 +134,10 @@ def _is_plan(target: str) -> bool:
         return False
 
 
-def _checked(session: Any, data: Dataset, epochs: int, valid: Dataset | None) -> Any:
+def _checked(session: Any, data: Dataset, epochs: int, valid: Dataset | None, allow_empty: bool) -> Any:
     """Columns that do not fit are most often a model whose arguments do not: say how to change them."""
     try:
-        return session.train(data, epochs, valid)
+        return session.train(data, epochs, valid, allow_empty=allow_empty)
     except DataError as error:
         raise DataError(f"{error}\nThe model's arguments can be changed with --set NAME=VALUE") from error
 

@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, ColumnarSource
 from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
-from heterps.data.core.files import about, expand, is_url, open_raw
+from heterps.data.core.files import about, expand, is_url, open_raw, size_of
 from heterps.data.core.fingerprint import digest
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece
 from heterps.data.study.infer_schema import schema_of_kinds
 from heterps.data.text.delimited_text import Paths
 from heterps.errors import DataError
+from heterps.thrift import first_of_list
 
 __all__ = ["Parquet", "parquet"]
 
@@ -74,16 +75,18 @@ def _open(path: str, dictionaries: Sequence[str] = ()) -> Any:
 
 def _footer_mark(path: str) -> str:
     with _open(path) as file:
-        data = file.metadata
-        groups = [data.row_group(i) for i in range(data.num_row_groups)]
-        chunks = [group.column(c) for group in groups for c in range(group.num_columns)]
-        mark = digest([[c.path_in_schema, c.num_values, c.total_compressed_size, _range(c)] for c in chunks])
-        return f"{path.rsplit('/', 1)[-1]}: {data.num_rows} rows in {len(groups)} row groups, footer {mark}"
+        rows, groups = file.metadata.num_rows, file.metadata.num_row_groups
+    return f"{path.rsplit('/', 1)[-1]}: {rows} rows in {groups} row groups, footer {digest(_footer(path))}"
 
 
-def _range(chunk: Any) -> str:
-    found = chunk.statistics
-    return "" if found is None or not found.has_min_max else f"{found.min!r} to {found.max!r}"
+def _footer(path: str) -> bytes:
+    """Return the bytes in which a file describes itself."""
+    end = size_of(path) - 8
+    with open_raw(path) as file:
+        file.seek(max(end, 0))
+        size = int.from_bytes(file.read(4), "little")
+        file.seek(max(end - size, 0))
+        return bytes(file.read(min(size, max(end, 0))))
 
 
 def _text_columns(path: str, wanted: Sequence[str]) -> list[str]:
@@ -93,18 +96,28 @@ def _text_columns(path: str, wanted: Sequence[str]) -> list[str]:
     build one. Its size gives it away: an index takes two or three bytes a value, text more.
     """
     with _open(path) as file:
-        schema, metadata = file.schema_arrow, file.metadata
+        schema = file.schema_arrow
         check_distinct(schema.names, path)
         missing = [name for name in wanted if name not in schema.names]
         if missing:
             raise DataError(f"{path} has no column {missing[0]!r}; it has {', '.join(schema.names)}")
         text = {name for name in wanted if pa.types.is_string(schema.field(name).type)}
-        if not metadata.num_row_groups:
-            return []
-        group = metadata.row_group(0)
-        chunks = [group.column(i) for i in range(group.num_columns)]
-        small = (c for c in chunks if c.has_dictionary_page and c.total_uncompressed_size < 4 * group.num_rows)
-        return [c.path_in_schema for c in small if c.path_in_schema in text]
+    return [name for name in _with_small_dictionary(path) if name in text]
+
+
+# Field numbers of Parquet's FileMetaData, RowGroup, ColumnChunk and ColumnMetaData.
+_GROUPS, _COLUMNS, _ROWS, _META, _PATH, _BYTES, _DICTIONARY_AT = 4, 1, 3, 3, 3, 6, 11
+
+
+def _with_small_dictionary(path: str) -> list[str]:
+    """Look at the first row group as the file itself describes it: Arrow ends the process over some damaged ones."""
+    try:
+        group = first_of_list(_footer(path), _GROUPS) or {_COLUMNS: ()}
+        chunks = [column[_META] for column in group[_COLUMNS]]
+        small = [chunk for chunk in chunks if _DICTIONARY_AT in chunk and chunk[_BYTES] < 4 * group[_ROWS]]
+        return [b".".join(chunk[_PATH]).decode() for chunk in small]
+    except (pa.ArrowException, LookupError, TypeError, ValueError):
+        return []  # how it is encoded matters for speed only; what is wrong is found when it is read
 
 
 def _parts(pieces: tuple[Piece, ...], fields: Schema) -> Iterator[ColumnarPart]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from heterps.tables.snapshots.thrift import Data, decode
+from heterps.thrift import Data, decode
 
 __all__ = ["ColumnChunk", "GroupOfRows", "read_footer"]
 

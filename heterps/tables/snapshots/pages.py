@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heterps.tables.snapshots.footer import ColumnChunk, read_footer
-from heterps.tables.snapshots.thrift import Data, decode
+from heterps.thrift import Data, decode
 
 __all__ = ["row_groups"]
 

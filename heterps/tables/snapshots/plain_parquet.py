@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from heterps.tables.snapshots.thrift import I64, decode, encode, varint
+from heterps.thrift import I64, decode, encode, varint
 from heterps.version import __version__
 
 __all__ = ["PlainWriter", "schema_of"]

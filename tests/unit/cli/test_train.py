@@ -166,3 +166,32 @@ def test_help_has_an_example(command: str) -> None:
     out = heterps(command, "--help").output
     assert "Examples:" in out
     assert f"heterps {command} " in out
+
+
+def test_bad_rows_are_told_everywhere(folder: Path, model: Path, tmp_path: Path) -> None:
+    lines = (folder / "valid.csv").read_text().splitlines()
+    (tmp_path / "some.csv").write_text("\n".join([*lines, "1,c1,s1", "2,c1,s1,0.5", ""]))
+    (tmp_path / "none.csv").write_text("\n".join([lines[0], "7,c1,s1,0.5", "8,c2,s2,1.5", ""]))
+    train = ("train", folder / "small.py", "--engine", "inline", "--data")
+    assert "800 samples" in (out := good(*train[:2], "--data", tmp_path / "some.csv"))
+    assert "2 bad rows" in out
+    assert json.loads(good("evaluate", model, "--data", tmp_path / "some.csv", "--json"))["bad_rows"] == 2
+    out = good("predict", model, "--data", tmp_path / "some.csv", "--out", tmp_path / "out.parquet")
+    assert "802 rows to" in out
+    assert "1 of them null" in out
+    for words in (
+        (*train, tmp_path / "none.csv"),
+        ("evaluate", model, "--engine", "inline", "--data", tmp_path / "none.csv"),
+    ):
+        assert "every row is bad" in bad(*words)
+        assert heterps(*words, "--allow-empty").exit_code == 0
+
+
+def test_resuming_with_other_data_needs_force(folder: Path, tmp_path: Path) -> None:
+    words = ("train", folder / "small.py", "--checkpoint", tmp_path / "run", "--data")
+    good(*words, folder / "train.csv")
+    resume = (*words, folder / "valid.csv", "--resume", tmp_path / "run", "--epochs", 2, "--engine", "inline")
+    said = bad(*resume)
+    assert "data, files: had train.csv: " in said
+    assert "--force" in said
+    assert heterps(*resume, "--force").exit_code == 0

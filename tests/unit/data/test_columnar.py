@@ -199,3 +199,14 @@ def test_a_truncated_row_group_is_named(tmp_path: Path) -> None:
     path.write_bytes(raw)
     with pytest.raises(DataError, match=r"cannot read row group 0 of .*t\.parquet"):
         columns_of(parquet(path, Schema.of(label("y", Number("y")))), 1000)
+
+
+def test_text_with_a_small_dictionary_is_found_from_the_footer(tmp_path: Path) -> None:
+    from heterps.data.columnar.parquet_files import _text_columns
+
+    few, many = [f"v{i % 9}" for i in range(5000)], [f"a rather long value {i}" for i in range(5000)]
+    table = pa.table({"few": few, "many": many, "n": list(range(5000))})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=1000)
+    assert _text_columns(str(tmp_path / "a.parquet"), ["few", "many", "n"]) == ["few"]
+    pq.write_table(table, tmp_path / "b.parquet", use_dictionary=False)
+    assert _text_columns(str(tmp_path / "b.parquet"), ["few", "many", "n"]) == []

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from heterps import thrift
 from heterps.errors import CheckpointError
 from heterps.protocol import BatchKey
 from heterps.tables import SGD, Adam, DenseSpec, GroupSpec, RowGradients, Shard, TableSpec, load_table, restore, verify
-from heterps.tables.snapshots import pages, thrift
+from heterps.tables.snapshots import pages
 from heterps.tables.snapshots.footer import ColumnChunk, read_footer
 from heterps.tables.snapshots.inspection import compare, describe
 from heterps.tables.snapshots.manifest import _digest

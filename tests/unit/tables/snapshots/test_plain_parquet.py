@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 
 from heterps.tables.snapshots import pages
 from heterps.tables.snapshots.plain_parquet import PlainWriter
-from heterps.tables.snapshots.thrift import I8, I16, I64, decode, encode
+from heterps.thrift import I8, I16, I64, decode, encode
 from tests.unit.tables.snapshots.test_pages import check_equal, read, table
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["I8", "I16", "I64", "Data", "decode", "encode", "varint"]
+__all__ = ["I8", "I16", "I64", "Data", "decode", "encode", "first_of_list", "varint"]
 
 Data = bytes | memoryview
 
@@ -84,6 +84,25 @@ def decode(data: Data, at: int = 0, depth: int = 0) -> tuple[dict[int, Any], int
         number += step
         fields[number], at = _read(data, at, kind, depth)
     return fields, at + 1
+
+
+def first_of_list(data: Data, field: int) -> dict[int, Any] | None:
+    """Return the first struct of the list in a field of a struct; what comes behind it is not decoded."""
+    at = number = 0
+    while data[at]:
+        step, kind = data[at] >> 4, data[at] & 15
+        at += 1
+        if step == 0:
+            number, at = _read_zigzag(data, at)
+        number += step
+        if number == field:
+            size = data[at] >> 4
+            if kind != _LIST or data[at] & 15 != _STRUCT or not size:
+                return None
+            at = _read_varint(data, at + 1)[1] if size == 15 else at + 1
+            return decode(data, at, 1)[0]
+        _, at = _read(data, at, kind, 0)
+    return None
 
 
 def _read(data: Data, at: int, kind: int, depth: int) -> tuple[Any, int]:
