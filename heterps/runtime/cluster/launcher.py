@@ -159,11 +159,14 @@ class _Cluster:
         command = scheduler_command(
             self.launch.host, port, self.certificates, dashboard=self.launch.dashboard, file=str(self.file)
         )
-        return self.trusting(command)
+        return self.told(command)
 
-    def trusting(self, command: Command) -> Command:
-        """Hand on that the network is trusted: who starts these processes may have it from its own config only."""
-        own = {"DASK_HETERPS__NETWORK__TRUSTED": "true"} if self.settings.trusted_network else {}
+    def told(self, command: Command) -> Command:
+        """Hand on what these processes cannot know: where files that go with the launch are kept, and that the network
+        is trusted, which may stand in our own config only.
+        """
+        own = {"DASK_TEMPORARY_DIRECTORY": str(self.folder)}
+        own |= {"DASK_HETERPS__NETWORK__TRUSTED": "true"} if self.settings.trusted_network else {}
         return replace(command, environment={**command.environment, **own})
 
     def worker_maker(self, pool: str, i: int, threads: Threads, workers: int) -> Callable[[int], Command]:
@@ -176,7 +179,7 @@ class _Cluster:
                 pool, name, self.launch.host, threads, self.certificates, file=str(self.file), memory_bytes=memory,
                 folder=str(self.folder), gpu=i if pool == GPU else None,
             )  # fmt: skip
-            return self.trusting(replace(command, environment={**command.environment, **self.import_path()}))
+            return self.told(replace(command, environment={**command.environment, **self.import_path()}))
 
         return make
 
