@@ -33,6 +33,7 @@ __all__ = [
     "Seed",
     "check_fields",
     "field_hints",
+    "required_fields",
     "shown",
 ]
 
@@ -157,7 +158,8 @@ class Found:
         hints = field_hints(kind)
         known = [name for name in hints if name not in given]
         self.only(known)
-        values = {name: self[name].read(hints[name]) for name in known if name in self.value or name in _required(kind)}
+        required = required_fields(kind)
+        values = {name: self[name].read(hints[name]) for name in known if name in self.value or name in required}
         return self.built(kind, {**given, **values})
 
     def built(self, kind: Callable[..., T], values: Mapping[str, Any]) -> T:
@@ -179,8 +181,13 @@ def field_hints(kind: type) -> Mapping[str, Any]:
     return _hints_of(kind)
 
 
+def required_fields(kind: type) -> frozenset[str]:
+    """Return the names of fields without a default."""
+    return _required_of(kind)
+
+
 @functools.cache
-def _required(kind: Any) -> frozenset[str]:
+def _required_of(kind: Any) -> frozenset[str]:
     return frozenset(f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING)
 
 

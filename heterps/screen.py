@@ -30,7 +30,7 @@ class Screen(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
 
-    def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
+    def render_str(self, text: str, **options: Any) -> Text:
         """Make printable what becomes a rich text; everything that is printed as a string comes this way."""
         return super().render_str(printable(text), **options)
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from heterps.data import Dataset, Schema
-from heterps.errors import DataError, GraphError, PlanError, RunError
+from heterps.errors import DataError, GraphError, RunError
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
 from heterps.protocol.words.modes import Async, Mode, mode_from_json
@@ -191,8 +191,6 @@ def _mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine: str)
         mode = replace(mode, depth=1) if engine == "inline" and isinstance(mode, Async) else mode
     else:
         mode = mode_from_json(given if isinstance(given, Mapping) else {"mode": given})
-    if mode.refreshes:
-        raise PlanError(f"no engine runs {mode.name} mode yet: use sync or async")
     return mode
 
 

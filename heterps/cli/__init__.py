@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from heterps.errors import HeterpsError
+from heterps.cli._ending import ending
 
 __all__ = ["main"]
 
@@ -27,10 +27,8 @@ class _Commands(click.Group):
         return _unwrapped(command)
 
     def invoke(self, ctx: click.Context) -> object:
-        try:
+        with ending():
             return super().invoke(ctx)
-        except HeterpsError as error:  # a user's mistake: the message, not a traceback
-            raise click.ClickException(str(error)) from error
 
 
 def _unwrapped(command: click.Command) -> click.Command:

@@ -6,11 +6,12 @@ import importlib.util
 import inspect
 import json
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from heterps.errors import GraphError
+from heterps.errors import GraphError, HeterpsError
 from heterps.graph import Graph
 
 __all__ = ["load_graph", "parse_settings"]
@@ -25,7 +26,7 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
             raise GraphError(f"--set takes name=value, got {pair!r}")
         try:
             value = json.loads(text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # no JSON, or none that can be used
             value = text
         settings[name] = tuple(value) if isinstance(value, list) else value
     return settings
@@ -45,7 +46,12 @@ def load_graph(target: str, settings: dict[str, Any] | None = None) -> Graph:
         inspect.signature(build).bind(**(settings or {}))
     except TypeError as error:
         raise GraphError(f"{build.__name__}{inspect.signature(build)}: {error}") from None
-    graph = build(**(settings or {}))
+    try:
+        graph = build(**(settings or {}))
+    except HeterpsError as error:
+        raise GraphError(f"{path}:{_line(error, path)} in {build.__name__}(): {error}") from error
+    except (Exception, SystemExit) as error:
+        raise GraphError(_failed(path, error, f"{build.__name__}()")) from error
     if not isinstance(graph, Graph):
         raise GraphError(f"{build.__name__}() of {path} returned {type(graph).__name__}, expected a heterps.Graph")
     return graph
@@ -59,13 +65,24 @@ def _module(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
-    except GraphError:
-        raise
-    except Exception as error:
-        raise GraphError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+    except HeterpsError as error:
+        raise GraphError(f"{path}:{_line(error, path)}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise GraphError(_failed(path, error, "the file")) from error
     finally:
         sys.path.remove(str(path.parent))
     return module
+
+
+def _failed(path: Path, error: BaseException, what: str) -> str:
+    line = error.lineno if isinstance(error, SyntaxError) and error.lineno else _line(error, path)
+    return f"{path}:{line}: {what} cannot be run: {type(error).__name__}: {error}"
+
+
+def _line(error: BaseException, path: Path) -> int:
+    """Return the line of a file in which an error came up, the innermost one."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return lines[-1] or 0 if lines else 0
 
 
 def _function(module: ModuleType, path: Path, name: str) -> Any:

@@ -31,6 +31,6 @@ def _options(text: str, options: str) -> dict[str, Any]:
             raise TableError(f"rule {text!r}: expected NAME:option=value,option=value; {pair!r} has no value")
         try:
             found[name.strip()] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             raise TableError(f"rule {text!r}: {value!r} is not a number") from None
     return found

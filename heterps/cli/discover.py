@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import pathlib
-
 import click
 
+from heterps.writing import check_target, write_whole
+
 __all__ = ["command"]
+
+_PATIENCE_S = 4.0  # somebody waits at the keyboard
 
 _EPILOG = """\b
 Examples:
@@ -26,9 +28,11 @@ def command(scheduler: str | None, out: str | None, links: bool) -> None:
     from heterps.runtime.cluster.connect import client_of
     from heterps.runtime.cluster.probe import discover
 
-    with client_of(scheduler) as client:
+    if out is not None:
+        check_target(out)
+    with client_of(scheduler, within_s=_PATIENCE_S) as client:
         text = discover(client, links=links).to_toml()
     if out is None:
         click.echo(text)
     else:
-        pathlib.Path(out).write_text(text)
+        write_whole(out, text)

@@ -13,6 +13,7 @@ from heterps.graph import Graph, Op
 from heterps.screen import Screen, listed
 from heterps.stages import Partition, layers_of, partition
 from heterps.stages.draw import draw
+from heterps.writing import check_target, write_whole
 
 __all__ = ["command"]
 
@@ -20,8 +21,16 @@ __all__ = ["command"]
 @click.command(short_help="Show ops, layers, reasons and bytes of a model.")
 @click.argument("target", metavar="FILE[:FUNCTION]")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
-@click.option("--batch-size", default=4096, show_default=True, help="Rows per batch, for costs and bytes.")
-@click.option("--unique-fraction", default=0.4, show_default=True, help="Distinct ids per id of a batch.")
+@click.option(
+    "--batch-size", type=click.IntRange(1), default=4096, show_default=True, help="Rows per batch, for costs and bytes."
+)
+@click.option(
+    "--unique-fraction",
+    type=click.FloatRange(0, 1),
+    default=0.4,
+    show_default=True,
+    help="Distinct ids per id of a batch.",
+)
 @click.option("--svg", type=click.Path(dir_okay=False), help="Draw the split graph to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the graph as JSON.")
 def command(
@@ -34,6 +43,8 @@ def command(
       heterps graph graphs/wide_deep.py
       heterps graph graphs/dlrm.py --set dim=32 --svg dlrm.svg
     """
+    if svg:
+        check_target(svg)
     graph = load_graph(target, parse_settings(settings))
     if as_json:
         click.echo(json.dumps(graph.to_json(), indent=1))
@@ -45,7 +56,7 @@ def command(
     _print_layers(console, split)
     _print_parts(console, split)
     if svg:
-        Path(svg).write_text(draw(split, title=Path(target.partition(":")[0]).stem))
+        write_whole(svg, draw(split, title=Path(target.partition(":")[0]).stem))
         console.print(f"drawn to {svg}")
 
 

@@ -18,7 +18,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 @click.command("inspect")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--top", default=10, show_default=True, help="How many ids to list.")
+@click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="How many ids to list.")
 @click.option("--verify", is_flag=True, help="Check the hash of every file first.")
 def command(paths: tuple[Path, ...], top: int, verify: bool) -> None:
     r"""Show what a snapshot holds, or compare two by id.

@@ -21,10 +21,21 @@ Examples:
 
 
 @click.command(epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
-@click.option("--servers", "server", default=1, show_default=True, help="Workers that hold shards of the tables.")
-@click.option("--io", default=1, show_default=True, help="Workers that read and look up.")
-@click.option("--compute", default=0, show_default=True, help="Workers for dense layers, on CPUs.")
-@click.option("--gpus", "gpu", default=0, show_default=True, help="Workers for dense layers, one per GPU.")
+@click.option(
+    "--servers",
+    "server",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Workers that hold shards of the tables.",
+)
+@click.option("--io", type=click.IntRange(0), default=1, show_default=True, help="Workers that read and look up.")
+@click.option(
+    "--compute", type=click.IntRange(0), default=0, show_default=True, help="Workers for dense layers, on CPUs."
+)
+@click.option(
+    "--gpus", "gpu", type=click.IntRange(0), default=0, show_default=True, help="Workers for dense layers, one per GPU."
+)
 @click.option("--logs", default="logs", show_default=True, help="Folder for one log file per process.")
 @click.option("--max-restarts", type=click.IntRange(0), help="Restarts of one process before all is stopped.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -33,7 +44,9 @@ Examples:
 @click.option("--tls", is_flag=True, help="Make certificates and use them.")
 @click.option("--hosts", help="Print the commands for these machines, a,b=pool+pool,...; the first runs the scheduler.")
 @click.option("--certs", help="With --tls: folder of the certificates, to be used by other machines too.")
-@click.option("--threads", default=1, show_default=True, help="With --hosts: cores of each worker.")
+@click.option(
+    "--threads", type=click.IntRange(1), default=1, show_default=True, help="With --hosts: cores of each worker."
+)
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module.")
 @click.argument("script", nargs=-1, type=click.UNPROCESSED)
 def command(

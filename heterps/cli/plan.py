@@ -26,6 +26,7 @@ from heterps.planner.show.html import report_html
 from heterps.planner.show.text_report import render
 from heterps.runtime.batch.columns import check_columns
 from heterps.screen import Screen
+from heterps.writing import check_target, write_whole
 
 __all__ = ["command"]
 
@@ -93,6 +94,8 @@ def make(
     explaining: bool, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
     """Plan a model and print the report."""
+    for target_file in filter(None, (out, html)):
+        check_target(target_file)
     graph = load_graph(target, parse_settings(settings))
     request = Request(
         graph,
@@ -115,9 +118,7 @@ def make(
     notes = explain(request) if explaining or html else None
     if html:
         layers = request.costs(made.batch_size).layers
-        Path(html).write_text(
-            report_html(made, layers, frontier(request, made), notes, f"Plan for {Path(target).stem}")
-        )
+        write_whole(html, report_html(made, layers, frontier(request, made), notes, f"Plan for {Path(target).stem}"))
     if as_json:
         click.echo(json.dumps(made.to_json(), indent=1))
         return

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from heterps.cli._data import data_options, opened, parse_names
 from heterps.session import load
+from heterps.writing import check_target
 
 __all__ = ["command"]
 
@@ -32,6 +33,7 @@ Examples:
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
 def command(model: str, data: tuple[str, ...], kind: str, out: str, fetch: tuple[str, ...], engine: str) -> None:
     """Predict with the model that `heterps train --out DIR` or session.save(DIR) wrote. No label is needed."""
+    check_target(out)
     dataset = opened(data, kind)
     with load(model, engine=engine) as session:
         path = session.predict(dataset, out=out, fetch=parse_names(fetch) or ("prediction",))

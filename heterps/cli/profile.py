@@ -15,6 +15,7 @@ from heterps.planner.costs.profile import Line, Profile, Rates
 from heterps.planner.show.figures import bytes_text, percent_text, seconds_text
 from heterps.runtime.batch.columns import check_columns
 from heterps.screen import Screen
+from heterps.writing import check_target
 
 __all__ = ["command"]
 
@@ -47,6 +48,8 @@ def command(
     """
     from heterps.runtime.measure.measuring import measure_profile
 
+    if out:
+        check_target(out)
     known = Profile({}) if add_to is None else Profile.load(add_to)
     if pool in known.pools:  # said before anything is measured
         raise PlanError(f"{add_to} has a pool {pool!r} already: choose another name with --pool")

@@ -16,8 +16,8 @@ __all__ = ["command"]
 
 
 @click.command()
-@click.option("--seeds", default=1000, show_default=True, help="How many seeds to play.")
-@click.option("--first", default=0, show_default=True, help="The first seed.")
+@click.option("--seeds", type=click.IntRange(1), default=1000, show_default=True, help="How many seeds to play.")
+@click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="The first seed.")
 @click.option("--seed", type=int, help="Play this seed alone and show its history.")
 def command(seeds: int, first: int, seed: int | None) -> None:
     r"""Play the protocol in worlds where messages get lost and workers die, one world per seed.

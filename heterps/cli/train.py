@@ -21,6 +21,7 @@ from heterps.runtime.report.meter import metered
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.screen import Screen
 from heterps.session import launch
+from heterps.writing import check_folder, check_target
 
 __all__ = ["command"]
 
@@ -50,7 +51,13 @@ Examples:
 @click.option("--sparse", metavar="RULE", help="Rule of the tables [default: ElementAdaGrad:lr=0.01].")
 @click.option("--dense", metavar="RULE", help="Rule of the dense parameters [default: Adam:lr=0.001].")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Measured while training [default: auc].")
-@click.option("--seed", default=0, show_default=True, help="Of first values, shuffling and dropout.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**64 - 1),
+    default=0,
+    show_default=True,
+    help="Of first values, shuffling and dropout.",
+)
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
 @click.option("--out", metavar="DIR", help="Save the trained model to this folder.")
 @click.option("--checkpoint", metavar="DIR", help="Keep cuts of the run here, to go on from if it is lost.")
@@ -87,6 +94,10 @@ def command(
     profile_svg: str | None,
 ) -> None:
     """Train the model that FUNCTION in FILE returns, or a graph or plan saved as JSON."""
+    for folder in filter(None, (out, checkpoint)):
+        check_folder(folder)
+    if profile_svg:
+        check_target(profile_svg)
     plan = _plan(target, settings, batch_size)
     training, validation = opened(data, kind), opened(valid, kind) if valid else None
     rules = [parse_rule(text) if text else None for text in (sparse, dense)]
@@ -128,7 +139,7 @@ def _plan(target: str, settings: tuple[str, ...], batch_size: int | None) -> Pla
 
 def _is_plan(target: str) -> bool:
     try:
-        with open(target) as file:
+        with open(target, errors="replace") as file:
             return '"heterps-plan/' in file.read(200)
     except OSError:
         return False

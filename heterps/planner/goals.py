@@ -157,6 +157,10 @@ class MaxThroughput(Goal):
 
     price_per_hour: float = math.inf
 
+    def __post_init__(self) -> None:
+        if not self.price_per_hour > 0:
+            raise PlanError(f"price_per_hour is {self.price_per_hour}, must be a positive number")
+
     @property
     def objective(self) -> str:
         """What the certificate's value is."""

@@ -143,6 +143,7 @@ class Plan:
     @classmethod
     def fused(cls, graph: Graph, *, batch_size: int, workers: int = 1, pool: Pool | None = None, **rest: Any) -> Plan:
         """Everything in one stage on one cpu pool: the plan made by hand, nothing measured, nothing forecast."""
+        Found(batch_size, PlanError, "plan", "batch_size").read(Count)
         layers = layers_of(graph, batch_size=batch_size).layers
         ops = tuple(op.name for op in lower(graph).graph)
         pool = pool or Pool("cpu", _UNMEASURED)

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 import networkx as nx
 
+from heterps.errors import GraphError
+from heterps.fields import Count, Found
 from heterps.graph import Form, Graph, Op
 from heterps.kernels.cost import OpCost
 from heterps.stages.labels import RIDGE_FLOPS_PER_BYTE, Label, label
@@ -46,6 +48,7 @@ def layers_of(
     ridge
         FLOP per byte above which an op is compute-bound.
     """
+    Found(batch_size, GraphError, "", "batch_size").read(Count)
     low = lower(graph).graph
     labels = label(low, batch_size, unique_fraction, ridge)
     order = [tuple(low.ops[i] for i in piece.members) for piece in _order(low, merged(low, labels), labels)]

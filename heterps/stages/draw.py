@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from heterps.stages.layers import Bound, Edge, Layer
 from heterps.stages.partition import Partition
+from heterps.svg import label, picture, text
 
 __all__ = ["draw"]
 
 BOX_W, BOX_H, GAP_X, GAP_Y, MARGIN, HEADER = 230, 54, 130, 30, 28, 84
 FILL = {Bound.IO: "#e6f1fb", Bound.COMPUTE: "#fdeede"}
 LINE = {Bound.IO: "#2b6cb0", Bound.COMPUTE: "#c05621"}
+FAINT = "#4a5568"
 SIDE = {"cpu": "CPU workers", "gpu": "compute workers"}
 
 
@@ -25,21 +26,16 @@ def draw(split: Partition, title: str = "") -> str:
     body = [_panel(i, part.side, height) for i, part in enumerate(split.parts)]
     named: set[str] = set()
     for edge in split.layers.edges:
-        body.append(_line(split, edge, spots, label=edge.tensor not in named))
+        body.append(_line(split, edge, spots, named=edge.tensor not in named))
         named.add(edge.tensor)
     body += [_box(layer, *spots[i]) for i, layer in enumerate(split.layers.layers)]
     crossing = f"{split.crossing_bytes / split.layers.batch_size:,.0f} B a sample cross, both directions"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        'font-family="Helvetica, Arial, sans-serif">'
+    head = (
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 L8 4 L0 8 z" fill="#718096"/></marker></defs>'
-        f'<rect width="{width}" height="{height}" fill="white"/>'
-        f'<text x="{MARGIN}" y="32" font-size="18" font-weight="bold" fill="#1a202c">{escape(title)}</text>'
-        f'<text x="{width - MARGIN}" y="32" font-size="12" text-anchor="end" fill="#4a5568">{crossing}</text>'
-        + "".join(body)
-        + "</svg>\n"
-    )
+    ) + text(MARGIN, 32, title, size=18, bold=True)
+    head += text(width - MARGIN, 32, crossing, FAINT, "end")
+    return picture(width, height, head + "".join(body), "white")
 
 
 def _columns(split: Partition) -> list[list[int]]:
@@ -59,23 +55,23 @@ def _panel(column: int, side: str, height: int) -> str:
     x = MARGIN + column * (BOX_W + GAP_X) - 14
     return (
         f'<rect x="{x}" y="48" width="{BOX_W + 28}" height="{height - 60}" rx="10" fill="#f7fafc" stroke="#e2e8f0"/>'
-        f'<text x="{x + 14}" y="70" font-size="13" font-weight="bold" fill="#4a5568">{SIDE.get(side, side)}</text>'
-    )
+    ) + text(x + 14, 70, SIDE.get(side, side), FAINT, size=13, bold=True)
 
 
 def _box(layer: Layer, x: int, y: int) -> str:
     detail = _flops(layer.cost.flops) if layer.cost.flops else layer.reason
     ops = f"{len(layer.ops)} ops · " if len(layer.ops) > 1 else ""
     return (
-        f"<g><title>{escape(', '.join(layer.ops))}: {escape(layer.reason)}</title>"
+        f"<g><title>{label(', '.join(layer.ops))}: {label(layer.reason)}</title>"
         f'<rect x="{x}" y="{y}" width="{BOX_W}" height="{BOX_H}" rx="6" fill="{FILL[layer.bound]}" '
         f'stroke="{LINE[layer.bound]}" stroke-width="1.3"/>'
-        f'<text x="{x + 12}" y="{y + 22}" font-size="14" font-weight="bold" fill="#1a202c">{escape(layer.name)}</text>'
-        f'<text x="{x + 12}" y="{y + 41}" font-size="11" fill="#4a5568">{escape(ops + detail)[:40]}</text></g>'
+        + text(x + 12, y + 22, layer.name, size=14, bold=True)
+        + text(x + 12, y + 41, (ops + detail)[:40], FAINT, size=11)
+        + "</g>"
     )
 
 
-def _line(split: Partition, edge: Edge, spots: dict[int, tuple[int, int]], label: bool) -> str:
+def _line(split: Partition, edge: Edge, spots: dict[int, tuple[int, int]], named: bool) -> str:
     """Draw a tensor's way; one that several Layers read is named once, as it crosses once."""
     (x1, y1), (x2, y2) = spots[edge.source], spots[edge.target]
     per_sample = (edge.forward_bytes + edge.backward_bytes) / split.layers.batch_size
@@ -83,11 +79,11 @@ def _line(split: Partition, edge: Edge, spots: dict[int, tuple[int, int]], label
         a, b = (x1 + BOX_W, y1 + BOX_H / 2), (x2 - 1, y2 + BOX_H / 2)
         bend = (b[0] - a[0]) / 2
         path = f"M{a[0]} {a[1]} C{a[0] + bend} {a[1]} {b[0] - bend} {b[1]} {b[0]} {b[1]}"
-        if not label:
+        if not named:
             return _stroke(path, True)
-        halo = 'paint-order="stroke" stroke="#ffffff" stroke-width="3"'
-        text = f'<text x="{b[0] - 8}" y="{b[1] - 7}" font-size="10.5" text-anchor="end" fill="#4a5568" {halo}>'
-        return _stroke(path, True) + text + f"{escape(edge.tensor)}: {per_sample:,.0f} B</text>"
+        halo = ' paint-order="stroke" stroke="#ffffff" stroke-width="3"'
+        words = f"{edge.tensor}: {per_sample:,.0f} B"
+        return _stroke(path, True) + text(b[0] - 8, b[1] - 7, words, FAINT, "end", size=10.5, extra=halo)
     if y2 - y1 == BOX_H + GAP_Y:
         return _stroke(f"M{x1 + BOX_W / 2} {y1 + BOX_H} L{x2 + BOX_W / 2} {y2 - 1}", False)
     bulge, right = x1 + BOX_W + 36, x1 + BOX_W

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 
 from heterps.planner.plan import Plan
 from heterps.planner.show.figures import count_text, money_text, seconds_text
 from heterps.planner.show.timeline import Bar, timeline
 from heterps.stages import Layers, Part, Partition
 from heterps.stages.draw import draw
+from heterps.svg import picture, text
 
 __all__ = ["draw_frontier", "draw_split", "draw_timeline"]
 
@@ -58,8 +58,8 @@ def draw_frontier(points: Sequence[tuple[float, float]], chosen: tuple[float, fl
         body += f'<circle cx="{xs(chosen[0]):.1f}" cy="{ys(chosen[1]):.1f}" r="6" fill="{_COLOURS[1]}"/>'
         anchor = "end" if xs(chosen[0]) > WIDTH / 2 else "start"
         shift = -12 if anchor == "end" else 12
-        body += _text(xs(chosen[0]) + shift, ys(chosen[1]) - 8, "this plan", _COLOURS[1], anchor, bold=True)
-    return _svg(WIDTH, height, body)
+        body += text(xs(chosen[0]) + shift, ys(chosen[1]) - 8, "this plan", _COLOURS[1], anchor, bold=True)
+    return picture(WIDTH, height, body)
 
 
 class _scale:  # noqa: N801 (used as a function)
@@ -84,12 +84,12 @@ def _axes(xs: _scale, ys: _scale, height: float, left: float, bottom: float) -> 
     body = ""
     for x in xs.ticks():
         body += f'<path d="M{xs(x):.1f} 20 V{height - bottom}" stroke="{_GRID}"/>'
-        body += _text(xs(x), height - bottom + 18, count_text(x), _FAINT, "middle")
+        body += text(xs(x), height - bottom + 18, count_text(x), _FAINT, "middle")
     for y in ys.ticks():
         body += f'<path d="M{left} {ys(y):.1f} H{WIDTH - 24}" stroke="{_GRID}"/>'
-        body += _text(left - 8, ys(y) + 4, f"{y:,.10g}", _FAINT, "end")
-    body += _text((left + WIDTH) / 2, height - 6, "rows per second", _INK, "middle")
-    return body + _text(4, 13, "price an hour", _INK, "start")
+        body += text(left - 8, ys(y) + 4, f"{y:,.10g}", _FAINT, "end")
+    body += text((left + WIDTH) / 2, height - 6, "rows per second", _INK, "middle")
+    return body + text(4, 13, "price an hour", _INK, "start")
 
 
 def draw_timeline(plan: Plan) -> str:
@@ -105,12 +105,12 @@ def draw_timeline(plan: Plan) -> str:
     body = ""
     for i, (s, u) in enumerate(rows):
         stage = plan.stages[s]
-        body += _text(left - 10, top + step * i + 15, f"{stage.name} {stage.pool}-{u}", _INK, "end")
+        body += text(left - 10, top + step * i + 15, f"{stage.name} {stage.pool}-{u}", _INK, "end")
         body += f'<path d="M{left} {top + step * (i + 1) - 2} H{WIDTH - 16}" stroke="{_GRID}"/>'
         body += "".join(_bar(b, left, top + step * i, scale, end) for b in bars if (b.stage, b.unit) == (s, u))
     for k in range(5):
         x = left + (WIDTH - left - 16) * k / 4
-        body += _text(
+        body += text(
             x,
             height - 14,
             seconds_text(end * k / 4) if k else "0",
@@ -119,14 +119,14 @@ def draw_timeline(plan: Plan) -> str:
         )
     hidden = sum(max(0, sum(stage.workers.values()) - _MOST_UNITS) for stage in plan.stages)
     note = f"; {hidden} more units work alike" if hidden else ""
-    body += _text(
+    body += text(
         left,
         14,
         f"batches by number: forward light, backward (and both at once, at the end) dark{note}",
         _FAINT,
         "start",
     )
-    return _svg(WIDTH, height, body)
+    return picture(WIDTH, height, body)
 
 
 def _window(bars: Sequence[Bar]) -> float:
@@ -140,24 +140,9 @@ def _bar(bar: Bar, left: float, y: float, scale: float, end: float) -> str:
         return ""
     x, width = left + bar.start_s * scale, max((min(bar.stop_s, end) - bar.start_s) * scale, 0.6)
     colour, opacity = _COLOURS[bar.stage % len(_COLOURS)], 0.95 if bar.backward or bar.is_last else 0.5
-    label = _text(x + width / 2, y + 14, str(bar.batch), "white", "middle", size=10) if width > 16 else ""
+    label = text(x + width / 2, y + 14, str(bar.batch), "white", "middle", size=10) if width > 16 else ""
     title = f"batch {bar.batch}, {seconds_text(bar.start_s)} to {seconds_text(bar.stop_s)}"
     return (
         f'<g><title>{title}</title><rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="19" rx="2" fill="{colour}" '
         f'opacity="{opacity}" stroke="white" stroke-width="0.7"/>{label}</g>'
-    )
-
-
-def _text(x: float, y: float, text: str, colour: str, anchor: str, *, size: int = 12, bold: bool = False) -> str:
-    weight = ' font-weight="bold"' if bold else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}"{weight}>'
-        f"{escape(text)}</text>"
-    )
-
-
-def _svg(width: float, height: float, body: str) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'height="{height:.0f}" font-family="Helvetica, Arial, sans-serif">{body}</svg>'
     )

@@ -109,6 +109,7 @@ class Geo(Mode):
 
 
 _MODES: dict[str, type[Mode]] = {kind.name: kind for kind in (Sync, Async, Geo)}
+_RUN = sorted(name for name, kind in _MODES.items() if not kind.refreshes)  # the others no engine runs yet
 
 
 def mode_from_json(value: Mapping[str, Any] | Found) -> Mode:
@@ -116,5 +117,5 @@ def mode_from_json(value: Mapping[str, Any] | Found) -> Mode:
     found = Found.of(value, PlanError, "")
     name = found["mode"]
     if name.read(str) not in _MODES:
-        raise UnknownKindError(f"{name.place} {shown(name.value)} is not known: use one of {', '.join(sorted(_MODES))}")
+        raise UnknownKindError(f"{name.place} {shown(name.value)} is not known: use one of {', '.join(_RUN)}")
     return found.without("mode").make(_MODES[name.value])

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from heterps.errors import GraphError, HeterpsError
+from heterps.fields import Count, Seed, check_fields
 from heterps.graph import Graph
 from heterps.kernels.program.param_layout import ParamLayout, ParamPiece
 from heterps.stages.lowering import Group, Lowered, lower
@@ -50,8 +51,11 @@ class Model:
     graph: Graph
     sparse: Rule = field(default_factory=AdaGrad)
     dense: Rule = field(default_factory=Adam)
-    seed: int = 0
-    summed: int = 1
+    seed: Seed = 0
+    summed: Count = 1
+
+    def __post_init__(self) -> None:
+        check_fields(self, GraphError, "model")
 
     @cached_property
     def lowered(self) -> Lowered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Iterator, Mapping
 
 import dask
@@ -14,6 +15,7 @@ from heterps.runtime.answers import reason_of
 from heterps.runtime.cluster.commands import scheduler_hint
 from heterps.runtime.cluster.in_process import local_cluster
 from heterps.runtime.config import settings
+from heterps.runtime.wire.addresses import parse_address
 
 __all__ = ["client_of", "connected", "existing_client", "is_at_hand"]
 
@@ -54,12 +56,15 @@ def existing_client() -> Client | None:
         return None
 
 
-def client_of(address: str | None = None) -> Client:
-    """Connect to a scheduler, by default the one that Dask's config names."""
+def client_of(address: str | None = None, within_s: float | None = None) -> Client:
+    """Connect to a scheduler, by default the one that Dask's config names, within the configured time or a shorter."""
     address = address or dask.config.get("scheduler-address", None)
     if not address:
         raise ClusterError("which cluster? Give the scheduler's address or set DASK_SCHEDULER_ADDRESS")
-    seconds = settings().connect_s
+    where = parse_address(address)
+    if not where.is_local and not (where.host and where.port):
+        raise ClusterError(f"address {address!r}: a scheduler's has a host and a port, as in tcp://10.0.0.5:8786")
+    seconds = min(settings().connect_s, within_s or math.inf)
     try:
         return Client(address, timeout=seconds, set_as_default=False)
     except (Exception, asyncio.CancelledError) as error:

@@ -18,6 +18,7 @@ from distributed import Security, rpc
 from distributed.system import MEMORY_LIMIT
 
 from heterps.errors import ClusterError
+from heterps.fields import Natural, check_fields
 from heterps.runtime.cluster.certificates import Certificates, open_certificates
 from heterps.runtime.cluster.children import Child, Children, adopting
 from heterps.runtime.cluster.commands import Command, scheduler_command, worker_command
@@ -27,6 +28,7 @@ from heterps.runtime.cluster.security import listening_host
 from heterps.runtime.cluster.signals import Signals, terminal_told_us
 from heterps.runtime.config import Settings, settings
 from heterps.runtime.wire.addresses import parse_address
+from heterps.writing import check_folder
 
 __all__ = ["Launch", "launch_cluster"]
 
@@ -57,7 +59,7 @@ class Launch:
         How often one process may be restarted; None: as Dask's config says.
     """
 
-    pools: Mapping[str, int]
+    pools: Mapping[str, Natural]
     script: tuple[str, ...] = ()
     logs: pathlib.Path = pathlib.Path("logs")
     host: str = "127.0.0.1"
@@ -65,7 +67,10 @@ class Launch:
     tls: bool = False
     certs: pathlib.Path | None = None
     dashboard: int | None = None
-    max_restarts: int | None = None
+    max_restarts: Natural | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, ClusterError, "launch")
 
 
 class _Stopped(BaseException):
@@ -89,6 +94,7 @@ def launch_cluster(launch: Launch, tell: Callable[[str], None] = print) -> int:
     found = settings()
     if launch.max_restarts is not None:
         found = replace(found, max_restarts=launch.max_restarts)
+    check_folder(launch.logs)
     launch.logs.mkdir(parents=True, exist_ok=True)
     with Signals() as signals, tempfile.TemporaryDirectory(prefix="heterps-") as folder, adopting():
         return _run(launch, found, signals, pathlib.Path(folder), tell)
@@ -153,11 +159,14 @@ class _Cluster:
         command = scheduler_command(
             self.launch.host, port, self.certificates, dashboard=self.launch.dashboard, file=str(self.file)
         )
-        return self.trusting(command)
+        return self.told(command)
 
-    def trusting(self, command: Command) -> Command:
-        """Hand on that the network is trusted: who starts these processes may have it from its own config only."""
-        own = {"DASK_HETERPS__NETWORK__TRUSTED": "true"} if self.settings.trusted_network else {}
+    def told(self, command: Command) -> Command:
+        """Hand on what these processes cannot know: where files that go with the launch are kept, and that the network
+        is trusted, which may stand in our own config only.
+        """
+        own = {"DASK_TEMPORARY_DIRECTORY": str(self.folder)}
+        own |= {"DASK_HETERPS__NETWORK__TRUSTED": "true"} if self.settings.trusted_network else {}
         return replace(command, environment={**command.environment, **own})
 
     def worker_maker(self, pool: str, i: int, threads: Threads, workers: int) -> Callable[[int], Command]:
@@ -170,7 +179,7 @@ class _Cluster:
                 pool, name, self.launch.host, threads, self.certificates, file=str(self.file), memory_bytes=memory,
                 folder=str(self.folder), gpu=i if pool == GPU else None,
             )  # fmt: skip
-            return self.trusting(replace(command, environment={**command.environment, **self.import_path()}))
+            return self.told(replace(command, environment={**command.environment, **self.import_path()}))
 
         return make
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from heterps.errors import ClusterError
+from heterps.fields import Found, Natural
 from heterps.runtime.cluster.certificates import Certificates, open_certificates
 from heterps.runtime.cluster.commands import Command, scheduler_command, worker_command
 from heterps.runtime.cluster.core_share import Threads
@@ -89,6 +90,7 @@ def many_hosts(
     threads
         Cores of each worker.
     """
+    Found(pools, ClusterError, "launch", "pools").read(Mapping[str, Natural])
     machines = [
         replace(machine, address=listening_host(machine.address, tls=certs is not None).host)
         for machine in parse_hosts(hosts)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 
 from heterps.runtime.batch.phases import PHASES, WAITING
 from heterps.runtime.report.phase_profile import PhaseProfile
+from heterps.svg import label, picture, text
 
 __all__ = ["draw"]
 
@@ -38,8 +38,8 @@ def draw(profile: PhaseProfile, title: str = "") -> str:
     phases_y = pools_y + ROW_H * len(profile.pools) + 62
     height = phases_y + LINE_H * len(shown) + MARGIN
     seconds = sum(profile.capacity_s.values())
-    body = _text(MARGIN, 34, title or "Where the time went", size=18, bold=True)
-    body += _text(MARGIN, 56, f"{profile.elapsed_s:,.1f} s of training, {seconds:,.1f} s of threads", _FAINT)
+    body = text(MARGIN, 34, title or "Where the time went", size=18, bold=True)
+    body += text(MARGIN, 56, f"{profile.elapsed_s:,.1f} s of training, {seconds:,.1f} s of threads", _FAINT)
     body += _heading(HEADER + 14, "what the threads of each pool did")
     for i, pool in enumerate(profile.pools):
         body += _pool(profile, pool, pools_y + ROW_H * i)
@@ -48,15 +48,11 @@ def draw(profile: PhaseProfile, title: str = "") -> str:
     most = max((profile.phases[phase] for phase in shown), default=1.0)
     for i, phase in enumerate(shown):
         body += _phase(phase, profile.phases[phase], most, seconds, phases_y + LINE_H * i)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
-        'font-family="Helvetica, Arial, sans-serif">'
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>{body}</svg>\n'
-    )
+    return picture(WIDTH, height, body, "white")
 
 
-def _heading(y: float, text: str) -> str:
-    return _text(MARGIN, y, text, _FAINT, size=13, bold=True)
+def _heading(y: float, words: str) -> str:
+    return text(MARGIN, y, words, _FAINT, size=13, bold=True)
 
 
 def _pool(profile: PhaseProfile, pool: str, y: float) -> str:
@@ -67,17 +63,17 @@ def _pool(profile: PhaseProfile, pool: str, y: float) -> str:
     body = f'<rect x="{LEFT}" y="{y}" width="{room}" height="{BAR_H}" fill="{_IDLE}" stroke="{_GRID}"/>'
     for phase, x, width in _pieces(profile, pool, whole, room):
         share = f"{phase}: {spent[phase]:.2f} s, {100 * spent[phase] / whole:.1f} %"
-        body += f"<g><title>{escape(f'{pool}, {share}')}</title>"
+        body += f"<g><title>{label(f'{pool}, {share}')}</title>"
         body += f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{BAR_H}" fill="{_COLOURS[phase]}"/>'
         if width > _NARROW:
             ink = _INK if phase in _PALE else "white"
-            body += _text(x + width / 2, y + BAR_H / 2 + 4, phase, ink, "middle", size=11)
+            body += text(x + width / 2, y + BAR_H / 2 + 4, phase, ink, "middle", size=11)
         body += "</g>"
     idle = (1 - sum(spent.values()) / whole) * room
     if idle > _NARROW:
-        body += _text(LEFT + room - idle / 2, y + BAR_H / 2 + 4, "idle", "#a0aec0", "middle", size=11)
-    body += _text(LEFT - 12, y + BAR_H / 2 + 5, pool, anchor="end", size=14, bold=True)
-    return body + _text(WIDTH - RIGHT + 12, y + BAR_H / 2 + 5, f"{100 * profile.busy[pool]:.0f} % busy", size=13)
+        body += text(LEFT + room - idle / 2, y + BAR_H / 2 + 4, "idle", "#a0aec0", "middle", size=11)
+    body += text(LEFT - 12, y + BAR_H / 2 + 5, pool, anchor="end", size=14, bold=True)
+    return body + text(WIDTH - RIGHT + 12, y + BAR_H / 2 + 5, f"{100 * profile.busy[pool]:.0f} % busy", size=13)
 
 
 def _pieces(profile: PhaseProfile, pool: str, whole: float, room: float) -> Iterator[tuple[str, float, float]]:
@@ -92,7 +88,7 @@ def _pieces(profile: PhaseProfile, pool: str, whole: float, room: float) -> Iter
 def _scale(y: float) -> str:
     room = WIDTH - LEFT - RIGHT
     places = ((0, "start"), (25, "middle"), (50, "middle"), (75, "middle"), (100, "end"))
-    return "".join(_text(LEFT + room * n / 100, y, f"{n} %", _FAINT, anchor, size=11) for n, anchor in places)
+    return "".join(text(LEFT + room * n / 100, y, f"{n} %", _FAINT, anchor, size=11) for n, anchor in places)
 
 
 def _phase(phase: str, seconds: float, most: float, whole: float, y: float) -> str:
@@ -100,17 +96,7 @@ def _phase(phase: str, seconds: float, most: float, whole: float, y: float) -> s
     width = max(1.0, seconds / most * room)
     share = f" · {100 * seconds / whole:.1f} %" if whole else ""
     return (
-        _text(LEFT - 12, y + 14, phase, anchor="end", size=13)
+        text(LEFT - 12, y + 14, phase, anchor="end", size=13)
         + f'<rect x="{LEFT}" y="{y}" width="{width:.1f}" height="{LINE_H - 8}" rx="2" fill="{_COLOURS[phase]}"/>'
-        + _text(LEFT + width + 8, y + 14, f"{seconds:,.2f} s{share}", _FAINT)
-    )
-
-
-def _text(
-    x: float, y: float, text: str, colour: str = _INK, anchor: str = "start", *, size: int = 12, bold: bool = False
-) -> str:
-    weight = ' font-weight="bold"' if bold else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}"{weight}>'
-        f"{escape(text)}</text>"
+        + text(LEFT + width + 8, y + 14, f"{seconds:,.2f} s{share}", _FAINT)
     )

@@ -1,4 +1,5 @@
 import itertools
+from xml.etree import ElementTree
 
 import networkx as nx
 import pytest
@@ -10,9 +11,10 @@ from graphs.dcn_v2 import dcn_v2
 from graphs.deepfm import deepfm
 from graphs.dlrm import dlrm
 from graphs.wide_deep import wide_deep
-from heterps import ops
+from heterps import Graph, ops
 from heterps.kernels.cost import OpCost
 from heterps.stages import Bound, Edge, Layer, Layers, layers_of, lower, partition
+from heterps.stages.draw import draw
 
 MODELS = [wide_deep, deepfm, dlrm, dcn_v2, ctrdnn]
 
@@ -112,3 +114,14 @@ def test_the_cut_is_the_best_of_all(pieces: list[tuple[str, int]]) -> None:
     assert nx.is_directed_acyclic_graph(nx.DiGraph([(e.source, e.target) for e in pieces_of.edges]))
     order = [name for part in split.parts for name in part.layers]
     assert sorted(order) == sorted(layer.name for layer in pieces_of.layers)
+
+
+def test_a_drawing_is_xml_whatever_ops_are_called() -> None:
+    names = ["<b>&", "a" * 39 + "&", "x\x1b[2J", "[bold]"]
+    x = ops.input("x", (64,))
+    for name in names:
+        x = ops.dense(x, 64, name=name)
+    svg = draw(partition(Graph(ops.logloss(ops.dense(x, 1), ops.input("y")))), title="<title>&\x00")
+    texts = [element.text or "" for element in ElementTree.fromstring(svg).iter()]
+    assert "<title>&\\x00" in texts
+    assert all(name.replace("\x1b", "\\x1b") in texts for name in names)

@@ -1,0 +1,93 @@
+"""How a command ends: a signal unwinds it, a mistake is one line, and what nobody foresaw is one line and a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import click
+
+from heterps.errors import HeterpsError
+from heterps.version import __version__
+
+__all__ = ["StoppedError", "ending"]
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StoppedError(KeyboardInterrupt):
+    """A signal asked the command to end; blocks unwind as they do for Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextlib.contextmanager
+def ending() -> Iterator[None]:
+    """Turn whatever a command ends with into a message and an exit code: 128 + n after signal n."""
+    try:
+        with _stoppable():
+            yield
+    except HeterpsError as error:  # a user's mistake: the message, not a traceback
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt as stopped:
+        number = stopped.number if isinstance(stopped, StoppedError) else signal.SIGINT
+        click.echo(f"stopped by {signal.Signals(number).name}", err=True)
+        sys.exit(128 + number)
+    except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+        raise
+    except OSError as error:
+        if error.filename is None:
+            _unforeseen(error)
+        raise click.ClickException(f"{os.fsdecode(error.filename)}: {error.strerror}") from error
+    except Exception as error:
+        _unforeseen(error)
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let signals raise, the first time; the second is for those who do not want to wait for things to be put away."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        if len(seen) == 1:
+            raise StoppedError(number)
+        if len(seen) > 2:
+            os._exit(128 + number)
+        os.write(2, b"stopping; a third signal ends at once\n")
+
+    # A signal that was ignored when we were started (nohup) stays ignored.
+    before: dict[int, Any] = {n: signal.getsignal(n) for n in _STOPPING if signal.getsignal(n) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _unforeseen(error: Exception) -> None:
+    """Say in one line what happened and where the rest stands."""
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    text = f"heterps {__version__}, Python {sys.version}\n{sys.argv}\n{''.join(traceback.format_exception(error))}"
+    try:
+        number, name = tempfile.mkstemp(prefix="heterps-error-", suffix=".txt")
+        with os.fdopen(number, "w", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError:
+        raise click.ClickException(f"{what}. This is a mistake of heterps, please report it:\n{text}") from error
+    raise click.ClickException(f"{what}. This is a mistake of heterps, please report it with {name}") from error
