@@ -120,19 +120,20 @@ class Found:
         return self.value
 
     def __getitem__(self, key: str) -> Found:
-        members = self.members()
-        if key not in members:
-            raise self.error(f"{self.place or 'it'} lacks {shown(key)}" + _near(key, members))
-        return replace(self, value=members[key], way=f"{self.way}.{key}" if self.way else key)
+        if not isinstance(self.value, Mapping):
+            self.refuse("an object")
+        if key not in self.value:
+            raise self.error(f"{self.place or 'it'} lacks {shown(key)}" + _near(key, self.value))
+        return Found(self.value[key], self.error, self.root, f"{self.way}.{key}" if self.way else key)
 
     def get(self, key: str, default: Any) -> Found:
         """Return what stands under a key, or a default in its place."""
-        return replace(self, value={**self.members(), key: self.members().get(key, default)})[key]
+        return self[key] if key in self.members() else Found(default, self.error, self.root, f"{self.way}.{key}")
 
     def __iter__(self) -> Iterator[Found]:
         if not _is_list(self.value):
             self.refuse("a list")
-        return (replace(self, value=value, way=f"{self.way}[{i}]") for i, value in enumerate(self.value))
+        return (Found(value, self.error, self.root, f"{self.way}[{i}]") for i, value in enumerate(self.value))
 
     def without(self, *keys: str) -> Found:
         """Leave keys out that were read already."""
@@ -156,8 +157,7 @@ class Found:
         hints = field_hints(kind)
         known = [name for name in hints if name not in given]
         self.only(known)
-        required = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}  # type: ignore[arg-type]
-        values = {name: self[name].read(hints[name]) for name in known if name in self.members() or name in required}
+        values = {name: self[name].read(hints[name]) for name in known if name in self.value or name in _required(kind)}
         return self.built(kind, {**given, **values})
 
     def built(self, kind: Callable[..., T], values: Mapping[str, Any]) -> T:
@@ -177,6 +177,11 @@ def check_fields(value: Any, error: type[HeterpsError], root: str) -> None:
 def field_hints(kind: type) -> Mapping[str, Any]:
     """Return the annotations of the fields that a dataclass is made of; any value fits one that cannot be resolved."""
     return _hints_of(kind)
+
+
+@functools.cache
+def _required(kind: Any) -> frozenset[str]:
+    return frozenset(f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING)
 
 
 @functools.cache

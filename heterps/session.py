@@ -62,6 +62,7 @@ def launch(
     every_batches: int | None = None,
     every_s: float | None = None,
     resume: str | os.PathLike[str] | None = None,
+    force: bool = False,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -91,7 +92,10 @@ def launch(
         How often to make a cut; one is made at the end of training in any case.
     resume
         Folder of an earlier run's cuts: the first training goes on from the newest, exactly. Give the same data, mode,
-        batch size and epochs; the number of workers and shard hosts may differ.
+        batch size, rules, metrics and epochs; the number of workers and shard hosts may differ.
+    force
+        Resume although data, shuffling, rules or metrics differ from those of the earlier run, which is refused
+        otherwise with what differs.
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -116,7 +120,11 @@ def launch(
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
     )
     checkpoints = Checkpoints(
-        os.fspath(checkpoint) if checkpoint else None, every_batches, every_s, os.fspath(resume) if resume else None
+        os.fspath(checkpoint) if checkpoint else None,
+        every_batches,
+        every_s,
+        os.fspath(resume) if resume else None,
+        force,
     )
     with ExitStack() as stack:
         lock = stack.enter_context(_begun(job, Path(checkpoint))) if checkpoint else None

@@ -64,7 +64,9 @@ def data(rows: int = 2000) -> hps.Dataset:
 
 
 def plan(graph: hps.Graph, stages: int, pools: Sequence[str] = ("io", "pull", "compute"), **rest: Any) -> hps.Plan:
-    """1: everything where data is read; 2: compute apart; 3: read, pull, compute; 4: compute in two, the op last."""
+    """1: everything where data is read; 2: compute apart; 3: read, pull, compute; 4: compute in two, the op last;
+    5: compute in three, there and back.
+    """
     read, middle, last = pools
     fused = hps.Plan.fused(graph, batch_size=50, **rest)
     io, *others = (part.ops for part in hps.partition(graph).parts)
@@ -77,6 +79,7 @@ def plan(graph: hps.Graph, stages: int, pools: Sequence[str] = ("io", "pull", "c
         2: [(read, io), (last, compute)],
         3: [(read, reads), (middle, [op for op in io if op not in reads]), (last, compute)],
         4: [(read, io), (middle, compute[:cut]), (last, compute[cut:])],
+        5: [(read, io), (last, compute[: cut - 1]), (middle, compute[cut - 1 : cut]), (last, compute[cut:])],
     }[stages]
     (stage,), pool = fused.stages, fused.pools[0]
     made = tuple(replace(stage, name=f"s{i}", layers=(), ops=tuple(o), pool=p) for i, (p, o) in enumerate(pieces))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from heterps.cli._data import data_options, opened, parse_names
+from heterps.screen import Screen
 from heterps.session import load
 
 __all__ = ["command"]
@@ -39,4 +39,4 @@ def command(model: str, data: tuple[str, ...], kind: str, metrics: tuple[str, ..
     table.add_column("value", justify="right")
     for name, value in results.items():
         table.add_row(name, f"{value:.5f}" if isinstance(value, float) else str(value))
-    Console().print(table)
+    Screen().print(table)

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from heterps.cli._models import load_graph, parse_settings
-from heterps.graph import Graph
+from heterps.graph import Graph, Op
+from heterps.screen import Screen, listed
 from heterps.stages import Partition, layers_of, partition
 from heterps.stages.draw import draw
 
@@ -40,7 +40,7 @@ def command(
         return
     pieces = layers_of(graph, batch_size=batch_size, unique_fraction=unique_fraction)
     split = partition(pieces)
-    console = Console()
+    console = Screen()
     _print_ops(console, graph)
     _print_layers(console, split)
     _print_parts(console, split)
@@ -49,35 +49,33 @@ def command(
         console.print(f"drawn to {svg}")
 
 
-def _print_ops(console: Console, graph: Graph) -> None:
-    table = Table(title=f"{len(graph)} ops, loss {graph.loss!r}", title_justify="left")
-    for heading in ("op", "kind", "reads", "yields", "parameters"):
-        table.add_column(heading)
-    for op in graph:
-        params = ", ".join(f"{p.name} {'x'.join(map(str, p.shape))}" for p in graph.params(op))
-        if op.kind == "lookup":
-            params = f"table {op.attrs['table']} of {op.attrs['dim']}"
-        table.add_row(op.name, op.kind, ", ".join(op.inputs), str(op.type), params)
-    console.print(table)
+def _print_ops(console: Screen, graph: Graph) -> None:
+    headings = ("op", "kind", "reads", "yields", "parameters")
+    rows = [(op.name, op.kind, listed(op.inputs), str(op.type), _params(graph, op)) for op in graph]
+    console.table(f"{len(graph)} ops, loss {graph.loss!r}", headings, rows)
 
 
-def _print_layers(console: Console, split: Partition) -> None:
+def _params(graph: Graph, op: Op) -> str:
+    if op.kind == "lookup":
+        return f"table {op.attrs['table']} of {op.attrs['dim']}"
+    return ", ".join(f"{p.name} {'x'.join(map(str, p.shape))}" for p in graph.params(op))
+
+
+def _print_layers(console: Screen, split: Partition) -> None:
     pieces = split.layers
-    table = Table(title=f"{len(pieces.layers)} layers, per batch of {pieces.batch_size}", title_justify="left")
-    for heading, justify in (("layer", "left"), ("bound", "left"), ("reason", "left"), ("ops", "left")):
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
-    table.add_column("MFLOP", justify="right")
-    table.add_column("cut before, KB", justify="right")
+    headings = ("layer", "bound", "reason", "ops", "MFLOP", "cut before, KB")
+    rows = []
     for i, layer in enumerate(pieces.layers):
         cut = f"{pieces.cut_bytes(i) / 1e3:,.0f}" if i else ""
         flops = f"{layer.cost.flops / 1e6:,.1f}"
-        table.add_row(layer.name, layer.bound.value, layer.reason, ", ".join(layer.ops), flops, cut)
-    console.print(table)
+        rows.append((layer.name, layer.bound.value, layer.reason, listed(layer.ops), flops, cut))
+    title = f"{len(pieces.layers)} layers, per batch of {pieces.batch_size}"
+    console.table(title, headings, rows, right=headings[4:])
 
 
-def _print_parts(console: Console, split: Partition) -> None:
+def _print_parts(console: Screen, split: Partition) -> None:
     for part in split.parts:
-        console.print(f"[bold]{part.side}[/bold]: {', '.join(part.layers)}")
+        console.print(Text(part.side, "bold"), f": {listed(part.layers)}", sep="")
     pieces = split.layers
     per_sample = split.crossing_bytes / pieces.batch_size
     console.print(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 
+from heterps.screen import Screen
 from heterps.tables.snapshots.inspection import Comparison, TableReport, compare, describe
 from heterps.tables.snapshots.load import verify as verify_files
 
@@ -31,7 +31,7 @@ def command(paths: tuple[Path, ...], top: int, verify: bool) -> None:
       heterps inspect out/wide_deep --verify         check all hashes too
       heterps inspect out/run/00000001 out/run       what changed since generation 1
     """
-    console = Console()
+    console = Screen()
     if len(paths) > 2:
         raise click.UsageError(f"inspect takes one snapshot or two, got {len(paths)}")
     if verify:
@@ -43,7 +43,7 @@ def command(paths: tuple[Path, ...], top: int, verify: bool) -> None:
         _show_comparison(console, compare(*paths, top=top))
 
 
-def _show(console: Console, path: Path, top: int) -> None:
+def _show(console: Screen, path: Path, top: int) -> None:
     folder, manifest, reports = describe(path, top=top)
     shapes = ", ".join(f"{spec.name}{list(spec.shape)}" for spec in manifest.dense) or "none"
     console.print(f"{folder}: {manifest.kind} after {manifest.version} steps, seed {manifest.seed}", soft_wrap=True)
@@ -68,13 +68,13 @@ def _bars(counts: tuple[int, ...]) -> str:
     return "".join(_BLOCKS[-(-count * (len(_BLOCKS) - 1) // most)] for count in counts)
 
 
-def _show_top(console: Console, report: TableReport) -> None:
+def _show_top(console: Screen, report: TableReport) -> None:
     if report.top:
         pairs = ", ".join(f"{id_} ({rank:.4g})" for id_, rank in report.top)
         console.print(f"{report.table.name}: top ids by {report.ranked_by}: {pairs}", soft_wrap=True, highlight=False)
 
 
-def _show_comparison(console: Console, comparisons: tuple[Comparison, ...]) -> None:
+def _show_comparison(console: Screen, comparisons: tuple[Comparison, ...]) -> None:
     table = Table("table", "only in first", "only in second", "equal", "changed", "largest change", "mean change")
     for c in comparisons:
         counts = (f"{n:,}" for n in (c.only_first, c.only_second, c.equal, c.changed))

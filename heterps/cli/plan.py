@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from heterps.cli._data import opened, sample_options
@@ -26,6 +25,7 @@ from heterps.planner.show.figures import bytes_text, money_text, parse_count, pe
 from heterps.planner.show.html import report_html
 from heterps.planner.show.text_report import render
 from heterps.runtime.batch.columns import check_columns
+from heterps.screen import Screen
 
 __all__ = ["command"]
 
@@ -143,9 +143,9 @@ def diff_command(a: str, b: str) -> None:
     _console().print(table)
 
 
-def _console() -> Console:
+def _console() -> Screen:
     """A console that does not squeeze tables where nobody looks at it."""
-    return Console(width=None if sys.stdout.isatty() else 130)
+    return Screen(width=None if sys.stdout.isatty() else 130)
 
 
 def _goal(rows_per_second: float | None, arrival_rate: float | None, budget: float | None) -> Goal:
@@ -174,7 +174,7 @@ def _sample(graph: Graph, dataset: Dataset, batch_size: int) -> Sample:
     return sample_dataset(graph, dataset, batch_size=batch_size)
 
 
-def _print_comparison(console: Console, request: Request) -> None:
+def _print_comparison(console: Screen, request: Request) -> None:
     table = Table(title=f"Solvers: {request.goal.text}", title_justify="left")
     headings = ("solver", "stages", "workers", "rows/s", "an hour", "$ / million rows", "gap", "time", "note")
     for heading in headings:
@@ -199,7 +199,7 @@ def _print_comparison(console: Console, request: Request) -> None:
     console.print(table)
 
 
-def _print_explanation(console: Console, notes: Explanation) -> None:
+def _print_explanation(console: Screen, notes: Explanation) -> None:
     table = Table(title="Layers: a batch on one unit of each pool", title_justify="left")
     for heading in ("layer", "label", "chosen", "time by pool", "$ / million rows by pool"):
         table.add_column(heading, overflow="fold")

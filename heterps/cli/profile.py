@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from heterps.cli._data import opened, sample_options
@@ -15,6 +14,7 @@ from heterps.hardware import Hardware
 from heterps.planner.costs.profile import Line, Profile, Rates
 from heterps.planner.show.figures import bytes_text, percent_text, seconds_text
 from heterps.runtime.batch.columns import check_columns
+from heterps.screen import Screen
 
 __all__ = ["command"]
 
@@ -58,10 +58,10 @@ def command(
     measured = measure_profile(graph, replace(device, name=pool), dataset, sockets=not in_process)
     if out:
         replace(measured, pools={**known.pools, **measured.pools}).save(out)
-    _print(Console(), pool, measured)
+    _print(Screen(), pool, measured)
 
 
-def _print(console: Console, pool: str, profile: Profile) -> None:
+def _print(console: Screen, pool: str, profile: Profile) -> None:
     rates = profile.pools[pool]
     table = Table(title=f"Pool {pool}: one unit, batches of {' and '.join(map(str, profile.batch_sizes))}")
     table.add_column("work")

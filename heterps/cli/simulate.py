@@ -6,10 +6,10 @@ import sys
 import time
 
 import click
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from heterps.screen import Screen
 from heterps.simulator import Failure, Hunt, draw, hunt, shrink, simulate
 
 __all__ = ["command"]
@@ -31,7 +31,7 @@ def command(seeds: int, first: int, seed: int | None) -> None:
       heterps simulate --first 1000000 --seeds 100000
       heterps simulate --seed 4711
     """
-    console = Console()
+    console = Screen()
     if seed is not None:
         sys.exit(_one(console, seed))
     begin = time.perf_counter()
@@ -44,7 +44,7 @@ def command(seeds: int, first: int, seed: int | None) -> None:
         sys.exit(1)
 
 
-def _one(console: Console, seed: int) -> int:
+def _one(console: Screen, seed: int) -> int:
     """Show the history of one seed, shrunken if it fails."""
     scenario = draw(seed)
     outcome = simulate(scenario, trace=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from heterps.cli._data import data_options, opened, parse_names
@@ -20,6 +19,7 @@ from heterps.planner.plan import Plan
 from heterps.planner.planner import plan as make_plan
 from heterps.runtime.report.meter import metered
 from heterps.runtime.report.phase_profile import PhaseProfile
+from heterps.screen import Screen
 from heterps.session import launch
 
 __all__ = ["command"]
@@ -86,7 +86,7 @@ def command(
     plan = _plan(target, settings, batch_size)
     training, validation = opened(data, kind), opened(valid, kind) if valid else None
     rules = [parse_rule(text) if text else None for text in (sparse, dense)]
-    console = Console()
+    console = Screen()
     with launch(
         plan,
         engine=engine,
@@ -137,7 +137,7 @@ def _checked(session: Any, data: Dataset, epochs: int, valid: Dataset | None) ->
         raise DataError(f"{error}\nThe model's arguments can be changed with --set NAME=VALUE") from error
 
 
-def _print_profile(console: Console, profile: PhaseProfile) -> None:
+def _print_profile(console: Screen, profile: PhaseProfile) -> None:
     """Seconds of threads by phase and pool, and the share of all threads' time."""
     had = sum(profile.capacity_s.values()) or 1.0
     table = Table(title=f"{profile.elapsed_s:.1f} s, {had:.1f} s over all threads", title_justify="left")

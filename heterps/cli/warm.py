@@ -6,8 +6,9 @@ import importlib
 import time
 
 import click
-from rich.console import Console
 from rich.table import Table
+
+from heterps.screen import Screen
 
 __all__ = ["command"]
 
@@ -27,7 +28,7 @@ def command(quiet: bool) -> None:
       heterps warm
       NUMBA_CACHE_DIR=/opt/numba-cache heterps warm --quiet
     """
-    console, start = Console(), time.perf_counter()
+    console, start = Screen(), time.perf_counter()
     table = Table("loop", "compiled now", "from the cache", title="CPU loops")
     compiled = cached = 0
     for part in PARTS:

@@ -30,10 +30,20 @@ def same(what: str, got: Array, expected: npt.NDArray[Any], *, ulps: int = 0) ->
     host = to_host(got)
     if host.shape != expected.shape or host.dtype != expected.dtype:
         raise HardwareError(f"{what}: got {host.dtype} {host.shape}, expected {expected.dtype} {expected.shape}")
-    wrong = ulps_apart(host, expected) > ulps if host.dtype.kind == "f" else host != expected
+    wrong = _different(host, expected, ulps)
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise HardwareError(
             f"{what}: {int(wrong.sum())} of {wrong.size} numbers are wrong, first at {list(where)}: "
             f"got {host[where]!r}, expected {expected[where]!r}"
         )
+
+
+def _different(a: npt.NDArray[Any], b: npt.NDArray[Any], ulps: int) -> npt.NDArray[np.bool_]:
+    if a.dtype.kind != "f":
+        return np.asarray(a != b)
+    if ulps:
+        return ulps_apart(a, b) > ulps
+    bits = np.dtype(f"u{a.dtype.itemsize}")
+    apart = np.ascontiguousarray(a).view(bits) != np.ascontiguousarray(b).view(bits)  # +0 and -0 differ here
+    return np.asarray(apart & ~(np.isnan(a) & np.isnan(b)))

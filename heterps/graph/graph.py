@@ -135,7 +135,15 @@ class Graph:
 
     def consumers(self, name: str) -> tuple[Op, ...]:
         """Return the ops that read an op's result, in order."""
-        return tuple(op for op in self.ops if name in op.inputs)
+        return self._consumers.get(name, ())
+
+    @cached_property
+    def _consumers(self) -> Mapping[str, tuple[Op, ...]]:
+        found: dict[str, dict[str, Op]] = {}
+        for op in self.ops:
+            for source in op.inputs:
+                found.setdefault(source, {})[op.name] = op
+        return {source: tuple(readers.values()) for source, readers in found.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value that :meth:`from_json` turns back into an equal Graph."""
@@ -197,11 +205,14 @@ def _names(order: list[Tensor]) -> dict[Tensor, str]:
     """Given names stay; the others are called after their table or kind and numbered where that is taken."""
     taken = {t.name for t in order if t.name}
     names: dict[Tensor, str] = {}
+    tried: dict[str, int] = {}  # by base: numbers below are taken
     for t in order:
-        base, i = t.attrs.get("table", t.kind.name), 1
-        name = t.name or base
+        base = t.attrs.get("table", t.kind.name)
+        name, i = t.name or base, tried.get(base, 1)
         while not t.name and name in taken:
             name, i = f"{base}_{i}", i + 1
+        if not t.name:
+            tried[base] = i
         taken.add(name)
         names[t] = name
     return names

@@ -15,8 +15,23 @@ import numpy.typing as npt
 
 from heterps.device.arrays import Array, Namespace, to_device
 from heterps.device.compare import same
+from heterps.device.raw import RawModule
+from heterps.errors import HardwareError
 from heterps.kernels.kernel import Call, kernel
+from heterps.kernels.ops.fused_cuda import (
+    CHUNK,
+    bias_cuda,
+    column_sums_cuda,
+    cuda_passes,
+    dot_pairs_cuda,
+    dot_pairs_slope_cuda,
+    drop_cuda,
+    logloss_cuda,
+    logloss_slope_cuda,
+    relu_slope_cuda,
+)
 from heterps.kernels.ops.rows import Lists, Rows
+from heterps.kernels.random import uniform_bits
 
 __all__ = ["CHECKS"]
 
@@ -78,5 +93,108 @@ def check_rows(xp: Namespace) -> None:
             same(f"{what}, backward", got, gradient)
 
 
+def _call(xp: Namespace, n: int) -> Call:
+    return Call({}, xp, n, loops=True)
+
+
+def _apart(xp: Namespace, values: F32) -> Array:
+    """The same numbers with samples that lie apart, as in the buffer of a concat."""
+    wide = xp.zeros((values.shape[0], 2 * values.shape[1]), np.float32)
+    wide[:, : values.shape[1]] = to_device(values, xp)
+    return wide[:, : values.shape[1]]
+
+
+def _passes(xp: Namespace) -> RawModule:
+    module = cuda_passes(xp)
+    if module is None:
+        raise HardwareError(f"the device {getattr(xp, '__name__', xp)!r} runs no CUDA kernels")
+    return module
+
+
+def check_fused(xp: Namespace) -> None:
+    """``fused.cu``: the bits of NumPy, but for the exponential function and the logarithm: one ulp."""
+    for n in (0, 1, 5, 200):
+        _check_layer(xp, n)
+        _check_dropout(xp, n)
+        _check_logloss(xp, 13 * n)  # more samples than running sums
+        _check_pairs(xp, n)
+
+
+def _check_layer(xp: Namespace, n: int) -> None:
+    module, x, bias = _passes(xp), numbers(n, n, 7), numbers(1, 7)
+    if n:
+        x[0, 0] = np.nan  # stays
+    for relu in (False, True):
+        y = _apart(xp, x)
+        bias_cuda(module, y, to_device(bias, xp), relu=relu)
+        expected = np.maximum(x + bias, 0) if relu else x + bias
+        same(f"fused.cu, add_bias, relu {relu}, {n} rows", y, expected)
+    dz, y = _apart(xp, numbers(2, n, 7)), _apart(xp, x)
+    relu_slope_cuda(module, dz, y)
+    slope = np.where(x <= 0, np.float32(0), numbers(2, n, 7))
+    same(f"fused.cu, relu_slope, {n} rows", dz, slope)
+    sums = xp.full(7, np.nan, np.float32)
+    column_sums_cuda(_call(xp, n), module, dz, sums)
+    same(f"fused.cu, sum_columns, {n} rows", sums, _chunk_sums(slope))
+
+
+def _chunk_sums(a: F32) -> F32:
+    """Column sums in the order of the kernel: rows of a chunk, then chunks."""
+    total = np.zeros(a.shape[1], np.float32)
+    for first in range(0, len(a), CHUNK):
+        part = np.zeros(a.shape[1], np.float32)
+        for row in a[first : first + CHUNK]:
+            part += row
+        total += part
+    return total
+
+
+def _check_dropout(xp: Namespace, n: int) -> None:
+    x, y = numbers(6, n, 3), xp.empty((n, 3), np.float32)
+    threshold, factor, seed = int(0.3 * 2**32), np.float32(1 / 0.7), 2**64 - 5
+    drop_cuda(_passes(xp), to_device(x, xp), seed, threshold, factor, y)
+    kept = (uniform_bits(np, seed, x.size).reshape(x.shape) >> np.uint64(32)) >= threshold
+    same(f"fused.cu, drop, {n} rows", y, np.where(kept, x * factor, np.float32(0)))
+
+
+def _check_logloss(xp: Namespace, n: int) -> None:
+    z, label = 30 * numbers(7, n), (numbers(8, n) > 0).astype(np.float32)
+    for weight in (None, abs(numbers(9, n))):
+        call, p, dz = _call(xp, n), xp.empty(n, np.float32), xp.empty(n, np.float32)
+        call.y = xp.full((), np.nan, np.float32)
+        there = None if weight is None else to_device(weight, xp)
+        logloss_cuda(call, _passes(xp), to_device(z, xp), to_device(label, xp), there, p)
+        x = z.astype(np.float64)
+        e, w = np.exp(-abs(x)), 1.0 if weight is None else weight.astype(np.float64)
+        loss = (np.maximum(x, 0) - x * label + np.log1p(e)) * w
+        expected = np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(np.float32)
+        same(f"fused.cu, logloss, probabilities of {n}", p, expected, ulps=1)
+        same(f"fused.cu, logloss, mean of {n}", call.y, np.asarray(loss.sum() / max(n, 1), np.float32), ulps=1)
+        p = to_device(expected, xp)
+        logloss_slope_cuda(_passes(xp), p, to_device(label, xp), there, dz)
+        slope = (expected - label) * np.float32(1 / max(n, 1))
+        same(f"fused.cu, logloss_slope of {n}", dz, slope if weight is None else slope * weight)
+
+
+def _check_pairs(xp: Namespace, n: int) -> None:
+    for fields, dim in ((2, 1), (5, 3), (27, 4)):
+        z, dy = numbers(3, n, fields * dim), numbers(4, n, fields * (fields - 1) // 2)
+        high, low = np.tril_indices(fields, -1)
+        y, dz = _apart(xp, np.zeros_like(dy)), _apart(xp, np.zeros_like(z))
+        there = _apart(xp, z).reshape(n, fields, dim)
+        dot_pairs_cuda(_passes(xp), there, y)
+        dot_pairs_slope_cuda(_passes(xp), there, _apart(xp, dy), dz.reshape(n, fields, dim))
+        v, products, slope = z.reshape(n, fields, dim), np.zeros_like(dy), np.zeros((n, fields, dim), np.float32)
+        for d in range(dim):
+            products += v[:, high, d] * v[:, low, d]
+        for other in range(fields):
+            for field in (f for f in range(fields) if f != other):
+                a, b = max(field, other), min(field, other)
+                slope[:, field] += dy[:, a * (a - 1) // 2 + b, None] * v[:, other]
+        what = f"{fields} fields of {dim}, {n} samples"
+        same(f"fused.cu, dot_pairs, {what}", y, products)
+        same(f"fused.cu, dot_pairs_slope, {what}", dz, slope.reshape(n, fields * dim))
+
+
 #: File name of a source to the check of its kernels.
-CHECKS: dict[str, Callable[[Namespace], None]] = {"rows.cu": check_rows}
+CHECKS: dict[str, Callable[[Namespace], None]] = {"fused.cu": check_fused, "rows.cu": check_rows}

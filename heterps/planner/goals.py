@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heterps.errors import PlanError
 from heterps.planner.solve.bounds import least_price, most_rows
+from heterps.planner.solve.chain import relaxed_price
+from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult, Solve, best_at, best_price_per_row, best_throughput
 
@@ -32,12 +34,20 @@ class Goal:
         """Rows per second that must be reached, if any."""
         return None
 
-    def search(self, problem: Problem, solve: Solve) -> SearchResult | None:
+    def search(self, problem: Problem, solve: Solve, deadline: Deadline = NEVER) -> SearchResult | None:
         """Find the best placement, None if there is none."""
         raise NotImplementedError
 
     def bound(self, problem: Problem) -> float:
         """A value that no plan beats, whatever its cuts."""
+        raise NotImplementedError
+
+    def floor(self, problem: Problem) -> float:
+        """A value that no plan over the problem's cuts beats, from fractions of units."""
+        return self.bound(problem)
+
+    def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:
+        """Whether a plan over the problem's cuts could be better than a value; False is a proof that none is."""
         raise NotImplementedError
 
     @property
@@ -78,10 +88,20 @@ class MinCost(Goal):
         """Rows per second that must be reached."""
         return self.rows_per_second
 
-    def search(self, problem: Problem, solve: Solve) -> SearchResult | None:
+    def search(self, problem: Problem, solve: Solve, deadline: Deadline = NEVER) -> SearchResult | None:
         """Find the best placement, None if there is none."""
         most = 2 * self.rows_per_second if self.up_to is None else self.up_to
-        return best_price_per_row(problem, self.rows_per_second, solve, at_most=max(most, self.rows_per_second))
+        return best_price_per_row(
+            problem, self.rows_per_second, solve, at_most=max(most, self.rows_per_second), deadline=deadline
+        )
+
+    def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:
+        """Whether fractions of units would cost less per row."""
+        return self.floor(problem) < value
+
+    def floor(self, problem: Problem) -> float:
+        """The price per row with fractions of units: it never falls with the throughput."""
+        return relaxed_price(problem, self.rows_per_second) / self.rows_per_second
 
     def bound(self, problem: Problem) -> float:
         """A price per row that no plan beats: without caps and rounding it is the same at every throughput."""
@@ -114,9 +134,17 @@ class FixedRate(Goal):
         """Rows per second that must be reached."""
         return self.rows_per_second
 
-    def search(self, problem: Problem, solve: Solve) -> SearchResult | None:
+    def search(self, problem: Problem, solve: Solve, deadline: Deadline = NEVER) -> SearchResult | None:
         """Find the best placement, None if there is none."""
         return best_at(problem, self.rows_per_second, solve)
+
+    def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:
+        """Whether fractions of units would cost less."""
+        return self.floor(problem) < value
+
+    def floor(self, problem: Problem) -> float:
+        """The price per hour with fractions of units."""
+        return relaxed_price(problem, self.rows_per_second)
 
     def bound(self, problem: Problem) -> float:
         """A price per hour that no plan beats."""
@@ -140,7 +168,7 @@ class MaxThroughput(Goal):
         limit = "" if math.isinf(self.price_per_hour) else f" for at most {self.price_per_hour:,.2f} an hour"
         return f"most rows/s with the given inventory{limit}"
 
-    def search(self, problem: Problem, solve: Solve) -> SearchResult | None:
+    def search(self, problem: Problem, solve: Solve, deadline: Deadline = NEVER) -> SearchResult | None:
         """Find the best placement, None if there is none."""
         bounded = math.isfinite(self.price_per_hour) and (problem.price > 0).all()
         if not bounded and not all(math.isfinite(c) for c in problem.cap):
@@ -148,7 +176,18 @@ class MaxThroughput(Goal):
                 "the most throughput of pools without a cap is unlimited: give every pool a cap in the hardware, or a "
                 "budget (MaxThroughput(price_per_hour=...), --budget), or ask for the least cost (--rows-per-second)"
             )
-        return best_throughput(problem, solve, budget=self.price_per_hour)
+        found = best_throughput(problem, solve, budget=self.price_per_hour, deadline=deadline)
+        return found and replace(
+            found, bound=min(found.bound, max(found.value, self.bound(problem))) if found.gap else found.bound
+        )
+
+    def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:
+        """Whether anything is feasible just above."""
+        try:
+            better = solve(problem, value * (1 + 1e-6))
+        except UndecidedError:
+            return True
+        return better is not None and better.bound <= self.price_per_hour * (1 + 1e-9)
 
     def bound(self, problem: Problem) -> float:
         """Rows per second that no plan beats."""

@@ -13,15 +13,17 @@ from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner.costs.forecast import Certificate, Rival
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import build_problem, check_pins, server_pools
+from heterps.planner.costs.planning_model import build_problem, server_pools
 from heterps.planner.costs.profile import Profile
 from heterps.planner.costs.sample import Sample, sample_batches, sample_dataset
 from heterps.planner.costs.table_memory import forecast_tables
 from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
 from heterps.planner.plan import Plan
-from heterps.planner.solve.assemble import Draft, assemble
-from heterps.planner.solve.large import searched, with_cuts
-from heterps.planner.solve.problem import Placement, make_problem
+from heterps.planner.solve.assemble import Draft, assemble, check_plan
+from heterps.planner.solve.choose import Choice, choose
+from heterps.planner.solve.effort import Deadline, UndecidedError
+from heterps.planner.solve.large import listed
+from heterps.planner.solve.problem import Placement, Problem, make_problem
 from heterps.planner.solve.remedies import infeasible
 from heterps.planner.solve.search import frontier as search_frontier
 from heterps.planner.solve.solvers import solver, solvers
@@ -31,10 +33,10 @@ from heterps.stages.contract import UNIQUE_FRACTION
 
 __all__ = ["Request", "compare", "frontier", "plan"]
 
-BATCH_SIZES = (1024, 2048, 4096, 8192, 16384, 32768)
-QUICKLY_LISTED = 1_000  # legal cuts that are all looked at for every batch size; more, for the chosen one only
+BATCH_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+SECONDS = 30.0
 _TINY = make_problem([[1.0]], cap=4)
-_WITHIN = 1.05  # a smaller batch is taken if it costs no more than this beside the best
+_LARGE_BATCH = 8192  # rows; above, a plan says that this changes what is learned
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Request:
     sample: Sample | None = None
     rows: float | None = None
     solver: str = "exact"
+    seconds: float = SECONDS
 
     @property
     def unique_fraction(self) -> float:
@@ -64,44 +67,15 @@ class Request:
         tables = forecast_tables(self.graph, self.sample, self.rows)
         return Costs(self.graph, layers, self.hardware, self.profile, tables)
 
-    def drafts(self) -> list[Draft]:
-        """Best placement for every batch size and every pool that may carry the shard hosts."""
-        made = []
-        for batch_size in self.batch_sizes:
-            costs = self.costs(batch_size)
-            check_pins(costs, self.pins)
-            for server in server_pools(costs):
-                problem, complete = with_cuts(build_problem(costs, server, self.pins), QUICKLY_LISTED)
-                found = self.goal.search(problem, solver(self.solver).solve)
-                if found is not None:
-                    made.append(Draft(costs, problem, server, found, self.pins, complete))
-        return made
+    def best(self) -> Choice | None:
+        """The best draft and what is proved of it; None if it was proved that there is no plan.
 
-    def best(self) -> Draft | None:
-        """The best draft; among batch sizes of nearly equal worth the smallest, which learns more per row."""
-        drafts = self.drafts()
-        best: Draft | None = None
-        for draft in drafts:
-            if best is None or self.goal.better(draft.found, best.found):
-                best = draft
-        if best is None:
-            return None
-        chosen = min((d for d in drafts if self._nearly(d, best)), key=lambda d: (d.costs.batch_size, d.found.value))
-        return chosen if chosen.complete else self._closer(chosen)
-
-    def _closer(self, draft: Draft) -> Draft:
-        """A draft that saw only some of the legal cuts: see all, or better ones and say what is proved."""
-        solve = solver(self.solver).solve
-        problem, complete = with_cuts(draft.problem)
-        found = self.goal.search(problem, solve) if complete else None
-        if not complete:
-            problem, found = searched(problem, self.goal, solve)
-        return draft if found is None else replace(draft, problem=problem, found=found, complete=complete)
-
-    def _nearly(self, draft: Draft, best: Draft) -> bool:
-        ratio = draft.found.value / best.found.value if best.found.value else 1.0
-        same = draft.costs.batch_size == best.costs.batch_size
-        return draft is best or (not same and 1 / _WITHIN <= ratio <= _WITHIN)
+        Raises
+        ------
+        UndecidedError
+            If no plan was found within the time limit, and it was not proved that there is none.
+        """
+        return choose(self, Deadline(self.seconds))
 
 
 def plan(
@@ -116,6 +90,7 @@ def plan(
     rows: float | None = None,
     mode: Mode | None = None,
     solver: str = "exact",
+    seconds: float = SECONDS,
 ) -> Plan:
     """Decide what runs where.
 
@@ -142,6 +117,8 @@ def plan(
         Consistency mode; None is Async.
     solver
         Name of a registered solver.
+    seconds
+        Time limit of the whole search; what is not proved by then stands in the certificate as a gap.
 
     Raises
     ------
@@ -165,6 +142,7 @@ def plan(
         _sampled(graph, sample),
         rows,
         solver,
+        seconds,
     )
     return solve(request, mode)
 
@@ -173,15 +151,22 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
     """Make the plan of a request, with its certificate, rivals and assumptions."""
     solver(request.solver).solve(_TINY, 1.0)  # loads the compiled loops: not what a plan takes
     start = time.perf_counter()
-    draft = request.best()
-    if draft is None:
+    try:
+        choice = request.best()
+    except UndecidedError as error:
+        raise PlanError(
+            f"no plan was found within {request.seconds:g} s, and it is not proved that there is none: {error}. Give "
+            "more time (seconds=, --seconds), fewer batch sizes (batch_size=, --batch-size), or pin layers"
+        ) from error
+    if choice is None:
         raise PlanError(infeasible(request))
     seconds = time.perf_counter() - start
+    draft = choice.draft
     rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else None
-    made = assemble(draft, rate, mode)
+    made = check_plan(assemble(draft, rate, mode))
     return replace(
         made,
-        certificate=_certificate(request, draft, seconds),
+        certificate=_certificate(request, choice, seconds),
         rivals=tuple(rivals(request, draft)),
         assumptions=tuple(assumptions(request, draft)),
     )
@@ -201,13 +186,14 @@ def _unit(request: Request) -> tuple[str, float]:
     return (request.goal.objective if priced or not isinstance(request.goal, FixedRate) else "units", 1.0)
 
 
-def _certificate(request: Request, draft: Draft, seconds: float) -> Certificate:
-    found, (objective, factor) = draft.found, _unit(request)
-    proof = found.proof
+def _certificate(request: Request, choice: Choice, seconds: float) -> Certificate:
+    found, (objective, factor) = choice.draft.found, _unit(request)
+    proof = f"{found.proof}; {choice.over}"
     if request.solver != "exact" and request.solver != "milp":
         proof = "none: the bound is for plans of this solver's kind only"
+    gap = abs(found.value - choice.bound) / found.value if found.value else 0.0
     return Certificate(
-        request.solver, objective, found.value * factor, found.bound * factor, found.gap, proof, found.solves, seconds
+        request.solver, objective, found.value * factor, choice.bound * factor, gap, proof, found.solves, seconds
     )
 
 
@@ -215,15 +201,18 @@ def rivals(
     request: Request, draft: Draft, names: Iterable[str] = ("cpu-only", "gpu-only", "greedy")
 ) -> Iterable[Rival]:
     """What other ways of planning come to, and why they lose."""
+    deadline = Deadline(request.seconds / 10)
     for name in names:
-        other = request.goal.search(draft.problem, solver(name).solve)
+        try:
+            other = request.goal.search(draft.problem, solver(name).within(deadline), deadline)
+        except UndecidedError:
+            continue
         if other is None:
             yield Rival(name, None, None, "no feasible plan of this kind")
         elif not _same(other.placement, draft.found.placement):
             price = draft.problem.price_of(other.placement.segments, other.placement.hosts)
-            yield Rival(
-                name, price / 3600 * 1e6 / other.rows_per_second, other.rows_per_second, _why(request, draft, other)
-            )
+            rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else other.rows_per_second
+            yield Rival(name, price / 3600 * 1e6 / rate, rate, _why(request, draft, other))
 
 
 def _same(a: Placement, b: Placement) -> bool:
@@ -239,7 +228,9 @@ def _why(request: Request, draft: Draft, other: Any) -> str:
         names = [draft.costs.layers.layers[v].name for v in draft.problem.stage_layers(segment)]
         where = f"{names[0]} .. {names[-1]} on {segment.units} {draft.pool(segment.type).name}"
     if isinstance(request.goal, MaxThroughput):
-        return f"{other.value / draft.found.value:.2f} of the throughput; bound by {where}"
+        cheaper = other.placement.price / other.value < draft.found.placement.price / draft.found.value
+        note = " (cheaper per row, which is not the goal)" if cheaper else ""
+        return f"{other.value / draft.found.value:.2f} of the throughput{note}; bound by {where}"
     return f"{other.value / draft.found.value:.2f} times the price; bound by {where}"
 
 
@@ -259,17 +250,21 @@ def assumptions(request: Request, draft: Draft) -> Iterable[str]:
     for host in request.hardware.hosts:
         on = [pool.name for pool in request.hardware.pools if pool.host == host.name]
         yield f"pools {', '.join(on)} and their shard hosts share {host.cores} cores of host {host.name}"
+    if draft.costs.batch_size > _LARGE_BATCH:
+        yield (
+            f"batches of {draft.costs.batch_size:,} rows: large batches change what is learned; bound them "
+            "(--batch-size 256..8192) unless that was tried"
+        )
     if any(pool.emulated for pool in request.hardware.pools):
         yield "emulated: a pool tagged GPU runs NumPy"
 
 
 def compare(request: Request) -> list[tuple[str, Plan | None, str]]:
-    """One plan per solver that applies, with the reason where there is none."""
+    """One plan per solver that applies, over the same batch sizes, with the reason where there is none."""
     rows: list[tuple[str, Plan | None, str]] = []
     for each in solvers():
-        asked = replace(request, solver=each.name, batch_sizes=request.batch_sizes[:1])
-        costs = asked.costs(asked.batch_sizes[0])
-        reason = each.applies(with_cuts(build_problem(costs, server_pools(costs)[0], asked.pins), QUICKLY_LISTED)[0])
+        asked = replace(request, solver=each.name, seconds=request.seconds / len(solvers()))
+        reason = each.applies(_problem(asked, asked.batch_sizes[0]))
         if reason:
             rows.append((each.name, None, reason))
             continue
@@ -280,12 +275,18 @@ def compare(request: Request) -> list[tuple[str, Plan | None, str]]:
     return rows
 
 
+def _problem(request: Request, batch_size: int, server: str | None = None) -> Problem:
+    """The problem at one batch size over its legal cuts, or good ones."""
+    costs = request.costs(batch_size)
+    pool = server_pools(costs)[0] if server is None else request.hardware.pool(server)
+    return listed(build_problem(costs, pool, request.pins))[0]
+
+
 def frontier(request: Request, made: Plan, points: int = 24) -> list[tuple[float, float]]:
     """Throughput and price per hour of the cheapest plans from a tenth of a plan's throughput to ten times it."""
-    costs = request.costs(made.batch_size)
-    server = request.hardware.pool(made.shard_pool)
-    problem, _ = with_cuts(build_problem(costs, server, request.pins), QUICKLY_LISTED)
+    problem, deadline = _problem(request, made.batch_size, made.shard_pool), Deadline(request.seconds)
     assert made.forecast is not None, "the planner forecasts every plan it makes"
     middle = made.forecast.rows_per_second
-    found = search_frontier(problem, solver(request.solver).solve, middle / 10, middle * 10, points)
+    by = solver(request.solver).within(deadline)
+    found = search_frontier(problem, by, middle / 10, middle * 10, points, deadline)
     return [(x, placement.price) for x, placement in found]

@@ -131,8 +131,9 @@ class _Faults:
         """A worker can begin nothing for a while; what it was given and has not begun is given to others."""
         process = _pick(world, "io", pick)
         if process is not None:
-            world.post(ev.WorkerHeld(process.name))
-            world.net.at(5 + 40 * world.net.random(), None, world.post, ev.WorkerFreed(process.name))
+            world.looks += 2
+            world.post(ev.WorkerHeld(process.name, world.looks - 1))
+            world.net.at(5 + 40 * world.net.random(), None, world.post, ev.WorkerFreed(process.name, world.looks))
         return process is not None
 
     @staticmethod

@@ -21,7 +21,6 @@ FAULTS = (
     "fail split",
     "slow split",
     "leave io",
-    "hold io",
     "join io",
     "crash compute",
     "lose stage",
@@ -30,6 +29,7 @@ FAULTS = (
     "cut",
     "rest",
     "move",
+    "hold io",
 )
 """Kinds of planned faults (cuts, rests and moves are no faults, but what faults must not disturb)."""
 
@@ -140,12 +140,12 @@ class Theme(NamedTuple):
 
 _LOSE_HOSTS = ("crash server", "crash server twice", "freeze server", "lose copy")
 _LOSE_COPIES = ("part servers", "part servers", "lose copy", "crash server twice", "freeze server")
-_LOSE_IO = ("crash io", "freeze io", "fail split", "slow split", "leave io", "hold io", "join io")
+_LOSE_IO = ("crash io", "freeze io", "fail split", "slow split", "leave io", "join io")
 
 _LOSE_COMPUTE = ("crash compute", "lose stage")
 
 THEMES = (
-    Theme((1, 2), (1, 2, 2, 3), FAULTS, (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
+    Theme((1, 2), (1, 2, 2, 3), FAULTS[:-1], (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
     Theme((2,), (1, 1, 2), _LOSE_COPIES, (2, 3, 4), (0, 1, 2), (0, 0.05, 0.1), (3, 4, 6)),
     Theme((1,), (2, 2, 3), (*_LOSE_HOSTS, "freeze io", "rest"), (2, 3), (1, 2, 3), (0, 0.05, 0.2)),
     Theme((1,), (2, 2, 3), (*_LOSE_IO, "rest", "rest"), (1, 2, 3), (1, 2, 3), (0, 0.05, 0.2)),
@@ -174,7 +174,7 @@ def draw(seed: int) -> Scenario:
         duplication=rng.choice(theme.noise) if noisy else 0,
         lateness=rng.choice(theme.noise) if noisy else 0,
         quiet=rng.choice((100, 200, 400)) if noisy else 0,
-        faults=_draw_faults(rng, theme, spec),
+        faults=tuple(sorted((*_draw_faults(rng, theme, spec), *_draw_holds(seed)))),
         cut_every=rng.choice((0.0, 0.0, 0.0, 1.0, 5.0, 20.0)),
     )
 
@@ -200,6 +200,12 @@ def _draw_faults(rng: Random, theme: Theme, spec: RunSpec) -> tuple[Fault, ...]:
     drawn = [rng.choice(kinds) for _ in range(rng.choice(theme.faults))] + ["cut"] * rng.choice(theme.cuts)
     centre, width = rng.randint(10, 200), rng.choice((15, 40, 300))
     return tuple(sorted(_draw_fault(rng, kind, centre, width) for kind in drawn))
+
+
+def _draw_holds(seed: int) -> list[Fault]:
+    """Hold io workers in some runs, beside what else happens in them."""
+    rng = Random(f"holds of {seed}")
+    return [_draw_fault(rng, "hold io", rng.randint(10, 200), 40) for _ in range(rng.choice((0, 0, 0, 0, 1, 2)))]
 
 
 def _draw_fault(rng: Random, kind: str, centre: int, width: int) -> Fault:

@@ -69,6 +69,7 @@ class World:
         self.life = 0
         self.parted_until = 0.0
         self.rests = 0
+        self.looks = 0
         self.problem = ""
         self._early: dict[tuple[str, int], list[Any]] = {}
         self._names = 0

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
 
 from heterps.kernels.cost import OpCost
 
@@ -77,9 +81,26 @@ class Layers:
 
         A tensor that several later Layers read crosses once.
         """
-        crossing = {e.tensor: e.forward_bytes + e.backward_bytes for e in self.edges if e.source < i <= e.target}
-        return sum(crossing.values())
+        return self._cuts[i]
+
+    @cached_property
+    def _cuts(self) -> tuple[float, ...]:
+        """Bytes over every cut. Sums are exact: what is added when a tensor begins goes away whole when it ends."""
+        last: dict[str, Edge] = {}
+        for edge in self.edges:
+            if edge.tensor not in last or edge.target > last[edge.tensor].target:
+                last[edge.tensor] = edge
+        change = [Fraction(0)] * (len(self.layers) + 1)
+        for edge in last.values():
+            size = Fraction(edge.forward_bytes + edge.backward_bytes)
+            change[edge.source + 1] += size
+            change[edge.target + 1] -= size
+        return tuple(map(float, accumulate(change)))
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        return {op: i for i, layer in enumerate(self.layers) for op in layer.ops}
 
     def index(self, op: str) -> int:
         """Return the position of the Layer that holds an op."""
-        return next(i for i, layer in enumerate(self.layers) if op in layer.ops)
+        return self._places[op]

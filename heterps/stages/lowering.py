@@ -6,14 +6,19 @@ the values of all of them side by side. So a wide and a deep table over the same
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import networkx as nx
+
+from heterps.errors import GraphError
 from heterps.graph import Graph, Op, kind
 from heterps.graph.types import TensorType
 
 __all__ = ["Group", "Lowered", "groups_of", "lower"]
+
+_PULL = "\0pull "  # no op's name begins so
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,11 @@ class Lowered:
 
 def groups_of(graph: Graph) -> tuple[Group, ...]:
     """Return the row groups of a graph in order of first use."""
-    ids: dict[str, list[str]] = {}
+    ids: dict[str, dict[str, None]] = {}  # by table, in the order of first use
     dims: dict[str, int] = {}
     for op in graph.ops:
         if op.kind == "lookup":
-            columns = ids.setdefault(op.attrs["table"], [])
-            columns.extend(name for name in op.inputs if name not in columns)
+            ids.setdefault(op.attrs["table"], {}).update(dict.fromkeys(op.inputs))
             dims[op.attrs["table"]] = op.attrs["dim"]
     shared: dict[frozenset[str], list[str]] = {}
     for table, columns in ids.items():
@@ -49,7 +53,7 @@ def groups_of(graph: Graph) -> tuple[Group, ...]:
     return tuple(_group(sorted(tables, key=lambda t: -dims[t]), ids[tables[0]], dims) for tables in shared.values())
 
 
-def _group(tables: list[str], ids: list[str], dims: Mapping[str, int]) -> Group:
+def _group(tables: list[str], ids: Iterable[str], dims: Mapping[str, int]) -> Group:
     # Widest table first: its columns then start at an aligned address.
     columns, start = {}, 0
     for table in tables:
@@ -62,25 +66,55 @@ def lower(graph: Graph) -> Lowered:
     """Replace every lookup by a shared pull and a gather of its columns."""
     groups = groups_of(graph)
     by_table = {table: group for group in groups for table in group.tables}
+    places = {group.name: {name: i for i, name in enumerate(group.ids)} for group in groups}
     ops: list[Op] = []
     emitted: set[str] = set()
-    available: set[str] = set()
-    waiting = list(graph.ops)
-    while waiting:  # a pull reads all id columns of its group, so a lookup may have to wait for the last one
-        later: list[Op] = []
-        for op in waiting:
-            group = by_table.get(op.attrs["table"]) if op.kind == "lookup" else None
-            needs = set(op.inputs) | set(group.ids if group else ())
-            if not needs <= available:
-                later.append(op)
-                continue
-            if group and group.name not in emitted:
-                emitted.add(group.name)
-                ops.append(_pull(graph, group))
-            ops.append(_gather(op, group) if group else op)
-            available.add(op.name)
-        waiting = later
+    for op in _pulls_in_time(graph, by_table):
+        if op.kind != "lookup":
+            ops.append(op)
+            continue
+        group = by_table[op.attrs["table"]]
+        if group.name not in emitted:
+            emitted.add(group.name)
+            ops.append(_pull(graph, group))
+        ops.append(_gather(op, group, places[group.name][op.inputs[0]]))
     return Lowered(Graph.from_ops(tuple(ops), graph.loss, graph.outputs), groups)
+
+
+def _pulls_in_time(graph: Graph, by_table: Mapping[str, Group]) -> list[Op]:
+    """Order ops so that a lookup comes after all id columns of its group, which its pull reads.
+
+    What waits for something that stands behind it comes a turn later, and so does whatever reads it; within a turn the
+    order is the graph's.
+    """
+    place = {op.name: i for i, op in enumerate(graph)}
+    turn: dict[str, int] = {}
+    ready: dict[str, tuple[int, int]] = {}  # by group: turn and place of the column that comes last
+    for name in _needs_first(graph, by_table):
+        if name not in place:
+            group = by_table[name.removeprefix(_PULL)]
+            ready[group.name] = max((turn[column], place[column]) for column in group.ids)
+            continue
+        op = graph[name]
+        needs = [(turn[source], place[source]) for source in op.inputs]
+        needs += [ready[by_table[op.attrs["table"]].name]] if op.kind == "lookup" else []
+        turn[name] = max((t + (p > place[name]) for t, p in needs), default=0)
+    return sorted(graph, key=lambda op: (turn[op.name], place[op.name]))
+
+
+def _needs_first(graph: Graph, by_table: Mapping[str, Group]) -> list[str]:
+    """Names of ops, and of pulls by a table of theirs, after everything they need."""
+    view: nx.DiGraph[str] = nx.DiGraph(graph.nx.edges)
+    view.add_nodes_from(op.name for op in graph)
+    for table, group in {next(iter(group.tables)): group for group in by_table.values()}.items():
+        view.add_edges_from((column, _PULL + table) for column in group.ids)
+    firsts = {table: next(iter(group.tables)) for table, group in by_table.items()}
+    view.add_edges_from((_PULL + firsts[op.attrs["table"]], op.name) for op in graph if op.kind == "lookup")
+    try:
+        return list(nx.topological_sort(view))
+    except nx.NetworkXUnfeasible:
+        loop = " -> ".join(edge[0].removeprefix(_PULL) for edge in nx.find_cycle(view))
+        raise GraphError(f"a table is looked up by ids that follow from its own rows: {loop}") from None
 
 
 def pull_name(group: Group) -> str:
@@ -93,10 +127,10 @@ def _pull(graph: Graph, group: Group) -> Op:
     return _typed(pull_name(group), "pull", group.ids, attrs, tuple(graph[i].type for i in group.ids))
 
 
-def _gather(op: Op, group: Group) -> Op:
+def _gather(op: Op, group: Group, source: int) -> Op:
     attrs = {
         "columns": group.tables[op.attrs["table"]],
-        "source": group.ids.index(op.inputs[0]),
+        "source": source,
         "pooling": op.attrs["pooling"],
         "padding_id": op.attrs["padding_id"],
     }

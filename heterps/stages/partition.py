@@ -7,13 +7,14 @@ The rest is an s-t minimum cut over the bytes that would cross, which is exact.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import networkx as nx
 
 from heterps.graph import Graph
 from heterps.stages.contract import UNIQUE_FRACTION, layers_of
-from heterps.stages.layers import Bound, Layers
+from heterps.stages.layers import Bound, Layer, Layers
 
 __all__ = ["Part", "Partition", "partition"]
 
@@ -54,14 +55,15 @@ def partition(graph: Graph | Layers, *, batch_size: int = 4096, unique_fraction:
     if isinstance(pieces, Graph):
         pieces = layers_of(pieces, batch_size=batch_size, unique_fraction=unique_fraction)
     sides, crossing = _cut(pieces)
-    depth = _depths(pieces, sides)
-    parts = []
-    for level in range(max(depth) + 1):
-        chosen = [layer for layer, d in zip(pieces.layers, depth, strict=True) if d == level]
-        side = next(s for s, d in zip(sides, depth, strict=True) if d == level)
-        ops = tuple(op for layer in chosen for op in layer.ops)
-        parts.append(Part(side, tuple(layer.name for layer in chosen), ops))
-    return Partition(pieces, tuple(parts), crossing)
+    levels: dict[int, list[int]] = {}
+    for i, level in enumerate(_depths(pieces, sides)):
+        levels.setdefault(level, []).append(i)
+    parts = tuple(_part(sides[levels[level][0]], [pieces.layers[i] for i in levels[level]]) for level in sorted(levels))
+    return Partition(pieces, parts, crossing)
+
+
+def _part(side: str, layers: Sequence[Layer]) -> Part:
+    return Part(side, tuple(layer.name for layer in layers), tuple(op for layer in layers for op in layer.ops))
 
 
 def _cut(pieces: Layers) -> tuple[list[str], float]:
@@ -89,8 +91,7 @@ def _cut(pieces: Layers) -> tuple[list[str], float]:
 def _depths(pieces: Layers, sides: list[str]) -> list[int]:
     """Number of side changes on the way to each Layer, evened out so that one level has one side."""
     depth = [0] * len(sides)
-    for i, side in enumerate(sides):
-        before = [depth[e.source] + (sides[e.source] != side) for e in pieces.edges if e.target == i]
-        depth[i] = max(before, default=0)
+    for e in sorted(pieces.edges, key=lambda e: e.target):  # sources are lower, so theirs are final
+        depth[e.target] = max(depth[e.target], depth[e.source] + (sides[e.source] != sides[e.target]))
     first = sides[0]
     return [d + ((d % 2 == 0) != (s == first)) for d, s in zip(depth, sides, strict=True)]

@@ -42,14 +42,14 @@ def read_here(data: Dataset, split: Split) -> tuple[str, bool, list[float], list
 
 
 def test_without_a_cluster_it_says_so() -> None:
-    from heterps.runtime.batch.dask_frames import dask_frame
+    from heterps.runtime.cluster.dask_frames import dask_frame
 
     with pytest.raises(ClusterError, match=r"needs a cluster: create a distributed\.Client first"):
         dask_frame(dd.from_pandas(ROWS, npartitions=2))
 
 
 def test_partitions_are_read_by_the_workers_that_hold_them(client) -> None:  # type: ignore[no-untyped-def]
-    from heterps.runtime.batch.dask_frames import dask_frame
+    from heterps.runtime.cluster.dask_frames import dask_frame
 
     fields = Schema.of(label("y", Number("v")), sparse("ids", Category("user")))
     data = dask_frame(dd.from_pandas(ROWS, npartitions=4), fields, split_cost=1)
@@ -70,7 +70,7 @@ def test_partitions_are_read_by_the_workers_that_hold_them(client) -> None:  # t
 
 
 def test_another_worker_fetches_what_it_does_not_hold(client) -> None:  # type: ignore[no-untyped-def]
-    from heterps.runtime.batch.dask_frames import dask_frame
+    from heterps.runtime.cluster.dask_frames import dask_frame
 
     data = dask_frame(
         dd.from_pandas(ROWS, npartitions=2), Schema.of(label("y", Number("v")), sparse("ids", Category("user")))
@@ -84,7 +84,7 @@ def test_another_worker_fetches_what_it_does_not_hold(client) -> None:  # type: 
 
 
 def test_the_schema_is_inferred_and_wrong_columns_are_named(client) -> None:  # type: ignore[no-untyped-def]
-    from heterps.runtime.batch.dask_frames import dask_frame
+    from heterps.runtime.cluster.dask_frames import dask_frame
 
     data = dask_frame(dd.from_pandas(ROWS, npartitions=2))
     assert data.schema.names == ("ids", "x", "y")

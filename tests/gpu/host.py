@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pytest
 
-from heterps.device import set_raw_loader
+from heterps.device import raw, set_raw_loader
 from heterps.device.fake import FakeArray
 from heterps.device.raw import CudaModule
 
@@ -192,11 +192,11 @@ def replay(source: str, tape: Path, *sanitizers: str) -> subprocess.CompletedPro
 def host_kernels(change: dict[str, str] | None = None, **orders: Any) -> Iterator[Orders]:
     """Give the strict device kernels that run on the host; ``change`` replaces sources by changed ones."""
     changed = change or {}
-    before = dict(vars(ORDERS))
+    before, loader = dict(vars(ORDERS)), raw._LOADERS.get("fake")
     vars(ORDERS).update(launches=0, **orders)
     set_raw_loader("fake", lambda source: CudaModule(changed.get(source, source), HostRawModule))
     try:
         yield ORDERS
     finally:
-        set_raw_loader("fake", None)
+        set_raw_loader("fake", loader)
         vars(ORDERS).update(before)

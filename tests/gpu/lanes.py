@@ -15,9 +15,11 @@ from heterps.device import CUDA_OPTIONS, CudaModule, namespace
 from heterps.device.arrays import Namespace
 from heterps.device.fake import FakeArray
 from heterps.kernels.checks import CHECKS as OF_KERNELS
+from heterps.tables.hashing import mix
+from heterps.tables.on_device.checks import CHECKS as OF_TABLES
 from tests.gpu.host import HostRawModule, host_kernels, replay
 
-CHECKS: dict[str, Callable[[Namespace], None]] = {**OF_KERNELS}
+CHECKS: dict[str, Callable[[Namespace], None]] = {**OF_KERNELS, **OF_TABLES}
 
 Lane = Callable[[str, str], None]  # name of the file, its text
 
@@ -180,7 +182,89 @@ def _wide_scatter(module: CudaModule, mode: int) -> None:
     assert gradient._data[FAR * WIDTH] == 3
 
 
-WIDE: dict[str, Callable[[CudaModule], None]] = {"rows.cu": _wide_rows}
+def _wide_device_rows(module: CudaModule) -> None:
+    _wide_words(module)
+    _wide_gradients(module)
+    _wide_index(module)
+
+
+def _wide_words(module: CudaModule) -> None:
+    """A row whose words are beyond 2**32 is drawn, read and updated."""
+    i, q, words, row = np.int32, np.int64, sparse((FAR + 1) * WIDTH, "float32"), _small([FAR], "int32")
+    ids = _small([5], "uint64")
+    draw = (words, q(WIDTH), row, ids, i(1), i(1), i(0), np.float64(3), np.float64(3), np.uint64(7), q(1))
+    module.launch("draw_values", 1, draw)
+    values, p = _small([0, 0], "float32"), _small([-9, 9, 1, 0, 0, 0, 0, 0], "float32")
+    gradient = _small([0, 1], "float32")
+    head = (i(0), p, words, q(WIDTH), row, gradient, i(2), i(0), i(2), i(2), gradient, i(0), q(1))
+    module.launch("apply_rule", 1, head)
+    module.launch("read_values", 2, (words, q(WIDTH), i(2), row, values, q(2)))
+    assert values._data.tolist() == [0, 2]
+
+
+def _wide_gradients(module: CudaModule) -> None:
+    """The gradient of a position, and of a row, whose numbers are beyond 2**32."""
+    i, q, gradients = np.int32, np.int64, sparse((FAR + 1) * WIDTH, "float32")
+    gradients._data[FAR * WIDTH] = 4
+    merged, order, starts = _small(np.zeros(WIDTH), "float32"), _small([FAR], "int32"), _small([0, 1], "int64")
+    module.launch("merge_gradients", 256, (gradients, i(WIDTH), order, starts, merged, q(WIDTH)))
+    assert merged._data[0] == 4
+    rows, counts, words = sparse(FAR + 1, "int32"), _small([0], "int32"), _small([0], "float32")
+    rows._data[FAR - 256 :] = -1
+    rows._data[FAR] = 0
+    p = _small([-9, 9, 1, 0, 0, 0, 0, 0], "float32")
+    with host_kernels(first=2**31):
+        args = (i(0), p, words, q(1), rows, gradients, i(WIDTH), i(0), i(1), i(1), p, i(0), q(FAR + 1))
+        module.launch("apply_rule", FAR + 1, args)
+        assert words._data[0] == -4
+        gradients._data[FAR * WIDTH] = np.nan
+        module.launch("skip_rows", FAR + 1, (gradients, i(WIDTH), rows, counts, q(FAR + 1)))
+    assert (counts._data[0], rows._data[FAR]) == (1, -1)
+
+
+def _wide_index(module: CudaModule) -> None:
+    """An id whose place is beyond 2**31."""
+    id_ = next(k for k in range(100) if int(mix(np.uint64(k))) >> 63)
+    place, q = int(mix(np.uint64(id_))) >> 32, np.int64
+    keys, places, mask = sparse(2**32, "uint64"), sparse(2**32, "int32"), np.uint64(2**32 - 1)
+    keys._data[place] = 2**64 - 1
+    counts, got = _small([0, 0, 0], "int32"), _small([0], "int32")
+    head = (keys, places, mask, _small([id_], "uint64"))
+    module.launch("insert_ids", 1, (*head, _small([77], "int32"), counts, q(1)))
+    assert (int(keys._data[place]), places._data[place]) == (id_, 77)
+    module.launch("find_rows", 1, (*head, got, counts, q(1)))
+    assert got._data[0] == 77
+
+
+def _wide_fused(module: CudaModule) -> None:
+    """Samples that lie 2**32 numbers apart, and positions beyond 2**32."""
+    i, q, far = np.int32, np.int64, 2**32
+    a, b, one = sparse(far + 2, "float32"), sparse(far + 2, "float32"), _small([1], "float32")
+    module.launch("add_bias", 2, (a, q(far), one, i(1), i(1), q(2)))
+    assert (a._data[far], a._data[0]) == (1, 1)
+    module.launch("relu_slope", 2, (a, q(far), b, q(far), i(1), q(2)))
+    assert a._data[far] == 0
+    a._data[far : far + 2], sums = (3, 4), _small([0, 0], "float32")
+    module.launch("sum_columns", 2, (a, q(far), q(2), i(2), q(64), sums, q(2)))
+    assert sums._data.tolist() == [3, 4]
+    b._data[[0, 1]], pairs = (5, 6), sparse(far + 1, "float32")
+    module.launch("dot_pairs", 2, (a, q(far), i(1), i(1), pairs, q(far), q(2)))
+    assert pairs._data[far] == 12
+    module.launch("dot_pairs_slope", 4, (a, q(far), i(2), i(1), pairs, q(far), b, q(far), q(4)))
+    assert b._data[far:].tolist() == [48, 36]
+    with host_kernels(first=2**31):
+        n, u = far + 2, np.uint64
+        module.launch("drop", n, (a, b, u(1), u(0), np.float32(2), q(n)))
+        assert b._data[far:].tolist() == [6, 8]
+        module.launch("logloss_slope", n, (a, a, a, i(1), b, np.float32(1), q(n)))
+    assert b._data[far:].tolist() == [0, 0]
+
+
+WIDE: dict[str, Callable[[CudaModule], None]] = {
+    "rows.cu": _wide_rows,
+    "device_rows.cu": _wide_device_rows,
+    "fused.cu": _wide_fused,
+}
 
 LANES: dict[str, Lane] = {
     "numbers": numbers,

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, ColumnarSource
 from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
-from heterps.data.core.files import expand, is_url, open_raw, size_of
+from heterps.data.core.files import about, expand, is_url, open_raw
+from heterps.data.core.fingerprint import digest
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece
 from heterps.data.study.infer_schema import schema_of_kinds
@@ -46,6 +47,10 @@ class Parquet(Dataset):
                 found += [Piece(path, i, i + 1, max(1, g.total_byte_size)) for i, g in enumerate(groups) if g.num_rows]
         return tuple(found)
 
+    def marks(self) -> dict[str, Any]:
+        """Return names and footers of the files: a copy is the same data, whenever it was made."""
+        return {"files": [_footer_mark(path) for path in self.paths]}
+
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start reading row groups."""
         return ColumnarSource(self.fields, _parts(pieces, self.fields), bad, self.labels)
@@ -59,12 +64,26 @@ def _open(path: str, dictionaries: Sequence[str] = ()) -> Any:
     try:
         if is_url(path):
             return pq.ParquetFile(open_raw(path), read_dictionary=list(dictionaries))
-        size_of(path)  # says what is there instead of a file
+        open_raw(path).close()  # says what is there instead of a file that can be read
         return pq.ParquetFile(path, read_dictionary=list(dictionaries), memory_map=False)
     except DataError:
         raise
     except _BROKEN as error:
         raise DataError(f"{path} is no Parquet file, or a damaged one: {error}") from error
+
+
+def _footer_mark(path: str) -> str:
+    with _open(path) as file:
+        data = file.metadata
+        groups = [data.row_group(i) for i in range(data.num_row_groups)]
+        chunks = [group.column(c) for group in groups for c in range(group.num_columns)]
+        mark = digest([[c.path_in_schema, c.num_values, c.total_compressed_size, _range(c)] for c in chunks])
+        return f"{path.rsplit('/', 1)[-1]}: {data.num_rows} rows in {len(groups)} row groups, footer {mark}"
+
+
+def _range(chunk: Any) -> str:
+    found = chunk.statistics
+    return "" if found is None or not found.has_min_max else f"{found.min!r} to {found.max!r}"
 
 
 def _text_columns(path: str, wanted: Sequence[str]) -> list[str]:
@@ -125,7 +144,7 @@ def parquet(paths: Paths, fields: Schema | None = None, *, label: str = "", **op
     """
     files = expand(paths)
     if fields is None:
-        with _open(files[0]) as file:
+        with _open(files[0]) as file, about(files[0]):
             fields = schema_of_arrow(file.schema_arrow, label)
     return Parquet(paths=files, fields=fields, **options)
 

@@ -13,6 +13,7 @@ from heterps.data.columnar.arrow_recipes import Chunk
 from heterps.data.core.bad import BadRow, BadRows
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Source
+from heterps.data.core.files import about
 from heterps.data.core.labels import Labels
 from heterps.data.core.schema import Schema
 from heterps.data.text.delimited import REASONS
@@ -71,7 +72,8 @@ class ColumnarSource(Source):
         return True
 
     def _good(self, part: ColumnarPart) -> Chunk:
-        chunk = Chunk(self.schema, part.batch, self.labels)
+        with about(part.source):
+            chunk = Chunk(self.schema, part.batch, self.labels)
         if not chunk.faults:
             self.done += chunk.size
             return chunk

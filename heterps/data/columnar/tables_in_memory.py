@@ -12,6 +12,7 @@ from heterps.data.columnar.parquet_files import schema_of_arrow
 from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, ColumnarSource
 from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
+from heterps.data.core.fingerprint import digest
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import MEMORY_SPLIT_ROWS, Piece, spread_rows
 from heterps.errors import DataError
@@ -42,6 +43,13 @@ class Table(Dataset):
         if self.split_cost != MEMORY_SPLIT_ROWS:
             return self
         return replace(self, split_cost=spread_rows(self.table.num_rows, parts, batch_size))
+
+    def marks(self) -> dict[str, Any]:
+        """Return the number of rows and a digest of them."""
+        return {"rows": self.table.num_rows, "digest": [digest(b.serialize().to_pybytes()) for b in self._batches()]}
+
+    def _batches(self) -> Iterator[Any]:
+        yield from self.table.select(list(self.fields.sources)).to_batches(max_chunksize=CHUNK_ROWS)
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start evaluating ranges."""

@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from heterps.data.core.bad import BadInput, BadRows
 from heterps.data.core.batch import Batch
 from heterps.data.core.batch_buffers import RowBuffers
+from heterps.data.core.fingerprint import columns_mark
 from heterps.data.core.labels import Labels
 from heterps.data.core.permutation import permutation, seed_key
 from heterps.data.core.schema import Schema
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["Dataset", "Shuffle", "Source"]
 
 PIECES_PER_SPLIT = 64
+# Settings that are plain values but say nothing about rows, or are told by marks() instead.
+_NOT_ROWS = (
+    "split_cost",
+    "timeout",
+    "pipe_timeout",
+    "owner",
+    "memory_bytes",
+    "folder",
+    "images",
+    "classes",
+    "function",
+)
 
 
 class Source(ABC):
@@ -177,9 +190,29 @@ class Dataset(ABC):
         """
         return self
 
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what must stay the same for a run to go on later exactly; JSON-able."""
+        return {
+            "reader": type(self).__name__,
+            "settings": {name: value for name, value in vars(self).items() if _tells(name, value)},
+            "columns": columns_mark(self.schema),
+            "shuffle": [self.shuffling.scope, self.shuffling.window],
+            "split cost": self.split_cost,
+            **self.marks(),
+        }
+
+    def marks(self) -> dict[str, Any]:
+        """Return what tells the rows themselves from others; readers that know better than their pieces do better."""
+        return {"pieces": [piece.to_json() for piece in self.pieces(self.split_cost)]}
+
     def where(self, split: Split) -> tuple[str, ...]:
         """Return the addresses of workers that hold the rows of a Split already; empty where any worker will do."""
         return ()
+
+
+def _tells(name: str, value: Any) -> bool:
+    """Settings of a reader that decide what rows are; paths are looked at by :meth:`Dataset.marks`."""
+    return isinstance(value, str | bool | int | float) and name not in _NOT_ROWS
 
 
 def _in_order(source: Source, split: Split, buffers: list[RowBuffers], start: int) -> Iterator[Batch]:

@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,19 @@ from typing import Any
 from heterps.data.core.split import Piece
 from heterps.errors import DataError
 
-__all__ = ["ByteReader", "cut", "expand", "first_line", "is_compressed", "open_bytes", "open_raw", "size_of", "whole"]
+__all__ = [
+    "ByteReader",
+    "about",
+    "cut",
+    "expand",
+    "first_line",
+    "is_compressed",
+    "modified_at",
+    "open_bytes",
+    "open_raw",
+    "size_of",
+    "whole",
+]
 
 
 _ROOM = 1 << 20  # bytes read at a time
@@ -109,6 +122,15 @@ def _named(path: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def about(path: str) -> Iterator[None]:
+    """Name the file in an error about what it holds."""
+    try:
+        yield
+    except DataError as error:
+        raise error if path in str(error) else DataError(f"{path}: {error}") from error
+
+
 def size_of(path: str) -> int:
     """Bytes of a file."""
     with _named(path):
@@ -116,6 +138,18 @@ def size_of(path: str) -> int:
             filesystem, inner = _filesystem(path)
             return int(filesystem.size(inner))
         return _regular(path).st_size
+
+
+def modified_at(path: str) -> str:
+    """When a file was last written, as far as it can be told."""
+    with _named(path):
+        if not is_url(path):
+            seconds, rest = divmod(_regular(path).st_mtime_ns, 10**9)
+            return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{rest:09d}"
+    filesystem, inner = _filesystem(path)
+    with suppress(Exception):  # not every filesystem knows
+        return str(filesystem.modified(inner))
+    return "unknown time"
 
 
 def _regular(path: str) -> os.stat_result:

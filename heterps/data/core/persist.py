@@ -81,6 +81,10 @@ class Persisted(Dataset):
         """The columns of a batch."""
         return self.of.schema
 
+    def marks(self) -> dict[str, Any]:
+        """Return those of the dataset below."""
+        return {"of": self.of.fingerprint()}
+
     def pieces(self, grain: int) -> tuple[Piece, ...]:
         """Return the pieces of the dataset below."""
         return self.of.pieces(grain)

@@ -78,7 +78,7 @@ def _without(chunk: Located, columns: Columns, faults: list[Fault], bad: BadRows
     worst = np.logical_or.reduce([rows for _, _, rows in faults])
     for n, i in enumerate(np.flatnonzero(worst).tolist()):
         name, reason = next((name, reason) for name, reason, rows in faults if rows[i])
-        row, text = chunk.first_row + i, str(np.asarray(chunk.columns[name][i]).tolist())[:80]
+        row, text = chunk.first_row + i, str(np.asarray(chunk.columns[name][i : i + 1]).tolist()[0])[:80]
         bad.add(BadRow(chunk.source, row + 1, row, f"{reason} in column {name!r}", text, done + i - n), reason)
     return {name: _kept(column, ~worst) for name, column in columns.items()}
 

@@ -12,6 +12,7 @@ from heterps.data.core.bad import BadRows
 from heterps.data.core.batch import Column
 from heterps.data.core.chunks import ChunkSource, Columns
 from heterps.data.core.dataset import Dataset, Source
+from heterps.data.core.fingerprint import digest
 from heterps.data.core.schema import Field, Kind, Schema
 from heterps.data.core.split import MEMORY_SPLIT_ROWS, Piece, spread_rows
 from heterps.data.core.usable import Located, usable_chunks
@@ -50,9 +51,19 @@ class Arrays(Dataset):
             return self
         return replace(self, split_cost=spread_rows(len(self), parts, batch_size))
 
+    def marks(self) -> dict[str, Any]:
+        """Return the number of rows and a digest of each column."""
+        return {"rows": len(self), "digest": {name: _digest(column) for name, column in self.columns.items()}}
+
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start copying ranges."""
         return ChunkSource(usable_chunks(_ranges(self.columns, pieces), self.fields, self.labels, bad))
+
+
+def _digest(column: Column) -> str:
+    if isinstance(column, Ragged):
+        return digest(np.ascontiguousarray(column.values).tobytes()) + digest(column.offsets.tobytes())
+    return digest(np.ascontiguousarray(column).tobytes())
 
 
 def _ranges(columns: Columns, pieces: tuple[Piece, ...]) -> Iterator[Located]:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from heterps.data.core.bad import BadRow, BadRows
 from heterps.data.core.chunks import ChunkSource, Columns
 from heterps.data.core.dataset import Dataset, Source
-from heterps.data.core.files import open_bytes
+from heterps.data.core.files import is_compressed, open_bytes, size_of
+from heterps.data.core.fingerprint import file_marks
 from heterps.data.core.schema import Schema, dense, label
 from heterps.data.core.split import Piece
 from heterps.data.core.usable import Located, usable_chunks
@@ -25,6 +26,7 @@ from heterps.errors import DataError
 __all__ = ["Idx", "Images", "idx", "image_folder"]
 
 CHUNK = 256
+_GZIP = 1100  # more than it can shrink anything
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm")
 
 
@@ -51,6 +53,10 @@ class Idx(Dataset):
         """Cut the rows into ranges."""
         return _by_rows(self.images, self.count, grain)
 
+    def marks(self) -> dict[str, Any]:
+        """Return names, sizes and times of the files."""
+        return file_marks((self.images, self.classes))
+
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start reading ranges."""
         return ChunkSource(usable_chunks(self._chunks(pieces), self.schema, self.labels, bad))
@@ -73,7 +79,10 @@ def _idx_header(path: str) -> tuple[tuple[int, ...], int]:
         rest = file.read_exactly(4 * head[3])
     if not head[3] or len(rest) < 4 * head[3]:
         raise DataError(f"{path} is no idx file: its header says {head[3]} dimensions and ends after {len(rest)} bytes")
-    return struct.unpack(f">{head[3]}I", rest), 4 + 4 * head[3]
+    shape: tuple[int, ...] = struct.unpack(f">{head[3]}I", rest)
+    if math.prod(shape) > size_of(path) * (_GZIP if is_compressed(path) else 1):
+        raise DataError(f"{path} is incomplete or damaged: its header promises an array of {'x'.join(map(str, shape))}")
+    return shape, 4 + 4 * head[3]
 
 
 def _idx_rows(path: str, a: int, b: int) -> npt.NDArray[np.uint8]:

@@ -32,6 +32,10 @@ class SlotsShuffled(Dataset):
         """The columns of a batch."""
         return self.of.schema
 
+    def marks(self) -> dict[str, Any]:
+        """Return those of the dataset below, and which features are permuted."""
+        return {"of": self.of.fingerprint(), "slots": [list(slot) for slot in self.slots]}
+
     def pieces(self, grain: int) -> tuple[Piece, ...]:
         """Return the pieces of the dataset below."""
         return self.of.pieces(grain)

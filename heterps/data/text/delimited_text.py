@@ -12,7 +12,8 @@ import numpy as np
 from heterps.data.core.bad import BadRows
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Source
-from heterps.data.core.files import cut, expand, first_line, whole
+from heterps.data.core.files import about, cut, expand, first_line, whole
+from heterps.data.core.fingerprint import file_marks
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece
 from heterps.data.sources.pipe import opener_of
@@ -65,7 +66,8 @@ class Text(Dataset):
     def __post_init__(self) -> None:
         _check_marks(self.delimiter, self.quote)
         check_distinct(self.columns, "the columns of a text file")
-        compile_steps(self.fields, self.columns)
+        with about(self.paths[0] if self.paths else "the text"):
+            compile_steps(self.fields, self.columns)
 
     @property
     def schema(self) -> Schema:
@@ -75,6 +77,10 @@ class Text(Dataset):
     def pieces(self, grain: int) -> tuple[Piece, ...]:
         """Cut the files into byte ranges; what a program reads is not cut."""
         return whole(self.paths) if self.pipe_command else cut(self.paths, grain)
+
+    def marks(self) -> dict[str, Any]:
+        """Return names, sizes and times of the files."""
+        return file_marks(self.paths)
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start parsing pieces."""
@@ -222,7 +228,8 @@ def csv(
     if fields is None:
         from heterps.data.study.infer_schema import infer_schema
 
-        fields = infer_schema(files[0], names, delimiter, quote, header, label)
+        with about(files[0]):
+            fields = infer_schema(files[0], names, delimiter, quote, header, label)
     settings: dict[str, Any] = {"delimiter": delimiter, "quote": quote, "header": header, "trim": trim} | options
     return Text(paths=files, columns=names, fields=fields, **settings)
 

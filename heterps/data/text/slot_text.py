@@ -25,6 +25,7 @@ from heterps.data.core.bad import BadRows
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.files import cut, expand, open_bytes, whole
+from heterps.data.core.fingerprint import file_marks
 from heterps.data.core.recipes import Categories, Id, Ids, Number, Recipe
 from heterps.data.core.schema import Field, Schema, dense, label, ragged, sparse
 from heterps.data.core.split import Piece
@@ -71,6 +72,10 @@ class SlotText(Dataset):
     def pieces(self, grain: int) -> tuple[Piece, ...]:
         """Cut the files into byte ranges; what a program reads is not cut."""
         return whole(self.paths) if self.pipe_command else cut(self.paths, grain)
+
+    def marks(self) -> dict[str, Any]:
+        """Return names, sizes and times of the files."""
+        return file_marks(self.paths)
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start parsing pieces."""

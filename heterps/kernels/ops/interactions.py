@@ -10,6 +10,7 @@ from heterps.device.arrays import Array, Namespace
 from heterps.kernels.cost import OpCost, OpWork, passes
 from heterps.kernels.jit import loop, reassociating_loop
 from heterps.kernels.kernel import FUSED, Call, Kernel, register_kernel
+from heterps.kernels.ops.fused_cuda import cuda_passes, dot_pairs_cuda, dot_pairs_slope_cuda
 from heterps.kernels.ops.pointwise import flat_rows
 
 __all__: list[str] = []
@@ -112,7 +113,7 @@ def dot_interaction_backward(c: Call) -> None:
     """``(G + GT) z`` with the pair gradients as matrix G."""
     z, ranges = _stacked(c)
     dz = c.scratch("dz", z.shape, z.dtype)
-    c.xp.matmul(_symmetric(c, z), z, out=dz)
+    _dots_backward(c, z, dz)
     for (a, b), dx in zip(ranges, c.dxs, strict=True):
         if dx is not None:
             dx.reshape(c.n, b - a, dx.shape[-1])[...] = dz[:, a:b]
@@ -127,16 +128,27 @@ def side_by_side_backward(c: Call) -> None:
     """The same, written in place."""
     if c.dxs[0] is not None:
         z = c.xs[0].reshape(c.n, -1, c.attrs["dim"])
-        c.xp.matmul(_symmetric(c, z), z, out=c.dxs[0].reshape(z.shape))
+        _dots_backward(c, z, c.dxs[0].reshape(z.shape))
 
 
 def _dots(c: Call, z: Array) -> None:
     if c.loops:
         dot_pairs(z, *flat_rows(c.y))
         return
+    if (module := cuda_passes(c.xp, z, c.y)) is not None:
+        dot_pairs_cuda(module, z, c.y)
+        return
     fields = z.shape[1]
     products = c.xp.matmul(z, z.swapaxes(1, 2)).reshape(c.n, fields * fields)
     c.y[...] = c.xp.take(products, _pairs(c.xp, fields), axis=1)
+
+
+def _dots_backward(c: Call, z: Array, dz: Array) -> None:
+    """``(G + GT) z`` with the pair gradients as matrix G."""
+    if (module := cuda_passes(c.xp, z, c.dy, dz)) is not None:
+        dot_pairs_slope_cuda(module, z, c.dy, dz)
+    else:
+        c.xp.matmul(_symmetric(c, z), z, out=dz)
 
 
 def _symmetric(c: Call, z: Array) -> Array:

@@ -10,6 +10,7 @@ from heterps.device.arrays import Array
 from heterps.kernels.cost import OpCost, OpWork, parameter_count
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import FUSED, Call, Kernel, register_kernel
+from heterps.kernels.ops.fused_cuda import bias_cuda, column_sums_cuda, cuda_passes, relu_slope_cuda
 from heterps.kernels.ops.pointwise import add_bias, bias_relu, column_sums, flat_rows, relu_slope
 
 __all__ = ["as_matrix"]
@@ -76,6 +77,8 @@ def dense_relu_forward(c: Call) -> None:
     c.xp.matmul(as_matrix(c.xs[0]), c.params["weight"], out=y)
     if c.loops:
         bias_relu(*flat_rows(y), y.shape[0], _bias(c, y))
+    elif (module := cuda_passes(c.xp, y, _bias(c, y))) is not None:
+        bias_cuda(module, y, _bias(c, y), relu=True)
     else:
         c.xp.add(y, _bias(c, y), out=y)
         c.xp.maximum(y, 0, out=y)
@@ -101,6 +104,9 @@ def dense_relu_backward(c: Call) -> None:
         sums = c.scratch("sums", (y.shape[1],), y.dtype)
     if c.loops:
         relu_slope(*flat_rows(dz), *flat_rows(y), y.shape[0], sums)
+    elif (module := cuda_passes(c.xp, dz, y, sums)) is not None:
+        relu_slope_cuda(module, dz, y)
+        column_sums_cuda(c, module, dz, sums)
     else:
         c.xp.multiply(dz, y > 0, out=dz)
         c.xp.sum(dz, axis=0, out=sums)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 
 from heterps.device.arrays import Array
+from heterps.device.raw import RawModule
 from heterps.kernels.cost import passes
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
+from heterps.kernels.ops.fused_cuda import cuda_passes, logloss_cuda, logloss_slope_cuda
 from heterps.kernels.ops.pointwise import stable_sigmoid
 
 __all__: list[str] = []
@@ -98,12 +100,20 @@ def _probabilities(c: Call) -> Array:
     return c.scratch("p", (c.n,), c.xs[0].dtype)
 
 
+def _logloss_module(c: Call, *arrays: Array) -> RawModule | None:
+    weight = _weights(c)
+    return cuda_passes(c.xp, *arrays, *(() if weight is None else (weight,)))
+
+
 def logloss_forward(c: Call) -> None:
     """Mean binary cross entropy from logits, stable for any logit."""
     z, label, p, xp = _flat(c.xs[0]), _flat(c.xs[1]), _probabilities(c), c.xp
     if c.loops:
         weight = _weights(c)
         c.y[...] = logloss_rows(z, label, z if weight is None else weight, weight is not None, p)
+        return
+    if (module := _logloss_module(c, z, label)) is not None:
+        logloss_cuda(c, module, z, label, _weights(c), p)
         return
     stable_sigmoid(c, z, p)
     _mean(c, xp.maximum(z, 0) - z * label + xp.log1p(xp.exp(-abs(z))))
@@ -122,6 +132,9 @@ def logloss_backward(c: Call) -> None:
     if c.loops:
         weight = _weights(c)
         logloss_rows_backward(p, label, p if weight is None else weight, weight is not None, dz)
+        return
+    if (module := _logloss_module(c, p, label, dz)) is not None:
+        logloss_slope_cuda(module, p, label, _weights(c), dz)
         return
     c.xp.subtract(p, label, out=dz)
     _scaled(c, dz)

@@ -9,6 +9,7 @@ from heterps.graph.builtin import axes_of
 from heterps.kernels.cost import passes
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
+from heterps.kernels.ops.fused_cuda import cuda_passes, drop_cuda
 from heterps.kernels.random import uniform_bits
 from heterps.mixing import GOLDEN, finalise_word
 
@@ -152,6 +153,10 @@ def _drop(c: Call, x: Array, y: Array) -> None:
     threshold, factor = np.uint64(rate * 2.0**32), x.dtype.type(1 / (1 - rate))
     if c.loops:
         drop(x.reshape(-1), np.uint64(c.seed), threshold, factor, y.reshape(-1))
+        return
+    module = cuda_passes(c.xp, x, y)
+    if module is not None and x.flags.c_contiguous and y.flags.c_contiguous:
+        drop_cuda(module, x, c.seed, int(threshold), factor, y)
         return
     bits = uniform_bits(c.xp, c.seed, x.size).reshape(x.shape)
     y[...] = c.xp.where((bits >> 32) >= int(threshold), x * factor, 0)

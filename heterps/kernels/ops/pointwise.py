@@ -12,6 +12,7 @@ from heterps.device.arrays import Array
 from heterps.kernels.cost import passes
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
+from heterps.kernels.ops.fused_cuda import bias_cuda, column_sums_cuda, cuda_passes
 
 __all__ = ["add_bias", "column_sums", "flat_rows", "sum_to"]
 
@@ -83,6 +84,8 @@ def add_bias(c: Call, y: Array, bias: Array) -> None:
     """``y += bias`` for every row."""
     if c.loops:
         bias_rows(*flat_rows(y), y.shape[0], bias)
+    elif (module := cuda_passes(c.xp, y, bias)) is not None:
+        bias_cuda(module, y, bias, relu=False)
     else:
         c.xp.add(y, bias, out=y)
 
@@ -91,6 +94,8 @@ def column_sums(c: Call, a: Array, out: Array) -> None:
     """``out`` = sum of the rows of ``a``."""
     if c.loops:
         sum_columns(*flat_rows(a), a.shape[0], out)
+    elif (module := cuda_passes(c.xp, a, out)) is not None:
+        column_sums_cuda(c, module, a, out)
     else:
         c.xp.sum(a, axis=0, out=out)
 

@@ -82,6 +82,11 @@ class Costs:
         """Number of dense parameters."""
         return ParamLayout(self.lowered).size
 
+    @property
+    def dense_bytes(self) -> float:
+        """Bytes of the dense parameters on the shard hosts, with their rules' slots and a copy to cut from."""
+        return 4.0 * 4 * self.dense_size
+
     def ids(self, layer: Layer) -> float:
         """Ids that a Layer looks up per batch."""
         return sum(op.type.shape[0] for op in self.pulls if op.name in layer.ops) * self.batch_size

@@ -6,6 +6,7 @@ import fnmatch
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,18 @@ from heterps.planner.costs.table_memory import with_tiers
 from heterps.planner.solve.problem import Flow, Problem, Shards, make_problem
 from heterps.stages import Layer
 
-__all__ = ["MEMORY_SHARE", "build_problem", "check_pins", "placed_tables", "server_pools"]
+__all__ = ["DEPTH", "MEMORY_SHARE", "at_depth", "build_problem", "check_pins", "placed_tables", "server_pools"]
 
 MEMORY_SHARE = 0.8  # of a worker's memory that plans may fill
-_DEPTH = 2
+DEPTH = 2  # batches in flight per lane, at the least
 _SERVING = 1 + 1e-9
 
 
-def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = None) -> Problem:
-    """Return the problem with shard hosts on ``server``; ``pins`` maps names (patterns) to pools or kinds."""
+def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = None, depth: int = DEPTH) -> Problem:
+    """Return the problem with shard hosts on ``server``; ``pins`` maps names (patterns) to pools or kinds.
+
+    Workers must have the memory for ``depth`` batches in flight.
+    """
     pools, layers = costs.hardware.pools, costs.layers.layers
     rates = [costs.rates(pool) for pool in pools]
     n = costs.batch_size
@@ -48,7 +52,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         ],
         byte_s=[wire, network],
         turn_s=[[rate.call_s / n for rate in rates], [0.0] * len(pools)],
-        memory=[[costs.worker_bytes(layer, _DEPTH)] * len(pools) for layer in layers],
+        **_worker_memory(costs, depth),
         memory_cap=[pool.device.memory_bytes * MEMORY_SHARE for pool in pools],
         link=links,
         mixes=[] if np.isfinite(links).any() else _mixes(pools),
@@ -56,6 +60,19 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         kinds=[pool.kind for pool in pools],
         **_shared(costs, server),
     )
+
+
+def at_depth(problem: Problem, costs: Costs, depth: int) -> Problem:
+    """Return the problem with workers that have so many batches in flight."""
+    memory = _worker_memory(costs, depth)
+    each = np.broadcast_to(np.array(memory["memory"]), problem.layer_memory.shape)
+    return replace(problem, layer_memory=np.array(each), cut_memory=memory["cut_memory"])
+
+
+def _worker_memory(costs: Costs, depth: int) -> dict[str, Any]:
+    """Bytes a worker needs for each Layer, and for each byte per row that crosses a cut beside it."""
+    layers = [[costs.worker_bytes(layer, depth)] for layer in costs.layers.layers]
+    return {"memory": layers, "cut_memory": float(costs.batch_size * depth)}
 
 
 def placed_tables(costs: Costs, server: Pool, pins: Mapping[str, str]) -> tuple[TableForecast, ...]:
@@ -136,6 +153,7 @@ def _shards(costs: Costs, server: Pool, pins: Mapping[str, str]) -> Shards:
     """Shard hosts: on a shared Host they take no unit, only its cores and memory; elsewhere they are units."""
     busy = costs.shard_s(server) / costs.batch_size
     needed = sum(table.bytes for table in placed_tables(costs, server, pins) if table.tier == "memory")
+    needed += costs.dense_bytes
     if server.host is not None:
         return Shards(busy / costs.hardware.host(server.host).cores, 1)
     network = costs.shard_bytes / costs.batch_size / costs.rates(server).network_bytes_per_s

@@ -10,6 +10,7 @@ import numpy as np
 from heterps.errors import PlanError
 from heterps.planner.planner import Request
 from heterps.planner.solve.assemble import Draft
+from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.sizing import sized
 
@@ -55,9 +56,13 @@ class Explanation:
 
 def explain(request: Request) -> Explanation:
     """Explain the plan that a request leads to."""
-    draft = request.best()
-    if draft is None:
+    try:
+        choice = request.best()
+    except UndecidedError as error:
+        raise PlanError(f"there is no plan to explain: {error}") from error
+    if choice is None:
         raise PlanError("there is no plan to explain")
+    draft = choice.draft
     return Explanation(tuple(_layers(draft)), tuple(_cuts(draft)), tuple(_moves(draft)))
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import math
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from heterps.planner.costs.forecast import Certificate, Cost, Forecast
 from heterps.planner.plan import Plan, Stage
 from heterps.planner.show.figures import bytes_text, count_text, money_text, percent_text, seconds_text
+from heterps.screen import Screen
 
 __all__ = ["machine_ratio", "render", "report_text"]
 
@@ -19,7 +20,7 @@ __all__ = ["machine_ratio", "render", "report_text"]
 def report_text(plan: Plan, width: int = 110) -> str:
     """Return the report as plain text."""
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None, legacy_windows=False).print(render(plan))
+    Screen(file=out, width=width, color_system=None, legacy_windows=False).print(render(plan))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 

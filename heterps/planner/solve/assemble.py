@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from heterps.errors import PlanError
 from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost, Forecast, StageForecast
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import placed_tables
+from heterps.planner.costs.planning_model import DEPTH, placed_tables
 from heterps.planner.plan import Plan, Share, Stage
 from heterps.planner.show.timeline import steady_rate
 from heterps.planner.solve.problem import Problem, Segment
 from heterps.planner.solve.search import SearchResult
 from heterps.protocol.words.modes import Async, Mode
 
-__all__ = ["Draft", "assemble"]
+__all__ = ["Draft", "assemble", "check_plan", "depth_of"]
 
-_DEPTHS = range(2, 9)
-_MOST_PLAYED = 200  # units beyond which playing the pipeline would take longer than solving
+_DEEPEST = 512  # batches in flight per lane
+_BUSY = 0.97  # of the slowest stage's speed that a pipeline must reach when it is played
+_MOST_PLAYED = 400  # units beyond which a pipeline is played in miniature
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Draft:
     found: SearchResult
     pins: Mapping[str, str]
     complete: bool = True  # whether the problem's states are all legal cuts
+    depth: int = 2  # batches in flight per lane
+    fits: bool = True  # whether every stage has the memory for that depth
 
     def pool(self, type_: int) -> Pool:
         """Return the pool of a type."""
@@ -43,7 +46,7 @@ def assemble(draft: Draft, rows_per_second: float | None = None, mode: Mode | No
     """Write the plan; ``rows_per_second`` is the rate at which it will run, if less than it sustains."""
     segments = draft.found.placement.segments
     stages = tuple(_stage(draft, segment, _names(draft)[i]) for i, segment in enumerate(segments))
-    depth = _depth(draft)
+    depth = draft.depth
     forecast = _forecast(draft, stages, rows_per_second or draft.found.rows_per_second, depth)
     used = {name for stage in stages for name in stage.workers} | {draft.server.name}
     return Plan(
@@ -80,18 +83,67 @@ def _stage(draft: Draft, segment: Segment, name: str) -> Stage:
     )
 
 
-def _depth(draft: Draft) -> int:
-    """Batches in flight per lane: the fewest with which the pipeline, played through, keeps its slowest stage busy."""
+def depth_of(draft: Draft) -> int:
+    """Batches in flight per lane: the fewest with which the pipeline, played through, keeps its slowest stage busy.
+
+    Raises
+    ------
+    PlanError
+        If no depth does: then forecast and timeline contradict each other.
+    """
+    segments = draft.found.placement.segments
+    if len(segments) == 1:
+        return DEPTH
+    times, units = _pipeline(draft)
+    goal = _BUSY * min(k / t for k, t in zip(units, times, strict=True))
+    low, high = DEPTH - 1, DEPTH
+    while steady_rate(times, units, high * units[0]) < goal:
+        low, high = high, 2 * high
+        if high > _DEEPEST:
+            raise PlanError(_contradiction("with any number of batches in flight", draft.found.rows_per_second, goal))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if steady_rate(times, units, middle * units[0]) >= goal else (middle, high)
+    return high
+
+
+def _pipeline(draft: Draft) -> tuple[list[float], list[int]]:
+    """Seconds of a batch on one unit, and units, by stage; fewer units in the same ratios where there are many."""
     segments, n = draft.found.placement.segments, draft.costs.batch_size
     units = [segment.units + segment.other_units for segment in segments]
-    if len(segments) == 1:
-        return _DEPTHS[0]
-    if sum(units) > _MOST_PLAYED:
-        return min(_DEPTHS[-1], max(_DEPTHS[0], math.ceil(1.6 * sum(units) / units[0])))
-    speeds = [draft.problem.speed(segment) for segment in segments]
-    times = [k * n / speed for k, speed in zip(units, speeds, strict=True)]
-    goal = 0.97 * min(speeds) / n
-    return next((d for d in _DEPTHS if steady_rate(times, units, d * units[0]) >= goal), _DEPTHS[-1])
+    times = [k * n / draft.problem.speed(s) for k, s in zip(units, segments, strict=True)]
+    scale = max(1.0, sum(units) / _MOST_PLAYED)
+    return times, [max(1, round(k / scale)) for k in units]
+
+
+def check_plan(made: Plan) -> Plan:
+    """Play a finished plan once and compare its figures with one another; what contradicts itself stops here.
+
+    Raises
+    ------
+    PlanError
+        With both figures: a bug of the planner.
+    """
+    for name, need in made.memory_bytes.items():
+        pool = made.pool(name)
+        if pool.host is None and need > pool.device.memory_bytes:
+            raise PlanError(_contradiction(f"memory of a worker of {name} in bytes", pool.device.memory_bytes, need))
+    if made.forecast is None or made.is_fused:
+        return made
+    units = [sum(stage.workers.values()) for stage in made.stages]
+    if sum(units) <= _MOST_PLAYED:
+        times = [k * made.batch_size / s.rows_per_second for k, s in zip(units, made.forecast.stages, strict=True)]
+        played = steady_rate(times, units, made.lanes * made.depth) * made.batch_size
+        if played < _BUSY * 0.99 * made.forecast.rows_per_second:
+            raise PlanError(_contradiction("rows per second", made.forecast.rows_per_second, played))
+    return made
+
+
+def _contradiction(what: str, planned: float, checked: float) -> str:
+    return (
+        f"the plan contradicts itself ({what}: {planned:,.4g} planned, {checked:,.4g} when it was checked). This is a "
+        "bug in the planner; please report it with the graph, the hardware and the goal"
+    )
 
 
 def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float, depth: int) -> Forecast:
@@ -189,7 +241,7 @@ def _memory(draft: Draft, forecast: Forecast) -> dict[str, float]:
                 name = draft.pool(type_).name
                 memory[name] = max(memory.get(name, 0.0), stage.memory_bytes)
     rows = sum(table.bytes for table in forecast.tables if table.tier == "memory")
-    tables = (rows + 4 * 4 * draft.costs.dense_size) / max(draft.found.placement.hosts, 1)
+    tables = (rows + draft.costs.dense_bytes) / max(draft.found.placement.hosts, 1)
     if draft.problem.shards.type < 0:  # in the same processes as the stages
         memory[draft.server.name] = memory.get(draft.server.name, 0.0) + tables
     else:

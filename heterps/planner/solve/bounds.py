@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from heterps.planner.solve.mincut import min_cut
+from heterps.planner.solve.effort import UndecidedError
+from heterps.planner.solve.mincut import cut_bound
 from heterps.planner.solve.problem import Floats, Problem
 
 __all__ = ["least_price", "most_rows"]
+
+_INFEASIBLE, _UNBOUNDED = 2, 3  # scipy.optimize.linprog
 
 
 def least_price(problem: Problem, x: float) -> float:
@@ -23,7 +26,7 @@ def least_price(problem: Problem, x: float) -> float:
     found = rows.solve(np.concatenate([np.zeros(rows.shares), problem.price, [0.0]]), (x, x))
     if found is None:
         return np.inf
-    return max(found, min_cut(problem)[1] * x if problem.types == 2 else 0.0) + hosts
+    return max(found, cut_bound(problem) * x) + hosts
 
 
 def most_rows(problem: Problem, budget: float = np.inf) -> float:
@@ -33,15 +36,19 @@ def most_rows(problem: Problem, budget: float = np.inf) -> float:
         seconds = problem.host_price * problem.shards.seconds
         rows.add(np.zeros((problem.layers, problem.types)), problem.price, seconds, budget)
     found = rows.solve(np.concatenate([np.zeros(rows.shares + problem.types), [-1.0]]), (0, None))
-    return np.inf if found is None else -found
+    return 0.0 if found is None else -found
 
 
 class _BoundRows:
-    """The program: columns are shares z[v, t], units by type, rows per second."""
+    """The program: columns are shares z[g, t] of groups of equal Layers, units by type, rows per second."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self.shares = problem.layers * problem.types
+        figures = np.concatenate([problem.layer_parallel, problem.allowed[None], problem.layer_usage])
+        alike = figures.transpose(1, 0, 2).reshape(problem.layers, -1)
+        _, self._first, self._count = np.unique(alike, axis=0, return_index=True, return_counts=True)
+        self._groups = len(self._first)
+        self.shares = self._groups * problem.types
         self._upper: list[tuple[Floats, float]] = []
         none, units = np.zeros((problem.layers, problem.types)), np.eye(problem.types)
         for t in range(problem.types):
@@ -55,19 +62,31 @@ class _BoundRows:
             self.add(problem.layer_usage[h], 0 * units[0], float(problem.fixed_usage[h]), float(capacity))
 
     def add(self, shares: Floats, units: Floats, rate: float, limit: float) -> None:
-        """Require that what shares, units and rows take together stays within a limit."""
-        self._upper.append((np.concatenate([shares.ravel(), units, [rate]]), limit))
+        """Require that what shares (given by Layer), units and rows take together stays within a limit."""
+        self._upper.append((np.concatenate([shares[self._first].ravel(), units, [rate]]), limit))
 
     def solve(self, cost: Floats, rate: tuple[float, float | None]) -> float | None:
-        """Return the least cost with the rows per second in a range; None if there is no solution."""
+        """Return the least cost with the rows per second in a range; None if there is no solution.
+
+        Raises
+        ------
+        UndecidedError
+            If HiGHS ended without an answer.
+        """
         from scipy.optimize import linprog
+        from scipy.sparse import csr_matrix, hstack
 
         p = self._problem
-        every: Any = np.zeros((p.layers, self.shares + p.types + 1))
-        for v in range(p.layers):
-            every[v, v * p.types : (v + 1) * p.types] = 1.0
-        every[:, -1] = -1.0
-        free = [(0, None if ok else 0) for ok in p.allowed.ravel()] + [(0, None)] * p.types
+        groups = np.repeat(np.arange(self._groups), p.types)
+        shares = csr_matrix((np.ones(self.shares), (groups, np.arange(self.shares))), (self._groups, self.shares))
+        every: Any = hstack(
+            [shares, csr_matrix((self._groups, p.types)), csr_matrix(-self._count[:, None].astype(float))]
+        )
+        free = [(0, None if ok else 0) for ok in p.allowed[self._first].ravel()] + [(0, None)] * p.types
         table, limits = (np.array(part) for part in zip(*self._upper, strict=True))
-        found = linprog(cost, table, limits, every, np.zeros(p.layers), [*free, rate])
-        return None if found.fun is None else float(found.fun)
+        found = linprog(cost, csr_matrix(table), limits, every.tocsr(), np.zeros(self._groups), [*free, rate])
+        if found.status == _UNBOUNDED:
+            return -np.inf
+        if found.status not in (0, _INFEASIBLE):
+            raise UndecidedError(f"the linear program ended without an answer: {found.message}")
+        return float(found.fun) if found.status == 0 else None

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,52 +13,65 @@ from numba import njit
 
 from heterps.planner.solve.problem import TOLERANCE, Floats, Placement, Problem, Segment
 
-__all__ = ["chain_placement", "chain_price", "cost_to_go", "relaxed_price"]
+__all__ = ["chain_placement", "chain_price", "cost_to_go", "pairs_inside", "relaxed_price"]
 
 
 @njit(nogil=True, cache=True)
-def is_inside(small: npt.NDArray[np.uint64], large: npt.NDArray[np.uint64]) -> bool:
-    """Whether one bit set is contained in another."""
-    for w in range(len(small)):  # noqa: SIM110 (compiled: no generators)
-        if small[w] & ~large[w]:
+def is_inside(words: npt.NDArray[np.uint64], i: int, j: int) -> bool:
+    """Whether state i is contained in state j."""
+    for w in range(words.shape[1]):  # noqa: SIM110 (compiled: no generators)
+        if words[i, w] & ~words[j, w]:
             return False
     return True
 
 
 @njit(nogil=True, cache=True)
+def pairs_inside(words: npt.NDArray[np.uint64]) -> int:
+    """Count the pairs of states of which one is contained in the other."""
+    count = 0
+    for j in range(len(words)):
+        for i in range(j):
+            count += is_inside(words, i, j)
+    return count
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def units_needed(x, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
     """Units of type t that carry the stage from state i to j at x rows a second; inf if no number does."""
-    serial, parallel, forbidden, memory, memory_cap, beside, cut_s = figures
-    if forbidden[j, t] != forbidden[i, t] or memory[j, t] - memory[i, t] + beside[i] + beside[j] > memory_cap[t]:
+    if figures[j, t, 0] != figures[i, t, 0] or figures[j, t, 1] - figures[i, t, 2] > figures[i, t, 3]:
         return np.inf
-    most = 0.0
-    for r in range(2):
-        left = 1.0 - (serial[r, j, t] - serial[r, i, t]) * x
-        work = parallel[r, j, t] - parallel[r, i, t] + cut_s[r, i, t] + cut_s[r, j, t]
-        if left <= 1e-12:
-            return np.inf
-        most = max(most, work * x / left)
+    left = 1.0 - (figures[j, t, 4] - figures[i, t, 4]) * x
+    left_data = 1.0 - (figures[j, t, 7] - figures[i, t, 7]) * x
+    if left <= 1e-12 or left_data <= 1e-12:
+        return np.inf
+    most = max(
+        0.0,
+        (figures[j, t, 5] - figures[i, t, 6]) * x / left,
+        (figures[j, t, 8] - figures[i, t, 9]) * x / left_data,
+    )
     return max(1.0, np.ceil(most * (1 - TOLERANCE))) if whole else most
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _forward(x, words, figures, price, whole, best, stage):  # type: ignore[no-untyped-def]
     """Write the least price of reaching every state, and the stage that reaches it: (state before, type, units)."""
-    n, types = len(words), len(price)
+    n, types, least = len(words), len(price), 1.0 if whole else 0.0
     best[0] = 0.0
     for j in range(1, n):
-        best[j] = np.inf
+        found = np.inf
         for i in range(j):
-            if best[i] >= best[j] or not is_inside(words[i], words[j]):
+            if best[i] >= found or not is_inside(words, i, j):
                 continue
             for t in range(types):
-                k = units_needed(x, i, j, t, figures, whole)
-                if best[i] + price[t] * k < best[j]:
-                    best[j] = best[i] + price[t] * k
-                    stage[j, 0], stage[j, 1], stage[j, 2] = i, t, k
+                if best[i] + price[t] * least < found:
+                    k = units_needed(x, i, j, t, figures, whole)
+                    if best[i] + price[t] * k < found:
+                        found = best[i] + price[t] * k
+                        stage[j, 0], stage[j, 1], stage[j, 2] = i, t, k
+        best[j] = found
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _backward(x, words, figures, price, whole):  # type: ignore[no-untyped-def]
     """Least price of what remains after every state."""
     n, types = len(words), len(price)
@@ -67,7 +79,7 @@ def _backward(x, words, figures, price, whole):  # type: ignore[no-untyped-def]
     best[n - 1] = 0.0
     for i in range(n - 2, -1, -1):
         for j in range(i + 1, n):
-            if best[j] >= best[i] or not is_inside(words[i], words[j]):
+            if best[j] >= best[i] or not is_inside(words, i, j):
                 continue
             for t in range(types):
                 k = units_needed(x, i, j, t, figures, whole)
@@ -75,22 +87,20 @@ def _backward(x, words, figures, price, whole):  # type: ignore[no-untyped-def]
     return best
 
 
-def figures_of(problem: Problem) -> tuple[npt.NDArray[Any], ...]:
-    """What :func:`units_needed` takes, in its order."""
-    p = problem
-    return p.serial, p.parallel, p.forbidden, p.memory, p.memory_cap, p.beside_memory, p.cut_s
-
-
-def _reached(problem: Problem, x: float, whole: bool) -> tuple[float, Floats]:
+def _reached(problem: Problem, x: float, whole: bool, price: Floats | None = None) -> tuple[float, Floats]:
     """Least price of all stages together, and the stage that reaches every state."""
     best, stage = np.empty(problem.states), np.empty((problem.states, 3))
-    _forward(x, problem.words, figures_of(problem), problem.price, whole, best, stage)
+    price = problem.price if price is None else price
+    _forward(x, problem.words, problem.stage_figures, price, whole, best, stage)
     return float(best[-1]), stage
 
 
-def chain_placement(problem: Problem, x: float) -> Placement | None:
-    """Cheapest placement at x rows a second if nothing is scarce; None if there is none."""
-    least, stage = _reached(problem, x, True)
+def chain_placement(problem: Problem, x: float, price: Floats | None = None) -> Placement | None:
+    """Cheapest placement at x rows a second if nothing is scarce; None if there is none.
+
+    ``price`` stands in for the prices of the types.
+    """
+    least, stage = _reached(problem, x, True, price)
     if math.isinf(least):
         return None
     hosts, segments, j = problem.shards.hosts(x), [], problem.states - 1
@@ -98,8 +108,9 @@ def chain_placement(problem: Problem, x: float) -> Placement | None:
         i, t, k = map(int, stage[j])
         segments.append(Segment(i, j, t, k))
         j = i
-    price = least + problem.host_price * hosts
-    return Placement(tuple(reversed(segments)), hosts, price, price)
+    each = problem.host_price if price is None or problem.shards.type < 0 else float(price[problem.shards.type])
+    total = least + each * hosts
+    return Placement(tuple(reversed(segments)), hosts, total, total)
 
 
 def chain_price(problem: Problem, x: float) -> float:
@@ -112,7 +123,7 @@ def cost_to_go(problem: Problem, x: float) -> Floats:
 
     Where types may be mixed, only fractional units give a bound: a mixed stage can undercut every pure one.
     """
-    result: Floats = _backward(x, problem.words, figures_of(problem), problem.price, not problem.mixes.size)
+    result: Floats = _backward(x, problem.words, problem.stage_figures, problem.price, not problem.mixes.size)
     return result
 
 

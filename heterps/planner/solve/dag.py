@@ -23,12 +23,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
 from heterps.planner.solve.problem import Bools, Flow, Problem, prefixes
 
-__all__ = ["MOST_STATES", "alike_edges", "blocks", "downsets", "over_downsets"]
+__all__ = [
+    "MOST_STATES",
+    "alike_branches",
+    "alike_edges",
+    "blocks",
+    "downsets",
+    "edges_of",
+    "in_groups",
+    "over_downsets",
+]
 
 MOST_STATES = 20_000
 Edges = set[tuple[int, int]]
@@ -36,6 +46,11 @@ Edges = set[tuple[int, int]]
 
 def downsets(size: int, edges: Iterable[tuple[int, int]], most: int = MOST_STATES) -> Bools | None:
     """All downsets of a DAG on ``size`` elements, smallest first; None if there are more than ``most``."""
+    return _downsets(size, frozenset(edges), most)
+
+
+@lru_cache(maxsize=8)  # a model has the same cuts at every batch size, nearly always
+def _downsets(size: int, edges: frozenset[tuple[int, int]], most: int) -> Bools | None:
     needs, after = [0] * size, [0] * size
     for source, target in edges:
         needs[target] |= 1 << source
@@ -72,17 +87,50 @@ def blocks(problem: Problem) -> list[int]:
 
 def alike_edges(problem: Problem) -> Edges:
     """Edges that put interchangeable branches in an order (the second theorem)."""
-    found: Edges = set()
+    return {
+        pair
+        for branches in alike_branches(problem)
+        for one, other in itertools.pairwise(branches)
+        for pair in zip(one, other, strict=True)
+    }
+
+
+def alike_branches(problem: Problem) -> list[list[list[int]]]:
+    """Lists of chains of Layers that are interchangeable."""
+    found = []
     flows, touching = _by_tensor(problem)
     for chains in _siblings(problem):
         kinds: dict[object, list[list[int]]] = {}
         for chain in chains:
             tensors = {tensor: flows[tensor] for v in chain for tensor in touching[v]}
             kinds.setdefault(_signature(problem, chain, tensors), []).append(chain)
-        for same in kinds.values():
-            for one, other in itertools.pairwise(same):
-                found |= set(zip(one, other, strict=True))
+        found += [same for same in kinds.values() if len(same) > 1]
     return found
+
+
+def in_groups(problem: Problem, groups: int) -> Bools | None:
+    """States that take interchangeable branches in so many groups, not one by one; None if still more than can be had.
+
+    Every one of them is a legal cut; that no other is needed does not follow.
+    """
+    block = list(range(problem.layers))
+    order: Edges = set()
+    for branches in alike_branches(problem):
+        parts = [part.tolist() for part in np.array_split(np.arange(len(branches)), groups) if len(part)]
+        for part in parts:
+            for k, first in enumerate(branches[part[0]]):
+                for i in part:
+                    block[branches[i][k]] = first
+        order |= {
+            pair
+            for one, other in itertools.pairwise(parts)
+            for pair in zip(branches[one[0]], branches[other[0]], strict=True)
+        }
+    numbers: dict[int, int] = {}
+    block = [numbers.setdefault(b, len(numbers)) for b in block]
+    edges = {(block[a], block[b]) for a, b in edges_of(problem)} | {(numbers[a], numbers[b]) for a, b in order}
+    states = downsets(len(numbers), edges, MOST_STATES // 10)
+    return None if states is None else _expanded(states, block)
 
 
 def over_downsets(problem: Problem, most: int = MOST_STATES) -> tuple[Problem, bool]:

@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from heterps.planner.solve.effort import UndecidedError
+
 __all__ = ["IntegerProgram", "ProgramSolution"]
+
+_INFEASIBLE = 2  # scipy.optimize.milp: proved, unlike 1 (time) and 4 (memory and all else)
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,13 @@ class IntegerProgram:
         self.high.append(high)
 
     def solve(self, seconds: float) -> ProgramSolution | None:
-        """Return the best solution found within the time; None if there is none."""
+        """Return the best solution found within the time; None if HiGHS has proved that there is none.
+
+        Raises
+        ------
+        UndecidedError
+            If it ended for another reason (time, memory) without a solution.
+        """
         from scipy.optimize import Bounds, LinearConstraint, milp  # a third of a second to import
         from scipy.sparse import coo_matrix
 
@@ -72,6 +82,9 @@ class IntegerProgram:
             integrality=np.array(self.whole),
             options={"time_limit": seconds, "mip_rel_gap": 0.0},
         )
-        if result.x is None:
+        if result.x is None and result.status == _INFEASIBLE:
             return None
-        return ProgramSolution(np.asarray(result.x), float(result.fun), float(result.mip_dual_bound))
+        if result.x is None:
+            raise UndecidedError(f"HiGHS ended without an answer: {result.message}")
+        proved = -np.inf if result.mip_dual_bound is None else float(result.mip_dual_bound)
+        return ProgramSolution(np.asarray(result.x), float(result.fun), proved)

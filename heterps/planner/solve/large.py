@@ -1,72 +1,150 @@
-"""Graphs with more legal cuts than can be listed: good cuts to plan over, and what is proved then.
+"""Search a problem over all its legal cuts where they can be listed, else over good ones; and what is proved then.
 
-The cuts are those of the Layers' own order, those of the minimum cut where there are two types, and those that the
-integer program over slots finds. Planning over them is exact; that no other cut is better is not proved, so the bound
-is one that holds for every plan (:mod:`heterps.planner.solve.bounds`), and the gap says what is open.
+Over good cuts alone (:mod:`heterps.planner.solve.orders`, and those that the integer program over slots finds) planning
+is exact, but that no other cut is better is not proved. So the bound is one that holds for every plan: the price with
+fractional units over all cuts where these are listed, the linear program of :mod:`heterps.planner.solve.bounds` where
+they are not. The gap says what is open. That there is no plan is said only where such a bound says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from heterps.planner.goals import Goal
 from heterps.planner.solve.dag import MOST_STATES, over_downsets
-from heterps.planner.solve.mincut import min_cut
+from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
+from heterps.planner.solve.orders import along, good_cuts, with_states
 from heterps.planner.solve.problem import Bools, Problem
 from heterps.planner.solve.search import SearchResult, Solve
 from heterps.planner.solve.slot_program import slot_placement
 
-__all__ = ["planned", "searched", "with_cuts"]
+__all__ = ["Outcome", "listed", "planned"]
 
-_SECONDS = 3.0  # for the integer program
+_FEW = 2_000  # cuts over which a search takes well below a second
+_SLOT_COLUMNS = 160  # Layers x types beyond which HiGHS finds nothing over slots in seconds
+_SLOT_SECONDS = 3.0
+_ENOUGH = 1e-2  # a gap that is not worth looking at all cuts where they are many
 
 
-def with_cuts(problem: Problem, most: int = MOST_STATES) -> tuple[Problem, bool]:
+@dataclass(frozen=True)
+class Outcome:
+    """The problem with the cuts that were looked at, the best over them (None: there is none), and if they are all.
+
+    ``beaten``: nothing was searched, because no plan can be better than the value that was to be beaten.
+    """
+
+    problem: Problem
+    found: SearchResult | None
+    complete: bool
+    beaten: bool = False
+
+
+def listed(problem: Problem, most: int = MOST_STATES) -> tuple[Problem, bool]:
     """The problem with all legal cuts as states, and True; with good ones, and False, if there are too many."""
-    listed, complete = over_downsets(problem, most)
-    if complete or problem.types != 2:
-        return listed, complete
-    return _with_states(listed, _levels(problem, min_cut(problem)[0])), False
+    every, complete = over_downsets(problem, most)
+    return (every, True) if complete else (good_cuts(problem, _FEW), False)
 
 
-def planned(problem: Problem, goal: Goal, solve: Solve) -> tuple[Problem, SearchResult | None, bool]:
-    """Search over all legal cuts, or over good ones; the problem with those, what was found, whether they are all."""
-    listed, complete = with_cuts(problem)
-    return listed, goal.search(listed, solve), complete
+def planned(
+    problem: Problem,
+    goal: Goal,
+    solve: Solve,
+    deadline: Deadline = NEVER,
+    *,
+    beat: float | None = None,
+    most: int = MOST_STATES,
+) -> Outcome:
+    """Search within the deadline for a plan, for one that is better than ``beat`` where that is given.
+
+    Raises
+    ------
+    UndecidedError
+        If no plan was found, and it was not proved that there is none.
+    """
+    every, complete = listed(problem, most)
+    if beat is not None and complete and not goal.can_beat(every, solve, beat):
+        return Outcome(every, None, True, beaten=True)
+    if complete and every.states <= _FEW:
+        return Outcome(every, goal.search(every, solve, deadline), True)
+    if complete:
+        return _thinned(every, goal, solve, deadline)
+    return _over_good_cuts(every, goal, solve, deadline, most)
 
 
-def searched(problem: Problem, goal: Goal, solve: Solve) -> tuple[Problem, SearchResult | None]:
-    """Search over the cuts there are and those of the integer program; the bound is one for all cuts."""
-    found = goal.search(problem, solve)
+def _thinned(every: Problem, goal: Goal, solve: Solve, deadline: Deadline) -> Outcome:
+    """All cuts are known but many: good ones first, all of them where the price with fractions leaves room."""
+    few = good_cuts(every, _FEW)
+    found = _closer(few, goal, solve, deadline)
+    floor = goal.floor(every)
+    if found is not None:
+        result = _bounded(found[1], floor, goal, f"over {found[0].states:,} of {every.states:,} legal cuts")
+        if result.gap <= _ENOUGH or deadline.over:
+            return Outcome(found[0], result, False)
+    exactly = goal.search(every, solve, deadline)
+    if exactly is None or found is None or not goal.better(found[1], exactly):
+        return Outcome(every, exactly, True)
+    return Outcome(found[0], replace(found[1], bound=exactly.bound, proof=exactly.proof), False)
+
+
+def _over_good_cuts(few: Problem, goal: Goal, solve: Solve, deadline: Deadline, most: int) -> Outcome:
+    """Not all cuts are known: good ones, those near the best of them, those of the integer program over slots."""
+    bound = goal.bound(few)
+    if (bound == 0.0) if goal.rises else np.isinf(bound):
+        return Outcome(few, None, True)  # not even with fractions of units, whatever the cuts
+    found = _closer(few, goal, solve, deadline)
+    if few.layers * few.types <= _SLOT_COLUMNS:
+        found = _slotted(found[0] if found else few, found and found[1], goal, solve, deadline) or found
     if found is None:
-        return problem, found
-    wanted = goal.target or found.rows_per_second
-    slotted = slot_placement(problem, wanted, seconds=_SECONDS)
-    if slotted is not None:
-        problem = _with_states(problem, slotted[0])
-        found = goal.search(problem, solve) or found
-    bound = goal.bound(problem)
-    return problem, replace(
-        found,
-        bound=max(bound, found.value) if goal.rises else min(bound, found.value),
-        proof=f"{found.proof}, over {problem.states:,} of more than {MOST_STATES:,} legal cuts; the bound is for all",
-    )
+        raise UndecidedError(f"no plan over {few.states:,} of more than {most:,} legal cuts")
+    over = f"over {found[0].states:,} of more than {most:,} legal cuts; the bound is for all"
+    return Outcome(found[0], _bounded(found[1], bound, goal, over), False)
 
 
-def _with_states(problem: Problem, more: Bools) -> Problem:
-    """Add states, each once, in order of size."""
-    states = np.unique(np.concatenate([problem.members, more]), axis=0)
-    return replace(problem, members=np.ascontiguousarray(states[np.argsort(states.sum(axis=1), kind="stable")]))
+def _closer(few: Problem, goal: Goal, solve: Solve, deadline: Deadline) -> tuple[Problem, SearchResult] | None:
+    """The best over some cuts, then over the cuts around its own as well; None if there is none over these."""
+    try:
+        found = goal.search(few, solve, deadline)
+    except UndecidedError:
+        return None
+    if found is None or deadline.over:
+        return found and (few, found)
+    nearer = with_states(few, _around(few, found))
+    try:
+        again = goal.search(nearer, solve, deadline) if nearer.states > few.states else None
+    except UndecidedError:
+        again = None
+    return (nearer, again) if again is not None and not goal.better(found, again) else (few, found)
 
 
-def _levels(problem: Problem, types: Sequence[int]) -> Bools:
-    """States between the runs of one type, Layers being taken as early as their type allows."""
-    depth = [0] * problem.layers
-    for v in range(problem.layers):
-        before = [depth[f.source] + (types[f.source] != types[v]) for f in problem.flows if f.target == v]
-        depth[v] = max(before, default=int(types[v] != types[0]))
-        depth[v] += (depth[v] % 2 == 0) != (types[v] == types[0])  # one type to a level
-    return np.array([[d < level for d in depth] for level in range(max(depth) + 2)], np.bool_)
+def _around(problem: Problem, found: SearchResult, each: int = 200) -> Bools:
+    """States that move single Layers over the cuts of a plan, stage by stage in its own order."""
+    order = [v for segment in found.placement.segments for v in problem.stage_layers(segment)]
+    every = along(order)
+    near = {0, len(order)}
+    for segment in found.placement.segments:
+        at = int(problem.members[segment.stop].sum())
+        near |= set(range(max(0, at - each), min(len(order), at + each) + 1))
+    return every[sorted(near)]
+
+
+def _slotted(
+    problem: Problem, found: SearchResult | None, goal: Goal, solve: Solve, deadline: Deadline
+) -> tuple[Problem, SearchResult] | None:
+    """The best with the cuts that the integer program over slots finds; None if it finds none that helps."""
+    wanted = goal.target or (found and found.rows_per_second) or 1e-6
+    try:
+        placed = slot_placement(problem, wanted, seconds=min(_SLOT_SECONDS, deadline.left))
+        more = None if placed is None else with_states(problem, placed[0])
+        better = more and goal.search(more, solve, deadline)
+    except UndecidedError:
+        return None
+    if more is None or better is None or (found is not None and goal.better(found, better)):
+        return None
+    return more, better
+
+
+def _bounded(found: SearchResult, bound: float, goal: Goal, over: str) -> SearchResult:
+    bound = max(bound, found.value) if goal.rises else min(bound, found.value)
+    return replace(found, bound=bound, proof=f"{found.proof}, {over}")

@@ -9,15 +9,26 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from heterps.planner.solve.chain import figures_of, is_inside, units_needed
+from heterps.planner.solve.chain import is_inside, pairs_inside, units_needed
+from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.integer_program import IntegerProgram
 from heterps.planner.solve.problem import Placement, Problem, Segment
 
-__all__ = ["milp_placement"]
+__all__ = ["MOST_COLUMNS", "milp_placement"]
+
+MOST_COLUMNS = 100_000  # some 200 MB while the program is built and solved
 
 
 def milp_placement(problem: Problem, x: float, seconds: float = 60.0) -> Placement | None:
-    """Cheapest placement at x rows a second within ``seconds``; its ``bound`` is what HiGHS has proved. None: none."""
+    """Cheapest placement at x rows a second within ``seconds``; its ``bound`` is what HiGHS has proved. None: none.
+
+    Raises
+    ------
+    UndecidedError
+        If the program would be too large for memory, or HiGHS found nothing in time.
+    """
+    if pairs_inside(problem.words) * problem.types > MOST_COLUMNS:
+        raise UndecidedError(f"more than {MOST_COLUMNS:,} possible stages: too many for an integer program")
     stages, hosts = _stages(problem, x), problem.shards.hosts(x)
     if not stages:
         return None
@@ -38,11 +49,11 @@ def milp_placement(problem: Problem, x: float, seconds: float = 60.0) -> Placeme
 
 def _stages(problem: Problem, x: float) -> list[Segment]:
     """Every stage that some number of units within the caps can carry."""
-    words, figures = problem.words, figures_of(problem)
+    words, figures = problem.words, problem.stage_figures
     stages = []
     for i in range(problem.states):
         for j in range(i + 1, problem.states):
-            if is_inside(words[i], words[j]):
+            if is_inside(words, i, j):
                 units = [units_needed(x, i, j, t, figures, True) for t in range(problem.types)]
                 stages += [Segment(i, j, t, int(k)) for t, k in enumerate(units) if k <= min(problem.cap[t], 2**31)]
     return stages

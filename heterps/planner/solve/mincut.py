@@ -10,9 +10,55 @@ import networkx as nx
 import numpy as np
 
 from heterps.errors import PlanError
-from heterps.planner.solve.problem import Problem
+from heterps.planner.solve.dag import alike_branches
+from heterps.planner.solve.problem import Flow, Problem, make_problem
 
-__all__ = ["min_cut"]
+__all__ = ["MOST_FOR_MIN_CUT", "cut_bound", "min_cut"]
+
+MOST_FOR_MIN_CUT = 300  # Layers; beyond, networkx takes seconds
+
+
+def cut_bound(problem: Problem) -> float:
+    """Least price per hour for each row per second that any plan of two types has: the best of a few weights.
+
+    Branches that are alike are folded into one. Of the least cuts of a graph, the one with the smallest source side is
+    the same whichever way alike branches change places, so it cuts them alike: the folded graph has the same value.
+    """
+    if problem.types != 2:
+        return 0.0
+    small = _folded(problem)
+    if small.layers > MOST_FOR_MIN_CUT:
+        return 0.0
+    return max(min_cut(small, weight)[1] for weight in (0.0, 0.25, 0.5, 0.75, 1.0))
+
+
+def _folded(problem: Problem) -> Problem:
+    """The problem with all branches that are alike as one, its figures and tensors added up."""
+    into = np.arange(problem.layers)
+    for branches in alike_branches(problem):
+        for branch in branches[1:]:
+            into[branch] = branches[0]
+    kept, at = np.unique(into, return_inverse=True)
+    fold = np.zeros((len(kept), problem.layers))
+    fold[at, np.arange(problem.layers)] = 1.0
+    readers: dict[str, set[int]] = {}
+    for flow in problem.flows:
+        readers.setdefault(flow.tensor, set()).add(int(at[flow.target]))
+    tensors = {
+        flow.tensor: (int(at[flow.source]), tuple(sorted(readers[flow.tensor])), flow.bytes) for flow in problem.flows
+    }
+    sums: dict[tuple[int, tuple[int, ...]], float] = {}
+    for source, targets, size in tensors.values():
+        sums[source, targets] = sums.get((source, targets), 0.0) + size
+    flows = [Flow(a, b, f"{a} {targets}", size) for (a, targets), size in sums.items() for b in targets]
+    return make_problem(
+        fold @ problem.layer_parallel,
+        1.0,
+        problem.price,
+        allowed=problem.allowed[kept],
+        flows=flows,
+        byte_s=problem.byte_s,
+    )
 
 
 def min_cut(problem: Problem, weight: float = 0.5) -> tuple[list[int], float]:

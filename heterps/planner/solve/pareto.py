@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from heterps.planner.solve.chain import cost_to_go, figures_of, is_inside, units_needed
+from heterps.planner.solve.chain import cost_to_go, is_inside, units_needed
 from heterps.planner.solve.problem import TOLERANCE, Placement, Problem, Segment
 
 __all__ = ["TooManyLabelsError", "label_placement"]
@@ -111,7 +111,7 @@ def _search(x, words, figures, scarce, cut_bytes, prices, most, mixes, to_go, by
     n, types, count = len(words), len(prices), 1
     for i in range(n - 1):
         for j in range(i + 1, n):
-            if not np.isfinite(to_go[j]) or not is_inside(words[i], words[j]):
+            if not np.isfinite(to_go[j]) or not is_inside(words, i, j):
                 continue
             for c in range(_choices(x, i, j, most, mixes, prices, choice, part, cost, figures)):
                 t, units, other, other_units = choice[c, 0], choice[c, 1], choice[c, 2], choice[c, 3]
@@ -169,7 +169,7 @@ def _labelled(
     for room in _LABELS:
         labels = _first_label(problem, used, room)
         if _search(
-            x, problem.words, figures_of(problem), scarce, problem.cut_bytes, prices, most, problem.mixes, to_go,
+            x, problem.words, problem.stage_figures, scarce, problem.cut_bytes, prices, most, problem.mixes, to_go,
             by_type, labels, choices,
         ) >= 0:  # fmt: skip
             return labels

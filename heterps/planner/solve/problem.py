@@ -214,8 +214,23 @@ class Problem:
         return np.ascontiguousarray(usage)
 
     @cached_property
+    def stage_figures(self) -> Floats:
+        """float[n, T, 10]: all that the units of a stage follow from, so that each is a difference of two rows.
+
+        Forbidden Layers; memory with what crosses after, and less what crosses before, a state; memory there is; then
+        for compute and for data: serial time, parallel time with the cut after, and less the cut before.
+        """
+        after, before = (self.memory + sign * self.beside_memory[:, None] for sign in (1, -1))
+        rows = [self.forbidden, after, before, np.broadcast_to(self.memory_cap, after.shape)]
+        for serial, parallel, cut in zip(self.serial, self.parallel, self.cut_s, strict=True):
+            rows += [serial, parallel + cut, parallel - cut]
+        return np.ascontiguousarray(np.stack(rows, axis=-1), float)
+
+    @cached_property
     def words(self) -> npt.NDArray[np.uint64]:
-        """Each state as a bit set, 64 Layers a word."""
+        """Each state as a bit set, 64 Layers a word; no words at all where every state contains those before it."""
+        if not (self.members[:-1] & ~self.members[1:]).any():
+            return np.zeros((self.states, 0), np.uint64)
         padded = np.zeros((self.states, max(1, -(-self.layers // 64)) * 64), np.uint8)
         padded[:, : self.layers] = self.members
         return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little")).view(np.uint64)
@@ -274,10 +289,12 @@ class Problem:
 
     def bought(self, segments: tuple[Segment, ...], hosts: int) -> npt.NDArray[np.int64]:
         """Units by type, shard hosts counted where they sit, in the numbers in which they are sold."""
-        used = Placement(segments, hosts, 0.0, 0.0).used(self.types)
-        if self.shards.type >= 0:
-            used[self.shards.type] += hosts
+        used = Placement(segments, hosts, 0.0, 0.0).used(self.types) + self.hosts_by_type(hosts)
         return np.asarray(-(-used // self.sold_in) * self.sold_in)
+
+    def hosts_by_type(self, hosts: int) -> npt.NDArray[np.int64]:
+        """Units that shard hosts take of each type."""
+        return np.where(np.arange(self.types) == self.shards.type, hosts, 0)
 
     @property
     def host_price(self) -> float:

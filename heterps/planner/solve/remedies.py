@@ -1,4 +1,4 @@
-"""Why no plan meets the goal, and what would help, with figures."""
+"""Why no plan meets the goal, and what would help, with figures: those of the batch size that comes nearest."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import numpy as np
 
 from heterps.planner.costs.planning_model import build_problem, server_pools
 from heterps.planner.goals import FixedRate, MaxThroughput
-from heterps.planner.solve.assemble import Draft
-from heterps.planner.solve.large import with_cuts
-from heterps.planner.solve.problem import Problem, Segment
-from heterps.planner.solve.search import SearchResult, best_throughput
+from heterps.planner.solve.bounds import most_rows
+from heterps.planner.solve.choose import Choice, choose
+from heterps.planner.solve.effort import Deadline, UndecidedError
+from heterps.planner.solve.large import listed
+from heterps.planner.solve.problem import Floats, Problem
+from heterps.planner.solve.search import best_throughput
 from heterps.planner.solve.solvers import solver
 
 if TYPE_CHECKING:
@@ -21,86 +23,114 @@ if TYPE_CHECKING:
 
 __all__ = ["infeasible"]
 
+_SECONDS = 10.0  # for all remedies together; what was not tried by then is not printed
+
 
 def infeasible(request: Request) -> str:
     """Return the message: what was asked, what stands in the way, numbered remedies that were each tried."""
-    costs = request.costs(request.batch_sizes[-1])
-    server = server_pools(costs)[0]
-    problem, _ = with_cuts(build_problem(costs, server, request.pins), most=1_000)
-    target = request.goal.target
-    lines = [f"no feasible plan: {request.goal.text}"]
-    lines.append(_obstacle(request, problem, target))
-    remedies = list(_remedies(request, problem, target))
+    nearest, problem = _nearest(request)
+    target, deadline = request.goal.target, Deadline(min(_SECONDS, request.seconds))
+    lines = [f"no feasible plan: {request.goal.text}", _obstacle(request, nearest, problem, target)]
+    remedies = list(_remedies(request, nearest, listed(problem)[0], target, deadline))
     lines += [f"  {i}. {text}" for i, text in enumerate(remedies, 1)]
     return "\n".join(lines)
 
 
-def _obstacle(request: Request, problem: Problem, target: float | None) -> str:
-    layers = request.costs(request.batch_sizes[-1]).layers.layers
+def _nearest(request: Request) -> tuple[int, Problem]:
+    """The batch size at which most rows could pass with fractions of units, and the slowest Layer passes most."""
+
+    def reach(problem: Problem) -> tuple[float, float]:
+        slowest = float(_alone(problem).max(axis=1).min())
+        try:
+            return min(most_rows(problem), slowest), slowest
+        except UndecidedError:
+            return slowest, slowest
+
+    problems = {}
+    for batch_size in request.batch_sizes:
+        costs = request.costs(batch_size)
+        problems[batch_size] = build_problem(costs, server_pools(costs)[0], request.pins)
+    nearest = max(problems, key=lambda batch_size: (reach(problems[batch_size]), -batch_size))
+    return nearest, problems[nearest]
+
+
+def _obstacle(request: Request, nearest: int, problem: Problem, target: float | None) -> str:
+    layers, alone = request.costs(nearest).layers.layers, _alone(problem)
+    at = f", with batches of {nearest:,}" if len(request.batch_sizes) > 1 else ""
     if target is not None:
         for v, layer in enumerate(layers):
-            speed, pool = _alone(request, problem, v)
-            if speed < target:
-                return f"layer {layer.name!r} alone reaches at most {speed:,.0f} rows/s, on all of pool {pool!r}"
+            most, pool = alone[v].max(), request.hardware.pools[int(alone[v].argmax())].name
+            if most < target:
+                return f"layer {layer.name!r} alone reaches at most {most:,.0f} rows/s, on all of pool {pool!r}{at}"
     for v, layer in enumerate(layers):
         need = problem.layer_memory[v]
         if not (problem.allowed[v] & (need <= problem.memory_cap)).any():
-            return (
-                f"layer {layer.name!r} needs {need.min() / 1e9:,.1f} GB, more than a worker of any pool it may run on"
-            )
+            figure = f"{need.min() / 1e9:,.1f} GB"
+            return f"layer {layer.name!r} needs {figure}, more than a worker of any pool it may run on{at}"
     if target is None:
         return "one worker for every stage and one shard host cost more than that, or are more than the pools have"
-    return "every layer alone is fast enough, but all together need more units than the pools have"
+    return f"every layer alone is fast enough, but all together need more units than the pools have{at}"
 
 
-def _alone(request: Request, problem: Problem, v: int) -> tuple[float, str]:
-    """Highest throughput of one Layer with all units of its best pool."""
-    single = replace(problem, members=np.array([[False] * problem.layers, [u == v for u in range(problem.layers)]]))
+def _alone(problem: Problem) -> Floats:
+    """float[L, T]: rows per second of one Layer with all units of a type; 0 where it may not run."""
     units = np.minimum(problem.cap, 1e9)
-    speeds = {
-        pool.name: single.speed(Segment(0, 1, t, int(units[t]))) if problem.allowed[v, t] and units[t] else 0.0
-        for t, pool in enumerate(request.hardware.pools)
-    }
-    best = max(speeds, key=lambda name: speeds[name])
-    return speeds[best], best
+    with np.errstate(divide="ignore"):
+        speed = 1 / (problem.layer_serial + problem.layer_parallel / units).max(axis=0)
+    return np.where(problem.allowed & (units > 0), speed, 0.0)
 
 
-def _remedies(request: Request, problem: Problem, target: float | None) -> Iterator[str]:
-    solve = solver(request.solver).solve
+def _remedies(
+    request: Request, nearest: int, problem: Problem, target: float | None, deadline: Deadline
+) -> Iterator[str]:
+    solve = solver(request.solver).within(deadline)
     if target is not None:
         if np.isfinite(problem.cap).all() or (problem.layer_serial > 0).any():
-            most = best_throughput(problem, solve)
+            try:
+                most = best_throughput(problem, solve, deadline=deadline)
+            except UndecidedError:
+                most = None
             if most is not None and most.rows_per_second < target:
-                yield f"ask for at most {most.rows_per_second:,.0f} rows/s: all there is gives no more"
-        yield from _more_units(request, problem, target)
-    if request.pins and (draft := _try(replace(request, pins={}))) is not None:
-        yield f"drop the pins ({', '.join(f'{k}={v}' for k, v in request.pins.items())}): {_gain(draft)}"
-    larger = tuple(4 * b for b in request.batch_sizes[-1:])
-    if (draft := _try(replace(request, batch_sizes=larger))) is not None:
-        yield f"use batches of {larger[0]:,} rows: {_gain(draft)}"
+                gives = "all there is gives no more" if most.gap == 0 else "that is what was found"
+                yield f"ask for at most {most.rows_per_second:,.0f} rows/s: {gives}"
+        yield from _more_units(request, problem, target, deadline)
+    if request.pins and (choice := _try(replace(request, pins={}), deadline)) is not None:
+        yield f"drop the pins ({', '.join(f'{k}={v}' for k, v in request.pins.items())}): {_gain(choice)}"
+    for other in (4 * max(request.batch_sizes), min(request.batch_sizes) // 4):
+        if other and (choice := _try(replace(request, batch_sizes=(other,)), deadline)) is not None:
+            yield f"use batches of {other:,} rows: {_gain(choice)}"
     if isinstance(request.goal, MaxThroughput) and np.isfinite(request.goal.price_per_hour):
-        cheapest = _try(replace(request, goal=FixedRate(1.0)))
+        cheapest = _try(replace(request, goal=FixedRate(1.0)), deadline)
         if cheapest is not None:
-            yield f"raise the budget: the least that runs at all costs {cheapest.found.placement.price:,.2f} an hour"
+            price = cheapest.draft.found.placement.price
+            yield f"raise the budget: the least that runs at all costs {price:,.2f} an hour"
 
 
-def _more_units(request: Request, problem: Problem, target: float) -> Iterator[str]:
+def _more_units(request: Request, problem: Problem, target: float, deadline: Deadline) -> Iterator[str]:
     """For each capped pool: how many units of it would do, all else as it is."""
     for t, pool in enumerate(request.hardware.pools):
-        if pool.cap is None:
+        if pool.cap is None or deadline.over:
             continue
         cap = problem.cap.copy()
         cap[t] = np.inf
-        found = solver(request.solver).solve(replace(problem, cap=cap), target)
+        try:
+            found = solver(request.solver).within(deadline)(replace(problem, cap=cap), target)
+        except UndecidedError:
+            continue
         if found is not None:
             units = int(problem.bought(found.segments, found.hosts)[t])
             yield f"raise the cap of pool {pool.name!r} from {pool.cap} to {units}: {found.price:,.2f} an hour"
 
 
-def _try(request: Request) -> Draft | None:
-    return request.best()
+def _try(request: Request, deadline: Deadline) -> Choice | None:
+    if deadline.over:
+        return None
+    try:
+        return choose(request, Deadline(deadline.left / 2))
+    except UndecidedError:
+        return None
 
 
-def _gain(draft: Draft) -> str:
-    found: SearchResult = draft.found
+def _gain(choice: Choice) -> str:
+    found = choice.draft.found
     return f"{found.rows_per_second:,.0f} rows/s for {found.placement.price:,.2f} an hour"

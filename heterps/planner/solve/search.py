@@ -14,11 +14,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heterps.planner.solve.chain import chain_price, relaxed_price
+from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.problem import Placement, Problem
 
 __all__ = ["SearchResult", "Solve", "best_at", "best_price_per_row", "best_throughput", "frontier"]
 
 Solve = Callable[[Problem, float], Placement | None]
+_STEP = 1.05  # over throughputs at which nothing is decided
+_MOST_SOLVES = 400
 _ABOVE = 1 + 1e-8  # "just above": clear of the tolerance within which unit counts are not raised
 
 
@@ -60,35 +63,49 @@ def best_price_per_row(
     at_most: float = np.inf,
     tolerance: float = 1e-3,
     most: int = 500,
+    deadline: Deadline = NEVER,
 ) -> SearchResult | None:
     """Least price per row over all throughputs from ``at_least`` to ``at_most``; None if none is feasible.
 
-    Stops within a relative ``tolerance`` of the price that fractional units would have, or after ``most`` solves.
+    Stops within a relative ``tolerance`` of the price that fractional units would have, after ``most`` solves, or, once
+    there is a plan, at the deadline.
+
+    Raises
+    ------
+    UndecidedError
+        If no plan was found and it was not proved that there is none.
     """
     best: SearchResult | None = None
-    x, solves, slack = at_least, 0, 0.0
-    while x <= at_most and solves < most:
+    x, solves, slack, unknown = at_least, 0, 0.0, np.inf  # the last: least price per row of what was not decided
+    while x <= at_most and solves < most and not (best is not None and deadline.over):
         solves += 1
         floor = relaxed_price(problem, x) / x  # never falls with x, so nothing from here on costs less
         if best is not None and floor >= best.value * (1 - tolerance):
-            return _closed(best, min(best.value - slack, floor), "price with fractional units", solves)
+            return _closed(best, min(best.value - slack, floor, unknown), "price with fractional units", solves)
         if best is not None and (lower := _free_price(problem, x)) > best.value * x * _ABOVE:
             x = lower / best.value * _ABOVE  # before that, not even without scarcity
             continue
-        placement = solve(problem, x)
+        try:
+            placement = solve(problem, x)
+        except UndecidedError:
+            unknown, x = min(unknown, floor), x * _STEP
+            continue
+        if placement is None and best is None and np.isfinite(unknown):
+            raise UndecidedError(f"from {at_least:g} to {x:g} rows a second nothing is decided")
         if placement is None:
-            return best and _closed(best, best.value - slack, "all feasible throughputs", solves)
+            return best and _closed(best, min(best.value - slack, unknown), "all feasible throughputs", solves)
         sustained = min(max(x, problem.sustained(placement)), at_most)  # the rate at which it will run
         slack = max(slack, (placement.price - placement.bound) / x)
         if best is None or placement.price / sustained < best.value:
             best = SearchResult(placement, sustained, placement.price / sustained, 0.0, "", solves)
         x = max(sustained, placement.bound / best.value) * _ABOVE
-    assert best is not None, "the first solve either fails or sets an incumbent"
+    if best is None:
+        raise UndecidedError(f"from {at_least:g} to {x:g} rows a second nothing is decided")
+    settled = min(best.value - slack, unknown)
     if x > at_most:
-        return _closed(best, best.value - slack, f"all throughputs up to {at_most:,.0f} rows/s", solves)
-    return _closed(
-        best, min(best.value - slack, relaxed_price(problem, x) / x), f"stopped after {solves} solves", solves
-    )
+        return _closed(best, settled, f"all throughputs up to {at_most:,.0f} rows/s", solves)
+    why = "time limit" if deadline.over else "stopped"
+    return _closed(best, min(settled, relaxed_price(problem, x) / x), f"{why} after {solves} solves", solves)
 
 
 def _closed(best: SearchResult, bound: float, proof: str, solves: int) -> SearchResult:
@@ -104,33 +121,47 @@ def _free_price(problem: Problem, x: float) -> float:
 
 
 def best_throughput(
-    problem: Problem, solve: Solve, *, budget: float = np.inf, tolerance: float = 1e-6
+    problem: Problem, solve: Solve, *, budget: float = np.inf, deadline: Deadline = NEVER
 ) -> SearchResult | None:
-    """Most rows per second within caps and a price per hour; None if nothing at all is feasible."""
+    """Most rows per second within caps and a price per hour; None if nothing at all is feasible.
+
+    Raises
+    ------
+    UndecidedError
+        If no plan was found and it was not proved that there is none.
+    """
+    open_: list[float] = []  # throughputs of which it is not known whether they are feasible
 
     def fitting(x: float) -> Placement | None:
-        placement = solve(problem, x)
+        try:
+            placement = solve(problem, x)
+        except UndecidedError:
+            open_.append(x)
+            return None
+        if placement is not None and placement.bound <= budget * (1 + 1e-9) < placement.price:
+            open_.append(x)
         return placement if placement is not None and placement.price <= budget * (1 + 1e-9) else None
 
     low, placement = _start(problem, fitting)
+    if placement is None and open_:
+        raise UndecidedError("not even the slowest pipeline is decided")
     if placement is None:
         return None
-    high, solves, step = np.inf, 1, 2.0
-    while high > low * _ABOVE and not math.isinf(low):
-        x = low * step if math.isinf(high) else math.sqrt(low * high)
+    high, refuted, solves = np.inf, np.inf, 1  # no plan was found at high; there is none at refuted
+    while high > low * _ABOVE and not math.isinf(low) and solves < _MOST_SOLVES and not deadline.over:
+        x = low * 2 if math.isinf(high) else math.sqrt(low * high)
         for at in (x, low * _ABOVE):  # just above what is reached: a failure there is the proof
             solves += 1
             better = fitting(at)
-            if better is None:
-                high = min(high, at)
-            else:
+            if better is not None:
                 low, placement = max(at, problem.sustained(better)), better
                 break
-        if high / low < 1 + tolerance and high > low * _ABOVE and solves > 200:
-            break
-    proof = "nothing just above is feasible" if high <= low * _ABOVE else f"stopped after {solves} solves"
-    bound = low if high <= low * _ABOVE else high
-    return SearchResult(placement, low, low, bound, proof, solves)
+            high = min(high, at)
+            refuted = refuted if at in open_ else min(refuted, at)
+    if refuted <= low * _ABOVE:
+        return SearchResult(placement, low, low, low, "nothing just above is feasible", solves)
+    why = "time limit" if deadline.over else "stopped"
+    return SearchResult(placement, low, low, refuted, f"{why} after {solves} solves", solves)
 
 
 def _start(problem: Problem, fitting: Callable[[float], Placement | None]) -> tuple[float, Placement | None]:
@@ -142,15 +173,18 @@ def _start(problem: Problem, fitting: Callable[[float], Placement | None]) -> tu
 
 
 def frontier(
-    problem: Problem, solve: Solve, low: float, high: float, points: int = 24
+    problem: Problem, solve: Solve, low: float, high: float, points: int = 24, deadline: Deadline = NEVER
 ) -> list[tuple[float, Placement]]:
     """Cheapest placements from low to high throughput, each with what it sustains, as far as they are feasible."""
     found: list[tuple[float, Placement]] = []
     for x in np.geomspace(low, high, points):
         if found and x <= found[-1][0]:
             continue  # the last placement carries this much too, at the least price for it
-        placement = solve(problem, float(x))
-        if placement is None:
+        try:
+            placement = solve(problem, float(x))
+        except UndecidedError:
+            break
+        if placement is None or deadline.over:
             break
         found.append((max(float(x), problem.sustained(placement)), placement))
     return found

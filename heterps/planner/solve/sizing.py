@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from heterps.planner.solve.chain import figures_of, units_needed
+from heterps.planner.solve.chain import units_needed
 from heterps.planner.solve.problem import Placement, Problem, Segment
 
 __all__ = ["fits", "runs", "sized", "whole"]
@@ -30,7 +30,7 @@ def runs(order: Sequence[int], types: Sequence[int]) -> list[tuple[int, int, int
 
 def sized(problem: Problem, stages: Sequence[tuple[int, int, int]], x: float) -> Placement | None:
     """Give each stage the units it needs; None where no number is enough or something scarce runs out."""
-    units = [units_needed(x, i, j, t, figures_of(problem), True) for i, j, t in stages]
+    units = [units_needed(x, i, j, t, problem.stage_figures, True) for i, j, t in stages]
     if max(units) >= 2**31:
         return None
     placement = whole(problem, tuple(Segment(*s, int(k)) for s, k in zip(stages, units, strict=True)), x)

@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import PlanError, UnknownKindError
-from heterps.planner.solve.chain import chain_placement, figures_of, is_inside, units_needed
+from heterps.planner.solve.chain import chain_placement, is_inside, units_needed
+from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.milp import milp_placement
+from heterps.planner.solve.multipliers import multiplier_placement
 from heterps.planner.solve.pareto import TooManyLabelsError, label_placement
 from heterps.planner.solve.problem import Placement, Problem, Segment
 from heterps.planner.solve.search import Solve
@@ -25,12 +27,22 @@ __all__ = ["Solver", "register_solver", "solver", "solvers"]
 
 @dataclass(frozen=True)
 class Solver:
-    """A named way of placing. ``applies(problem)`` says why it cannot be used, or nothing."""
+    """A named way of placing. ``applies(problem)`` says why it cannot be used, or nothing.
+
+    ``solve`` returns None only where it has proved that there is no placement; it raises UndecidedError where it does
+    not know. ``timed`` is the same with a Deadline.
+    """
 
     name: str
     solve: Solve
     doc: str
     applies: Callable[[Problem], str] = lambda problem: ""
+    timed: Callable[[Problem, float, Deadline], Placement | None] | None = None
+
+    def within(self, deadline: Deadline) -> Solve:
+        """The solver as a function that ends in time, if it knows how."""
+        timed = self.timed
+        return self.solve if timed is None else lambda problem, x: timed(problem, x, deadline)
 
 
 _SOLVERS: dict[str, Solver] = {}
@@ -55,7 +67,7 @@ def solvers() -> tuple[Solver, ...]:
     return tuple(_SOLVERS.values())
 
 
-def exact(problem: Problem, x: float) -> Placement | None:
+def exact(problem: Problem, x: float, deadline: Deadline = NEVER) -> Placement | None:
     """Dynamic programming; labels where something is scarce and matters; HiGHS where there are too many labels."""
     free = chain_placement(problem, x)
     if free is None or not (problem.is_coupled or problem.mixes.size):
@@ -66,7 +78,15 @@ def exact(problem: Problem, x: float) -> Placement | None:
     try:
         return label_placement(problem, x)
     except TooManyLabelsError:
-        return milp_placement(problem, x)
+        return _without_labels(problem, x, deadline)
+
+
+def _without_labels(problem: Problem, x: float, deadline: Deadline) -> Placement | None:
+    """HiGHS where the program is not too large and ends in time, else prices that keep stages within the caps."""
+    try:
+        return milp_placement(problem, x, seconds=min(20.0, deadline.left / 4))
+    except UndecidedError:
+        return multiplier_placement(problem, x, deadline)
 
 
 def greedy(problem: Problem, x: float) -> Placement | None:
@@ -104,9 +124,9 @@ def brute_force(problem: Problem, x: float) -> Placement | None:
 def _stages(problem: Problem, x: float) -> dict[int, list[Segment]]:
     """Every stage that some number of units can carry, by the state where it starts."""
     found: dict[int, list[Segment]] = {}
-    figures = figures_of(problem)
+    figures = problem.stage_figures
     for i, j in itertools.combinations(range(problem.states), 2):
-        if is_inside(problem.words[i], problem.words[j]):
+        if is_inside(problem.words, i, j):
             units = [units_needed(x, i, j, t, figures, True) for t in range(problem.types)]
             stages = [Segment(i, j, t, int(k)) for t, k in enumerate(units) if k < 2**31]
             found[i] = found.get(i, []) + stages
@@ -128,7 +148,7 @@ def _small(problem: Problem) -> str:
     return "" if problem.states * problem.types <= 24 else "more than 24 states x types: it would not end"
 
 
-register_solver(Solver("exact", exact, "dynamic programming, Pareto labels, HiGHS: proved"))
+register_solver(Solver("exact", exact, "dynamic programming, Pareto labels, HiGHS: proved", timed=exact))
 register_solver(Solver("milp", milp_placement, "HiGHS on the path formulation: proved to its gap"))
 register_solver(Solver("brute", brute_force, "every sequence of stages", _small))
 register_solver(Solver("greedy", greedy, "each Layer where it alone is cheapest"))

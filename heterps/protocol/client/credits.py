@@ -11,7 +11,7 @@ class Credits:
     """Counts what waits at each stage actor, and picks the shorter queue of two.
 
     Two neighbours in a fixed rotation are compared, not all: with many senders that look at all queues, each picks the
-    same shortest one at the same time. One Credits can be shared by all Splits of a worker.
+    same shortest one at the same time. All Splits of a worker share one: each would begin at the same place otherwise.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class ClientState:
         self.serial = run.serial
         self.stopped = False
         self.next = run.start
-        self.credits = credits or Credits()
+        self.credits = Credits() if credits is None else credits
         self._stream = (run.pass_, -1 if run.split is None else run.split)
         self._open: dict[tuple[int, type, int], Request] = {}
         self._missing: dict[tuple[type, int], set[int]] = {}
@@ -129,6 +129,12 @@ class ClientState:
         """No answer came in time: send it again, under the present term."""
         again = None if self.stopped else self._open.get((host, type(request), request.key.n))
         return [] if again is None else [Send(host, again)]
+
+    def close(self) -> None:
+        """End where it stands, however that came: what waits at stage actors is not counted there any more."""
+        self.stopped = True
+        while self._computing:
+            self.credits.give_back(self._computing.popitem()[1])
 
     # --- the life of a batch
 

@@ -10,7 +10,7 @@ from heterps.protocol.run.spec import Phase
 if TYPE_CHECKING:
     from heterps.protocol.run.state import RunState
 
-__all__ = ["INVARIANTS", "violations", "waits"]
+__all__ = ["INVARIANTS", "stands", "violations", "waits"]
 
 
 def attempts_have_workers(run: RunState) -> bool:
@@ -112,3 +112,25 @@ def _waits(run: RunState) -> Iterator[str]:
         yield "a compute worker with its stage actors"
     if not run.book.complete and not run.book.count:
         yield f"Splits of pass {run.book.pass_}"
+
+
+def stands(run: RunState) -> tuple[str, ...]:
+    """Return what is missing, and who is to do what: every attempt, host and part of a cut that is not done."""
+    return tuple(_stands(run)) if run.phase not in (Phase.FINISHED, Phase.ABORTED) else ()
+
+
+def _stands(run: RunState) -> Iterator[str]:
+    yield from _waits(run)
+    for attempt in run.roster.attempts.values():
+        if not attempt.paused:
+            split = "the end of its lane" if attempt.work.split is None else f"Split {attempt.work.split}"
+            told = ", which was told to stop" if attempt.stopping else ""
+            yield f"attempt {attempt.number} at {split} of pass {attempt.pass_} on worker {attempt.worker}{told}"
+    for host in run.fleet.hosts:
+        if host.primary is not None and not host.ready:
+            yield f"shard host {host.index} on worker {run.fleet.places[host.primary][1]} to be ready"
+    if run._cutting is not None:
+        copies = run._cutting.unmarked or run._cutting.unwritten
+        what = "mark" if run._cutting.unmarked else "write"
+        hosts = sorted({run.fleet.places[copy][0] for copy in copies if copy in run.fleet.places})
+        yield f"shard hosts {hosts} to {what} cut {run._cutting.cut.number}" if hosts else "a cut to be published"

@@ -35,7 +35,7 @@ class LiveAttempt:
 class IoWorker:
     """A worker that runs Splits. ``number`` is never used again: it names the worker's rows in Geo.
 
-    ``leaving`` says that it will go, ``held`` that it can begin nothing for now.
+    ``leaving`` says that it will go, ``held`` that it can begin nothing for now, as the engine saw it at ``look``.
     """
 
     name: str
@@ -43,6 +43,7 @@ class IoWorker:
     slots: int
     leaving: bool = False
     held: bool = False
+    look: int = 0
     attempts: dict[int, LiveAttempt] = field(default_factory=dict)
 
     @property

@@ -19,7 +19,7 @@ Rules
 from __future__ import annotations
 
 from heterps.protocol.run.books import LaneBook
-from heterps.protocol.run.invariants import violations, waits
+from heterps.protocol.run.invariants import stands, violations, waits
 from heterps.protocol.run.spec import Phase
 from heterps.protocol.run.workforce import CutProgress, Move, Workforce
 from heterps.protocol.words import events as ev, instructions as do
@@ -82,6 +82,15 @@ class RunState(Workforce):
         """Return what the run cannot go on without: a pool with no worker, Splits that nobody supplied."""
         return waits(self)
 
+    def standing(self) -> tuple[str, ...]:
+        """Return all that the run waits for at the moment, in words: for one that stands still."""
+        return stands(self)
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether hosts load a cut, or nothing is left to do but to write one."""
+        return self.phase is Phase.RESTORING or (self.book.over and self._cutting is not None)
+
     def _settle(self) -> None:
         """Do what the present phase allows until nothing more follows."""
         while True:
@@ -109,6 +118,7 @@ class RunState(Workforce):
     def _host_ready(self, event: ev.HostReady) -> None:
         if not self.fleet.copy_ready(event.copy, event.term):
             return
+        self.moves += 1
         if self.phase is not Phase.RESTORING:
             self._announce()
         if self.phase is Phase.MARKING:
@@ -169,6 +179,7 @@ class RunState(Workforce):
         cutting = self._cutting
         if cutting is None or event.cut != cutting.cut.number or event.copy not in cutting.unwritten:
             return
+        self.moves += 1
         cutting.unmarked.discard(event.copy)
         cutting.unwritten.discard(event.copy)
         if self.phase is not Phase.MARKING:
@@ -182,19 +193,25 @@ class RunState(Workforce):
     def _cut_failed(self, event: ev.CutFailed) -> None:
         if self._cutting is not None and event.cut == self._cutting.cut.number:
             last = self._is_covered() and self._in_last_pass()
-            self._drop_cut()
+            if not event.copy:  # the engine's own word: no manifest is on its way
+                self._cutting.publishing = False
+            self._drop_cut(event.reason)
             if last:
-                self._abort(f"the last cut could not be written by copy {event.copy}: {event.reason}")
+                self._abort(f"everything is trained, but the last cut could not be written: {event.reason}")
+
+    def _diverged(self, event: ev.Diverged) -> None:
+        self._abort(f"the loss of {event.batches} batches in a row is not a finite number")
 
     def _cut_published(self, event: ev.CutPublished) -> None:
         if self._cutting is not None and event.cut == self._cutting.cut.number:
+            self.moves += 1
             self.cut, self._cutting = self._cutting.cut, None
 
-    def _drop_cut(self) -> None:
+    def _drop_cut(self, reason: str = "") -> None:
         """Give the cut up. One whose manifest may be on its way to the disk keeps its parts."""
         if self._cutting is not None:
             if not self._cutting.publishing:
-                self._out.append(do.DropCut(self._cutting.cut.number))
+                self._out.append(do.DropCut(self._cutting.cut.number, reason))
             self._cutting = self._newest = None
 
     def _rest_asked(self, event: ev.RestAsked) -> None:
@@ -386,6 +403,7 @@ _HANDLERS: dict[type, str] = {
     ev.CutMarked: "_cut_marked",
     ev.CutWritten: "_cut_written",
     ev.CutFailed: "_cut_failed",
+    ev.Diverged: "_diverged",
     ev.CutPublished: "_cut_published",
     ev.RestAsked: "_rest_asked",
     ev.RestOver: "_rest_over",

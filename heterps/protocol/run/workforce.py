@@ -57,6 +57,7 @@ class Workforce:
         self.book.load(cut.pass_, cut.progress)
         self.story = Story()
         self.reason = ""
+        self.moves = 0  # grows with everything that brings the run nearer to its end: batches, cuts, hosts that answer
         self._stages: dict[str, bool] = {}
         self._gone: set[str] = set()
         self._version = life << 32
@@ -129,15 +130,15 @@ class Workforce:
                 self._move_away(attempt)
 
     def _held(self, event: ev.WorkerHeld) -> None:
-        self._hold(event.worker, True)
+        self._hold(event.worker, event.look, True)
 
     def _freed(self, event: ev.WorkerFreed) -> None:
-        self._hold(event.worker, False)
+        self._hold(event.worker, event.look, False)
 
-    def _hold(self, name: str, held: bool) -> None:
+    def _hold(self, name: str, look: int, held: bool) -> None:
         worker = self.roster.workers.get(name)
-        if worker is not None:
-            worker.held = held
+        if worker is not None and look > worker.look:
+            worker.held, worker.look = held, look
 
     def _lose_io(self, worker: IoWorker) -> None:
         for attempt in list(worker.attempts.values()):
@@ -148,6 +149,7 @@ class Workforce:
     def _stage_ready(self, event: ev.StageReady) -> None:
         if self._stages.get(event.worker) is False:
             self._stages[event.worker] = True
+            self.moves += 1
             self._announce()
 
     def _stage_lost(self, event: ev.StageLost) -> None:
@@ -178,6 +180,7 @@ class Workforce:
 
     def _progress(self, attempt: LiveAttempt, upto: int) -> None:
         if attempt.work.split is not None and self.book.progress(attempt.work, upto):
+            self.moves += 1
             self._failures.pop(self._stream(attempt.work), None)
 
     def _stream(self, work: Work) -> int:
@@ -188,6 +191,7 @@ class Workforce:
         if attempt is None or attempt.serial != event.serial or not attempt.stopping:
             return
         self._progress(attempt, event.upto)
+        self.moves += 1
         attempt.paused = True
         # A twin is not fenced and may be ahead, or have been: only a fresh attempt knows where the lane is.
         twins = bool(self.roster.twins(attempt)) or attempt.outrun
@@ -205,6 +209,7 @@ class Workforce:
         attempt = self._attempt(event.attempt)
         if attempt is None:
             return
+        self.moves += 1
         self._drop_twins(attempt)
         self.roster.end(attempt)
         self._failures.pop(self._stream(attempt.work), None)

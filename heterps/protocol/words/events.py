@@ -19,6 +19,7 @@ __all__ = [
     "CutMarked",
     "CutPublished",
     "CutWritten",
+    "Diverged",
     "Event",
     "HostReady",
     "LayoutWanted",
@@ -80,16 +81,21 @@ class WorkerLeaving(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerHeld(Event):
-    """An io worker can begin nothing for now, such as one whose memory is nearly full; what it runs goes on."""
+    """An io worker can begin nothing for now, such as one whose memory is nearly full; what it runs goes on.
+
+    ``look`` grows with every word of the engine about what workers can do: a later one overrules those before.
+    """
 
     worker: str
+    look: int
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFreed(Event):
-    """A worker that was held can be given Splits again."""
+    """A worker that was held can be given Splits again. For ``look`` see :class:`WorkerHeld`."""
 
     worker: str
+    look: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +238,20 @@ class CutWritten(Event):
 
 @dataclass(frozen=True, slots=True)
 class CutFailed(Event):
-    """A copy could not write its part (disk full): the cut is given up, the previous one stays."""
+    """A copy could not write its part, or the engine its manifest (disk full): the cut is given up, the previous one
+    stays. The engine says 0 for the copy.
+    """
 
     copy: int
     cut: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged(Event):
+    """So many batches in a row had a loss that is no finite number: to go on is of no use."""
+
+    batches: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,9 +240,10 @@ class PublishCut(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class DropCut(Instruction):
-    """The cut will not be completed: its parts can be removed."""
+    """The cut will not be completed: its parts can be removed. ``reason`` where it could not be written."""
 
     cut: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,9 @@ class Workbench:
         self.job, self.model, self.walk = job, job.model, walk or Walk.training(job)
         self.phases, self._where = phases or Phases(), where
         self.metrics = KeptMetrics(self.walk.metrics, job.model.label)
+        # A router's results stay valid for ``depth`` further batches.
         self._routers = {group.name: Router(job.owners, depth=depth) for group in self.walk.groups}
+        # By host: its piece of the dense parameters.
         self._spans = [job.model.span(*r) for r in job.model.dense_ranges(job.hosts)]
         self._free: list[BatchWork] = []  # whose buffers wait for another batch
         self._programs = [self._program()]  # that no batch in flight holds, but the first, which all share

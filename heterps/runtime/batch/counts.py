@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 from heterps.runtime.batch.payload import PushedGradients
 
@@ -11,7 +12,11 @@ __all__ = ["Counts"]
 
 @dataclass
 class Counts:
-    """What a host has applied; exactly once, as the gradients themselves."""
+    """What a host has applied; exactly once, as the gradients themselves.
+
+    ``loss`` sums those that are finite numbers; ``bad_losses`` counts the others, ``bad_row`` those since the last
+    finite one.
+    """
 
     batches: int = 0
     samples: int = 0
@@ -19,6 +24,8 @@ class Counts:
     skipped: int = 0
     staleness: int = 0
     stalest: int = 0
+    bad_losses: int = 0
+    bad_row: int = 0
 
     def since(self, before: Counts) -> Counts:
         """Return what was added after ``before``."""
@@ -29,13 +36,18 @@ class Counts:
             self.skipped - before.skipped,
             self.staleness - before.staleness,
             self.stalest,
+            self.bad_losses - before.bad_losses,
+            self.bad_row,
         )
 
     def add(self, gradients: PushedGradients, skipped: int, staleness: int | None) -> None:
         """Count one applied push."""
         self.batches += 1
         self.samples += gradients.samples
-        self.loss += gradients.loss
+        is_finite = isfinite(gradients.loss)
+        self.loss += gradients.loss if is_finite else 0.0
+        self.bad_losses += not is_finite
+        self.bad_row = 0 if is_finite else self.bad_row + 1
         self.skipped += skipped
         self.staleness += staleness or 0
         self.stalest = max(self.stalest, staleness or 0)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
+from heterps.data import Dataset
 from heterps.errors import CheckpointError
 from heterps.protocol.words.cut import Cut
 from heterps.protocol.words.events import CutFailed, CutPublished
 from heterps.protocol.words.instructions import CreateHost
 from heterps.runtime.batch.job import Job
-from heterps.runtime.cuts.cut_store import CutStore, HostPart, Standing
+from heterps.runtime.cuts.cut_store import CutStore, HostPart, Standing, facts_of
 
 __all__ = ["Checkpoints", "Held", "Keeper"]
 
@@ -30,12 +31,15 @@ class Checkpoints:
         in any case.
     resume
         Folder to go on from; the first training of the session takes it up.
+    force
+        Go on although data, shuffling, rules of dense parameters or metrics are not those of the run that made the cut.
     """
 
     path: str | None = None
     every_batches: int | None = None
     every_s: float | None = None
     resume: str | None = None
+    force: bool = False
 
     def __post_init__(self) -> None:
         for name in ("every_batches", "every_s"):
@@ -60,6 +64,8 @@ class Held:
         Else, why not.
     life
         Of the run before; each run of a session has a greater one.
+    bad_row
+        So many batches, up to the last, had a loss that is no finite number: this is not to replace a good model.
     """
 
     fresh: bool = True
@@ -67,6 +73,7 @@ class Held:
     folder: Path | None = None
     why: str = ""
     life: int = -1
+    bad_row: int = 0
 
     def changed(self, why: str) -> Held:
         """Return what they hold after somebody else than a run has changed them."""
@@ -91,20 +98,26 @@ class Keeper:
         Passes of the session before this run.
     runs
         Runs of the session before this one; only the first resumes.
+    dataset
+        What it is trained on.
     held
         What the tables hold before the run.
     """
 
-    def __init__(self, wanted: Checkpoints, job: Job, passes: int, runs: int, held: Held | None = None) -> None:
+    def __init__(
+        self, wanted: Checkpoints, job: Job, passes: int, runs: int, dataset: Dataset, held: Held | None = None
+    ) -> None:
         self.wanted, self._held = wanted, (held or Held()).checked()
         path = wanted.path or wanted.resume
-        self.standing = Standing.read(wanted.resume, job) if wanted.resume and not runs else None
+        facts = facts_of(job, dataset) if path else {}
+        resumes = wanted.resume is not None and not runs
+        self.standing = Standing.read(wanted.resume, job, facts, wanted.force) if wanted.resume and resumes else None
         self.first, self.life = passes, max(runs, self._held.life + 1)
         # A run returns to the cut that its tables began with, wherever that was made.
         self.base = Cut(self._held.cut or 0, passes, mode=job.mode.to_json())
         if self.standing is not None:
             self.first, self.life, self.base = self.standing.first, self.standing.life + 1, self.standing.cut
-        self.store = CutStore(path, job, self.first, self.life) if path else None
+        self.store = CutStore(path, job, self.first, self.life, facts) if path else None
         if self.store is not None and self.standing is not None:
             self.store.know(self.base.number, self.standing.folder)
         elif self.store is not None and self._held.cut and self._held.folder is not None:
@@ -165,12 +178,12 @@ class Keeper:
         if self.store is not None:
             self.store.drop(cut)
 
-    def held_after(self, finished: bool) -> Held:
+    def held_after(self, finished: bool, bad_row: int) -> Held:
         """Return what the tables hold after the run."""
         if not finished:
-            return Held(False, why="the training before was left early", life=self.life)
+            return Held(False, why="the training before was left early", life=self.life, bad_row=bad_row)
         if not self.writes or self.store is None or self._newest is None:
-            return Held(False, why="the training before made no cut", life=self.life)
+            return Held(False, why="the training before made no cut", life=self.life, bad_row=bad_row)
         return Held(False, self._newest, self.store.folder(self._newest), life=self.life)
 
     def cut_every(self, host: int) -> int | None:

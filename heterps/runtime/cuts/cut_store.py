@@ -6,19 +6,23 @@ the protocol's :class:`~heterps.protocol.words.cut.Cut`, the windows of the host
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heterps.data import Dataset
+from heterps.data.core.fingerprint import differences
 from heterps.errors import CheckpointError
 from heterps.protocol import Window
 from heterps.protocol.words.cut import Cut
 from heterps.runtime.batch.job import Job
 from heterps.tables import Manifest, SnapshotPart, Snapshots, find_generation
+from heterps.tables.snapshots.disk import guarded
 
-__all__ = ["CutStore", "HostPart", "Standing", "host_state"]
+__all__ = ["CutStore", "HostPart", "Standing", "facts_of", "host_state"]
 
 
 @dataclass(frozen=True)
@@ -51,30 +55,54 @@ class Standing:
     life: int
 
     @classmethod
-    def read(cls, path: str | Path, job: Job) -> Standing:
-        """Read the newest cut below a folder, and refuse one that another job made."""
+    def read(cls, path: str | Path, job: Job, facts: Mapping[str, Any], force: bool = False) -> Standing:
+        """Read the newest cut below a folder, and refuse one that another job made, or the same with other data."""
         root = Path(path)
         folder = find_generation(root / "checkpoint" if (root / "checkpoint").is_dir() else root)
         position = Manifest.read(folder).position
         if "cut" not in position:
             raise CheckpointError(f"{folder} was saved between runs, not by one: use session.load, then train")
-        for name, wanted in _facts(job).items():
-            if position[name] != wanted:
-                raise CheckpointError(
-                    f"{folder}: the run had {name} {position[name]!r}, this one has {wanted!r}; to go on exactly they "
-                    "must be the same"
-                )
-        return cls(
-            Cut.from_json(position["cut"]),
-            folder,
-            position["first"],
-            position["life"],
+        with guarded(folder):
+            _check_job(folder, position, job)
+            if not force:
+                _check_facts(folder, position, facts)
+            return cls(
+                Cut.from_json(position["cut"]),
+                folder,
+                position["first"],
+                position["life"],
+            )
+
+
+def _check_job(folder: Path, position: Mapping[str, Any], job: Job) -> None:
+    for name, wanted in _of_job(job).items():
+        if position[name] != wanted:
+            raise CheckpointError(
+                f"{folder}: the run had {name} {position[name]!r}, this one has {wanted!r}; to go on exactly they "
+                "must be the same"
+            )
+
+
+def _check_facts(folder: Path, position: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    found = list(differences(position.get("facts", {}), facts))
+    if found:
+        shown = "".join(f"\n  {line}" for line in found[:8]) + ("\n  ..." if len(found) > 8 else "")
+        raise CheckpointError(
+            f"{folder}: this run is not the one that made the cut:{shown}\n"
+            "To go on exactly they must be the same; force=True (--force) goes on all the same."
         )
 
 
-def _facts(job: Job) -> dict[str, Any]:
-    """What must not change between lives of a run: it decides where batches begin and how they are summed."""
+def _of_job(job: Job) -> dict[str, Any]:
+    """What must never change between lives of a run: it decides where batches begin and how they are summed."""
     return {"batch_size": job.batch_size, "mode": job.mode.to_json(), "lanes": job.lanes}
+
+
+def facts_of(job: Job, dataset: Dataset) -> dict[str, Any]:
+    """Return what should not change between lives of a run, as it comes back from JSON."""
+    rules = {"sparse": job.model.sparse.to_json(), "dense": job.model.dense.to_json()}
+    facts = {"data": dataset.fingerprint(), "rules": rules, "metrics": [metric.name for metric in job.metrics]}
+    return dict(json.loads(json.dumps(facts)))
 
 
 class CutStore:
@@ -88,10 +116,12 @@ class CutStore:
         What is trained.
     first, life
         See :class:`Standing`.
+    facts
+        Of job and data, see :func:`facts_of`.
     """
 
-    def __init__(self, path: str | Path, job: Job, first: int, life: int) -> None:
-        self._snapshots = Snapshots(Path(path) / "checkpoint")
+    def __init__(self, path: str | Path, job: Job, first: int, life: int, facts: Mapping[str, Any]) -> None:
+        self._snapshots, self._facts = Snapshots(Path(path) / "checkpoint"), facts
         self._job, self._first, self._life = job, first, life
         self._open: dict[int, Path] = {}
         self._done: dict[int, Path] = {}
@@ -122,7 +152,8 @@ class CutStore:
             "life": self._life,
             "state": state,
             "counts": dict(parts[0].counts),
-            **_facts(self._job),
+            "facts": dict(self._facts),
+            **_of_job(self._job),
         }
         done = self._snapshots.commit(
             self._open[cut.number],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,14 @@ from heterps.errors import CheckpointError
 from heterps.graph import Graph
 from heterps.runtime.batch.job import Job
 from heterps.tables import RULES, Rule
+from heterps.tables.snapshots.disk import guarded, read_small
 from heterps.writing import write_whole
 
 __all__ = ["SavedModel", "made_folder"]
 
-_FORMAT = "heterps-model/1"
+_FORMAT = "heterps-model/2"
 _NAME = "model.json"
+_SEAL = "sha256"
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class SavedModel:
             "dense": self.dense.to_json(),
             "graph": self.graph.to_json(),
         }
-        write_whole(made_folder(folder) / _NAME, json.dumps(value, indent=1) + "\n")
+        write_whole(made_folder(folder) / _NAME, _sealed(value))
 
     @classmethod
     def read(cls, folder: Path) -> SavedModel:
@@ -55,20 +58,39 @@ class SavedModel:
         path = folder / _NAME
         if not path.is_file():
             raise CheckpointError(f"{folder} is not a saved model: {_instead(folder)}")
-        try:
-            value = json.loads(path.read_text())
-        except json.JSONDecodeError as error:
-            raise CheckpointError(f"{path} is damaged: it is not JSON ({error})") from error
-        if not isinstance(value, dict) or value.get("format") != _FORMAT:
-            raise CheckpointError(f"{path} is not of format {_FORMAT!r}")
-        return cls(
-            Graph.from_json(value["graph"]),
-            RULES.from_json(value["sparse"]),
-            RULES.from_json(value["dense"]),
-            value["seed"],
-            value["batch_size"],
-            value["mode"],
-        )
+        value = _opened(path, read_small(path))
+        with guarded(path):
+            return cls(
+                Graph.from_json(value["graph"]),
+                RULES.from_json(value["sparse"]),
+                RULES.from_json(value["dense"]),
+                value["seed"],
+                value["batch_size"],
+                value["mode"],
+            )
+
+
+def _sealed(value: dict[str, Any]) -> str:
+    """Return the text of a description, with the hash of all that comes before it."""
+    return json.dumps(value | {_SEAL: hashlib.sha256(_text(value)).hexdigest()}, indent=1) + "\n"
+
+
+def _text(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, indent=1).encode()
+
+
+def _opened(path: Path, text: bytes) -> dict[str, Any]:
+    """Inverse of :func:`_sealed`; not a single bit may be another."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged: it is not JSON ({error})") from error
+    if not isinstance(value, dict) or value.get("format") != _FORMAT:
+        raise CheckpointError(f"{path} is not of format {_FORMAT!r}, or damaged")
+    value.pop(_SEAL, None)
+    if _sealed(value).encode() != text:
+        raise CheckpointError(f"{path} is damaged or was edited: its sha256 does not fit; save the model again")
+    return value
 
 
 def made_folder(folder: Path) -> Path:

@@ -6,12 +6,14 @@ snapshots (see :mod:`heterps.tables.snapshots.snapshot`). Hosts on other machine
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from heterps.errors import CheckpointError
 from heterps.protocol import Window
-from heterps.runtime.run.engines import Engine
+from heterps.runtime.batch.job import Job
+from heterps.runtime.cuts.checkpoints import Held
 from heterps.tables import (
     KINDS,
     Kind,
@@ -27,10 +29,37 @@ from heterps.tables import (
 
 __all__ = ["load_one_table", "load_tables", "save_tables", "shrink_tables", "snapshot_folder"]
 
+_T = TypeVar("_T")
 _KEEP = {"checkpoint": 2, "base": 2, "delta": 1 << 30}  # deltas build on each other: none may be dropped
 
 
-def save_tables(engine: Engine, path: Path, kind: Kind = "checkpoint") -> Path:
+class Tables(Protocol):
+    """What holds the tables, as far as saving is concerned: see :class:`~heterps.runtime.run.engines.Engine`."""
+
+    @property
+    def job(self) -> Job:
+        """What they are."""
+
+    passes: int
+
+    @property
+    def next_pass(self) -> int:
+        """Number of the next pass of which no batch is in the tables."""
+
+    held: Held
+
+    @property
+    def bad_row(self) -> int:
+        """Batches since the last one whose loss was a finite number."""
+
+    def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
+        """Call while nothing is in flight."""
+
+    def each_shard(self, function: Callable[..., _T], *args: Any) -> list[_T]:
+        """Call with every shard where it lies."""
+
+
+def save_tables(engine: Tables, path: Path, kind: Kind = "checkpoint") -> Path:
     """Write a snapshot of all tables; return its folder. What was there before stays until it is whole.
 
     Training that goes on rests meanwhile: all hosts have applied the same batches in what is written.
@@ -40,7 +69,12 @@ def save_tables(engine: Engine, path: Path, kind: Kind = "checkpoint") -> Path:
     return engine.at_rest(lambda: _save(engine, path, kind))
 
 
-def _save(engine: Engine, path: Path, kind: Kind) -> Path:
+def _save(engine: Tables, path: Path, kind: Kind) -> Path:
+    if engine.bad_row and (path / kind).is_dir() and any((path / kind).iterdir()):
+        raise CheckpointError(
+            f"the loss of the last {engine.bad_row} batches is not a finite number: what is in {path} is not replaced "
+            "by that. Save it to a folder of its own, or load the good model and go on from there"
+        )
     snapshots = Snapshots(path / kind, keep=_KEEP[kind])
     folder = snapshots.begin()
     model = engine.job.model
@@ -66,24 +100,27 @@ def _save(engine: Engine, path: Path, kind: Kind) -> Path:
     return done
 
 
-def load_tables(engine: Engine, path: Path) -> None:
+def load_tables(engine: Tables, path: Path) -> None:
     """Restore all tables from a checkpoint; training goes on after the passes that are in it."""
     if engine.next_pass != engine.passes:
         raise CheckpointError(f"cannot load {path} while training goes on: leave the loop over session.train first")
     folder = find_generation(snapshot_folder(path))
+    passes = Manifest.read(folder).position.get("passes")
+    if type(passes) is not int or passes < 0:
+        raise CheckpointError(f"{folder} does not say how many passes are in it: it is damaged")
     engine.held = engine.held.changed(f"{path} was loaded")
     engine.each_shard(_restore, str(folder))
-    engine.passes = int(Manifest.read(folder).position["passes"])
+    engine.passes = passes
 
 
-def load_one_table(engine: Engine, path: Path, table: str, into: str | None = None) -> int:
+def load_one_table(engine: Tables, path: Path, table: str, into: str | None = None) -> int:
     """Set the rows of one table from a snapshot of this or another model; return how many."""
     folder = str(find_generation(snapshot_folder(path)))
     engine.held = engine.held.changed(f"table {into or table} was loaded from {path}")
     return sum(engine.at_rest(lambda: engine.each_shard(_load_table, folder, table, into), changes=True))
 
 
-def shrink_tables(engine: Engine) -> int:
+def shrink_tables(engine: Tables) -> int:
     """Age counters and delete rows not worth keeping; return how many went."""
     engine.held = engine.held.changed("the tables were shrunk")
     return sum(engine.at_rest(lambda: engine.each_shard(_shrink), changes=True))

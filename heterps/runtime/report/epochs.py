@@ -24,7 +24,7 @@ class Epochs:
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
-        self._batches = self._samples = self._skipped = self._bad_rows = 0
+        self._batches = self._samples = self._skipped = self._bad_rows = self._bad_losses = self._failed_cuts = 0
         self._stale = 0.0
         self._profile = PhaseProfile()
         self._began = perf_counter()
@@ -43,6 +43,8 @@ class Epochs:
             staleness=stale / batches if batches else 0.0,
             skipped=self._skipped + progress.skipped,
             bad_rows=self._bad_rows + progress.bad_rows,
+            bad_losses=self._bad_losses + progress.bad_losses,
+            failed_cuts=self._failed_cuts + progress.failed_cuts,
             profile=self._profile + progress.profile,
             done=progress.done and epoch == self.epochs,
             valid=valid,
@@ -54,3 +56,4 @@ class Epochs:
     def _next(self, whole: Progress, stale: float) -> None:
         self._batches, self._samples, self._stale = whole.batches, whole.samples, stale
         self._skipped, self._bad_rows, self._profile = whole.skipped, whole.bad_rows, whole.profile
+        self._bad_losses, self._failed_cuts = whole.bad_losses, whole.failed_cuts

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress as Bar, SpinnerColumn, TextColumn,
 from rich.table import Column
 
 from heterps.runtime.report.progress import Progress
+from heterps.screen import Screen
 
 __all__ = ["metered"]
 
@@ -18,7 +19,7 @@ def metered(reports: Iterator[Progress], console: Console | None = None) -> Iter
 
     On a terminal one line moves; the end of each pass leaves a line behind. Elsewhere only those lines are printed.
     """
-    console = console or Console()
+    console = console or Screen()
     with _bar(console) as bar:
         task, passes = bar.add_task("training", total=None), _Passes()
         for progress in reports:
@@ -29,7 +30,8 @@ def metered(reports: Iterator[Progress], console: Console | None = None) -> Iter
 
 
 def _bar(console: Console) -> Bar:
-    text = TextColumn("{task.description}", table_column=Column())  # which wraps where the terminal is narrow
+    # A column of its own wraps where the terminal is narrow.
+    text = TextColumn("{task.description}", markup=False, table_column=Column())
     columns = (SpinnerColumn(), text, BarColumn(20), TimeElapsedColumn())
     return Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
 

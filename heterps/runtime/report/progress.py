@@ -37,6 +37,10 @@ class Progress:
         Rows left as they were because their gradient was not finite.
     bad_rows
         Rows of input that could not be used, each counted once a pass.
+    bad_losses
+        Batches whose loss was not a finite number; ``loss`` is NaN where there was one since the last report.
+    failed_cuts
+        Cuts that could not be written; the one before is still there.
     busy
         Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
     profile
@@ -60,6 +64,8 @@ class Progress:
     staleness: float = 0.0
     skipped: int = 0
     bad_rows: int = 0
+    bad_losses: int = 0
+    failed_cuts: int = 0
     busy: Mapping[str, float] = field(default_factory=dict)
     profile: PhaseProfile = field(default_factory=PhaseProfile)
     done: bool = False
@@ -90,6 +96,10 @@ class Progress:
         if self.skipped:
             parts.append(f"{self.skipped} rows skipped")
         parts += [*_bad(self.bad_rows), *(f"valid {text}" for text in _bad(self.valid.get(BAD_ROWS, 0)))]
+        if self.bad_losses:
+            parts.append(f"{self.bad_losses} batches without a finite loss")
+        if self.failed_cuts:
+            parts.append(f"{self.failed_cuts} cuts failed")
         return " | ".join(parts)
 
 

@@ -33,6 +33,7 @@ class Reporter:
         self.epochs = epochs
         self.metrics = {metric.name: metric for metric in metrics}
         self._bad_rows: dict[tuple[int, int], int] = {}  # by pass and Split: whoever reads one again finds the same
+        self.failed_cuts = 0
         self._phases: dict[str, dict[str, float]] = {}
         self._capacity: dict[str, float] = {}
         self._told = PhaseProfile()
@@ -86,11 +87,13 @@ class Reporter:
             samples=all_.samples,
             seconds=now - self._began,
             samples_per_s=speed,
-            loss=basis.loss / basis.samples if basis.samples else float("nan"),
+            loss=basis.loss / basis.samples if basis.samples and not basis.bad_losses else float("nan"),
             metrics=self.results(),
             staleness=all_.staleness / all_.batches if all_.batches else 0.0,
             skipped=all_.skipped,
             bad_rows=sum(self._bad_rows.values()),
+            bad_losses=all_.bad_losses,
+            failed_cuts=self.failed_cuts,
             busy=busy,
             profile=profile,
             done=done,

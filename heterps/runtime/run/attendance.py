@@ -14,6 +14,7 @@ from heterps.errors import ClusterError
 from heterps.protocol.words import events as ev
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.pools import FoundWorker, group_by_pool, workers_from
+from heterps.runtime.own_threads import start_thread
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.roles import Roles
 
@@ -66,13 +67,15 @@ class Attendance:
         """By pool of the run."""
         self._client, self._roles, self._arrivals = client, roles, arrivals
         self._on_joined, self._on_held, self._on_lost, self._rank = joined, held, lost, rank
+        self.looks = 0
+        """How many there were; what is said later overrules what was said before."""
         self._used: dict[str, set[str]] = {}  # roles that a worker was told or begun to have
         self._scheduler = ""  # its identity: another in its place knows nothing of this run
         self._ended = threading.Event()
         self._taken = threading.Event()  # the last answer was looked at: no second one piles up behind a slow caller
 
     def __enter__(self) -> Attendance:
-        threading.Thread(target=self._ask, name="heterps-attendance", daemon=True).start()
+        start_thread("attendance", self._ask, failed=self._arrivals.fail)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -93,11 +96,7 @@ class Attendance:
 
     def _ask(self) -> None:
         while not self._ended.is_set():
-            try:
-                found: Mapping[str, Any] = self._identity()
-            except Exception as error:
-                self._arrivals.fail(error)
-                return
+            found: Mapping[str, Any] = self._identity()
             self._taken.clear()
             self._arrivals.post(partial(self._look, found))
             self._taken.wait()
@@ -119,6 +118,7 @@ class Attendance:
 
     def _look(self, identity: Mapping[str, Any]) -> None:
         self._taken.set()
+        self.looks += 1
         pools = group_by_pool(workers_from(identity))
         self.threads = {pool.name: sum(w.nthreads for w in pool.workers) for pool in pools if pool.name in self._roles}
         workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self.silent}
@@ -140,10 +140,10 @@ class Attendance:
                 " it runs again. Raise its --memory-limit, or spread the work over more workers",
                 self.name(address),
             )
-            self._arrivals.tell(ev.WorkerHeld(address))
+            self._arrivals.tell(ev.WorkerHeld(address, self.looks))
         for address in sorted(self.paused - paused):
             _log.info("worker %s runs again", self.name(address))
-            self._arrivals.tell(ev.WorkerFreed(address))
+            self._arrivals.tell(ev.WorkerFreed(address, self.looks))
         self.paused = paused
         for address in sorted(paused):
             self._on_held(address)

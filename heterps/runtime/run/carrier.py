@@ -28,9 +28,9 @@ from heterps.runtime.run.line import ActorLine, close_all
 from heterps.runtime.run.patience import Patience
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.run.roles import Roles
+from heterps.runtime.run.stacks import all_stacks
 from heterps.runtime.run.stage_lines import StageLines
 from heterps.runtime.wire.addresses import parse_address
-from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import Addresses, LocalRun, decode_event, local_run, topic
 from heterps.runtime.workers.io_actor import IoActor, run_attempt
 
@@ -165,7 +165,7 @@ class ClusterCarrier:
         def made(_: None) -> None:
             self._arrivals.tell(ev.WorkerJoined(worker, "io"))
             if worker in self.attendance.paused:
-                self._arrivals.tell(ev.WorkerHeld(worker))
+                self._arrivals.tell(ev.WorkerHeld(worker, self.attendance.looks))
 
         self._arrivals.when(line.made, made, partial(self._give_up, worker))
 
@@ -225,10 +225,7 @@ class ClusterCarrier:
 
     def _addresses(self) -> Addresses:
         """Of copies of shard hosts and of stages, as they are now: what is sent must not change on its way."""
-        found: dict[int | str, Address] = {}
-        found.update(self.hosts.addresses)
-        found.update(self.stages.addresses)
-        return found
+        return {**self.hosts.addresses, **self.stages.addresses}
 
     def _task_done(self, attempt: int, future: Future) -> None:
         with self._told_of_failure():
@@ -260,6 +257,11 @@ class ClusterCarrier:
     def pump(self) -> bool:
         """Nothing to do: attempts run elsewhere."""
         return False
+
+    def stacks(self) -> str:
+        """Say what threads are doing, here and on the workers that are there."""
+        there = self.attendance.pools
+        return all_stacks(self.client, {address: self.attendance.name(address) for address in there})
 
     def stalled(self) -> None:
         """Nothing to do: others work meanwhile."""
@@ -296,6 +298,10 @@ class ClusterCarrier:
     def drop_cut(self, cut: int) -> None:
         """Remove the parts of a cut."""
         self._keeper.drop(cut)
+
+    def cut_folder(self, cut: int) -> str:
+        """Return where a whole cut lies."""
+        return self._keeper.folder(cut)
 
     # --- reports
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from typing import Any, TypeVar
 
 from distributed import Client, Future
@@ -26,6 +27,7 @@ from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.carrier import ClusterCarrier
 from heterps.runtime.run.host_lines import Places, host_line
 from heterps.runtime.run.line import ActorLine, close_all
+from heterps.runtime.run.patience import Patience
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.training import Training
 from heterps.runtime.wire.addresses import parse_address
@@ -81,7 +83,7 @@ class ClusterEngine:
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         job = self.job
-        keeper = Keeper(self.checkpoints, job, self.passes, self._runs, self.held)
+        keeper = Keeper(self.checkpoints, job, self.passes, self._runs, dataset, self.held)
         self.passes = keeper.first
         self._runs += 1
         run, arrivals = f"{self._name}-{self._runs}", Arrivals()
@@ -105,12 +107,17 @@ class ClusterEngine:
                 yield from training.reports(self.report_s)
         finally:
             self._training = None
-            self.held = keeper.held_after(training.driver.finished)
+            self.held = keeper.held_after(training.succeeded, training.bad_row)
             self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
 
     def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
         """Do something between two batches, or between runs."""
         return act() if self._training is None else self._training.at_rest(act, changes)
+
+    @property
+    def bad_row(self) -> int:
+        """How many batches, up to the last one counted, had a loss that is no finite number."""
+        return self.held.bad_row if self._training is None else self._training.bad_row
 
     @property
     def next_pass(self) -> int:
@@ -160,18 +167,21 @@ class ClusterEngine:
             local_run(run, None)
 
     def _inferred(self, future: Future, split: Split, workers: Sequence[str]) -> Inferred:
-        """Wait as long as it takes while one of the workers is heard of."""
+        """Wait as long as it takes while one of the workers is heard of, and may begin something."""
+        paused = Patience(settings().workers_s)
 
         def lost(reason: str) -> ClusterError:
             return ClusterError(f"split {split.index} was not inferred by workers {', '.join(workers)}: {reason}")
 
         def seen() -> float:
             listed = identity_of(self.client)["workers"]
-            if not (left := [float(listed[worker]["last_seen"]) for worker in workers if worker in listed]):
+            there = {worker: listed[worker] for worker in workers if worker in listed}
+            if not there:
                 raise lost("they are gone")
+            paused.check(lambda: _all_paused(there))
             if future.status == "lost":
                 raise lost("Dask lost it")
-            return max(left)
+            return max(float(worker["last_seen"]) for worker in there.values())
 
         async def ask() -> Inferred:
             found: Inferred = await future
@@ -199,7 +209,15 @@ class ClusterEngine:
     def _lines(self) -> list[ActorLine]:
         """Shard hosts in order, the newest where one was made again; those that are not there yet are made."""
         lines = {host: line for (host, _), line in self._places.items()}
-        return [lines[host] if host in lines else self._new_host(host) for host in range(self.job.hosts)]
+        found = [lines[host] if host in lines else self._new_host(host) for host in range(self.job.hosts)]
+        wait([line.made for line in found], settings().make_s)
+        for host, line in enumerate(found):
+            if not line.made.done():
+                raise ClusterError(
+                    f"shard host {host} was not made on worker {line.worker} within {settings().make_s:g} s: it is "
+                    "busy, or paused by Dask because its memory is nearly full"
+                )
+        return found
 
     def _new_host(self, host: int) -> ActorLine:
         servers = self._workers(self.roles.server)
@@ -212,3 +230,11 @@ class ClusterEngine:
         close_all(self._places.values())
         self._places.clear()
         self._closing.close()
+
+
+def _all_paused(workers: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """Say that nobody can begin anything, where it is so."""
+    if any(worker.get("status") != "paused" for worker in workers.values()):
+        return ()
+    names = ", ".join(sorted(str(worker["name"]) for worker in workers.values()))
+    return (f"an io worker that is not paused by Dask (at the limit of their memory: {names})",)

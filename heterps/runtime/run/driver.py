@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from queue import Empty
 from typing import Protocol
@@ -15,6 +16,8 @@ from heterps.protocol.words.cut import Cut
 from heterps.runtime.run.arrivals import Arrivals
 
 __all__ = ["Carrier", "Driver", "HostInstruction"]
+
+_log = logging.getLogger("heterps")
 
 HostInstruction = (
     do.Rewind | do.Promote | do.Attach | do.Detach | do.Discard | do.MarkCut | do.Own | do.ForgetTrainer
@@ -44,6 +47,9 @@ class Carrier(Protocol):
 
     def drop_cut(self, cut: int) -> None:
         """Remove the parts of a cut that will not be completed."""
+
+    def cut_folder(self, cut: int) -> str:
+        """Return where a whole cut lies."""
 
 
 class Driver:
@@ -75,6 +81,7 @@ class Driver:
         self.inbox = inbox
         self.finished = False
         self.resting = 0  # number of the last rest that began
+        self.failed_cuts = 0  # that could not be written
         self._carrier, self._splits = carrier, splits
         self._known: dict[int, Sequence[Split]] = {}  # by pass: Splits that were asked for
 
@@ -131,8 +138,9 @@ class Driver:
                 self.inbox.tell(ev.SplitsReady(pass_, len(self._known[pass_])))
             case do.PublishCut(cut):
                 carrier.publish_cut(cut, self.state.layout().copies)
-            case do.DropCut(number):
+            case do.DropCut(number, reason):
                 carrier.drop_cut(number)
+                self._note_failure(reason)
             case do.Rest(rest):
                 self.resting = rest
             case do.CreateStage(worker):
@@ -141,8 +149,19 @@ class Driver:
                 self.finished = True
             case do.Abort(reason, story):
                 self.finished = True
-                error = RunError(f"the run was given up: {reason}")
+                error = RunError(f"the run was given up: {reason}{self._advice()}")
                 error.add_note(f"What happened:\n{story}")
                 raise error
             case _:
                 raise RunError(f"no engine carries out {type(instruction).__name__}: {instruction}")
+
+    def _note_failure(self, reason: str) -> None:
+        if reason:
+            self.failed_cuts += 1
+            _log.warning("a cut could not be written, the one before stays: %s", reason)
+
+    def _advice(self) -> str:
+        """Say what is left to the user of a run that was given up."""
+        folder = self._carrier.cut_folder(self.state.cut.number)
+        kept = f" The last good cut is {folder}." if folder else ""
+        return f".{kept} The session still has its tables: evaluate or save them to a folder of their own"

@@ -56,6 +56,10 @@ class Engine(Protocol):
     held: Held
     """What the tables hold between runs; whoever changes them says so."""
 
+    @property
+    def bad_row(self) -> int:
+        """How many batches, up to the last one counted, had a loss that is no finite number."""
+
     def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
         """Call ``act`` while nothing is in flight: at once between runs; during one, from the thread that iterates over
         its Progress, as soon as the batches under way are applied everywhere. One that changes tables says so: a run

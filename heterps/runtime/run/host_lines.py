@@ -62,7 +62,7 @@ class HostLines:
         ready: Callable[[], None],
     ) -> None:
         self.places = places
-        self.addresses: dict[int, Address] = {}
+        self.addresses: dict[int | str, Address] = {}
         """By copy; those of copies that are gone stay, nobody asks for them."""
         self._job, self._client, self._run, self._keeper = job, client, run, keeper
         self._arrivals, self._on_lost, self._on_ready = arrivals, lost, ready

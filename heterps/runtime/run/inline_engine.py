@@ -30,6 +30,7 @@ from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.driver import HostInstruction
+from heterps.runtime.run.stacks import thread_stacks
 from heterps.runtime.run.training import Training
 from heterps.runtime.wire.links import DirectLink, HostLink
 from heterps.runtime.workers.attempt import Attempt
@@ -81,7 +82,7 @@ class InlineEngine:
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         self._dataset, self._bad, self._fetch = dataset, BadBook(dataset.bad_input), dict(fetch or {})
-        keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs, self.held)
+        keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs, dataset, self.held)
         self.passes = keeper.first
         self._runs += 1
         self._arrivals = Arrivals()
@@ -93,12 +94,17 @@ class InlineEngine:
         finally:
             self._end()
             self._training = None
-            self.held = keeper.held_after(training.driver.finished)
+            self.held = keeper.held_after(training.succeeded, training.bad_row)
             self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
 
     def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
         """Do something between two batches, or between runs."""
         return act() if self._training is None else self._training.at_rest(act, changes)
+
+    @property
+    def bad_row(self) -> int:
+        """How many batches, up to the last one counted, had a loss that is no finite number."""
+        return self.held.bad_row if self._training is None else self._training.bad_row
 
     @property
     def next_pass(self) -> int:
@@ -111,6 +117,10 @@ class InlineEngine:
 
     def watch(self, waiting_for: Callable[[], tuple[str, ...]]) -> None:
         """Nobody comes or goes."""
+
+    def stacks(self) -> str:
+        """Say what threads are doing."""
+        return thread_stacks()
 
     def stalled(self) -> None:
         """Wait for a cut that may be on its way to disk."""
@@ -193,6 +203,10 @@ class InlineEngine:
     def drop_cut(self, cut: int) -> None:
         """Remove the parts of a cut."""
         self._keeper.drop(cut)
+
+    def cut_folder(self, cut: int) -> str:
+        """Return where a whole cut lies."""
+        return self._keeper.folder(cut)
 
     # --- reading
 

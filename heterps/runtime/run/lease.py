@@ -17,6 +17,7 @@ from typing import Any
 from distributed import Status
 
 from heterps.runtime.config import settings
+from heterps.runtime.own_threads import logged, start_thread
 
 __all__ = ["Leases"]
 
@@ -58,7 +59,7 @@ class Leases:
             self._held[id(actor)] = _Lease(actor, worker, end)
             if not self._watched:
                 self._watched = True
-                threading.Thread(target=self._watch, name="heterps-leases", daemon=True).start()
+                start_thread("leases", self._watch, failed=logged("looking after what drivers left behind"))
 
     def over(self, actor: object) -> None:
         """An actor was freed by its driver."""

@@ -9,6 +9,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from heterps.errors import ClusterError
+from heterps.runtime.own_threads import start_thread
 from heterps.runtime.run.remote import Remote
 
 __all__ = ["ActorLine", "close_all"]
@@ -44,7 +45,7 @@ class ActorLine:
         self._lock = threading.Lock()  # a call is queued before the end or refused after it
         self._lost: BaseException | None = None  # set once, when the line ends
         self._unwanted = threading.Event()  # nobody wants an answer any more
-        threading.Thread(target=self._work, args=[make], name="heterps-line", daemon=True).start()
+        start_thread("line", self._work, make, failed=self._end)
 
     def ask(self, method: str, *args: Any, patient: bool = False) -> Future[Any]:
         """Queue a call; for ``patient`` see :meth:`~heterps.runtime.run.remote.Remote.finish`."""

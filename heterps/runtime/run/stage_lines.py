@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import takewhile
 
 from distributed import Client
 
@@ -49,14 +50,15 @@ class StageLines:
         hosts: Callable[[], list[Address] | None],
         lost: Callable[[str, ClusterError], None],
     ) -> None:
-        self.addresses: dict[str, Address] = {}
+        self.addresses: dict[int | str, Address] = {}
         """Where batches go: first compute stages, by worker."""
         self._job, self._client, self._run, self._stages = job, client, run, roles.stages
         self._attendance, self._arrivals, self._hosts, self._on_lost = attendance, arrivals, hosts, lost
         self._waiting: list[str] = []  # workers whose first stages are wanted and not begun
         self._lines: dict[tuple[int, str], ActorLine] = {}  # by first stage that runs there, and worker
         self._behind: dict[tuple[int, str], Address] = {}  # of stages that other stages call
-        self._first = [i for i in range(1, len(self._stages)) if self._stages[i] == self._stages[1]]
+        beside = takewhile(lambda i: self._stages[i] == self._stages[1], range(1, len(self._stages)))
+        self._first = list(beside)  # those that run where the first compute stage runs, one behind the other
         self._later = [i for i in range(1, len(self._stages)) if i not in self._first]
 
     @property

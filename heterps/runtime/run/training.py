@@ -9,15 +9,18 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from heterps.data import Dataset
-from heterps.errors import ClusterError
+from heterps.errors import ClusterError, RunError
+from heterps.protocol.run.spec import Phase
 from heterps.protocol.words.events import CutAsked, RestAsked, RestOver
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
+from heterps.runtime.config import settings
 from heterps.runtime.cuts.checkpoints import Keeper
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.driver import Carrier, Driver
+from heterps.runtime.run.watchdog import Watchdog
 
 __all__ = ["Training", "Workers"]
 
@@ -37,6 +40,9 @@ class Workers(Carrier, Protocol):
 
     def pump(self) -> bool:
         """Let attempts do what needs this thread, raise what they raised; False if there was nothing."""
+
+    def stacks(self) -> str:
+        """Say what threads are doing, here and on workers."""
 
     def stalled(self) -> None:
         """Nothing moved: raise if that cannot change by itself."""
@@ -84,21 +90,43 @@ class Training:
         spec = job.spec(keeper.first + epochs, final_cut=keeper.writes, **retries)
         splits = partial(dataset.splits, seed=job.model.seed)
         self.driver = Driver(spec, carrier, arrivals, splits, cut=keeper.base, life=keeper.life)
+        self._watchdog = Watchdog(settings().progress_s, carrier.stacks)
         self._reporter = Reporter(epochs, job.metrics, carrier.recount())
 
     def reports(self, report_s: float) -> Iterator[Progress]:
         """Train, yielding Progress so often and at the end."""
+        try:
+            yield from self._reports(report_s)
+        except RunError:
+            self._carrier.recount()  # what the tables hold now is still of use
+            raise
+
+    def _reports(self, report_s: float) -> Iterator[Progress]:
         reporter, carrier = self._reporter, self._carrier
         while not self.driver.finished:
             self._turn()
             if not self.driver.finished and reporter.due(report_s):
                 carrier.collect(reporter)
-                yield self._watched(reporter.progress(carrier.counts(), self._epoch + 1))
+                yield self._watched(self._progress(self._epoch + 1))
         carrier.collect(reporter, exactly=True)
-        yield self._watched(reporter.progress(carrier.counts(), reporter.epochs, done=True))
+        yield self._watched(self._progress(reporter.epochs, done=True))
+
+    def _progress(self, epoch: int, done: bool = False) -> Progress:
+        self._reporter.failed_cuts = self.driver.failed_cuts
+        return self._reporter.progress(self._carrier.counts(), epoch, done)
 
     def _watched(self, progress: Progress) -> Progress:
         return replace(progress, fetched=self._carrier.peek())
+
+    @property
+    def bad_row(self) -> int:
+        """How many batches, up to the last one counted, had a loss that is no finite number."""
+        return self._carrier.counts().bad_row
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every batch was trained, and the last cut made where one is wanted."""
+        return self.driver.state.phase is Phase.FINISHED
 
     @property
     def pass_(self) -> int:
@@ -119,6 +147,7 @@ class Training:
             driver.handle(CutAsked())
         if not moved and not driver.finished:
             carrier.stalled()
+        self._watchdog.look(driver.state)
 
     def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
         """Do something with all shard hosts while nothing is in flight, then let the run go on.

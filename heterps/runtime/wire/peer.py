@@ -64,9 +64,9 @@ class SocketPeer:
     def __init__(self, address: Address, timeout_s: float | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.address, self._tls = address, tls
         self._timeout_s = settings().call_s if timeout_s is None else timeout_s
-        self._buffers = ReceiveRing()
-        self._lock = threading.Lock()
-        self._connection: socket.socket | None = None
+        self._buffers = ReceiveRing()  # what the last answers lie in
+        self._lock = threading.Lock()  # held for one call, from its first byte to the last of its answer
+        self._connection: socket.socket | None = None  # None: opened by the next call; never one that has failed
 
     def _open(self) -> socket.socket:
         a = self.address

@@ -94,16 +94,16 @@ class Listener:
         tls: ssl.SSLContext | None = None,
         failed: Failed | None = None,
     ) -> None:
-        self.service = service
+        self.service = service  # called by many threads at once
         tcp = _tcp_server(host)
         self._folder = tempfile.TemporaryDirectory(prefix="heterps-")  # mode 0700: only this user may connect
         unix = os.path.join(self._folder.name, "socket")
-        self._sockets = [tcp, _unix_server(unix)]
+        self._sockets = [tcp, _unix_server(unix)]  # that listen, each with its thread
         name, token = uuid.uuid4().hex, secrets.token_hex(16)
         self.address = Address(name, PROCESS, machine(), unix, host, tcp.getsockname()[1], token, tls is not None)
-        self._door = Door(token, tls)
-        self._connections: set[socket.socket] = set()
-        self._closed = False
+        self._door = Door(token, tls)  # through which every connection comes
+        self._connections: set[socket.socket] = set()  # that are being served, each by its thread
+        self._closed = False  # once true no call is answered; its threads end as they wake
         _LOCAL[name] = service
         for listening in self._sockets:
             start_thread("accept", self._accept, listening, failed=failed or logged("a service that listens"))
@@ -123,6 +123,9 @@ class Listener:
                 self._door.leave(arrived)
                 arrived.close()
                 _LOG.warning("a caller could not be served: %s", error)
+            except BaseException:  # a mistake of ours: the owner is told
+                arrived.close()
+                raise
 
     def _serve(self, connection: socket.socket) -> None:
         self._connections.add(connection)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from heterps.protocol.client.credits import Credits
 from heterps.protocol.client.state import (
     Action,
     BatchRead,
@@ -64,6 +65,8 @@ class Attempt:
         Takes events for the run.
     stage
         ``stage(worker)`` is the way to a stage worker; None where compute is fused.
+    credits
+        What waits at stage workers, of all attempts of this worker.
     """
 
     def __init__(
@@ -75,16 +78,17 @@ class Attempt:
         link: Callable[[int], HostLink],
         tell: Callable[[Event], None],
         stage: Callable[[str], StageLink] | None = None,
+        credits: Credits | None = None,
     ) -> None:
         self.run, self.bench = run, bench
-        self.client = ClientState(run, mode)
-        self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()
-        self.ended = False
-        self.batches = 0
+        self.client = ClientState(run, mode, credits)  # called by the attempt's own thread only
+        self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()  # filled by any thread, emptied by its own
+        self.ended = False  # once true nothing is carried out any more
+        self.batches = 0  # that were read
         self._reading, self._link, self._tell, self._stage = reading, link, tell, stage
-        self._works: dict[int, BatchWork] = {}
-        self._stepping: set[int] = set()
-        self._todo: deque[Action] = deque()
+        self._works: dict[int, BatchWork] = {}  # batches in flight, from Read to Free
+        self._stepping: set[int] = set()  # of these, those whose outcome a stage worker still owes
+        self._todo: deque[Action] = deque()  # in the order in which the client wanted them; empty between events
 
     # --- driving
 
@@ -130,6 +134,7 @@ class Attempt:
     def close(self) -> None:
         """End the reader. Buffers of batches in flight are not used again: a late answer may still write to them."""
         self.ended = True
+        self.client.close()
         self._works.clear()
         self._forget_events()
         self._reading.close()

@@ -7,6 +7,7 @@ from worker to worker (docs/adr/0501).
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from heterps.runtime.wire.service import Address
 from heterps.runtime.wire.worker_sockets import client_tls, worker_place
 from heterps.runtime.workers.attempt import Attempt
 from heterps.runtime.workers.delivery import Addresses, run_here, teller
+from heterps.runtime.workers.shared_credits import SharedCredits
 
 __all__ = ["IoActor", "run_attempt"]
 
@@ -63,20 +65,21 @@ class IoActor:
         self._worker = get_worker()
         self.run, self.job = run, job
         here = run_here(run)
-        self.dataset = here.dataset if here is not None else dataset
+        self.dataset = here.dataset if here is not None else dataset  # None once the actor is closed
         self._tell = teller(run, self._worker)
         self._tls = client_tls(self._worker)
-        self._addresses: dict[int | str, Address] = {}
-        self._attempts: dict[int, Attempt] = {}
+        self._credits = SharedCredits(zlib.crc32(self._worker.address.encode()))  # of all attempts
+        self._lock = threading.Lock()  # around all that follows but bad rows
+        self._addresses: dict[int | str, Address] = {}  # the newest of each copy and stage worker; never one less
+        self._attempts: dict[int, Attempt] = {}  # that run now
         self._begun: set[int] = set()  # attempts whose task has reached this worker
-        self._early: dict[int, list[Any]] = {}
-        self._slots: list[_Slot] = []
-        self._all: list[_Slot] = []
-        self._lock = threading.Lock()
+        self._early: dict[int, list[Any]] = {}  # instructions for attempts that have not begun
+        self._slots: list[_Slot] = []  # that no attempt has
+        self._all: list[_Slot] = []  # these, and those that attempts have
         self._moved = threading.Condition(self._lock)  # a slot is free, an instruction came, the actor closed
-        self._ending: set[int] = set()
+        self._ending: set[int] = set()  # attempts that have read all: their slot will soon be free
         self._closed = False
-        self._bad = BadBook(self.dataset.bad_input) if self.dataset is not None else None
+        self._bad = BadBook(self.dataset.bad_input) if self.dataset is not None else None  # of all attempts
         _ACTORS[run, self._worker.address] = self
 
     # --- called by the driver
@@ -111,12 +114,15 @@ class IoActor:
     def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
         """Return tensors of a batch computed lately, between two of its batches where an attempt is running."""
         with self._lock:
-            attempts, slots = list(self._attempts.values()), list(self._slots)
+            attempts = [attempt for attempt in self._attempts.values() if not attempt.ended]
         for attempt in attempts:
             found: SimpleQueue[dict[str, Any]] = SimpleQueue()
             attempt.between(partial(_look, attempt, fetch, found))
             with suppress(Empty):
                 return found.get(timeout=_PEEK_S)
+        with self._lock:  # an attempt that has ended gives its slot back in a moment
+            self._moved.wait_for(lambda: not any(a.ended for a in self._attempts.values()), _PEEK_S)
+            slots = list(self._slots)
         return next((seen for slot in slots if (seen := slot.bench.peek(fetch))), {})
 
     def close(self) -> None:
@@ -150,6 +156,7 @@ class IoActor:
             partial(self._link, slot),
             self._told(),
             partial(self._stage, slot),
+            self._credits,
         )
         with self._lock:
             self._addresses.update(addresses)

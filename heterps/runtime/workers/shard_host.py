@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heterps.errors import CheckpointError
 from heterps.protocol.host.state import HostState
 from heterps.protocol.words.decisions import Answer, Apply, Commit, Decision, Keep, Load, Loaded, Mark, Report, Serve
-from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Event
+from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Diverged, Event
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.messages import Granted, Push, Reply, Request
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
 from heterps.runtime.batch.phases import Phases
+from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart, host_state
 from heterps.runtime.own_threads import start_thread
 from heterps.runtime.wire.message import Message
@@ -71,19 +73,20 @@ class ShardHost:
     ) -> None:
         first, last = job.model.dense_ranges(job.hosts)[host]
         self.model, self.host = job.model, host
-        self._dense = job.model.parameters[first:last]
-        self.state = HostState(copy, job.mode, job.lanes)
-        self.counts = Counts()
-        self.phases = Phases()
-        self.shard: Shard | None = None
-        self.parts: dict[int, HostPart] = {}
+        self._dense = job.model.parameters[first:last]  # that live here
         self._report, self._cut_every, self._threads = report, cut_every, threads
-        self._lock = threading.RLock()
-        self._ordered = job.mode.ordered
-        self._kept: dict[Push, PushedGradients] = {}
-        self._folder = ""
-        self._anew = True
-        self._disk: tempfile.TemporaryDirectory[str] | None = None
+        self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
+        self._bad_losses = settings().bad_losses  # in a row, before the run is told; 0: never
+        self._lock = threading.RLock()  # around the state machine and what follows, but for reads of whole values
+        self.state = HostState(copy, job.mode, job.lanes)
+        self.counts = Counts()  # of what is in the tables; replaced with them
+        self.phases = Phases()  # of all callers together
+        self.shard: Shard | None = None  # None before the first Load and after close
+        self.parts: dict[int, HostPart] = {}  # of the last cut that is on disk
+        self._kept: dict[Push, PushedGradients] = {}  # Sync: pushes that wait for their step, copied
+        self._folder = ""  # of the cut that was last spoken of
+        self._anew = True  # whether cut 0 means fresh tables, not those of the run before
+        self._disk: tempfile.TemporaryDirectory[str] | None = None  # of rows on disk; lives as long as the tables
 
     # --- entry points
 
@@ -208,6 +211,9 @@ class ShardHost:
         with self._lock:
             self.counts.add(gradients, applied.skipped, applied.staleness)
             due = self._cut_every is not None and self.counts.batches % self._cut_every == 0
+            diverged = 0 < self._bad_losses == self.counts.bad_row
+        if diverged:
+            self._report(Diverged(self._bad_losses))
         if due:
             self._report(CutAsked())
 
@@ -239,10 +245,12 @@ class ShardHost:
     def _mark(self, cut: int, state: dict[str, Any]) -> None:
         """From here on the first change of a row saves its old value; writing goes on beside training."""
         rows, folder, counts = self._tables().cut(), self._folder, vars(self.counts).copy()
-        copy = self.state.copy
+        copy, bad_row = self.state.copy, self.counts.bad_row
 
         def write() -> None:
             with rows:
+                if bad_row:  # it would take the place of a good one
+                    raise CheckpointError(f"the loss of the last {bad_row} batches is not a finite number")
                 part = write_part(rows, folder, host=self.host)
             self.parts = {cut: HostPart(part.to_json(), state, counts)}
             self._report(CutWritten(copy, cut))
@@ -257,9 +265,9 @@ class _Waiter:
     """A caller in another process: its connection's thread waits here for the answer."""
 
     def __init__(self) -> None:
-        self.gone = False
+        self.gone = False  # nobody waits any more: rows need not be read for it
         self._answered = threading.Event()
-        self._answer = Message({"wait": True})
+        self._answer = Message({"wait": True})  # until there is another
 
     def __call__(self, reply: Reply, pulled: Pulled | None) -> None:
         self._answer = pack_reply(reply, pulled)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import ssl
-import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from distributed import get_worker
@@ -15,14 +15,16 @@ from heterps.protocol.words.events import StageLost
 from heterps.runtime.batch.crossing import StageOutcome
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.phases import total
-from heterps.runtime.wire.links import HostLink, StageLink, link_to_host, link_to_stage
+from heterps.runtime.own_threads import logged, start_thread
+from heterps.runtime.wire.links import HostLink, link_to_host, link_to_stage
+from heterps.runtime.wire.own_links import OwnLinks
 from heterps.runtime.wire.peer import PeerLost
 from heterps.runtime.wire.service import Address, Listener
 from heterps.runtime.wire.worker_sockets import client_tls, listen_on, server_tls, worker_place
 from heterps.runtime.workers.delivery import teller
-from heterps.runtime.workers.stage import NextStage, StageParams, StageService
+from heterps.runtime.workers.stage import StageParams, StageService
 
-__all__ = ["DenseReader", "StageActor"]
+__all__ = ["DenseReader", "StageActor", "StagesBehind"]
 
 
 class StageActor:
@@ -53,7 +55,12 @@ class StageActor:
         worker = get_worker()
         tls, tell = client_tls(worker), teller(run, worker)
         self._source = DenseReader(job, hosts, tls)  # of all stages here
-        self._stages = {i: self._service(job, i, _next_stage(behind, i, tls), worker) for i in stages}
+        self._behind = {i: StagesBehind(i, behind[i], tls) for i in behind}  # for stages that run elsewhere
+        self._stages: dict[int, StageService] = {}  # that run here
+        for i in sorted(stages, reverse=True):
+            here = self._stages.get(i + 1)
+            behind_it = here.step if here is not None else self._behind.get(i + 1)
+            self._stages[i] = StageService(job, i, self._source, behind_it, worker.state.nthreads, worker_place(worker))
         # One for each stage; what ends one of them ends the stage.
         self._listeners = {
             i: Listener(
@@ -61,9 +68,6 @@ class StageActor:
             )
             for i, stage in self._stages.items()
         }
-
-    def _service(self, job: Job, index: int, behind: NextStage | None, worker: Any) -> StageService:
-        return StageService(job, index, self._source, behind, worker.state.nthreads, worker_place(worker))
 
     def addresses(self) -> dict[int, Address]:
         """Return where each stage is to be called."""
@@ -85,6 +89,9 @@ class StageActor:
         """Stop answering."""
         for listener in self._listeners.values():
             listener.close()
+        for behind in self._behind.values():
+            behind.close()
+        self._source.close()
 
 
 class DenseReader:
@@ -93,11 +100,20 @@ class DenseReader:
     def __init__(self, job: Job, hosts: Sequence[Address], tls: ssl.SSLContext | None = None) -> None:
         self._model, self._tls = job.model, tls
         self._ranges = job.model.dense_ranges(job.hosts)
-        self._links = _Links(hosts)  # replaced as one when hosts move
+        self._links = self._to(hosts)  # replaced as one when hosts move
+
+    def _to(self, hosts: Sequence[Address]) -> OwnLinks[HostLink]:
+        return OwnLinks(lambda host: link_to_host(hosts[host], self._tls))
 
     def move(self, hosts: Sequence[Address]) -> None:
         """Read from other hosts from now on."""
-        self._links = _Links(hosts)
+        before, self._links = self._links, self._to(hosts)
+        # A call to a host that is gone may take its time to end, and nobody waits for it.
+        start_thread("close-links", before.close, failed=logged("closing links to hosts that have moved"))
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._links.close()
 
     def fill(self, layout: ParamLayout, params: StageParams) -> None:
         """Bring the parameters of a layout to their present state."""
@@ -106,7 +122,7 @@ class DenseReader:
             wanted = [spec for spec in self._model.parameters[first:last] if spec.name in spans]
             if not wanted:
                 continue
-            mark, values = self._links.to(host, self._tls).dense(params.marks.get(host))
+            mark, values = self._links.to(host).dense(params.marks.get(host))
             if values is None:
                 continue
             start = self._model.span(first, last).start
@@ -116,34 +132,22 @@ class DenseReader:
             params.marks[host] = mark
 
 
-class _Links(threading.local):
-    """Links of the calling thread to the shard hosts at some addresses."""
+class StagesBehind:
+    """The way to the stage behind: workers in turn, the next one where one does not answer."""
 
-    def __init__(self, addresses: Sequence[Address]) -> None:
-        self._addresses = addresses
-        self._made: dict[int, HostLink] = {}  # by number of the host
+    def __init__(self, index: int, addresses: Sequence[Address], tls: ssl.SSLContext | None) -> None:
+        self._index, self._workers = index, len(addresses)
+        self._turn = itertools.count()  # of all threads: which worker is asked first
+        self._links = OwnLinks(lambda i: link_to_stage(addresses[i], tls))
 
-    def to(self, host: int, tls: ssl.SSLContext | None) -> HostLink:
-        if host not in self._made:
-            self._made[host] = link_to_host(self._addresses[host], tls)
-        return self._made[host]
+    def __call__(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
+        """Run the stage, and those behind it, on one batch."""
+        first = next(self._turn)
+        for i in range(self._workers):
+            with suppress(PeerLost):
+                return self._links.to((first + i) % self._workers).call(seed, feeds)
+        raise PeerLost(f"no worker of stage {self._index} answers")
 
-
-def _next_stage(behind: Mapping[int, Sequence[Address]], index: int, tls: ssl.SSLContext | None) -> NextStage | None:
-    """Return the way to the stage behind: workers in turn, the next one where one does not answer."""
-    addresses = behind.get(index + 1)
-    if not addresses:
-        return None
-    here, turn = threading.local(), itertools.count()
-
-    def step(seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
-        links: list[StageLink] = here.__dict__.setdefault("links", [link_to_stage(a, tls) for a in addresses])
-        first = next(turn)
-        for i in range(len(links)):
-            try:
-                return links[(first + i) % len(links)].call(seed, feeds)
-            except PeerLost:
-                continue
-        raise PeerLost(f"no worker of stage {index + 1} answers")
-
-    return step
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._links.close()

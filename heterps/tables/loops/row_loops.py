@@ -30,7 +30,18 @@ from heterps.tables.live.row_layout import (
 from heterps.tables.loops.half import decode, encode
 from heterps.tables.loops.index import HIGH, find, home, id_at
 from heterps.tables.loops.jit import inline, inner_loop, row_loop
-from heterps.tables.loops.store import BLOCK, RING, Block, GradientColumns, Store, capture, create, note, start_segment
+from heterps.tables.loops.store import (
+    BLOCK,
+    NOTED,
+    RING,
+    Block,
+    GradientColumns,
+    Store,
+    capture,
+    create,
+    note,
+    start_segment,
+)
 from heterps.tables.loops.update import update_rows
 from heterps.tables.loops.vector_lanes import all_finite, copy_row
 
@@ -152,7 +163,9 @@ def count_show(s: Store, base: np.int64, show: np.float32, click: np.float32) ->
 
 
 @inline
-def take_hinted(s: Store, g: GradientColumns, b: Block, order: I32, start: int, stop: int, last: int) -> Any:
+def take_hinted(
+    s: Store, g: GradientColumns, b: Block, order: I32, start: int, stop: int, last: int, noted: np.uint64
+) -> Any:
     """Take the rows of a block whose hints are right; return how many, and how many ids were left in ``b.odd``.
 
     This loop is kept short on purpose: in a longer one the samples of a profiler stood at the prefetch, as if it waited
@@ -169,7 +182,7 @@ def take_hinted(s: Store, g: GradientColumns, b: Block, order: I32, start: int, 
         row = np.int64(hints[at])
         good = row < high and (row >= captured.size or captured[row] != 0)
         if good and id_at(words, row * stride) == ids[at] and all_finite(g.bits, at * width, width):
-            b.at[m], b.base[m], b.changed[m] = at, row * stride, row
+            b.at[m], b.base[m], b.noted[noted + m] = at, row * stride, row
             m += np.uint64(1)
         else:
             b.odd[odd], b.rows[odd] = at, -1
@@ -179,7 +192,17 @@ def take_hinted(s: Store, g: GradientColumns, b: Block, order: I32, start: int, 
 
 @inline
 def choose(
-    s: Store, g: GradientColumns, b: Block, order: I32, lo: int, hi: int, m: int, make: bool, missing: I32, stats: I64
+    s: Store,
+    g: GradientColumns,
+    b: Block,
+    order: I32,
+    lo: int,
+    hi: int,
+    m: int,
+    noted: np.uint64,
+    make: bool,
+    missing: I32,
+    stats: I64,
 ) -> Any:
     """Find the rows of gradients that can be applied, behind the ``m`` that are known; return how many there are."""
     entries, meta, words, layout, captured = s.entries, s.meta, s.words, s.layout, s.captured
@@ -201,9 +224,20 @@ def choose(
                 continue
         if row < captured.size and captured[row] == 0:
             capture(s, row)
-        b.at[m], b.base[m], b.changed[m] = at, row * stride, row
+        b.at[m], b.base[m], b.noted[noted + np.uint64(m)] = at, row * stride, row
         m += 1
     return m
+
+
+@inline
+def note_rows(bits: U64, rows: U32, n: np.uint64) -> None:
+    """Set the bits of the first ``n`` rows.
+
+    Many at once, long after their values were used: in this loop the misses of bits overlap, among others they wait.
+    """
+    for j in range(n):
+        row = np.uint64(rows[j])
+        bits[row >> np.uint64(6)] |= np.uint64(1) << (row & np.uint64(63))
 
 
 @inline
@@ -275,23 +309,26 @@ def push_rows(
     stats: I64,
 ) -> None:
     """Apply gradients to rows; positions of ids without a row go to ``missing`` unless ``make``."""
-    words, layout = s.words, s.layout
+    words, layout, noting = s.words, s.layout, s.changed.size > 0
+    noted = np.uint64(0)
     hinted = g.rows.size > 0
     for start in range(lo if hinted else lo - 2 * BLOCK, hi, BLOCK):
         stop = min(start + BLOCK, hi)
         if hinted:
-            m, odd = take_hinted(s, g, b, order, start, stop, hi - 1)
+            m, odd = take_hinted(s, g, b, order, start, stop, hi - 1, noted)
             rest, first, stop = b.odd, np.int64(0), odd
         else:
             look_ahead(s, g.ids, order, lo, hi, start + 2 * BLOCK, b.hashes, b.rows, layout[STRIDE])
             m, rest, first = np.int64(0), order, np.int64(start)
         if first < stop and start >= lo:
-            m = choose(s, g, b, rest, first, stop, m, make, missing, stats)
+            m = choose(s, g, b, rest, first, stop, m, noted, make, missing, stats)
         update_block(s, g, b, m)
         if layout[TICK] >= 0:
             for j in range(m):
                 words[b.base[j] + layout[TICK]] = tick
-        if s.changed.size > 0:
-            for j in range(m):
-                note(s, b.changed[j])
+        if noting:
+            noted += np.uint64(m)
+            if noted > np.uint64(NOTED - BLOCK) or start + BLOCK >= hi:
+                note_rows(s.changed, b.noted, noted)
+                noted = np.uint64(0)
         stats[APPLIED] += m

@@ -15,6 +15,7 @@ from heterps.tables.specs.initialisers import draw
 
 __all__ = [
     "BLOCK",
+    "NOTED",
     "RING",
     "Block",
     "GradientColumns",
@@ -35,6 +36,8 @@ F64 = npt.NDArray[np.float64]
 
 #: Rows that loops work on at a time, and a mask for rings that hold three blocks.
 BLOCK, RING = 32, 127
+#: Changed rows of a push that are noted together.
+NOTED = 1024
 
 
 class Store(NamedTuple):
@@ -83,14 +86,14 @@ class Block(NamedTuple):
     gs: U64
     scales: F32
     live: F32
-    changed: I64
+    noted: U32
 
 
 def new_block() -> Block:
     """Return scratch for one thread."""
     rings = [np.zeros(RING + 1, np.int64) for _ in range(2)]
-    kinds = [np.int32, *[np.int64] * 3, *[np.uint64] * 3, *[np.float32] * 2, np.int64]
-    return Block._make([*rings, *(np.zeros(BLOCK, kind) for kind in kinds)])
+    kinds = [np.int32, *[np.int64] * 3, *[np.uint64] * 3, *[np.float32] * 2]
+    return Block._make([*rings, *(np.zeros(BLOCK, kind) for kind in kinds), np.zeros(NOTED, np.uint32)])
 
 
 @inline

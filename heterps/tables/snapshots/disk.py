@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
+import stat
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
+import pyarrow as pa
 
-from heterps.errors import CheckpointError
+from heterps.errors import CheckpointError, HeterpsError
 
-__all__ = ["HashedFile", "ReadBuffer", "read_checked", "remove_tree", "rename_folder", "sync_folder", "write_bytes"]
+__all__ = [
+    "HashedFile",
+    "ReadBuffer",
+    "guarded",
+    "read_checked",
+    "read_small",
+    "remove_tree",
+    "rename_folder",
+    "sync_folder",
+    "write_bytes",
+]
 
 
 #: Bytes after which the disk is told to begin writing them.
@@ -118,23 +132,63 @@ def read_checked(path: Path, sha256: str, size: int, buffer: ReadBuffer | None =
 
     With a buffer they are valid until this thread reads the next file into it.
     """
-    data, hash_ = (buffer or ReadBuffer()).at_least(size), hashlib.sha256()
-    try:
-        with open(path, "rb", buffering=0) as file:
-            found = os.fstat(file.fileno()).st_size
-            done = 0
-            while found == size and done < size:
-                n = file.readinto(data[done : done + _READ]) or _ended(path)
-                hash_.update(data[done : done + n])
-                done += n
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
-    if found != size:
-        raise CheckpointError(f"{path} is damaged: it has {found} bytes, {size} were written")
+    hash_ = hashlib.sha256()
+    with _open_regular(path) as file, guarded(path):
+        found = os.fstat(file.fileno()).st_size
+        if found != size:
+            raise CheckpointError(f"{path} is damaged: it has {found} bytes, {size} were written")
+        data = (buffer or ReadBuffer()).at_least(size)
+        done = 0
+        while done < size:
+            n = file.readinto(data[done : done + _READ]) or _ended(path)  # type: ignore[attr-defined]
+            hash_.update(data[done : done + n])
+            done += n
     digest = hash_.hexdigest()
     if digest != sha256:
         raise CheckpointError(f"{path} is damaged: sha256 is {digest[:12]}…, {sha256[:12]}… was written")
     return data
+
+
+def read_small(path: Path, most: int = 1 << 28) -> bytes:
+    """Return the bytes of a regular file that is not larger than ``most``."""
+    with _open_regular(path) as file, guarded(path):
+        found = os.fstat(file.fileno()).st_size
+        if found > most:
+            raise CheckpointError(f"{path} has {found} bytes: no such file of a checkpoint is larger than {most}")
+        return b"".join(iter(lambda: file.read(_READ), b""))
+
+
+def _open_regular(path: Path) -> BinaryIO:
+    """Open a file that lies where its name says: a link could lead anywhere, a pipe or device never ends."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        reason = "it is a link, or a folder on the way is" if getattr(error, "errno", 0) == errno.ELOOP else error
+        raise CheckpointError(f"cannot read {path}: {getattr(reason, 'strerror', reason)}") from error
+    file = os.fdopen(number, "rb", buffering=0) if stat.S_ISREG(os.fstat(number).st_mode) else None
+    if file is None:
+        os.close(number)
+        raise CheckpointError(f"cannot read {path}: it is no regular file")
+    return file
+
+
+@contextmanager
+def guarded(path: Path) -> Iterator[None]:
+    """Whatever goes wrong with what a file holds is damage of that file: no byte of it is trusted."""
+    try:
+        yield
+    except HeterpsError:
+        raise
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+    except _DAMAGE as error:
+        raise CheckpointError(f"{path} is damaged: {error!r}") from error
+
+
+# What unexpected contents lead to, however they are looked at. Not the errors of a program that is wrong by itself.
+_DAMAGE = (
+    ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError, pa.ArrowException,
+)  # fmt: skip
 
 
 def _ended(path: Path) -> int:

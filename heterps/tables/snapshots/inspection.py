@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.tables.hashing import shards_of
+from heterps.tables.snapshots.disk import guarded
 from heterps.tables.snapshots.load import find_generation, read_rows
 from heterps.tables.snapshots.manifest import Manifest
 from heterps.tables.snapshots.snapshot import DENSE
@@ -63,7 +64,8 @@ def describe(path: str | Path, *, top: int = 10) -> tuple[Path, Manifest, tuple[
     folder = find_generation(path)
     manifest = Manifest.read(folder)
     pairs = [(group, table) for group in manifest.groups for table in group.tables]
-    return folder, manifest, tuple(_describe(folder, manifest, group, table, top) for group, table in pairs)
+    with guarded(folder), np.errstate(all="ignore"):  # values may be infinite or NaN: figures then say so
+        return folder, manifest, tuple(_describe(folder, manifest, group, table, top) for group, table in pairs)
 
 
 def _describe(folder: Path, manifest: Manifest, group: GroupSpec, table: TableSpec, top: int) -> TableReport:
@@ -76,7 +78,8 @@ def _describe(folder: Path, manifest: Manifest, group: GroupSpec, table: TableSp
         norms.append(np.linalg.norm(columns[table.name], axis=1))
         ranks = norms[-1] if group.accessor is None else group.accessor.score(columns["show"], columns["click"])
         best = _best(best, columns["id"], ranks, top)
-    counts, edges = np.histogram(np.concatenate([*norms, np.empty(0, np.float32)]), _BINS)
+    joined = np.concatenate([*norms, np.empty(0, np.float32)])
+    counts, edges = np.histogram(joined[np.isfinite(joined)], _BINS)
     ranked = "norm" if group.accessor is None else "score"
     size, rows = sum(file.size for file in files), sum(file.rows for file in files)
     return TableReport(
@@ -97,11 +100,12 @@ def compare(first: str | Path, second: str | Path, *, top: int = 10) -> tuple[Co
     sides = [(folder, Manifest.read(folder)) for folder in map(find_generation, (first, second))]
     homes = [{t.name: (group, t) for group in manifest.groups for t in group.tables} for _, manifest in sides]
     names = [name for name in homes[0] if name in homes[1] and homes[0][name][1].dim == homes[1][name][1].dim]
-    out = [
-        _compare(name, [(folder, m, home[name][0]) for (folder, m), home in zip(sides, homes, strict=True)], top)
-        for name in names
-    ]
-    return (*out, *_compare_dense(sides))
+    with guarded(Path(first)), guarded(Path(second)), np.errstate(all="ignore"):
+        out = [
+            _compare(name, [(folder, m, home[name][0]) for (folder, m), home in zip(sides, homes, strict=True)], top)
+            for name in names
+        ]
+        return (*out, *_compare_dense(sides))
 
 
 def _compare(table: str, sides: list[tuple[Path, Manifest, GroupSpec]], top: int) -> Comparison:

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from heterps.errors import CheckpointError, HeterpsError, TableError, TableFullError
 from heterps.tables.hashing import shards_of
 from heterps.tables.live.group import RowGroup
 from heterps.tables.live.shard import Shard
-from heterps.tables.snapshots.disk import ReadBuffer, read_checked
+from heterps.tables.snapshots.disk import ReadBuffer, guarded, read_checked
 from heterps.tables.snapshots.manifest import NAME, Manifest, StoredFile
 from heterps.tables.snapshots.pages import row_groups
+from heterps.tables.snapshots.records import RowBuffer
 from heterps.tables.snapshots.snapshot import DENSE, THREADS, Snapshots
-from heterps.tables.specs.spec import GroupSpec
+from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
 __all__ = ["find_generation", "load_table", "read_rows", "restore", "verify"]
 
@@ -42,11 +42,10 @@ def _row_groups(
     folder: Path, file: StoredFile, columns: list[str] | None = None, buffer: ReadBuffer | None = None
 ) -> Iterator[Columns]:
     """Yield the columns of a file, one Parquet row group (at least one, perhaps empty) after another."""
-    data = read_checked(folder / file.name, file.sha256, file.size, buffer)
-    try:
-        yield from row_groups(data, columns)
-    except (pa.ArrowException, OSError) as error:
-        raise CheckpointError(f"{folder / file.name} cannot be read: {error}") from error
+    path = folder / file.name
+    data = read_checked(path, file.sha256, file.size, buffer)
+    with guarded(path):
+        yield from row_groups(data, columns, rows=file.rows)
 
 
 def restore(shard: Shard, path: str | Path) -> Manifest:
@@ -57,7 +56,8 @@ def restore(shard: Shard, path: str | Path) -> Manifest:
     folder = find_generation(path)
     try:
         manifest = Manifest.read(folder)
-        _check_same(shard, manifest, folder)
+        with guarded(folder):
+            _check_same(shard, manifest, folder)
         shard.clear()
         for group in shard.groups.values():
             _restore_group(group, manifest, folder)
@@ -99,9 +99,13 @@ def _words(spec: GroupSpec) -> str:
 def _restore_group(group: RowGroup, manifest: Manifest, folder: Path) -> None:
     buffer = ReadBuffer()
 
+    like = RowBuffer(group.layout, np.empty(group.layout.stride * 2, np.uint32)).columns(0)
+
     def load(file: StoredFile) -> None:
-        for columns in _owned_rows(group, folder, file, buffer):
-            group.append(columns)
+        with guarded(folder / file.name):
+            for columns in _owned_rows(group, folder, file, buffer):
+                _check_columns(columns, like)
+                group.append(columns)
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(load, _files_for(group, manifest)))
@@ -111,6 +115,14 @@ def _restore_group(group: RowGroup, manifest: Manifest, folder: Path) -> None:
         raise
     except TableError as error:
         raise CheckpointError(f"{folder}: {error}") from error
+
+
+def _check_columns(columns: Columns, like: Columns) -> None:
+    """Refuse columns of another form: NumPy would stretch or cast them without a word."""
+    for name, wanted in like.items():
+        found = columns[name]
+        if found.dtype != wanted.dtype or found.shape[1:] != wanted.shape[1:]:
+            raise ValueError(f"column {name!r} is {found.dtype}{list(found.shape[1:])}, not {wanted.dtype}")
 
 
 def _files_for(group: RowGroup, manifest: Manifest) -> list[StoredFile]:
@@ -141,16 +153,23 @@ def _restore_dense(shard: Shard, manifest: Manifest, folder: Path) -> None:
         if not wanted:
             return
         columns = read_rows(folder, file)
-        for name, shape, values, slots in zip(*(columns[c] for c in ("name", "shape", "values", "slots")), strict=True):
-            if name in wanted:
-                spec = wanted.pop(name)
-                if tuple(shape) != spec.shape:
-                    raise CheckpointError(
-                        f"{folder}: {name!r} was saved as {tuple(shape)}, this model has {spec.shape}"
-                    )
-                shard.dense.set(name, values, slots)
+        with guarded(folder / file.name):
+            for name, *rest in zip(*(columns[c] for c in ("name", "shape", "values", "slots")), strict=True):
+                if name in wanted:
+                    _restore_parameter(shard, wanted.pop(name), folder, *rest)
     if wanted:
         raise CheckpointError(f"{folder} has no dense parameters {sorted(wanted)}")
+
+
+def _restore_parameter(shard: Shard, spec: DenseSpec, folder: Path, shape: Any, values: Any, slots: Any) -> None:
+    if tuple(shape) != spec.shape:
+        raise CheckpointError(f"{folder}: {spec.name!r} was saved as {tuple(shape)}, this model has {spec.shape}")
+    room = shard.dense.slots_where[spec.name]
+    if len(slots) != room.stop - room.start:
+        raise CheckpointError(
+            f"{folder}: {spec.name!r} has {len(slots)} optimiser values, not {room.stop - room.start}"
+        )
+    shard.dense.set(spec.name, values, slots)
 
 
 def load_table(shard: Shard, path: str | Path, table: str, *, into: str | None = None) -> int:
@@ -168,18 +187,24 @@ def load_table(shard: Shard, path: str | Path, table: str, *, into: str | None =
     """
     folder = find_generation(path)
     manifest = Manifest.read(folder)
+    with guarded(folder):
+        return _load_table(shard, manifest, folder, table, into or table)
+
+
+def _load_table(shard: Shard, manifest: Manifest, folder: Path, table: str, into: str) -> int:
     source = next((group for group in manifest.groups if any(t.name == table for t in group.tables)), None)
     if source is None:
         names = [t.name for group in manifest.groups for t in group.tables]
         raise CheckpointError(f"{folder} has no table {table!r}; it has {names}")
-    target = _group_with(shard, into or table)
-    old, new = source.table(table), target.spec.table(into or table)
+    target = _group_with(shard, into)
+    old, new = source.table(table), target.spec.table(into)
     if old.dim != new.dim:
         raise CheckpointError(f"{folder}: table {table!r} has dim {old.dim}, {new.name!r} here has {new.dim}")
     slots = f"{table}.slots" if old.rule == new.rule and old.accessor == new.accessor else ""
     total = 0
     for file in manifest.files_of(source.name):
         for columns in _owned_rows(target, folder, file):
+            _check_columns(columns, {"id": np.empty(0, np.uint64), table: np.empty((0, new.dim), np.float32)})
             target.set_table(new.name, columns["id"], columns[table], columns.get(slots))
             total += len(columns["id"])
     return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from heterps.errors import CheckpointError, HeterpsError
 from heterps.protocol import Window
-from heterps.tables.snapshots.disk import write_bytes
+from heterps.tables.snapshots.disk import guarded, read_small, write_bytes
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
 __all__ = ["FORMAT", "NAME", "Manifest", "SnapshotPart", "StoredFile"]
@@ -32,6 +33,30 @@ class StoredFile:
     rows: int
     size: int
     sha256: str
+
+    def check(self) -> None:
+        """Refuse a name that leads out of the folder, and numbers that cannot be."""
+        if not isinstance(self.name, str) or self.name in ("", ".", "..") or {"/", "\0", os.sep} & set(self.name):
+            raise CheckpointError(f"a snapshot names the file {self.name!r}: its files lie in its own folder")
+        numbers = (self.first, self.last, self.rows, self.size)
+        if not all(_is_count(number) for number in numbers) or self.first > self.last:
+            raise CheckpointError(f"a snapshot has impossible numbers for {self.name!r}: {numbers}")
+        if not isinstance(self.group, str) or not isinstance(self.sha256, str):
+            raise CheckpointError(f"a snapshot says nothing sensible about {self.name!r}")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _check_numbers(data: dict[str, Any]) -> None:
+    """Check what later code computes with: plain numbers of the right kind."""
+    counts = [data["seed"], data["version"]]
+    for pass_, split, low, above in data["window"]:
+        counts += [pass_, split, low + 1, *above]
+    wrong = [value for value in counts if not _is_count(value)]
+    if wrong or not isinstance(data["kind"], str) or not isinstance(data["position"], dict):
+        raise CheckpointError(f"a snapshot has impossible values: {wrong[:3]}")
 
 
 @dataclass(frozen=True)
@@ -98,16 +123,13 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest:
         """Return the manifest of a snapshot folder, or say what is wrong with it."""
         path = folder / NAME
+        text = read_small(path)
         try:
-            data = json.loads(path.read_bytes())
-        except OSError as error:
-            raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
-        except ValueError as error:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
             raise CheckpointError(f"{path} is damaged: it is not JSON ({error})") from error
-        try:
+        with guarded(path):
             return cls._from_json(data, path)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise CheckpointError(f"{path} is damaged: {error!r}") from error
 
     @classmethod
     def _from_json(cls, data: dict[str, Any], path: Path) -> Manifest:
@@ -121,6 +143,9 @@ class Manifest:
         except HeterpsError as error:
             raise CheckpointError(f"{path}: {error}; import the module that registers it before loading") from error
         files = tuple(StoredFile(**file) for file in data["files"])
+        for file in files:
+            file.check()
+        _check_numbers(data)
         window = Window.from_json(data["window"])
         return cls(data["kind"], data["seed"], groups, dense, files, window, data["version"], data["position"])
 

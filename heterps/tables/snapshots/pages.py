@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from heterps.tables.snapshots.footer import ColumnChunk, read_footer
 from heterps.tables.snapshots.thrift import Data, decode
 
 __all__ = ["row_groups"]
@@ -27,35 +28,43 @@ _DATA_PAGE, _PLAIN = 0, 0
 _AS_IN_MEMORY = (pa.uint64(), pa.uint32(), pa.float32())
 
 
-def row_groups(data: Data, columns: list[str] | None = None) -> Iterator[Columns]:
-    """Yield the columns of a file's row groups (at least one, perhaps empty); lists of one length are 2-D."""
+def row_groups(data: Data, columns: list[str] | None = None, rows: int | None = None) -> Iterator[Columns]:
+    """Yield the columns of a file's row groups (at least one, perhaps empty); lists of one length are 2-D.
+
+    Nothing the file says of itself is believed beyond the bytes that are there: what it yields is at most a few times
+    its size. A number of ``rows`` that was expected is compared with the file's.
+    """
+    groups = read_footer(data)
+    total = sum(group.rows for group in groups)
+    if rows not in (None, total):
+        raise pa.ArrowInvalid(f"it has {total} rows, {rows} were written")
     reader = pq.ParquetFile(pa.BufferReader(data))
     schema = reader.schema_arrow
     names = schema.names if columns is None else columns
-    for k in range(reader.num_row_groups):
-        chunks = _chunks(reader.metadata.row_group(k))
-        found = {name: _in_place(data, schema.field(name), chunks[name]) for name in names}
+    for k, group in enumerate(groups):
+        found = {name: _in_place(data, schema.field(name), group.chunks[name]) for name in names}
+        _check_rows(found, group.rows)
         rest = [name for name, array in found.items() if array is None]
         if rest:
             found |= _decoded(reader.read_row_group(k, columns=rest, use_threads=False))
         yield {name: array for name, array in found.items() if array is not None}
-    if reader.num_row_groups == 0:
+    if not groups:
         yield _decoded(reader.read(columns=names))
 
 
-def _chunks(group: Any) -> dict[str, Any]:
-    """Return the column chunks of a row group by the name of the top-level column."""
-    chunks = [group.column(c) for c in range(group.num_columns)]
-    return {chunk.path_in_schema.split(".list.")[0]: chunk for chunk in chunks}
+def _check_rows(found: dict[str, npt.NDArray[Any] | None], rows: int) -> None:
+    for name, array in found.items():
+        if array is not None and len(array) != rows:
+            raise pa.ArrowInvalid(f"column {name!r} has {len(array)} values for {rows} rows")
 
 
-def _in_place(data: Data, field: Any, chunk: Any) -> npt.NDArray[Any] | None:
+def _in_place(data: Data, field: Any, chunk: ColumnChunk) -> npt.NDArray[Any] | None:
     """Return the values of a column chunk, or None if they do not stand there as they are."""
     lists = pa.types.is_fixed_size_list(field.type)
     element = field.type.value_field if lists else field
     if field.nullable or element.nullable or element.type not in _AS_IN_MEMORY:
         return None
-    if chunk.compression != "UNCOMPRESSED" or chunk.has_dictionary_page:
+    if chunk.has_dictionary:
         return None
     pages = _pages(data, chunk, np.dtype(element.type.to_pandas_dtype()))
     if not pages:
@@ -64,17 +73,19 @@ def _in_place(data: Data, field: Any, chunk: Any) -> npt.NDArray[Any] | None:
     return array.reshape(-1, field.type.list_size) if lists else array
 
 
-def _pages(data: Data, chunk: Any, dtype: np.dtype[Any]) -> list[npt.NDArray[Any]]:
+def _pages(data: Data, chunk: ColumnChunk, dtype: np.dtype[Any]) -> list[npt.NDArray[Any]]:
     """Return the values of each page of a chunk, or nothing if a page is of another form."""
-    at, end = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
+    at, end = chunk.begin, chunk.begin + chunk.size
     pages: list[npt.NDArray[Any]] = []
     while at < end:
-        header, at = decode(data, at)
-        at += header[_SIZE]
+        header, start = decode(data, at)
         page = header.get(_DATA)
         if header[_KIND] != _DATA_PAGE or page is None or page[_ENCODING] != _PLAIN:
             return []
-        pages.append(np.frombuffer(data, dtype, page[_COUNT], at - page[_COUNT] * dtype.itemsize))
+        count, at = page[_COUNT], start + header[_SIZE]
+        if not start <= at <= end or not 0 <= count * dtype.itemsize <= at - start:
+            raise pa.ArrowInvalid(f"a page at byte {start} claims {header[_SIZE]} bytes with {count} values")
+        pages.append(np.frombuffer(data, dtype, count, at - count * dtype.itemsize))
     return pages
 
 

@@ -118,10 +118,14 @@ def _write_dense(cut: ShardCut, folder: Path, kind: Kind, host: int) -> StoredFi
     kinds = (pa.string(), pa.list_(pa.int64()), pa.list_(pa.float32()), pa.list_(pa.float32()))
     schema = pa.schema(list(zip(columns, kinds, strict=True)))
     encoded = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns, schema=schema), encoded, compression="none")
+    pq.write_table(pa.table(columns, schema=schema), encoded, compression="none", use_dictionary=False)
     with HashedFile(path) as file:
         file.write(encoded.getvalue())
     return StoredFile(path.name, DENSE, host, host, len(names), file.size, file.sha256)
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit()
 
 
 class Snapshots:
@@ -142,7 +146,8 @@ class Snapshots:
         """Return the finished generations, oldest first."""
         if not self.root.is_dir():
             return []
-        found = [path for path in self.root.iterdir() if path.name.isdigit() and (path / NAME).is_file()]
+        found = [path for path in self.root.iterdir() if _is_number(path.name) and not path.is_symlink()]
+        found = [path for path in found if (path / NAME).is_file()]
         return sorted(found, key=lambda path: int(path.name))
 
     def latest(self) -> Path:
@@ -183,7 +188,7 @@ class Snapshots:
         files = tuple(file for part in parts for file in part.files)
         version = max((part.version for part in parts), default=0)
         Manifest(kind, seed, tuple(groups), tuple(dense), files, ledger, version, position or {}).write(folder)
-        number = 1 + max((int(path.name) for path in self.root.iterdir() if path.name.isdigit()), default=0)
+        number = 1 + max((int(path.name) for path in self.root.iterdir() if _is_number(path.name)), default=0)
         target = self.root / f"{number:08d}"
         rename_folder(folder, target)
         for old in self.generations()[: -self._keep]:

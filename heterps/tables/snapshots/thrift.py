@@ -29,6 +29,7 @@ class I64(int):
 
 _TRUE, _FALSE, _BYTE, _BINARY, _LIST, _STRUCT = 1, 2, 3, 8, 9, 12
 _INTEGERS: dict[int, type[int]] = {4: I16, 5: int, 6: I64}
+_DEEPEST = 16  # Parquet's own go four deep
 _KINDS: dict[type, int] = {I8: _BYTE, I16: 4, int: 5, I64: 6, bytes: _BINARY, list: _LIST, dict: _STRUCT}
 
 
@@ -69,8 +70,10 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def decode(data: Data, at: int = 0) -> tuple[dict[int, Any], int]:
-    """Return the struct that begins at a byte, and where it ends."""
+def decode(data: Data, at: int = 0, depth: int = 0) -> tuple[dict[int, Any], int]:
+    """Return the struct that begins at a byte, and where it ends; never looks or goes beyond the data."""
+    if depth > _DEEPEST:
+        raise pa.ArrowInvalid(f"structs within structs at byte {at}")
     fields: dict[int, Any] = {}
     number = 0
     while data[at]:
@@ -79,11 +82,11 @@ def decode(data: Data, at: int = 0) -> tuple[dict[int, Any], int]:
         if step == 0:
             number, at = _read_zigzag(data, at)
         number += step
-        fields[number], at = _read(data, at, kind)
+        fields[number], at = _read(data, at, kind, depth)
     return fields, at + 1
 
 
-def _read(data: Data, at: int, kind: int) -> tuple[Any, int]:
+def _read(data: Data, at: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind in (_TRUE, _FALSE):
         return kind == _TRUE, at
     if kind == _BYTE:
@@ -93,34 +96,46 @@ def _read(data: Data, at: int, kind: int) -> tuple[Any, int]:
         return _INTEGERS[kind](value), at
     if kind == _BINARY:
         size, at = _read_varint(data, at)
-        return bytes(data[at : at + size]), at + size
+        return bytes(data[at : at + size]), _within(data, at + size)
     if kind == _LIST:
-        return _read_list(data, at)
+        return _read_list(data, at, depth + 1)
     if kind == _STRUCT:
-        return decode(data, at)
+        return decode(data, at, depth + 1)
     raise pa.ArrowInvalid(f"unexpected field of type {kind} at byte {at}")
 
 
-def _read_list(data: Data, at: int) -> tuple[list[Any], int]:
+def _read_list(data: Data, at: int, depth: int) -> tuple[list[Any], int]:
+    if depth > _DEEPEST:
+        raise pa.ArrowInvalid(f"lists within lists at byte {at}")
     size, kind = data[at] >> 4, data[at] & 15
     at += 1
     if size == 15:
         size, at = _read_varint(data, at)
+    if kind in (_TRUE, _FALSE):
+        raise pa.ArrowInvalid(f"unexpected list of booleans at byte {at}")  # whose elements take no bytes here
+    _within(data, at + size)  # an element takes a byte or more
     values = []
     for _ in range(size):
-        value, at = _read(data, at, kind)
+        value, at = _read(data, at, kind, depth)
         values.append(value)
     return values, at
 
 
 def _read_varint(data: Data, at: int) -> tuple[int, int]:
     value = shift = 0
-    while True:
+    while shift < 70:  # of 64 bits, seven a byte
         value |= (data[at] & 127) << shift
         shift += 7
         at += 1
         if data[at - 1] < 128:
             return value, at
+    raise pa.ArrowInvalid(f"a number of more than 64 bits at byte {at}")
+
+
+def _within(data: Data, at: int) -> int:
+    if at > len(data):
+        raise pa.ArrowInvalid(f"something is said to end at byte {at} of {len(data)}")
+    return at
 
 
 def _read_zigzag(data: Data, at: int) -> tuple[int, int]:

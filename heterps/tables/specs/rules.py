@@ -60,6 +60,9 @@ class Rule:
     #: Number by which ``update.py`` knows a built-in loop; rules from outside keep -1 and give ``loop``.
     code: ClassVar[int] = -1
     loop: ClassVar[Any] = None
+    #: For tables on a device: what the loop does, in CUDA, between the braces of
+    #: ``(const float* p, float* w, float* s, const float* g, int n, float scale)``.
+    cuda: ClassVar[str | None] = None
 
     bounds: Bounds | None = None
 

@@ -18,10 +18,11 @@ def difference(made):
     """What the planner says that is not so; nothing if all of it is."""
     problem, goal = problem_of(made), goal_of(made)
     best = best_by_brute_force(problem, goal)
-    _, found, complete = planned(problem, goal, exact)
+    outcome = planned(problem, goal, exact)
+    found = outcome.found
     if best is None or found is None:
         return "" if best is None and found is None else f"best plan {best}, found {found and found.value}"
-    if not complete:
+    if not outcome.complete:
         return "small, and yet not all cuts were looked at"
     better = max if goal.rises else min
     if better(found.value, best) > best * (1 + CLOSE) or better(found.value, best) < best * (1 - CLOSE):

@@ -85,10 +85,11 @@ def test_nothing_to_train_on_is_an_error_unless_allowed(tmp_path, session, lines
 
 def test_what_is_left_of_a_resumed_run_may_be_nothing(tmp_path):  # what was trained before counts
     options = {"engine": "inline", "checkpoint": tmp_path / "run"}
+    trained = rows(tmp_path)
     with hps.launch(plan(), **options) as session:
-        session.fit(rows(tmp_path))
+        session.fit(trained)
     with hps.launch(plan(), resume=tmp_path / "run", **options) as session:
-        assert session.fit(rows(tmp_path)).samples == 4
+        assert session.fit(trained).samples == 4
 
 
 def test_evaluation_counts_them(tmp_path, session):

@@ -120,7 +120,7 @@ def test_matchnet_and_its_item_vectors(tmp_path: Path) -> None:
     found, popular = module.run(films(tmp_path), tmp_path / "items.parquet")
     assert found > 1.3 * popular
     written = pq.read_table(tmp_path / "items.parquet")
-    assert written.column_names == ["item_id", "item_vector"]
+    assert written.column_names == ["item_id", "item_vector", "bad_row"]
     vectors = np.array(written["item_vector"].to_pylist())
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
     assert vectors.shape == (100, module.WIDTH)

@@ -10,7 +10,8 @@ from heterps.planner import FixedRate, MaxThroughput, MinCost, plan
 from heterps.planner.solve import large
 from heterps.planner.solve.bounds import least_price, most_rows
 from heterps.planner.solve.dag import edges_of, over_downsets
-from heterps.planner.solve.large import searched, with_cuts
+from heterps.planner.solve.effort import UndecidedError
+from heterps.planner.solve.large import planned
 from heterps.planner.solve.solvers import exact
 from tests.unit.planner.solve.test_dag import random_dag
 
@@ -21,12 +22,16 @@ GOALS = st.sampled_from([MinCost(1.0), FixedRate(1.5), MaxThroughput()])
 @given(st.integers(0, 2**31), st.integers(2, 5), st.integers(2, 3), st.booleans(), GOALS)
 def test_the_bound_holds_and_the_plan_is_one(seed, layers, types, serial, goal):
     dag = random_dag(seed, layers, types, serial=serial, cap=30)
-    few, complete = with_cuts(dag, most=1)
-    assert not complete
     best = goal.search(over_downsets(dag)[0], exact)
-    problem, found = searched(few, goal, exact)
+    try:
+        outcome = planned(dag, goal, exact, most=1)
+    except UndecidedError:
+        return  # over good cuts there need not be a plan where there is one over others
+    problem, found = outcome.problem, outcome.found
     if found is None:
-        return  # the order given need not have a plan where another has
+        assert best is None
+        return
+    assert not outcome.complete
     better, worse = (found.value, best.value) if goal.rises else (best.value, found.value)
     assert better <= worse * (1 + 1e-3)
     low, high = (best.value, found.bound) if goal.rises else (found.bound, best.value)
@@ -63,7 +68,7 @@ def with_tables(dims):
 
 
 def test_a_model_of_many_tables_says_what_is_proved(rented, monkeypatch):
-    monkeypatch.setattr(large, "_SECONDS", 0.5)
+    monkeypatch.setattr(large, "_SLOT_SECONDS", 0.5)
     made = plan(with_tables(range(8, 24)), rented, goal=MinCost(5e6), batch_size=8192)
     assert "of more than 20,000 legal cuts" in made.certificate.proof
     assert 0 < made.certificate.bound <= made.certificate.value

@@ -307,7 +307,7 @@ def test_disk_full_gives_the_cut_up_and_the_run_goes_on() -> None:
     (pause,) = only(run.handle(ev.CutAsked()), do.Pause)
     (mark,) = only(run.handle(ev.SplitPaused(attempt.attempt, 0, pause.serial)), do.MarkCut)
     out = run.handle(ev.CutMarked(mark.copy, mark.cut), ev.CutFailed(mark.copy, mark.cut, "disk full"))
-    assert do.DropCut(mark.cut) in out
+    assert do.DropCut(mark.cut, "disk full") in out
     assert run.phase is Phase.RUNNING
     assert run.cut.number == 0
 
@@ -359,3 +359,16 @@ def test_every_shard_has_one_host_and_every_host_a_shard() -> None:
     for hosts in (0, 8):
         with pytest.raises(PlanError, match=rf"7 logical shards cannot be dealt to {hosts} hosts"):
             deal_shards(7, hosts)
+
+
+def test_a_held_worker_is_given_nothing_until_it_is_freed_whatever_order_that_is_told_in() -> None:
+    run = RunState(RunSpec(shards=4))
+    (create,) = run.handle(ev.WorkerJoined("s", "server"))
+    run.handle(ev.WorkerJoined("w", "io"), ev.WorkerHeld("w", 1), ev.SplitsReady(0, 2))
+    assert not only(run.handle(ev.HostReady(create.copy, create.term)), do.RunSplit)
+    assert "an io worker to run Splits" in run.waiting_for()
+    freed = run.handle(ev.WorkerFreed("w", 4), ev.WorkerHeld("w", 3))
+    assert only(freed, do.RunSplit)
+    assert not run.waiting_for()
+    run.handle(ev.WorkerHeld("w", 5))
+    assert not run.waiting_for()  # what it runs goes on

@@ -29,7 +29,7 @@ def cuts(monkeypatch: pytest.MonkeyPatch) -> list[Cut]:
 def keeper_of(session: hps.Session, path: Path) -> Keeper:
     """The keeper that the session's next run would have."""
     engine: Any = session.engine
-    return Keeper(Checkpoints(str(path)), engine.job, engine.passes, 1, engine.held)
+    return Keeper(Checkpoints(str(path)), engine.job, engine.passes, 1, data(), engine.held)
 
 
 def test_a_second_run_begins_with_the_cut_that_ended_the_first(tmp_path: Path, cuts: list[Cut]) -> None:

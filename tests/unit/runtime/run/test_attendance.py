@@ -126,3 +126,22 @@ def test_a_worker_that_is_slow_to_begin_holds_nobody_up(
     assert samples > 0
     assert max(b - a for a, b in pairwise(times)) < 2
     assert ("worker io-1 is lost to the run" in caplog.text) == (limit == "1s")
+
+
+def test_inference_does_not_wait_for_paused_workers_for_ever(client: Client) -> None:
+    with (
+        dask.config.set({"heterps.timeouts.workers": "1s", "heterps.timeouts.make": "1s"}),
+        hps.launch(plan(workers=2), client=client) as session,
+    ):
+        assert session.evaluate(data())
+        pause(client, "io-0", "io-1")
+        with pytest.raises(ClusterError, match=r"for an io worker that is not paused by Dask.*io-0, io-1"):
+            session.evaluate(data())
+        pause(client, "io-0", "io-1", paused=False)
+    pause(client, "server-0")
+    with (
+        dask.config.set({"heterps.timeouts.make": "1s"}),
+        hps.launch(plan(workers=2), client=client) as session,
+        pytest.raises(ClusterError, match=r"shard host 0 was not made on worker .* within 1 s"),
+    ):
+        session.evaluate(data())

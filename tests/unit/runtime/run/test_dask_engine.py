@@ -2,6 +2,7 @@
 
 import gc
 import time
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,9 +13,14 @@ import pytest
 
 import heterps as hps
 from heterps.errors import ClusterError
+from heterps.protocol.client.state import ClientState
+from heterps.protocol.words import instructions as do
+from heterps.protocol.words.layout import Layout
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.cluster.in_process import local_cluster
 from heterps.runtime.workers.io_actor import IoActor
+from heterps.runtime.workers.shared_credits import SharedCredits
+from heterps.runtime.workers.stage import StageService
 from heterps.stages import partition
 from heterps.testing.engine_contract import EngineContract, plan, same, trained
 from heterps.testing.small_model import data, graph
@@ -130,6 +136,30 @@ def test_a_slow_compute_worker_gets_fewer_batches() -> None:
     steps, _ = throughput(0.01, slow=0.05, seconds=1.0)
     assert steps["compute-0"] < 0.2 * sum(steps.values())
     assert min(steps["compute-1"], steps["compute-2"]) > 0.25 * sum(steps.values())
+
+
+def test_short_splits_are_shared_between_compute_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attempt of one batch asks one stage worker: all attempts asking the same first would leave the rest idle."""
+    steps, step = Counter[str](), StageService.step
+    monkeypatch.setattr(StageService, "step", lambda self, *a: (steps.update([self.where]), step(self, *a))[1])
+    pools = {"server": 1, "io": 2, "compute": 3}
+    with local_cluster(pools) as client, hps.launch(staged(), client=client, mode="async") as session:
+        last = list(session.train(data(split=64), epochs=2))[-1]
+    assert sum(steps.values()) >= last.batches > 40
+    assert len(steps) == 3
+    assert min(steps.values()) > last.batches / 6
+
+
+def test_what_an_attempt_leaves_behind_is_not_counted_for_ever() -> None:
+    """Else shared credits would hold a stage worker for busy that nobody uses."""
+    credits = SharedCredits()
+    layout = Layout(1, (1,), (1,), (0,), ("a", "b"))
+    run = do.RunSplit(1, 1, "w", 0, 0, 0, 0, 0, None, 0, (0, 0), layout)
+    client = ClientState(run, hps.Async(), credits)
+    client._compute(0, 1, 2)
+    assert sum(credits.waiting.values()) == 3
+    client.close()
+    assert credits.waiting == {}
 
 
 def test_the_dashboard_names_what_runs() -> None:

@@ -101,7 +101,11 @@ def test_a_closed_link_bothers_nobody(serve: Serve) -> None:
     assert answers.empty()
 
 
-@pytest.mark.parametrize("kind", list(_kinds(HeterpsError)), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in _kinds(HeterpsError) if kind.__module__.startswith("heterps.")],
+    ids=lambda kind: kind.__name__,
+)
 def test_every_error_of_ours_travels_by_name(kind: type[HeterpsError]) -> None:
     found = unpack_error(pack_error(kind("what, where and what to do")))
     assert type(found) is kind

@@ -1,5 +1,6 @@
 import socket
 import threading
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -98,4 +99,18 @@ def test_a_frozen_service_runs_into_the_timeout() -> None:
     peer = SocketPeer(listener.address, timeout_s=0.2)
     with pytest.raises(PeerLost):
         peer.call("wait")
+    listener.close()
+
+
+def test_a_service_that_stops_listening_tells_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: SimpleQueue[Exception] = SimpleQueue()
+    listener = Listener(Echo(), failed=told.put)
+
+    def broken(connection: socket.socket) -> socket.socket:
+        raise LookupError("the door is gone")
+
+    monkeypatch.setattr(listener._door, "arrive", broken)
+    with pytest.raises(PeerLost):
+        SocketPeer(listener.address, timeout_s=0.5).call("twice")
+    assert str(told.get(timeout=5)) == "the door is gone"
     listener.close()

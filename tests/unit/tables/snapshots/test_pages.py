@@ -71,7 +71,6 @@ def test_our_own_files_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("options", "nullable"),
     [
-        ({"compression": "zstd"}, False),
         ({"compression": "none", "use_dictionary": True}, False),
         ({"compression": "none", "use_dictionary": False, "data_page_version": "2.0"}, False),
         ({"compression": "none", "use_dictionary": False, "use_byte_stream_split": ["t.slots.list.element"]}, False),

@@ -1,0 +1,152 @@
+"""Choose the batch size, the pool of the shard hosts and the depth, and say over which of them the bound holds.
+
+Batch sizes are tried from the largest to the smallest; one at which no plan can be better than the best so far is left
+out, which is a proof for it. Of batch sizes whose best plans are worth the same (within what a search leaves open) the
+smallest is taken: it learns more per row.
+
+Depth decides how much memory a worker needs, and a plan decides what depth it needs. A worker needs least at the
+smallest depth, so the best plan there bounds those at every depth. If that plan, at the depth that it needs, does not
+fit, plans are made for that depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from heterps.hardware import Pool
+from heterps.planner.costs.layer_costs import Costs
+from heterps.planner.costs.planning_model import DEPTH, at_depth, build_problem, check_pins, server_pools
+from heterps.planner.solve.assemble import Draft, depth_of
+from heterps.planner.solve.effort import Deadline, UndecidedError
+from heterps.planner.solve.large import planned
+from heterps.planner.solve.problem import Problem
+from heterps.planner.solve.search import SearchResult
+from heterps.planner.solve.solvers import solver
+
+if TYPE_CHECKING:
+    from heterps.planner.planner import Request
+
+__all__ = ["Choice", "choose"]
+
+_ALIKE = 1e-3  # relative distance of two values that a search does not tell apart
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The plan's draft, the value that no plan beats, and over which batch sizes that is so, in words."""
+
+    draft: Draft
+    bound: float
+    over: str
+
+
+class _Hunt:
+    """What was found so far over batch sizes and pools of shard hosts."""
+
+    def __init__(self, request: Request, deadline: Deadline) -> None:
+        self._request, self._deadline = request, deadline
+        self.drafts: list[Draft] = []
+        self.bounds: list[float] = []  # of every batch size and pool at which a plan might be better
+        self.looked: list[int] = []  # batch sizes that the bounds cover
+        self.undecided: list[str] = []
+
+    @property
+    def best(self) -> Draft | None:
+        """The best draft so far."""
+        rises = self._request.goal.rises
+        return max(self.drafts, key=lambda d: d.found.value if rises else -d.found.value, default=None)
+
+    @property
+    def _beat(self) -> float | None:
+        """The value that a further plan must reach to be taken: the best, or worth the same with a smaller batch."""
+        best = self.best
+        return best and best.found.value * (1 - _ALIKE if self._request.goal.rises else 1 + _ALIKE)
+
+    def look(self, batch_size: int, share: float) -> None:
+        """Plan at one batch size, within a share of the time that is left."""
+        costs = self._request.costs(batch_size)
+        check_pins(costs, self._request.pins)
+        for server in server_pools(costs):
+            self._plan(costs, server, Deadline(self._deadline.left * share))
+        self.looked.append(batch_size)
+
+    def _plan(self, costs: Costs, server: Pool, deadline: Deadline) -> None:
+        request, first = self._request, None
+        try:
+            for draft in _by_depth(request, costs, server, self._beat, deadline):
+                first = draft.found.bound if first is None else first
+                if draft.fits:
+                    self.drafts.append(draft)
+                    break
+        except UndecidedError as error:
+            self.undecided.append(f"batches of {costs.batch_size:,}: {error}")
+            first = first if first is not None else request.goal.bound(build_problem(costs, server, request.pins))
+        if first is not None:
+            self.bounds.append(first)
+
+
+def choose(request: Request, deadline: Deadline) -> Choice | None:
+    """Return the best draft with its proof; None if it was proved that there is none.
+
+    Raises
+    ------
+    UndecidedError
+        If nothing was found and nothing proved.
+    """
+    hunt, sizes = _Hunt(request, deadline), sorted(request.batch_sizes, reverse=True)
+    for i, batch_size in enumerate(sizes):
+        if not (deadline.over and hunt.drafts):
+            hunt.look(batch_size, 1.0 if i == len(sizes) - 1 else 0.5)
+    best = hunt.best
+    if best is None and hunt.undecided:
+        raise UndecidedError("; ".join(hunt.undecided))
+    if best is None:
+        return None
+    alike = [draft for draft in hunt.drafts if _alike(draft.found, best.found)]
+    chosen = min(alike, key=lambda draft: (draft.costs.batch_size, draft is not best))
+    ends = max if request.goal.rises else min
+    return Choice(chosen, ends([*hunt.bounds, chosen.found.value]), _over(hunt.looked, request.batch_sizes))
+
+
+def _alike(a: SearchResult, b: SearchResult) -> bool:
+    return abs(a.value - b.value) <= _ALIKE * b.value
+
+
+def _over(looked: list[int], wanted: tuple[int, ...]) -> str:
+    """For which batch sizes the bound holds."""
+    missing = sorted(set(wanted) - set(looked))
+    seen = f"batches of {min(looked):,}" + (f" to {max(looked):,} rows" if len(looked) > 1 else " rows")
+    left = f"; not looked at for lack of time: {', '.join(f'{b:,}' for b in missing)}" if missing else ""
+    return seen + left
+
+
+def _by_depth(request: Request, costs: Costs, server: Pool, beat: float | None, deadline: Deadline) -> Iterator[Draft]:
+    """Drafts for rising depths; each for the depth that the one before would have needed."""
+    solve, depth = solver(request.solver).within(deadline), DEPTH
+    problem = build_problem(costs, server, request.pins, depth)
+    while True:
+        outcome = planned(problem, request.goal, solve, deadline, beat=beat)
+        if outcome.found is None:
+            return
+        draft = Draft(costs, outcome.problem, server, outcome.found, request.pins, outcome.complete, depth)
+        needed = max(depth, depth_of(draft))
+        problem = at_depth(problem, costs, needed)
+        draft = replace(draft, depth=needed, fits=_has_room(problem, outcome.problem, outcome.found))
+        yield draft
+        if needed == depth:
+            return
+        depth = needed
+
+
+def _has_room(deep: Problem, problem: Problem, found: SearchResult) -> bool:
+    """Whether the stages of a plan fit their workers at another depth."""
+    same = replace(deep, members=problem.members)
+    figures = same.stage_figures
+    return all(
+        figures[s.stop, t, 1] - figures[s.start, t, 2] <= figures[s.start, t, 3]
+        for s in found.placement.segments
+        for t in (s.type, s.other)
+        if t >= 0
+    )

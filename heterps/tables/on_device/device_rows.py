@@ -1,0 +1,274 @@
+"""Rows of a group on a device: find or create, read, update, grow. Launches ``device_rows.cu``.
+
+The words of a row are the values of all tables and then the optimiser slots, as in a host's row without its id
+(:mod:`~heterps.tables.live.row_layout`), so that rows travel between hosts and devices as they are. Row numbers go up
+in the order in which ids came, ids of one batch ascending: they do not depend on the order of device threads.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.device.arrays import Array, Namespace, to_device, to_host
+from heterps.device.memory import free_memory
+from heterps.device.raw import RawModule, cuda_text, raw_module
+from heterps.errors import TableError, TableFullError
+from heterps.tables.hashing import RESERVED
+from heterps.tables.live.row_layout import RowLayout, RowSegment
+from heterps.tables.on_device.dedupe import DistinctIds, distinct
+from heterps.tables.specs.rules import Rule
+from heterps.tables.specs.spec import GroupSpec
+
+__all__ = ["DeviceRows", "device_bytes"]
+
+SOURCE = Path(__file__).with_name("device_rows.cu")
+#: Places of the index per row at least; at most twice as many, being a power of two.
+PLACES = 2
+#: What a place takes: an id and a row number.
+PLACE_BYTES = 12
+ID_WORDS = 2
+
+
+def device_bytes(group: GroupSpec, rows: int) -> int:
+    """Return what the rows of a group take on a device, their index included."""
+    layout = RowLayout(group, seed=0)
+    return rows * (4 * _words(layout) + 8) + _places(rows) * PLACE_BYTES
+
+
+class DeviceRows:
+    """The rows of one group on one device.
+
+    Parameters
+    ----------
+    group
+        What the tables are. Counters, entries, eviction and half precision stay with the hosts and are refused here.
+    seed
+        Of the first values, as for a :class:`~heterps.tables.live.group.RowGroup`.
+    xp
+        Array library of the device; it has to run CUDA kernels.
+    rows
+        Rows to make room for at once; more are made room for as ids come, each time for twice as many.
+    limit
+        Bytes that may be used, what is free on the device unless given.
+    """
+
+    def __init__(
+        self, group: GroupSpec, *, seed: int, xp: Namespace, rows: int = 1024, limit: int | None = None
+    ) -> None:
+        _check_group(group)
+        self.group, self.layout, self.xp = group, RowLayout(group, seed), xp
+        self._modules = {s.rule: _kernels_for(s.rule, xp) for s in self.layout.segments}
+        self._kernels = next(iter(self._modules.values()))
+        self._limit = free_memory(xp) if limit is None else limit
+        self._used = 0
+        self._words: Array = None
+        self._ids: Array = None
+        self._keys: Array = None
+        self._places: Array = None
+        self._make_room(max(rows, 1))
+
+    def __len__(self) -> int:
+        return self._used
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use on the device."""
+        return sum(int(a.nbytes) for a in (self._words, self._ids, self._keys, self._places))
+
+    # rows of ids
+
+    def find(self, ids: Array) -> Array:
+        """Return the rows of ids, -1 where there is none."""
+        return self._find(ids)[0]
+
+    def find_or_create(self, ids: Array) -> Array:
+        """Return the rows of distinct ids; absent ones get their first values. The host waits once."""
+        rows, counts = self._find(ids)
+        missing, reserved, _ = (int(n) for n in to_host(counts))
+        if reserved:
+            raise TableError(f"group {self.group.name!r}: 2**64 - 1 is reserved and cannot be an id")
+        if missing:
+            self._make_room(self._used + missing)
+            absent = rows < 0
+            numbers = (self._used - 1 + self.xp.cumsum(absent)).astype(np.int32)
+            self._enter(ids, self.xp.where(absent, numbers, np.int32(-1)))
+            rows = self.xp.where(absent, numbers, rows)
+            at = self.xp.flatnonzero(absent)
+            self._start(self.xp.take(ids, at), self.xp.take(numbers, at))
+            self._used += missing
+        return rows
+
+    def _find(self, ids: Array) -> tuple[Array, Array]:
+        n, xp = ids.shape[0], self.xp
+        rows, counts = xp.empty(n, np.int32), xp.zeros(3, np.int32)
+        self._kernels.launch("find_rows", n, (*self._index(), ids, rows, counts, np.int64(n)))
+        return rows, counts
+
+    def _index(self) -> tuple[Any, ...]:
+        return self._keys, self._places, np.uint64(self._keys.shape[0] - 1)
+
+    def _enter(self, ids: Array, rows: Array) -> None:
+        n, counts = ids.shape[0], self.xp.zeros(3, np.int32)
+        self._kernels.launch("insert_ids", n, (*self._index(), ids, rows, counts, np.int64(n)))
+
+    def _start(self, ids: Array, rows: Array) -> None:
+        """Give new rows their first values and slots."""
+        words, stride, n = self._words, _words(self.layout), ids.shape[0]
+        self._ids[rows] = ids
+        template = to_device(self.layout.template[: self.layout.slots], self.xp)
+        words[rows, self.group.width :] = template
+        for k, s in enumerate(self.layout.segments):
+            a, b = self.layout.init_numbers[k]
+            numbers = (np.int32(s.column), np.int32(s.n), np.int32(s.init.code), np.float64(a), np.float64(b))
+            args = (words, np.int64(stride), rows, ids, *numbers, np.uint64(self.layout.init_keys[k]), np.int64(n))
+            self._kernels.launch("draw_values", n, args)
+
+    # values out, gradients in
+
+    def pull(self, ids: Array, *, train: bool) -> tuple[Array, DistinctIds, Array]:
+        """Return values of the distinct ids of a batch, those ids, and their rows."""
+        found = distinct(self.xp, ids)
+        rows = self.find_or_create(found.ids) if train else self.find(found.ids)
+        return self.read(rows), found, rows
+
+    def read(self, rows: Array) -> Array:
+        """Return the values of rows, zeros where a row is -1."""
+        n, width = rows.shape[0], self.group.width
+        values = self.xp.empty((n, width), np.float32)
+        args = (self._words, np.int64(_words(self.layout)), np.int32(width), rows, values, np.int64(n * width))
+        self._kernels.launch("read_values", n * width, args)
+        return values
+
+    def push(self, ids: Array, gradients: Array, *, step: int = 0, shows: Array | None = None) -> Array:
+        """Apply gradients ``[positions, width]`` of ids in any order, an id as often as it comes.
+
+        Gradients of an id are added up in the order of the batch, shows too. A row whose gradient is not finite is left
+        as it is. Returns a device array with the number of rows left out, so that nobody has to wait for it.
+        """
+        found = distinct(self.xp, ids)
+        merged = self.merge(found, gradients)
+        scales = None if shows is None else self.merge(found, shows.reshape(-1, 1)).reshape(-1)
+        return self.update(self.find_or_create(found.ids), merged, step=step, shows=scales)
+
+    def merge(self, found: DistinctIds, gradients: Array) -> Array:
+        """Add up the gradients of each id, in the order of the batch."""
+        n, width = len(found), gradients.shape[1]
+        merged = self.xp.empty((n, width), np.float32)
+        args = (gradients, np.int32(width), found.order, found.starts, merged, np.int64(n * width))
+        self._kernels.launch("merge_gradients", n * width, args)
+        return merged
+
+    def update(self, rows: Array, gradients: Array, *, step: int = 0, shows: Array | None = None) -> Array:
+        """Apply one gradient to each of distinct rows; see :meth:`push`."""
+        n, width, xp = rows.shape[0], self.group.width, self.xp
+        counts, rows = xp.zeros(1, np.int32), rows.copy()
+        self._kernels.launch("skip_rows", n, (gradients, np.int32(width), rows, counts, np.int64(n)))
+        numbers = to_device(self.layout.rule_numbers(step), xp)
+        scales = gradients if shows is None else shows
+        for k, s in enumerate(self.layout.segments):
+            place = (np.int32(width), np.int32(s.column), np.int32(s.n), np.int32(self._slot(s)))
+            head = (np.int32(s.rule.code), numbers[k], self._words, np.int64(_words(self.layout)), rows, gradients)
+            tail = (scales, np.int32(shows is not None), np.int64(n))
+            self._modules[s.rule].launch("apply_rule", n, (*head, *place, *tail))
+        return counts
+
+    def _slot(self, s: RowSegment) -> int:
+        return s.slot - ID_WORDS
+
+    # growth, and the way to and from hosts
+
+    def _make_room(self, rows: int) -> None:
+        """Make room for rows, twice as many as there were at least; the index is built anew."""
+        room = 0 if self._ids is None else self._ids.shape[0]
+        if rows <= room:
+            return
+        wanted = max(rows, 2 * room)
+        if not self._fits(wanted):
+            wanted = rows  # not twice as many, but what is asked for
+        if not self._fits(wanted):
+            raise self._full_error(wanted)
+        xp, stride = self.xp, _words(self.layout)
+        words, ids = xp.zeros((wanted, stride), np.float32), xp.full(wanted, RESERVED, np.uint64)
+        if self._used:
+            words[: self._used] = self._words[: self._used]
+            ids[: self._used] = self._ids[: self._used]
+        self._words, self._ids = words, ids
+        self._keys = self._places = None  # given back before the larger index is made
+        places = _places(wanted)
+        self._keys, self._places = xp.full(places, RESERVED, np.uint64), xp.zeros(places, np.int32)
+        if self._used:
+            self._enter(ids[: self._used], xp.arange(self._used, dtype=np.int32))
+
+    def _fits(self, rows: int) -> bool:
+        """Whether the larger table fits; while rows are copied over, those that there are stay too."""
+        kept = 0 if self._words is None else int(self._words.nbytes) + int(self._ids.nbytes)
+        return self._limit is None or kept + device_bytes(self.group, rows) <= self._limit
+
+    def _full_error(self, rows: int) -> TableFullError:
+        limit = self._limit or 0
+        return TableFullError(
+            f"group {self.group.name!r}: {rows} rows take {device_bytes(self.group, rows):,} bytes of the device, "
+            f"which has {limit:,} for them, enough for {_rows_in(self.group, limit)}: "
+            "leave the table on the shard hosts, use more devices, or a smaller dim"
+        )
+
+    def load(self, ids: npt.NDArray[np.uint64], words: npt.NDArray[np.float32]) -> None:
+        """Set rows from a host: values and slots of distinct ids."""
+        rows = self.find_or_create(to_device(ids, self.xp))
+        self._words[rows] = to_device(words, self.xp)
+
+    def save(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float32]]:
+        """Return ids in ascending order with values and slots of their rows, on the host."""
+        ids, words = to_host(self._ids[: self._used]), to_host(self._words[: self._used])
+        order = np.argsort(ids, kind="stable")
+        return ids[order], words[order]
+
+
+def _words(layout: RowLayout) -> int:
+    return int(layout.width + layout.slots)
+
+
+def _places(rows: int) -> int:
+    return 1 << max(PLACES * rows - 1, 1).bit_length()
+
+
+def _rows_in(group: GroupSpec, limit: int) -> int:
+    """Return how many rows fit into so many bytes."""
+    low, high = 0, max(limit // 20, 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if device_bytes(group, middle) <= limit else (low, middle - 1)
+    return low
+
+
+def _check_group(group: GroupSpec) -> None:
+    reasons = {
+        "an accessor": group.accessor is not None,
+        "an entry": group.entry is not None,
+        "dtype float16": group.dtype != "float32",
+        f"when_full={group.when_full!r}": group.when_full != "refuse",
+    }
+    for what, there in reasons.items():
+        if there:
+            raise TableError(f"group {group.name!r} has {what}, which rows on a device do not know; leave it on hosts")
+
+
+def _kernels_for(rule: Rule, xp: Namespace) -> RawModule:
+    """Return the kernels with a rule's CUDA body in them, or say that it has none."""
+    text, name = cuda_text(SOURCE), type(rule).__name__
+    if rule.code < 0:
+        body = rule.cuda
+        if body is None:
+            raise TableError(
+                f"rule {name} has no CUDA body, so its tables cannot be on a device; leave them on shard hosts or give "
+                f"{name} a class attribute 'cuda' with what changes w[0:n] and s by g[0:n]"
+            )
+        text = text.replace("    // foreign rule\n", body)
+    module = raw_module(xp, text)
+    if module is None:
+        raise TableError(f"the device {getattr(xp, '__name__', xp)!r} runs no CUDA kernels and cannot hold tables")
+    return module

@@ -1,0 +1,199 @@
+"""Limits of time and size: what is not known is said to be not known, and bounds hold all the same."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from tests.unit.planner.test_large import with_tables
+from tests.unit.planner.test_search_properties import random_chain
+
+import heterps as hps
+from graphs.resnet import resnet
+from heterps import ops
+from heterps.errors import PlanError
+from heterps.planner import FixedRate, MaxThroughput, MinCost, plan, planner
+from heterps.planner.planner import Request, compare
+from heterps.planner.show.timeline import steady_rate
+from heterps.planner.solve import assemble, milp
+from heterps.planner.solve.effort import Deadline, UndecidedError
+from heterps.planner.solve.large import planned
+from heterps.planner.solve.milp import milp_placement
+from heterps.planner.solve.multipliers import multiplier_placement
+from heterps.planner.solve.search import best_at, best_price_per_row, best_throughput
+from heterps.planner.solve.solvers import exact
+
+
+def test_highs_out_of_time_is_not_infeasible():
+    problem = random_chain(1, 5, 2, cap=9)
+    assert milp_placement(problem, 1.0) is not None
+    with pytest.raises(UndecidedError, match="without an answer"):
+        milp_placement(problem, 1.0, seconds=0.0)
+
+
+def test_a_program_too_large_for_memory_is_not_built(monkeypatch):
+    monkeypatch.setattr(milp, "MOST_COLUMNS", 10)
+    with pytest.raises(UndecidedError, match="too many for an integer program"):
+        milp_placement(random_chain(1, 5, 2, cap=9), 1.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 5), st.sampled_from([1, 3, 8]), st.floats(0.1, 3))
+def test_raised_prices_bound_every_placement_within_the_caps(seed, layers, cap, x):
+    problem = random_chain(seed, layers, 2, cap=cap, hosts=bool(seed % 2))
+    best = exact(problem, x)
+    try:
+        found = multiplier_placement(problem, x)
+    except UndecidedError:
+        return
+    assert (found is None) <= (best is None)
+    if found is not None:
+        assert found.bound <= best.price * (1 + 1e-9) <= found.price * (1 + 2e-9)
+
+
+def forgetful(every):
+    """The exact solver, which does not know at every so many throughputs."""
+    calls = itertools.count()
+
+    def solve(problem, x):
+        if next(calls) % every == 1:
+            raise UndecidedError("not today")
+        return exact(problem, x)
+
+    return solve
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 4), st.integers(2, 4), st.floats(0.1, 2))
+def test_bounds_hold_where_some_throughputs_are_not_decided(seed, layers, every, x):
+    problem = random_chain(seed, layers, 2, cap=6)
+    for search, rises in (
+        (lambda s: best_price_per_row(problem, x, s, at_most=2 * x), False),
+        (lambda s: best_throughput(problem, s), True),
+    ):
+        best = search(exact)
+        try:
+            found = search(forgetful(every))
+        except UndecidedError:
+            continue
+        assert (found is None) == (best is None)
+        if found is not None and rises:
+            assert found.value <= best.value * (1 + 1e-6) <= found.bound * (1 + 2e-6)
+        elif found is not None:
+            assert found.bound <= best.value * (1 + 1e-6) <= found.value * (1 + 2e-6)
+
+
+def test_what_is_never_decided_is_not_infeasible():
+    def solve(problem, x):
+        raise UndecidedError("never")
+
+    problem = random_chain(1, 3, 2, cap=6)
+    for search in (
+        lambda: best_at(problem, 1.0, solve),
+        lambda: best_price_per_row(problem, 1.0, solve, at_most=2.0),
+        lambda: best_throughput(problem, solve),
+    ):
+        with pytest.raises(UndecidedError):
+            search()
+
+
+@pytest.mark.parametrize("goal", [MinCost(0.5), MaxThroughput()], ids=["cost", "most"])
+def test_the_time_limit_leaves_the_incumbent_and_an_honest_gap(goal):
+    problem = random_chain(7, 5, 3, cap=9)
+    best, found = goal.search(problem, exact), goal.search(problem, exact, Deadline(0.0))
+    assert "time limit" in found.proof
+    low, high = (found.value, found.bound) if goal.rises else (found.bound, found.value)
+    assert low <= best.value * (1 + 1e-9) <= high * (1 + 2e-9)
+
+
+def test_no_plan_in_time_is_said_to_be_that(rented, monkeypatch):
+    def lost(request, deadline):
+        raise UndecidedError("all was dark")
+
+    monkeypatch.setattr(planner, "choose", lost)
+    with pytest.raises(
+        PlanError, match=r"within 30 s, and it is not proved that there is none: all was dark\. Give more"
+    ):
+        plan(with_tables([8]), rented, goal=MinCost(1e5))
+
+
+def alternating(tables):
+    """Tables whose gathers are pinned to cpu and gpu in turn."""
+    y = ops.input("y")
+    parts = []
+    for i in range(tables):
+        rows = ops.lookup(ops.input(f"c{i}", shape=(1,), dtype="uint64"), table=f"t{i}", dim=8 + i)
+        parts.append(ops.relu(ops.dense(rows, 64 + i, name=f"d{i}")))
+    return hps.Graph(loss=ops.logloss(ops.dense(ops.concat(*parts, name="features"), 1), y, name="loss"))
+
+
+@pytest.mark.parametrize("most", [20_000, 10], ids=["all cuts", "good cuts"])
+def test_layers_pinned_in_turns_have_a_plan(rented, most, monkeypatch):
+    graph = alternating(6)
+    pins = {f"d{i}": ("cpu", "gpu")[i % 2] for i in range(6)}
+    monkeypatch.setattr("heterps.planner.solve.choose.planned", lambda *a, **k: planned(*a, **k, most=most))
+    made = plan(graph, rented.with_caps(cpu=4, gpu=4), batch_size=4096, pins=pins)
+    assert made.forecast.rows_per_second > 1e5
+    assert made.certificate.bound >= made.certificate.value
+
+
+def test_a_plan_fits_the_memory_at_its_own_depth(rented):
+    made = plan(resnet(), rented, goal=MinCost(1e4))
+    for pool in made.pools:
+        assert made.memory_bytes[pool.name] <= pool.device.memory_bytes
+
+
+def test_small_batches_are_played_as_fast_as_they_are_forecast(rented):
+    made = plan(resnet(), rented, goal=MinCost(1e4), batch_size=64)
+    units = [sum(stage.workers.values()) for stage in made.stages]
+    times = [k * 64 / stage.rows_per_second for k, stage in zip(units, made.forecast.stages, strict=True)]
+    assert steady_rate(times, units, made.lanes * made.depth) * 64 >= 0.95 * made.forecast.rows_per_second
+
+
+def test_a_contradiction_stops(rented, monkeypatch):
+    monkeypatch.setattr(assemble, "depth_of", lambda draft: 1)
+    monkeypatch.setattr("heterps.planner.solve.choose.depth_of", lambda draft: 1)
+    monkeypatch.setattr("heterps.planner.solve.choose.DEPTH", 1)
+    with pytest.raises(PlanError, match=r"contradicts itself \(rows per second: .* planned, .* when it was checked"):
+        plan(resnet(), rented, goal=MinCost(1e4), batch_size=64)
+
+
+def test_the_batch_size_is_in_the_certificate(rented):
+    graph = with_tables([8, 9])
+    made = plan(graph, rented, goal=MinCost(1e6))
+    assert "batches of 256 to 32,768 rows" in made.certificate.proof
+    for batch_size in (512, 8192, 32768):
+        other = plan(graph, rented, goal=MinCost(1e6), batch_size=batch_size)
+        assert made.certificate.bound <= other.certificate.value * (1 + 1e-9)
+        assert made.certificate.value <= other.certificate.value * (1 + 1.1e-3)
+
+
+def test_solvers_are_compared_over_the_same_batch_sizes(rented):
+    request = Request(with_tables([8]), rented, MaxThroughput(40.0), (1024, 8192))
+    rows = {name: made for name, made, _ in compare(request) if made is not None}
+    assert rows["exact"].certificate.value == pytest.approx(
+        plan(with_tables([8]), rented, goal=MaxThroughput(40.0)).certificate.value, rel=0.5
+    )
+    assert all(made.certificate.value <= rows["exact"].certificate.value * (1 + 1e-6) for made in rows.values())
+    assert {made.batch_size for made in rows.values()} <= {1024, 8192}
+    assert rows["exact"].batch_size == 8192
+
+
+@pytest.mark.parametrize("goal", [MaxThroughput(40.0), MinCost(1e6), FixedRate(1e6)], ids=["most", "cost", "rate"])
+def test_no_rival_beats_the_plan_at_its_goal(rented, goal):
+    made = plan(with_tables([8, 16, 32]), rented, goal=goal)
+    for rival in made.rivals:
+        if rival.rows_per_second is not None and goal.rises:
+            assert rival.rows_per_second <= made.forecast.rows_per_second * (1 + 1e-6)
+            cheaper = rival.price_per_million_rows < made.forecast.price_per_million_rows * (1 - 1e-9)
+            assert ("not the goal" in rival.why) == cheaper
+        elif rival.price_per_million_rows is not None:
+            assert rival.price_per_million_rows >= made.forecast.price_per_million_rows * (1 - 1e-3)
+
+
+def test_a_deadline_counts_down():
+    now = iter([0.0, 1.0, 5.0, 5.0])
+    deadline = Deadline(3.0, lambda: next(now))
+    assert deadline.left == 2.0
+    assert deadline.over
+    assert np.isinf(Deadline().left)
