@@ -19,7 +19,7 @@ from heterps.kernels.cost import OpCost
 from heterps.stages.labels import RIDGE_FLOPS_PER_BYTE, Label, label
 from heterps.stages.layers import Bound, Edge, Layer, Layers
 from heterps.stages.lowering import lower
-from heterps.stages.merging import Piece, merged
+from heterps.stages.merging import LayerPiece, merged
 
 __all__ = ["UNIQUE_FRACTION", "crossing_bytes", "layers_of"]
 
@@ -56,9 +56,9 @@ def layers_of(
     return Layers(layers, _edges(low, order, batch_size, unique_fraction), batch_size, unique_fraction)
 
 
-def _order(graph: Graph, pieces: list[Piece], labels: Mapping[str, Label]) -> list[Piece]:
+def _order(graph: Graph, pieces: list[LayerPiece], labels: Mapping[str, Label]) -> list[LayerPiece]:
     """Topological, io before compute where both are free to come next."""
-    view: nx.DiGraph[Piece] = nx.DiGraph()
+    view: nx.DiGraph[LayerPiece] = nx.DiGraph()
     view.add_nodes_from(pieces)
     view.add_edges_from((source, piece) for piece in pieces for source in piece.sources)
     rank = {

@@ -16,11 +16,11 @@ from heterps.graph import Form, Graph, Op
 from heterps.stages.labels import Label
 from heterps.stages.layers import Bound
 
-__all__ = ["Piece", "merged"]
+__all__ = ["LayerPiece", "merged"]
 
 
 @dataclass(eq=False)
-class Piece:
+class LayerPiece:
     """Ops that are placed together.
 
     Parameters
@@ -49,16 +49,16 @@ class Piece:
     reads: bool
     stable: bool
     pins: set[str]
-    sources: set[Piece] = field(default_factory=set)
-    targets: set[Piece] = field(default_factory=set)
-    free: set[Piece] = field(default_factory=set)
+    sources: set[LayerPiece] = field(default_factory=set)
+    targets: set[LayerPiece] = field(default_factory=set)
+    free: set[LayerPiece] = field(default_factory=set)
 
     @property
     def degree(self) -> int:
         """Number of edges."""
         return len(self.sources) + len(self.targets)
 
-    def host(self) -> Piece | None:
+    def host(self) -> LayerPiece | None:
         """Return the piece it joins: its only producer, else its only consumer, if both may share a place."""
         if self.settled:
             return None
@@ -70,18 +70,18 @@ class Piece:
         return found if len(self.pins | found.pins) <= 1 else None
 
 
-def merged(graph: Graph, labels: Mapping[str, Label]) -> list[Piece]:
+def merged(graph: Graph, labels: Mapping[str, Label]) -> list[LayerPiece]:
     """Return the pieces of a lowered graph, in the order of their first ops."""
     owner = _pieces(graph, labels)
     _Rounds(owner).run()
     return list(dict.fromkeys(owner))
 
 
-def _pieces(graph: Graph, labels: Mapping[str, Label]) -> list[Piece]:
+def _pieces(graph: Graph, labels: Mapping[str, Label]) -> list[LayerPiece]:
     """Return the piece that each op begins with."""
-    pieces: list[Piece] = []
-    by_name: dict[str, Piece] = {}
-    data: Piece | None = None
+    pieces: list[LayerPiece] = []
+    by_name: dict[str, LayerPiece] = {}
+    data: LayerPiece | None = None
     for i, op in enumerate(graph):
         if graph.kind(op).access == "file" and data is not None:
             data.members.append(i)
@@ -101,17 +101,17 @@ def _pieces(graph: Graph, labels: Mapping[str, Label]) -> list[Piece]:
     return pieces
 
 
-def _piece(graph: Graph, op: Op, position: int, label: Label) -> Piece:
+def _piece(graph: Graph, op: Op, position: int, label: Label) -> LayerPiece:
     stable = label.forced or op.kind == "gather_pool"
     above = label.bound is Bound.COMPUTE and op.type.form is not Form.SCALAR
     pins = {op.place} if op.place else set()
-    return Piece(op.name, [position], stable or above, graph.kind(op).access is not None, stable, pins)
+    return LayerPiece(op.name, [position], stable or above, graph.kind(op).access is not None, stable, pins)
 
 
 class _Rounds:
     """Asks pieces in the order of their ops until none moves; ``owner`` is the piece of each op by position."""
 
-    def __init__(self, owner: list[Piece]) -> None:
+    def __init__(self, owner: list[LayerPiece]) -> None:
         self.owner = owner
         self.now = list(range(len(owner)))  # a heap of positions still to be asked in this round
         self.next: set[int] = set()
@@ -125,7 +125,7 @@ class _Rounds:
             self.now = sorted(self.next)
             self.next = set()
 
-    def _ask(self, piece: Piece, position: int) -> None:
+    def _ask(self, piece: LayerPiece, position: int) -> None:
         host = piece.host()
         if host is None:
             return
@@ -134,7 +134,7 @@ class _Rounds:
         for other in touched if both.settled else {*touched, both}:
             self._again(other, position)
 
-    def _again(self, piece: Piece, position: int) -> None:
+    def _again(self, piece: LayerPiece, position: int) -> None:
         """Ask a piece at its next op in this round, else at its first in the next."""
         at = bisect_right(piece.members, position)
         if at < len(piece.members):
@@ -142,7 +142,7 @@ class _Rounds:
         else:
             self.next.add(piece.members[0])
 
-    def _join(self, piece: Piece, host: Piece) -> Piece:
+    def _join(self, piece: LayerPiece, host: LayerPiece) -> LayerPiece:
         """Make one of both, called after the host; the one with fewer edges and members is what moves."""
         small, large = sorted((piece, host), key=lambda one: one.degree + len(one.members))
         settles = host.settled and not large.settled
@@ -158,7 +158,7 @@ class _Rounds:
         return large
 
 
-def _rewire(small: Piece, large: Piece) -> None:
+def _rewire(small: LayerPiece, large: LayerPiece) -> None:
     """Let the neighbours of one piece be those of another."""
     for other in small.sources:
         other.targets.discard(small)
@@ -177,5 +177,5 @@ def _rewire(small: Piece, large: Piece) -> None:
     large.free |= small.free - {large}
 
 
-def _only(pieces: set[Piece]) -> Piece | None:
+def _only(pieces: set[LayerPiece]) -> LayerPiece | None:
     return next(iter(pieces)) if len(pieces) == 1 else None

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from tests.unit.kernels.cases_zoo import CASES
-from tests.unit.kernels.test_program import batch, model, params
 
 from heterps.device import CudaModule, namespace, to_host
 from heterps.kernels import Program
 from heterps.kernels.ops.fused_cuda import _rows_contiguous
+from heterps.testing.op_contract import cotangent_of as cotangent
+from heterps.testing.zoo_cases import CASES
 from tests.gpu.host import ORDERS, Orders, host_kernels, needs_gpp
-from tests.unit.kernels.test_gradients import cotangent
+from tests.unit.kernels.program.test_program import batch, model, params
 
 pytestmark = needs_gpp
 xp = namespace("fake")

@@ -20,7 +20,7 @@ from heterps.planner.solve.problem import Bools, Problem
 from heterps.planner.solve.search import SearchResult, Solve
 from heterps.planner.solve.slot_program import slot_placement
 
-__all__ = ["Outcome", "listed", "planned"]
+__all__ = ["LargeOutcome", "listed", "planned"]
 
 _FEW = 2_000  # cuts over which a search takes well below a second
 _SLOT_COLUMNS = 160  # Layers x types beyond which HiGHS finds nothing over slots in seconds
@@ -29,7 +29,7 @@ _ENOUGH = 1e-2  # a gap that is not worth looking at all cuts where they are man
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LargeOutcome:
     """The problem with the cuts that were looked at, the best over them (None: there is none), and if they are all.
 
     ``beaten``: nothing was searched, because no plan can be better than the value that was to be beaten.
@@ -55,7 +55,7 @@ def planned(
     *,
     beat: float | None = None,
     most: int = MOST_STATES,
-) -> Outcome:
+) -> LargeOutcome:
     """Search within the deadline for a plan, for one that is better than ``beat`` where that is given.
 
     Raises
@@ -65,15 +65,15 @@ def planned(
     """
     every, complete = listed(problem, most)
     if beat is not None and complete and not goal.can_beat(every, solve, beat):
-        return Outcome(every, None, True, beaten=True)
+        return LargeOutcome(every, None, True, beaten=True)
     if complete and every.states <= _FEW:
-        return Outcome(every, goal.search(every, solve, deadline), True)
+        return LargeOutcome(every, goal.search(every, solve, deadline), True)
     if complete:
         return _thinned(every, goal, solve, deadline)
     return _over_good_cuts(every, goal, solve, deadline, most)
 
 
-def _thinned(every: Problem, goal: Goal, solve: Solve, deadline: Deadline) -> Outcome:
+def _thinned(every: Problem, goal: Goal, solve: Solve, deadline: Deadline) -> LargeOutcome:
     """All cuts are known but many: good ones first, all of them where the price with fractions leaves room."""
     few = good_cuts(every, _FEW)
     found = _closer(few, goal, solve, deadline)
@@ -81,25 +81,25 @@ def _thinned(every: Problem, goal: Goal, solve: Solve, deadline: Deadline) -> Ou
     if found is not None:
         result = _bounded(found[1], floor, goal, f"over {found[0].states:,} of {every.states:,} legal cuts")
         if result.gap <= _ENOUGH or deadline.over:
-            return Outcome(found[0], result, False)
+            return LargeOutcome(found[0], result, False)
     exactly = goal.search(every, solve, deadline)
     if exactly is None or found is None or not goal.better(found[1], exactly):
-        return Outcome(every, exactly, True)
-    return Outcome(found[0], replace(found[1], bound=exactly.bound, proof=exactly.proof), False)
+        return LargeOutcome(every, exactly, True)
+    return LargeOutcome(found[0], replace(found[1], bound=exactly.bound, proof=exactly.proof), False)
 
 
-def _over_good_cuts(few: Problem, goal: Goal, solve: Solve, deadline: Deadline, most: int) -> Outcome:
+def _over_good_cuts(few: Problem, goal: Goal, solve: Solve, deadline: Deadline, most: int) -> LargeOutcome:
     """Not all cuts are known: good ones, those near the best of them, those of the integer program over slots."""
     bound = goal.bound(few)
     if (bound == 0.0) if goal.rises else np.isinf(bound):
-        return Outcome(few, None, True)  # not even with fractions of units, whatever the cuts
+        return LargeOutcome(few, None, True)  # not even with fractions of units, whatever the cuts
     found = _closer(few, goal, solve, deadline)
     if few.layers * few.types <= _SLOT_COLUMNS:
         found = _slotted(found[0] if found else few, found and found[1], goal, solve, deadline) or found
     if found is None:
         raise UndecidedError(f"no plan over {few.states:,} of more than {most:,} legal cuts")
     over = f"over {found[0].states:,} of more than {most:,} legal cuts; the bound is for all"
-    return Outcome(found[0], _bounded(found[1], bound, goal, over), False)
+    return LargeOutcome(found[0], _bounded(found[1], bound, goal, over), False)
 
 
 def _closer(few: Problem, goal: Goal, solve: Solve, deadline: Deadline) -> tuple[Problem, SearchResult] | None:

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.unit.planner.test_large import with_tables
 from tests.unit.planner.test_search_properties import random_chain
 
 import heterps as hps
@@ -22,6 +21,7 @@ from heterps.planner.solve.milp import milp_placement
 from heterps.planner.solve.multipliers import multiplier_placement
 from heterps.planner.solve.search import best_at, best_price_per_row, best_throughput
 from heterps.planner.solve.solvers import exact
+from tests.unit.planner.solve.test_large import with_tables
 
 
 def test_highs_out_of_time_is_not_infeasible():

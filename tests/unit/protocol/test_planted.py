@@ -5,6 +5,8 @@ import pytest
 from heterps.simulator import draw, hunt, simulate
 from tests.unit.protocol.planted import PLANTED
 
+pytestmark = pytest.mark.no_cover  # measuring would take twice as long, and directed tests cover the same
+
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bug_is_found_within_2000_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

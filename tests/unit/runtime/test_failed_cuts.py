@@ -7,14 +7,14 @@ from typing import Any
 import dask
 import numpy as np
 import pytest
-from tests.unit.session.contract import plan
-from tests.unit.session.models import columns, data
 
 import heterps as hps
 from heterps.errors import CheckpointError, RunError
 from heterps.runtime.cuts.cut_store import CutStore
 from heterps.runtime.workers import shard_host
 from heterps.tables import Manifest, find_generation
+from heterps.testing.engine_contract import plan
+from heterps.testing.small_model import columns, data
 
 pytestmark = pytest.mark.xdist_group("dask")
 ENGINES = pytest.mark.parametrize("engine", ["inline", "dask"])

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.unit.session.models import columns, graph
 
 import heterps as hps
 from heterps.data import Category, Number, Schema, arrays, csv, dense, frame, label, parquet, sparse
 from heterps.errors import CheckpointError, HeterpsError
 from heterps.runtime.cuts.saved_model import SavedModel
+from heterps.testing.small_model import columns, graph
 
 FIELDS = Schema.of(
     sparse("ids", *(Category(name) for name in "abc")), dense("x", Number("d"), Number("e")), label("y", Number("y"))

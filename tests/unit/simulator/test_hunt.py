@@ -7,6 +7,8 @@ import pytest
 from heterps.simulator import draw, hunt, simulate
 from heterps.simulator.scenario import FAULTS
 
+pytestmark = pytest.mark.no_cover  # measuring would take twice as long, and directed tests cover the same
+
 SEEDS, CHUNKS, QUICK = 20_000, 16, 5
 
 

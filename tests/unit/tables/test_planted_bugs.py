@@ -17,6 +17,8 @@ from heterps.tables.live.partition import RowPartition
 from heterps.tables.snapshots.records import fill
 from tests.unit.tables.test_machine import TableMachine
 
+pytestmark = pytest.mark.no_cover  # measuring would take twice as long, and directed tests cover the same
+
 FIND = settings(
     max_examples=200,
     stateful_step_count=30,

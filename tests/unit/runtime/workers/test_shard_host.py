@@ -1,0 +1,141 @@
+"""A shard host: what its tables hold after pushes that come twice, in another order, or before a cut."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heterps.protocol.words import events as ev, instructions as do
+from heterps.protocol.words.keys import BatchKey
+from heterps.protocol.words.messages import Acked, Pull, Push, Refused
+from heterps.protocol.words.modes import Async, Mode, Sync
+from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.model import Model
+from heterps.runtime.batch.payload import PushedGradients, Wanted
+from heterps.runtime.workers.shard_host import ShardHost
+from heterps.tables import RowGradients
+from heterps.testing.small_model import graph
+
+IDS = np.arange(20, dtype=np.uint64)
+
+
+class Host:
+    """One host with all shards, serving under term 1, and what it reported."""
+
+    def __init__(self, mode: Mode, lanes: int = 1, **options: Any) -> None:
+        self.job = Job(Model(graph()), 64, mode, lanes=lanes)
+        self.events: list[ev.Event] = []
+        self.reported = threading.Condition()
+        self.it = ShardHost(self.job, 0, 1, self._report, **options)
+        self.it.deliver(do.CreateHost(1, 0, "server-0", 1, 0, self.job.owned(0)))
+        (self.group,) = (group.name for group in self.job.model.lowered.groups)
+
+    def _report(self, event: ev.Event) -> None:
+        with self.reported:
+            self.events.append(event)
+            self.reported.notify_all()
+
+    def wait_for(self, kind: type) -> Any:
+        with self.reported:
+            assert self.reported.wait_for(lambda: any(isinstance(e, kind) for e in self.events), timeout=60)
+        return next(event for event in self.events if isinstance(event, kind))
+
+    def values(self) -> np.ndarray:
+        return self.it.read(Wanted({self.group: IDS}, train=False)).values[self.group].copy()
+
+    def push(self, n: int, gradients: PushedGradients, *, attempt: int = 1, term: int = 1, lane: int = 0) -> list[Any]:
+        answers: list[Any] = []
+        key = BatchKey(0, lane, n)
+        self.it.request(Push(term, attempt, key, lane, n, 1), gradients, lambda reply, rows: answers.append(reply))
+        return answers
+
+    def gradients(self, size: float) -> PushedGradients:
+        width = self.it.read(Wanted({self.group: IDS[:1]}, train=False)).values[self.group].shape[1]
+        rows = RowGradients(IDS, np.full((len(IDS), width), size, np.float32))
+        return PushedGradients({self.group: rows}, None, samples=len(IDS), loss=1.0)
+
+
+def test_it_serves_once_its_tables_are_there() -> None:
+    host = Host(Async())
+    assert host.events == [ev.HostReady(1, 1)]
+    assert not host.values().any()  # nobody trained on these ids
+
+
+def test_a_push_that_comes_again_is_acknowledged_and_changes_nothing() -> None:
+    host = Host(Async())
+    gradients = host.gradients(0.5)
+    assert host.push(0, gradients) == [Acked(1)]
+    once = host.values()
+    assert once.any()
+    assert host.push(0, gradients, attempt=2) == [Acked(1)]
+    assert np.array_equal(host.values(), once)
+    assert (host.it.counts.batches, host.it.counts.samples) == (1, len(IDS))
+
+
+def test_a_push_of_another_term_is_refused_and_changes_nothing() -> None:
+    host = Host(Async())
+    gradients, before = host.gradients(0.5), host.values()
+    (answer,) = host.push(0, gradients, term=7)
+    assert isinstance(answer, Refused)
+    assert np.array_equal(host.values(), before)
+
+
+def test_in_sync_lanes_are_summed_in_their_order_whoever_comes_first() -> None:
+    results = []
+    for order, reused in (((0, 1), False), ((0, 1), True), ((1, 0), True)):
+        host = Host(Sync(), lanes=2)
+        for lane in order:
+            sent = host.gradients(0.1 + lane)
+            assert host.push(0, sent, lane=lane) == [Acked(1)]
+            if reused:  # the sender fills its buffers with the next batch
+                sent.rows[host.group].values[:] = 99
+        pulled: list[Any] = []
+        for lane in order:
+            assert not host.values().any()  # nothing changes before all lanes ask for the next step
+            request = Pull(1, 1, BatchKey(0, lane, 1), lane, 1)
+            host.it.request(request, Wanted({host.group: IDS}), lambda reply, rows, to=pulled: to.append(rows))
+        assert len(pulled) == 2
+        results.append(host.values())
+        assert np.array_equal(pulled[0].values[host.group], results[-1])
+    assert results[0].any()
+    assert all(np.array_equal(results[0].view(np.uint32), other.view(np.uint32)) for other in results[1:])
+
+
+def test_a_cut_is_asked_for_where_batches_are_counted() -> None:
+    host = Host(Async(), cut_every=2)
+    for n in range(4):
+        host.push(n, host.gradients(0.1))
+    assert [event for event in host.events if isinstance(event, ev.CutAsked)] == [ev.CutAsked()] * 2
+
+
+def test_a_cut_that_cannot_be_written_is_an_event(tmp_path: Path) -> None:
+    host = Host(Async())
+    host.push(0, host.gradients(0.5))
+    (tmp_path / "file").write_text("in the way")
+    host.it.deliver(do.MarkCut(1, 1, 1, (0, 0)), str(tmp_path / "file" / "cut"))
+    failed = host.wait_for(ev.CutFailed)
+    assert failed.cut == 1
+
+
+def test_dense_parameters_are_sent_only_where_they_changed() -> None:
+    host = Host(Async())
+    mark, values = host.it.dense()
+    assert values is not None
+    assert host.it.dense(mark) == (mark, None)
+    gradients = host.gradients(0.5)
+    host.push(0, PushedGradients(gradients.rows, np.ones_like(values), len(IDS), 1.0))
+    newer, changed = host.it.dense(mark)
+    assert newer != mark
+    assert changed is not None
+    assert not np.array_equal(changed, values)
+
+
+def test_closed_tables_are_not_read() -> None:
+    host = Host(Async())
+    host.it.close()
+    with pytest.raises(AssertionError, match="only after its Load"):
+        host.values()
