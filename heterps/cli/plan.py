@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,15 @@ from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner import FixedRate, Goal, MaxThroughput, MinCost, Plan, Profile, Request, compare, diff, frontier
+from heterps.planner.costs.instance import read_instance
 from heterps.planner.costs.sample import Sample, sample_dataset
-from heterps.planner.planner import BATCH_SIZES, solve
+from heterps.planner.planner import BATCH_SIZES, SECONDS, solve
 from heterps.planner.show.explain import Explanation, explain
 from heterps.planner.show.figures import bytes_text, money_text, parse_count, percent_text, seconds_text
 from heterps.planner.show.html import report_html
+from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration, parse_percent
 from heterps.planner.show.text_report import render
+from heterps.planner.solve.max_load import LoadPlan, least_load
 from heterps.runtime.batch.columns import check_columns
 from heterps.screen import Screen
 from heterps.writing import check_target, write_whole
@@ -53,6 +57,36 @@ class _Count(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
+class _BatchSizes(click.ParamType[tuple[int, ...]]):
+    name = "rows"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        try:
+            return parse_batch_sizes(value)
+        except PlanError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Duration(click.ParamType[float]):
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return parse_duration(value)
+        except PlanError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Percent(click.ParamType[float]):
+    name = "percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return parse_percent(value)
+        except PlanError as error:
+            self.fail(str(error), param, ctx)
+
+
 @click.group(cls=_FileOrSubcommand, invoke_without_command=False, short_help="Decide what to rent and what runs where.")
 def command() -> None:
     r"""Decide which layers run on which pool, with how many workers, and prove it.
@@ -63,7 +97,9 @@ def command() -> None:
       heterps plan graphs/wide_deep.py --hardware hw.toml --rows-per-second 500k
       heterps plan graphs/ctrdnn.py --hardware hw.toml --rows-per-second 2M --html report.html --explain
       heterps plan graphs/ctrdnn.py --hardware hw.toml --budget 40 --compare
+      heterps plan graphs/ctrdnn.py --hardware hw.toml --rows 4e9 --deadline 6h --budget 200 --head-room 20%
       heterps plan graphs/dlrm.py --pin top0=gpu --out plan.json
+      heterps plan instance.json --objective max-load               a public placement instance
       heterps plan diff a.json b.json
       heterps plan make --help                                      all options
     """
@@ -75,8 +111,13 @@ def command() -> None:
 @click.option("--hardware", type=click.Path(dir_okay=False), help="TOML file of pools; default: this machine.")
 @click.option("--rows-per-second", type=_Count(), help="Least price per row with at least this throughput.")
 @click.option("--arrival-rate", type=_Count(), help="Least price per hour for rows that arrive at this rate.")
-@click.option("--budget", type=float, help="Most throughput for this price per hour.")
-@click.option("--batch-size", type=click.IntRange(1), help="Rows per batch; default: chosen.")
+@click.option("--budget", type=float, help="Most throughput for this price per hour; with --deadline, for the job.")
+@click.option("--batch-size", type=_BatchSizes(), metavar="N|N..M", help="Rows per batch, or a range to choose from.")
+@click.option(
+    "--seconds", type=click.FloatRange(0, min_open=True), default=SECONDS, show_default=True, help="Time limit."
+)
+@click.option("--deadline", type=_Duration(), metavar="TIME", help="With --rows: time for all of them (6h, 90m).")
+@click.option("--head-room", type=_Percent(), default="0%", metavar="PERCENT", help="Capacity to keep free everywhere.")
 @click.option("--profile", "profile_path", type=click.Path(dir_okay=False), help="Rates from `heterps profile`.")
 @sample_options("Sampled: distinct ids of a batch, growth of the tables.")
 @click.option("--rows", type=_Count(), help="Rows to train on, for the size of the tables.")
@@ -84,35 +125,43 @@ def command() -> None:
 @click.option("--solver", "solver_name", default="exact", show_default=True, help="Registered solver.")
 @click.option("--compare", "comparing", is_flag=True, help="One row per solver: cost, gap, time.")
 @click.option("--explain", "explaining", is_flag=True, help="Each layer on each pool, each cut, each move.")
+@click.option("--objective", type=click.Choice(["max-load"]), help="FILE is a public placement instance (JSON).")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Write the report as one self-contained page.")
 @click.option("--out", type=click.Path(dir_okay=False), help="Save the plan: `heterps train PLAN.json` runs it.")
 def make(
     target: str, settings: tuple[str, ...], hardware: str | None, rows_per_second: float | None,
-    arrival_rate: float | None, budget: float | None, batch_size: int | None, profile_path: str | None,
-    data: tuple[str, ...], kind: str, rows: float | None, pins: tuple[str, ...], solver_name: str, comparing: bool,
-    explaining: bool, as_json: bool, html: str | None, out: str | None,
+    arrival_rate: float | None, budget: float | None, batch_size: tuple[int, ...] | None, seconds: float,
+    deadline: float | None, head_room: float, profile_path: str | None, data: tuple[str, ...], kind: str,
+    rows: float | None, pins: tuple[str, ...], solver_name: str, comparing: bool, explaining: bool,
+    objective: str | None, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
     """Plan a model and print the report."""
     for target_file in filter(None, (out, html)):
         check_target(target_file)
+    if objective is not None:
+        _print_load(least_load(read_instance(target)), as_json)
+        return
     graph = load_graph(target, parse_settings(settings))
     request = Request(
         graph,
         Hardware.from_toml(hardware) if hardware else Hardware.local(),
-        _goal(rows_per_second, arrival_rate, budget),
-        (batch_size,) if batch_size else BATCH_SIZES,
+        _goal(rows_per_second, arrival_rate, budget, rows, deadline),
+        batch_size or BATCH_SIZES,
         Profile.load(profile_path) if profile_path else Profile({}),
         _pins(pins),
-        _sample(graph, opened(data, kind), batch_size or 4096) if data else None,
+        _sample(graph, opened(data, kind), max(batch_size) if batch_size else 4096) if data else None,
         rows,
         solver_name,
+        seconds,
+        head_room,
     )
     console = _console()
     if comparing:
         _print_comparison(console, request)
         return
     made = solve(request)
+    job = job_text(made, rows, deadline, budget)
     if out:
         made.save(out)
     notes = explain(request) if explaining or html else None
@@ -123,6 +172,8 @@ def make(
         click.echo(json.dumps(made.to_json(), indent=1))
         return
     console.print(render(made))
+    if job:
+        console.print(job)
     if explaining and notes is not None:
         _print_explanation(console, notes)
 
@@ -144,12 +195,42 @@ def diff_command(a: str, b: str) -> None:
     _console().print(table)
 
 
+def _print_load(found: LoadPlan, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(asdict(found) | {"gap": found.gap}, indent=1))
+        return
+    table = Table(title="Devices", title_justify="left")
+    for heading in ("device", "ops", "load"):
+        table.add_column(heading, justify="left" if heading == "device" else "right")
+    for device in found.devices:
+        table.add_row(device.kind, str(len(device.ids)), f"{device.load:.6g}")
+    console = _console()
+    console.print(table)
+    proof = "proved optimal" if found.complete else f"gap {percent_text(found.gap)}, bound {found.bound:.6g}"
+    over = f"over {'all ' if found.complete else ''}{found.cuts:,} cuts"
+    console.print(f"Fullest device: {found.load:.6g} ({proof}, {over}, {seconds_text(found.seconds)})")
+
+
 def _console() -> Screen:
     """A console that does not squeeze tables where nobody looks at it."""
     return Screen(width=None if sys.stdout.isatty() else 130)
 
 
-def _goal(rows_per_second: float | None, arrival_rate: float | None, budget: float | None) -> Goal:
+def _goal(
+    rows_per_second: float | None,
+    arrival_rate: float | None,
+    budget: float | None,
+    rows: float | None,
+    deadline: float | None,
+) -> Goal:
+    if deadline is not None:
+        if rows is None:
+            raise PlanError("--deadline is the time for --rows: say how many rows there are")
+        if rows_per_second is not None or arrival_rate is not None:
+            raise PlanError(
+                "--deadline with --rows gives the throughput: leave --rows-per-second and --arrival-rate out"
+            )
+        return MinCost(rows / deadline)
     given = [value for value in (rows_per_second, arrival_rate, budget) if value is not None]
     if len(given) > 1:
         raise PlanError("--rows-per-second, --arrival-rate and --budget are different goals: give one of them")

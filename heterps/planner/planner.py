@@ -53,6 +53,7 @@ class Request:
     rows: float | None = None
     solver: str = "exact"
     seconds: float = SECONDS
+    head_room: float = 0.0
 
     @property
     def unique_fraction(self) -> float:
@@ -65,7 +66,7 @@ class Request:
         """Costs at one batch size."""
         layers = layers_of(self.graph, batch_size=batch_size, unique_fraction=self.unique_fraction)
         tables = forecast_tables(self.graph, self.sample, self.rows)
-        return Costs(self.graph, layers, self.hardware, self.profile, tables)
+        return Costs(self.graph, layers, self.hardware, self.profile, tables, self.head_room)
 
     def best(self) -> Choice | None:
         """The best draft and what is proved of it; None if it was proved that there is no plan.
@@ -91,6 +92,7 @@ def plan(
     mode: Mode | None = None,
     solver: str = "exact",
     seconds: float = SECONDS,
+    head_room: float = 0.0,
 ) -> Plan:
     """Decide what runs where.
 
@@ -119,6 +121,8 @@ def plan(
         Name of a registered solver.
     seconds
         Time limit of the whole search; what is not proved by then stands in the certificate as a gap.
+    head_room
+        Part of everything that is to stay free (0.2: stages, shard hosts, Hosts and links are at most 80 % busy).
 
     Raises
     ------
@@ -143,6 +147,7 @@ def plan(
         rows,
         solver,
         seconds,
+        head_room,
     )
     return solve(request, mode)
 
@@ -237,6 +242,8 @@ def _why(request: Request, draft: Draft, other: Any) -> str:
 def assumptions(request: Request, draft: Draft) -> Iterable[str]:
     """What the forecast rests on, in words."""
     yield request.goal.text
+    if request.head_room:
+        yield f"{request.head_room:.0%} of everything stays free"
     measured = [pool.name for pool in request.hardware.pools if pool.name in request.profile.pools]
     for pool in request.hardware.pools:
         if pool.name not in measured:

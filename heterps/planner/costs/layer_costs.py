@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from heterps.errors import PlanError
 from heterps.graph import Graph, Op
 from heterps.hardware import Hardware, Pool
 from heterps.kernels.program.param_layout import ParamLayout
@@ -30,6 +31,8 @@ class Costs:
         The pools and what was measured of them.
     tables
         Expected size of each row group.
+    head_room
+        Part of everything that is to stay free: the planning problem counts all work as so much longer.
     """
 
     graph: Graph
@@ -37,6 +40,16 @@ class Costs:
     hardware: Hardware
     profile: Profile
     tables: tuple[TableForecast, ...] = ()
+    head_room: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.head_room < 1:
+            raise PlanError(f"head_room is {self.head_room}, must be at least 0 and below 1")
+
+    @property
+    def stretch(self) -> float:
+        """How many times as long work counts, so that the head-room stays free."""
+        return 1 / (1 - self.head_room)
 
     @cached_property
     def lowered(self) -> Graph:

@@ -40,8 +40,9 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
     shared = [1.0 if pool.host else rate.compute_fraction for pool, rate in zip(pools, rates, strict=True)]
     fractions = np.array([shared, [r.data_fraction for r in rates]])
     links = np.array([[_link(costs, a, b) for b in pools] for a in pools])
+    longer = costs.stretch
     return make_problem(
-        costs.seconds(),
+        costs.seconds() * longer,
         fractions[:, None, :],
         _prices(pools),
         cap=[math.inf if pool.cap is None else pool.cap for pool in pools],
@@ -50,11 +51,11 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         flows=[
             Flow(e.source, e.target, e.tensor, (e.forward_bytes + e.backward_bytes) / n) for e in costs.layers.edges
         ],
-        byte_s=[wire, network],
-        turn_s=[[rate.call_s / n for rate in rates], [0.0] * len(pools)],
+        byte_s=np.array([wire, network]) * longer,
+        turn_s=np.array([[rate.call_s / n for rate in rates], [0.0] * len(pools)]) * longer,
         **_worker_memory(costs, depth),
         memory_cap=[pool.device.memory_bytes * MEMORY_SHARE for pool in pools],
-        link=links,
+        link=links / longer,
         mixes=[] if np.isfinite(links).any() else _mixes(pools),
         shards=_shards(costs, server, pins or {}),
         kinds=[pool.kind for pool in pools],
@@ -151,12 +152,12 @@ def _link(costs: Costs, a: Pool, b: Pool) -> float:
 
 def _shards(costs: Costs, server: Pool, pins: Mapping[str, str]) -> Shards:
     """Shard hosts: on a shared Host they take no unit, only its cores and memory; elsewhere they are units."""
-    busy = costs.shard_s(server) / costs.batch_size
+    busy = costs.shard_s(server) / costs.batch_size * costs.stretch
     needed = sum(table.bytes for table in placed_tables(costs, server, pins) if table.tier == "memory")
     needed += costs.dense_bytes
     if server.host is not None:
         return Shards(busy / costs.hardware.host(server.host).cores, 1)
-    network = costs.shard_bytes / costs.batch_size / costs.rates(server).network_bytes_per_s
+    network = costs.shard_bytes / costs.batch_size / costs.rates(server).network_bytes_per_s * costs.stretch
     minimum = max(1, math.ceil(needed / (server.device.memory_bytes * MEMORY_SHARE)))
     return Shards(max(busy, network), minimum, type=costs.hardware.pools.index(server))
 
@@ -185,7 +186,7 @@ def _shared(costs: Costs, server: Pool) -> dict[str, Any]:
         "byte_usage": np.array(per_byte),
         "turn_usage": np.array(per_turn),
         "fixed_usage": np.array(fixed, float),
-        "capacity": np.array(capacity, float),
+        "capacity": np.array(capacity, float) / costs.stretch,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -96,9 +97,11 @@ def depth_of(draft: Draft) -> int:
         return DEPTH
     times, units = _pipeline(draft)
     goal = _BUSY * min(k / t for k, t in zip(units, times, strict=True))
-    low, high = DEPTH - 1, DEPTH
+    # So many are at work at that rate: fewer in flight cannot reach it.
+    low = max(DEPTH, math.floor(goal * sum(times) * (1 - 1e-9) / units[0])) - 1
+    high = low + 1
     while steady_rate(times, units, high * units[0]) < goal:
-        low, high = high, 2 * high
+        low, high = high, high + max(1, high // 2)
         if high > _DEEPEST:
             raise PlanError(_contradiction("with any number of batches in flight", draft.found.rows_per_second, goal))
     while high - low > 1:
@@ -161,7 +164,7 @@ def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float, depth: int) 
         price_per_hour=sum(_prices(draft).values()),
         price_parts=_prices(draft),
         link_bytes_per_s=_links(draft, stages, rate),
-        shard_busy=rate * problem.shards.seconds / max(placement.hosts, 1),
+        shard_busy=rate * problem.shards.seconds / draft.costs.stretch / max(placement.hosts, 1),
         tables=placed_tables(draft.costs, draft.server, draft.pins),
     )
 
@@ -182,7 +185,8 @@ def _stage_forecast(
         network_bytes=crossing,
     )
     memory = sum(costs.worker_bytes(layer, depth) for layer in layers) + crossing * depth
-    return StageForecast(stage.name, cost, rate / limit, limit, memory, _limit(draft, segment, cost))
+    could = limit * costs.stretch  # the problem's limit leaves the head-room free
+    return StageForecast(stage.name, cost, rate / could, could, memory, _limit(draft, segment, cost))
 
 
 def _limit(draft: Draft, segment: Segment, cost: Cost) -> str:

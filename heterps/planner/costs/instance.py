@@ -1,0 +1,162 @@
+"""Public placement instances as JSON: ops with their times on a CPU and on an accelerator, edges, a memory limit.
+
+The format is that of the inputs to "Efficient Algorithms for Device Placement of DNN Graph Operators" (NeurIPS 2020):
+``maxSizePerFPGA``, ``maxFPGAs``, ``maxCPUs``; ``nodes`` with ``id``, ``supportedOnFpga``, ``cpuLatency``,
+``fpgaLatency``, ``isBackwardNode``, ``size`` and perhaps ``colorClass``; ``edges`` with ``sourceId``, ``destId`` and
+``cost``, the time in which the source's output passes to or from an accelerator. Ops of one colour, forward and
+backward, are placed together. Backward ops of a colour without a forward op follow the backward edges, turned round.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+
+from heterps.errors import PlanError
+
+__all__ = ["Instance", "OpTensor", "read_instance"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OpTensor:
+    """The output of one op: the piece it is made in, the pieces that read it, the time of a transfer."""
+
+    source: int
+    readers: tuple[int, ...]
+    cost: float
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Pieces that are placed whole, in an order in which each comes after all that it needs.
+
+    ``ids`` are the ops of each piece; times, sizes and support are summed over them.
+    """
+
+    ids: tuple[tuple[int, ...], ...]
+    edges: frozenset[tuple[int, int]]
+    cpu_s: Floats
+    accelerator_s: Floats
+    bytes: Floats
+    supported: npt.NDArray[np.bool_]
+    tensors: tuple[OpTensor, ...]
+    accelerators: int
+    cpus: int
+    memory_bytes: float
+
+
+def read_instance(path: str) -> Instance:
+    """Read an instance.
+
+    Raises
+    ------
+    PlanError
+        If the file is not one: the message names the field.
+    """
+    try:
+        data = json.loads(pathlib.Path(path).read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise PlanError(f"{path}: cannot be read as JSON ({error})") from error
+    get = _reader(path, data, "instance")
+    nodes = [_node(path, each) for each in get("nodes", list)]
+    edges = [_edge(path, each, {node["id"] for node in nodes}) for each in get("edges", list)]
+    if len({node["id"] for node in nodes}) != len(nodes) or not nodes:
+        raise PlanError(f"{path}: nodes must be at least one, each with an id of its own")
+    limits = int(get("maxFPGAs", int)), int(get("maxCPUs", int)), float(get("maxSizePerFPGA", float))
+    return _joined(path, nodes, edges, *limits)
+
+
+def _reader(path: str, data: Any, what: str) -> Callable[[str, type], Any]:
+    if not isinstance(data, Mapping):
+        raise PlanError(f"{path}: {what} must be an object, is {type(data).__name__}")
+
+    def get(name: str, kind: type) -> Any:
+        value = data.get(name)
+        accepted = (int, float) if kind is float else (int, bool) if kind is bool else kind
+        if name not in data or not isinstance(value, accepted) or (kind is int and isinstance(value, bool)):
+            raise PlanError(f"{path}: {what}: {name} must be given as {kind.__name__}, is {value!r}")
+        if kind in (int, float) and name != "id" and not value >= 0:
+            raise PlanError(f"{path}: {what}: {name} is {value!r}, must not be negative")
+        return value
+
+    return get
+
+
+def _node(path: str, data: Any) -> dict[str, Any]:
+    get = _reader(path, data, f"node {data.get('id') if isinstance(data, Mapping) else data!r}")
+    node = {name: get(name, float) for name in ("cpuLatency", "fpgaLatency")}
+    node |= {
+        "id": get("id", int),
+        "size": float(data.get("size") or 0.0),
+        "backward": bool(get("isBackwardNode", bool)),
+    }
+    return node | {"supported": bool(get("supportedOnFpga", bool)), "color": data.get("colorClass")}
+
+
+def _edge(path: str, data: Any, known: set[int]) -> tuple[int, int, float]:
+    get = _reader(path, data, "edge")
+    source, target = get("sourceId", int), get("destId", int)
+    for end in (source, target):
+        if end not in known:
+            raise PlanError(f"{path}: edge {source} - {target}: there is no node {end}")
+    return source, target, float(get("cost", float))
+
+
+def _joined(
+    path: str, nodes: list[dict[str, Any]], edges: list[tuple[int, int, float]], most: int, cpus: int, room: float
+) -> Instance:
+    """Join ops of one colour, then pieces that need each other, and put them in order."""
+    color = {n["id"]: ("color", n["color"]) if n["color"] is not None else ("id", n["id"]) for n in nodes}
+    forward = {color[n["id"]] for n in nodes if not n["backward"]}
+    backward = {n["id"] for n in nodes if n["backward"]}
+    view: nx.DiGraph[Any] = nx.DiGraph()
+    view.add_nodes_from(dict.fromkeys(color.values()))
+    for a, b, _ in edges:
+        if a not in backward and b not in backward:
+            view.add_edge(color[a], color[b])
+        elif a in backward and b in backward and not {color[a], color[b]} <= forward:
+            view.add_edge(color[b], color[a])
+    view.remove_edges_from(list(nx.selfloop_edges(view)))
+    parts = nx.condensation(view)
+    order = list(nx.lexicographical_topological_sort(parts))
+    place = {c: i for i, part in enumerate(order) for c in parts.nodes[part]["members"]}
+    return _instance(nodes, edges, {i: place[c] for i, c in color.items()}, view, place, (most, cpus, room))
+
+
+def _instance(
+    nodes: list[dict[str, Any]],
+    edges: list[tuple[int, int, float]],
+    piece: dict[int, int],
+    view: nx.DiGraph[Any],
+    place: dict[Any, int],
+    limits: tuple[int, int, float],
+) -> Instance:
+    count = max(piece.values()) + 1
+    sums = {name: np.zeros(count) for name in ("cpuLatency", "fpgaLatency", "size")}
+    supported, ids = np.ones(count, np.bool_), [[] for _ in range(count)]  # type: ignore[var-annotated]
+    for node in nodes:
+        at = piece[node["id"]]
+        ids[at].append(node["id"])
+        supported[at] &= node["supported"]
+        for name, total in sums.items():
+            total[at] += node[name]
+    readers: dict[int, tuple[set[int], float]] = {}
+    for a, b, cost in edges:
+        seen, most = readers.setdefault(a, (set(), cost))
+        seen.add(piece[b])
+        readers[a] = (seen, max(most, cost))
+    tensors = [OpTensor(piece[a], tuple(sorted(to)), cost) for a, (to, cost) in readers.items() if to != {piece[a]}]
+    between = {(place[a], place[b]) for a, b in view.edges if place[a] != place[b]}
+    return Instance(
+        tuple(map(tuple, ids)), frozenset(between), sums["cpuLatency"], sums["fpgaLatency"], sums["size"], supported,
+        tuple(tensors), *limits,
+    )  # fmt: skip

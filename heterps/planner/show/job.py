@@ -1,0 +1,76 @@
+"""A whole job in words: how long so many rows take and what they cost; and the figures in which people ask for it."""
+
+from __future__ import annotations
+
+import re
+
+from heterps.errors import PlanError
+from heterps.planner.plan import Plan
+from heterps.planner.show.figures import count_text, money_text, parse_count
+
+__all__ = ["job_text", "parse_batch_sizes", "parse_duration", "parse_percent"]
+
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def job_text(plan: Plan, rows: float | None, deadline: float | None, budget: float | None) -> str:
+    """Time and money for all rows; empty where their number is not known.
+
+    Raises
+    ------
+    PlanError
+        If the cheapest plan that is in time costs more than the budget of the job.
+    """
+    if rows is None or plan.forecast is None:
+        return ""
+    seconds = rows / plan.forecast.rows_per_second
+    price = plan.forecast.price_per_million_rows * rows / 1e6
+    if deadline is not None and budget is not None and price > budget * (1 + 1e-9):
+        raise PlanError(
+            f"{count_text(rows)} rows within {_hours(deadline)} cost at least {money_text(price)}, the budget is "
+            f"{money_text(budget)}: raise it, or give more time (--deadline)"
+        )
+    cost = f", {money_text(price)}" if price else ""
+    return f"Job: {count_text(rows)} rows in {_hours(seconds)}{cost}"
+
+
+def parse_duration(text: str) -> float:
+    """Read 90s, 90m, 6h or 2d; seconds."""
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*(s|m|min|h|d)\s*", str(text))
+    try:
+        seconds = float(found.group(1)) * _UNITS[found.group(2)] if found else 0.0
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise PlanError(f"{text!r} is not a time: write 90s, 90m, 6h or 2d")
+    return seconds
+
+
+def parse_percent(text: str | float) -> float:
+    """Read 20% or 0.2, from 0 to below 100 %; a fraction."""
+    body = str(text).strip()
+    try:
+        value = float(body.removesuffix("%")) / (100 if body.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise PlanError(f"{text!r} is not a part below 100%: write 20% or 0.2")
+    return value
+
+
+def parse_batch_sizes(text: str) -> tuple[int, ...]:
+    """Read 4096, or 256..8192: the lower end, then each the double of the one before, up to the upper end."""
+    low_text, dots, high_text = str(text).partition("..")
+    low, high = (parse_count(part) for part in (low_text, high_text if dots else low_text))
+    if not (1 <= low <= high and low == int(low) and high == int(high)):
+        raise PlanError(f"{text!r} is no batch size: write 4096, or 256..8192")
+    sizes = [int(low)]
+    while sizes[-1] * 2 <= high:
+        sizes.append(sizes[-1] * 2)
+    return tuple(dict.fromkeys([*sizes, int(high)]))
+
+
+def _hours(seconds: float) -> str:
+    if seconds >= 2 * 86400:
+        return f"{seconds / 86400:.1f} days"
+    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.1f} min"

@@ -1,0 +1,65 @@
+"""What people ask: a job of so many rows, head-room, batch sizes within limits."""
+
+import pytest
+from tests.unit.planner.test_large import with_tables
+
+from heterps.errors import PlanError
+from heterps.planner import FixedRate, MaxThroughput, MinCost, plan
+from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration, parse_percent
+
+
+@pytest.mark.parametrize("goal", [MinCost(2e7), FixedRate(2e7), MaxThroughput(40.0)], ids=["cost", "rate", "most"])
+def test_head_room_is_left_everywhere(rented, goal):
+    tight = plan(with_tables([8, 16]), rented, goal=goal, batch_size=4096)
+    loose = plan(with_tables([8, 16]), rented, goal=goal, batch_size=4096, head_room=0.2)
+    assert max(loose.forecast.busy.values()) <= 0.8 + 1e-9
+    assert loose.forecast.shard_busy <= 0.8 + 1e-9
+    if goal.rises:
+        assert max(tight.forecast.shard_busy, *tight.forecast.busy.values()) > 0.8
+        assert loose.forecast.rows_per_second < tight.forecast.rows_per_second
+    else:
+        assert loose.forecast.price_per_hour >= tight.forecast.price_per_hour
+    assert "20% of everything stays free" in loose.assumptions
+
+
+def test_head_room_is_a_part(rented):
+    with pytest.raises(PlanError, match="head_room is 1"):
+        plan(with_tables([8]), rented, goal=MinCost(1e6), head_room=1.0)
+
+
+def test_a_job_has_a_time_and_a_price(rented):
+    made = plan(with_tables([8]), rented, goal=MinCost(4e9 / 21600), batch_size=4096)
+    text = job_text(made, 4e9, 21600, 200)
+    assert text.startswith("Job: 4.00G rows in ")
+    assert 4e9 / made.forecast.rows_per_second <= 21600
+    with pytest.raises(PlanError, match=r"4.00G rows within 6\.0 h cost at least .*, the budget is"):
+        job_text(made, 4e9, 21600, 1e-6)
+    assert job_text(made, None, None, None) == ""
+
+
+def test_large_batches_are_named(rented):
+    made = plan(with_tables([8]), rented, goal=MinCost(1e6), batch_size=16384)
+    assert any("large batches change what is learned" in text for text in made.assumptions)
+    assert not any(
+        "large batches" in text for text in plan(with_tables([8]), rented, goal=MinCost(1e6), batch_size=64).assumptions
+    )
+
+
+def test_figures_are_read():
+    assert [parse_duration(text) for text in ("90s", "1.5h", "2d", "90m")] == [90, 5400, 172800, 5400]
+    assert [parse_percent(text) for text in ("20%", "0.2", 0.0)] == [0.2, 0.2, 0.0]
+    assert parse_batch_sizes("4096") == (4096,)
+    assert parse_batch_sizes("256..1k") == (256, 512, 1000)
+
+
+BAD = {
+    parse_duration: ("6", "0h", "x", "1.2.3h"),
+    parse_percent: ("100%", "a", "-1%"),
+    parse_batch_sizes: ("0", "8..4", "1.5"),
+}
+
+
+@pytest.mark.parametrize(("read", "text"), [(read, text) for read, texts in BAD.items() for text in texts])
+def test_what_is_no_figure_is_refused(read, text):
+    with pytest.raises(PlanError, match="write"):
+        read(text)
