@@ -21,6 +21,7 @@ __all__ = [
     "array_namespace",
     "gpu_available",
     "is_host",
+    "know_arrays",
     "namespace",
     "register_namespace",
     "synchronize",
@@ -56,8 +57,12 @@ def namespace(name: str = "auto") -> Namespace:
         name = "gpu" if gpu_available() else "cpu"
     if name not in _BY_NAME:
         raise UnknownKindError(f"unknown device {name!r}; known: auto, {', '.join(sorted(_BY_NAME))}")
-    xp = _BY_NAME[name]()
-    _OF_TYPE[xp.ndarray] = xp
+    return know_arrays(_BY_NAME[name]())
+
+
+def know_arrays(xp: Namespace) -> Namespace:
+    """Let :func:`array_namespace` know the arrays of a library that did not come from :func:`namespace`."""
+    _OF_TYPE.setdefault(xp.ndarray, xp)
     return xp
 
 

@@ -18,7 +18,7 @@ def ulps_apart(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.int64
     a, b = np.asarray(a), np.asarray(b)
     signed = np.int32 if a.dtype == np.float32 else np.int64
     lowest = np.int64(np.iinfo(signed).min)
-    x, y = (np.ascontiguousarray(v).view(signed).astype(np.int64) for v in (a, b))
+    x, y = (np.ascontiguousarray(v).view(signed).astype(np.int64).reshape(v.shape) for v in (a, b))
     x, y = (np.where(v < 0, lowest - v, v) for v in (x, y))  # negative numbers count downward from zero
     with np.errstate(over="ignore"):
         apart = np.abs(x - y)
@@ -45,5 +45,5 @@ def _different(a: npt.NDArray[Any], b: npt.NDArray[Any], ulps: int) -> npt.NDArr
     if ulps:
         return ulps_apart(a, b) > ulps
     bits = np.dtype(f"u{a.dtype.itemsize}")
-    apart = np.ascontiguousarray(a).view(bits) != np.ascontiguousarray(b).view(bits)  # +0 and -0 differ here
-    return np.asarray(apart & ~(np.isnan(a) & np.isnan(b)))
+    x, y = (np.ascontiguousarray(v).view(bits).reshape(v.shape) for v in (a, b))
+    return np.asarray((x != y) & ~(np.isnan(a) & np.isnan(b)))  # +0 and -0 differ here

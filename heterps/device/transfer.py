@@ -153,11 +153,11 @@ class _Turn:
     """Memory of one lap after another: a piece for each direction, and the event behind the last copy."""
 
     def __init__(self, xp: Namespace) -> None:
-        self.sending, self.receiving = _Piece(xp), _Piece(xp)
+        self.sending, self.receiving = _PinnedTwin(xp), _PinnedTwin(xp)
         self.done: Any = None
 
 
-class _Piece:
+class _PinnedTwin:
     """Pinned memory and its twin on the device; both grow, never shrink. Grown only while nobody uses the turn."""
 
     def __init__(self, xp: Namespace) -> None:
