@@ -19,6 +19,7 @@ from heterps.runtime.batch.columns import check_columns
 from heterps.runtime.batch.inference import PREDICTION, Inference, Values, joined, sources_of
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
+from heterps.runtime.config import bytes_of
 from heterps.runtime.cuts.checkpoints import Checkpoints
 from heterps.runtime.cuts.saved_model import SavedModel
 from heterps.runtime.cuts.saving import load_one_table, load_tables, save_tables, shrink_tables
@@ -58,6 +59,7 @@ def launch(
     every_batches: int | None = None,
     every_s: float | None = None,
     resume: str | os.PathLike[str] | None = None,
+    memory: int | str | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -88,6 +90,9 @@ def launch(
     resume
         Folder of an earlier run's cuts: the first training goes on from the newest, exactly. Give the same data, mode,
         batch size and epochs; the number of workers and shard hosts may differ.
+    memory
+        What the tables of one shard host may take, in bytes or as ``"8GiB"``: new ids beyond that are refused by name.
+        By default 70 % of the limit of its worker, less what that takes already; no limit within one process.
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -110,6 +115,7 @@ def launch(
         lanes=plan.lanes,
         metrics=_metrics(plan, metrics, _TRAINING_METRICS),
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
+        memory_bytes=bytes_of(memory),
     )
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None, every_batches, every_s, os.fspath(resume) if resume else None

@@ -56,6 +56,11 @@ Examples:
 @click.option("--checkpoint", metavar="DIR", help="Keep cuts of the run here, to go on from if it is lost.")
 @click.option("--every-batches", type=click.IntRange(1), help="Make a cut so often, besides the one at the end.")
 @click.option(
+    "--memory",
+    metavar="BYTES",
+    help="What the tables of one shard host may take, such as 8GiB; new ids beyond are refused.",
+)
+@click.option(
     "--resume", metavar="DIR", help="Go on from the newest cut in this folder, with the same data and options."
 )
 @click.option("--profile", is_flag=True, help="Show where the time went, by pool and phase.")
@@ -78,6 +83,7 @@ def command(
     out: str | None,
     checkpoint: str | None,
     every_batches: int | None,
+    memory: str | None,
     resume: str | None,
     profile: bool,
     profile_svg: str | None,
@@ -98,6 +104,7 @@ def command(
         checkpoint=checkpoint,
         every_batches=every_batches,
         resume=resume,
+        memory=memory,
     ) as session:
         reports = _checked(session, training.shuffle(shuffle), epochs, validation)
         last = deque(metered(reports, console), maxlen=1).pop()
