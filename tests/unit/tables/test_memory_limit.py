@@ -2,12 +2,14 @@
 
 import gc
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
 
 import heterps as hps
-from heterps.errors import ClusterError, TableFullError
+from heterps import ops
+from heterps.errors import ClusterError, GraphError, TableFullError
 from heterps.protocol import BatchKey
 from heterps.runtime.config import bytes_of
 from heterps.tables import SGD, GroupSpec, RowGradients, Shard, TableSpec, Zeros
@@ -83,3 +85,32 @@ def test_memory_is_read(given: str | int | None, found: int | None) -> None:
 def test_what_is_no_memory_is_refused(given: str | int) -> None:
     with pytest.raises(ClusterError, match="must be a number of bytes"):
         bytes_of(given)
+
+
+def budgeted(**rest: Any) -> hps.Plan:
+    ids, y = ops.input("ids", (3,), "uint64"), ops.input("y")
+    wide = ops.sum(ops.lookup(ids, "wide", 1, **rest))
+    return hps.Plan.fused(hps.Graph(loss=ops.logloss(wide, y)), batch_size=64)
+
+
+def test_a_graph_says_how_many_rows_a_host_may_hold_and_what_goes() -> None:
+    with (
+        hps.launch(budgeted(budget=50), engine="inline") as session,
+        pytest.raises(TableFullError, match="of at most 50 rows"),
+    ):
+        session.fit(data())
+    saved = hps.Graph.from_json(budgeted(budget=110, when_full="least_recent").graph.to_json())
+    with hps.launch(hps.Plan.fused(saved, batch_size=8), engine="inline") as session:
+        session.fit(data())
+        (rows,) = session.engine.each_shard(_rows)
+        assert rows <= 110
+
+
+def _rows(shard: Shard, host: int) -> int:
+    return sum(map(len, shard.groups.values()))
+
+
+@pytest.mark.parametrize("rest", [{"budget": 0}, {"when_full": "explode"}, {"when_full": "lowest_score"}])
+def test_a_budget_that_makes_no_sense_is_a_mistake_in_the_graph(rest: dict[str, Any]) -> None:
+    with pytest.raises(GraphError, match="tables wide: group"):
+        hps.launch(budgeted(**rest), engine="inline").job.model.groups  # noqa: B018
