@@ -20,6 +20,7 @@ from heterps.runtime.batch.inference import PREDICTION, Inference, Values, joine
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.labelling import label_bounds, no_rows
 from heterps.runtime.batch.model import Model
+from heterps.runtime.config import bytes_of
 from heterps.runtime.cuts.checkpoints import Checkpoints
 from heterps.runtime.cuts.folder_lock import FolderLock
 from heterps.runtime.cuts.saved_model import SavedModel, made_folder
@@ -63,6 +64,7 @@ def launch(
     every_s: float | None = None,
     resume: str | os.PathLike[str] | None = None,
     force: bool = False,
+    memory: int | str | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -96,6 +98,9 @@ def launch(
     force
         Resume although data, shuffling, rules or metrics differ from those of the earlier run, which is refused
         otherwise with what differs.
+    memory
+        What the tables of one shard host may take, in bytes or as ``"8GiB"``: new ids beyond that are refused by name.
+        By default 70 % of the limit of its worker, less what that takes already; no limit within one process.
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -118,6 +123,7 @@ def launch(
         lanes=plan.lanes,
         metrics=_metrics(plan, metrics, _TRAINING_METRICS),
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
+        memory_bytes=bytes_of(memory),
     )
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,

@@ -63,6 +63,11 @@ Examples:
 @click.option("--checkpoint", metavar="DIR", help="Keep cuts of the run here, to go on from if it is lost.")
 @click.option("--every-batches", type=click.IntRange(1), help="Make a cut so often, besides the one at the end.")
 @click.option(
+    "--memory",
+    metavar="BYTES",
+    help="What the tables of one shard host may take, such as 8GiB; new ids beyond are refused.",
+)
+@click.option(
     "--resume", metavar="DIR", help="Go on from the newest cut in this folder, with the same data and options."
 )
 @click.option("--force", is_flag=True, help="Resume although data, shuffling, rules or metrics have changed.")
@@ -87,6 +92,7 @@ def command(
     out: str | None,
     checkpoint: str | None,
     every_batches: int | None,
+    memory: str | None,
     resume: str | None,
     force: bool,
     allow_empty: bool,
@@ -114,6 +120,7 @@ def command(
         every_batches=every_batches,
         resume=resume,
         force=force,
+        memory=memory,
     ) as session:
         reports = _checked(session, training.shuffle(shuffle), epochs, validation, allow_empty)
         last = deque(metered(reports, console), maxlen=1).pop()

@@ -281,6 +281,8 @@ LOOKUP = {
     "init": None,
     "accessor": None,
     "storage": "memory",
+    "budget": None,
+    "when_full": "refuse",
 }
 INPUT = {"shape": (), "dtype": "float32", "ragged": False, "mean_length": 1.0}
 GATHER = {"columns": REQUIRED, "source": 0, "pooling": "none", "padding_id": None}

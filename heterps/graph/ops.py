@@ -111,6 +111,8 @@ def lookup(
     entry: Spec = None,
     accessor: Spec = None,
     storage: str = "memory",
+    budget: int | None = None,
+    when_full: str = "refuse",
     name: str | None = None,
 ) -> Tensor:
     """Look rows of a sparse table up by id.
@@ -131,6 +133,10 @@ def lookup(
         Optimiser rule, initialiser, admission and accessor of the table; None takes the run's defaults.
     storage
         ``"memory"`` or ``"ssd"``.
+    budget
+        Rows that a shard host may hold; None for as many as its memory allows.
+    when_full
+        ``"refuse"`` new ids with an error, or let rows go: ``"least_recent"``, ``"lowest_score"`` (needs an accessor).
     """
     return build(
         "lookup",
@@ -145,6 +151,8 @@ def lookup(
         entry=entry,
         accessor=accessor,
         storage=storage,
+        budget=budget,
+        when_full=when_full,
     )
 
 

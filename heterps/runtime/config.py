@@ -10,11 +10,11 @@ from typing import Any
 
 import dask
 import yaml
-from dask.utils import parse_timedelta
+from dask.utils import parse_bytes, parse_timedelta
 
 from heterps.errors import ClusterError
 
-__all__ = ["Settings", "defaults", "settings"]
+__all__ = ["Settings", "bytes_of", "defaults", "settings"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,25 @@ def settings() -> Settings:
         trusted_network=_get("network.trusted") is True,
         unix_sockets=_get("network.unix-sockets") is True,
     )
+
+
+def bytes_of(memory: int | str | None) -> int | None:
+    """Read an amount of memory such as ``"8GiB"``.
+
+    Raises
+    ------
+    ClusterError
+        Where it is none, or not more than nothing.
+    """
+    if memory is None:
+        return None
+    try:
+        found = int(parse_bytes(memory)) if any(map(str.isdigit, str(memory))) else 0
+    except (ValueError, TypeError):
+        found = 0
+    if found < 1:
+        raise ClusterError(f"memory {memory!r}: must be a number of bytes such as 8GiB or 500MB")
+    return found
 
 
 def _get(key: str) -> Any:

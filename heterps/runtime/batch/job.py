@@ -39,6 +39,8 @@ class Job:
         Shard hosts; lanes of the Sync mode.
     metrics
         Kept during training.
+    memory_bytes
+        What the tables of one shard host may take; None: as the limit of its worker says.
     stages
         Ops by stage, in order; one stage means that everything runs where the data is read.
     """
@@ -50,6 +52,7 @@ class Job:
     lanes: int = 1
     metrics: tuple[Metric, ...] = ()
     stages: tuple[tuple[str, ...], ...] = ()
+    memory_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.mode.refreshes:

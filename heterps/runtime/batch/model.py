@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from heterps.errors import GraphError, HeterpsError
+from heterps.errors import GraphError, HeterpsError, TableError
 from heterps.fields import Count, Seed, check_fields
 from heterps.graph import Graph
 from heterps.kernels.program.param_layout import ParamLayout, ParamPiece
@@ -81,10 +81,11 @@ class Model:
     def _group(self, group: Group) -> GroupSpec:
         attrs = {op.attrs["table"]: op.attrs for op in self.graph if op.kind == "lookup"}
         tables = tuple(self._table(name, attrs[name]) for name in group.tables)
-        storage = {attrs[name]["storage"] for name in group.tables}
-        if len(storage) > 1:
-            raise GraphError(f"tables {sorted(group.tables)} share rows but not one storage: {sorted(storage)}")
-        return GroupSpec(group.name, tables, storage=storage.pop())
+        shared = {what: _one(what, {name: attrs[name][what] for name in group.tables}) for what in _OF_ROWS}
+        try:
+            return GroupSpec(group.name, tables, **shared)
+        except TableError as error:
+            raise GraphError(f"tables {', '.join(sorted(group.tables))}: {error}") from error
 
     def _table(self, name: str, attrs: Mapping[str, Any]) -> TableSpec:
         try:
@@ -136,3 +137,13 @@ class Model:
 
 def _default_init(dim: int) -> Initialiser:
     return Uniform(0.01 if dim > 1 else 1e-4)
+
+
+_OF_ROWS = ("storage", "budget", "when_full")  # which tables that are looked up by the same ids have in common
+
+
+def _one(what: str, values: Mapping[str, Any]) -> Any:
+    """Return what tables that share rows agree on."""
+    if len(set(values.values())) > 1:
+        raise GraphError(f"tables {sorted(values)} share rows but not one {what}: {list(values.values())}")
+    return next(iter(values.values()))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from heterps.errors import ClusterError
+from heterps.errors import ClusterError, RunError
 from heterps.protocol.words.events import Event
+from heterps.runtime.answers import reason_of
 
 __all__ = ["Arrivals"]
 
@@ -31,6 +33,17 @@ class Arrivals(SimpleQueue[Event | Callable[[], None]]):
     def fail(self, error: BaseException) -> None:
         """End the run with an error that another thread met."""
         self.put(partial(_raise, error))
+
+    @contextmanager
+    def told_of_failure(self) -> Iterator[None]:
+        """In threads of Dask, which would log an error and go on: it ends the run."""
+        try:
+            yield
+        except Exception as error:
+            named = RunError(f"the run cannot go on from what a worker told it: {reason_of(error)}")
+            named.__cause__ = error
+            self.fail(named)
+            raise
 
     def when(
         self, answer: Future[Any], act: Callable[[Any], None], lost: Callable[[ClusterError], None] | None = None

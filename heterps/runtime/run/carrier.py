@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
-from distributed import Client, Future
+from distributed import Client
 
 from heterps.data import Dataset, Split
-from heterps.errors import ClusterError, HeterpsError, RunError
+from heterps.errors import ClusterError
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
-from heterps.runtime.answers import answer, asking, cancel, reason_of, submitted
+from heterps.runtime.answers import asking
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
 from heterps.runtime.config import settings
@@ -28,11 +28,12 @@ from heterps.runtime.run.line import ActorLine, close_all
 from heterps.runtime.run.patience import Patience
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.run.roles import Roles
+from heterps.runtime.run.split_tasks import SplitTasks
 from heterps.runtime.run.stacks import all_stacks
 from heterps.runtime.run.stage_lines import StageLines
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.workers.delivery import Addresses, LocalRun, decode_event, local_run, topic
-from heterps.runtime.workers.io_actor import IoActor, run_attempt
+from heterps.runtime.workers.io_actor import IoActor
 
 __all__ = ["ClusterCarrier"]
 
@@ -85,7 +86,7 @@ class ClusterCarrier:
             job, client, run, roles, self.attendance, arrivals, lambda: self.hosts.all, self._give_up
         )
         self._readers: dict[str, ActorLine] = {}  # io actors by worker, made or being made
-        self._tasks: dict[int, tuple[str, Future]] = {}  # worker and task of every attempt that was not cancelled
+        self.tasks = SplitTasks(client, run, arrivals, self.attendance.name)
         self._gathering = ReportGathering(self._lines, self._readers.values, self._counter, fetch, self._give_up)
         self._patience = Patience(settings().workers_s)
         self._steps: dict[str, int] = {}  # of stages, when the run ended
@@ -108,25 +109,14 @@ class ClusterCarrier:
     def _end(self) -> None:
         with suppress(Exception):
             self.client.unsubscribe_topic(topic(self.run))
-        cancel(self.client, [future for _, future in self._tasks.values()])
+        self.tasks.close()
         with suppress(Exception):
             self._steps = self.stages.steps()
         close_all([*self._readers.values(), *(line for _, line in self.stages.lines)])
 
     def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
-        with self._told_of_failure():
+        with self._arrivals.told_of_failure():
             self._arrivals.tell(decode_event(event[1]))
-
-    @contextmanager
-    def _told_of_failure(self) -> Iterator[None]:
-        """In threads of Dask, which would log an error and go on: it ends the run."""
-        try:
-            yield
-        except Exception as error:
-            named = RunError(f"the run cannot go on from what a worker told it: {reason_of(error)}")
-            named.__cause__ = error
-            self._arrivals.fail(named)
-            raise
 
     # --- workers that come and go
 
@@ -173,9 +163,8 @@ class ClusterCarrier:
         """A worker begins nothing for now: what it was given and has not begun is for others."""
 
         def told(begun: set[int]) -> None:
-            for attempt, (where, _) in list(self._tasks.items()):
-                if where == worker and attempt not in begun:
-                    self._arrivals.tell(ev.SplitSlow(attempt))
+            for attempt in self.tasks.on(worker) - begun:
+                self._arrivals.tell(ev.SplitSlow(attempt))
 
         line = self._readers.get(worker)
         if line is not None and line.made.done():
@@ -191,68 +180,17 @@ class ClusterCarrier:
             self._readers.pop(worker).abandon()
         self.stages.left(worker)
         self.hosts.left(worker)
-        attempts = [attempt for attempt, (where, _) in self._tasks.items() if where == worker]
-        self._cancel([self._tasks.pop(attempt)[1] for attempt in attempts])
-
-    def _cancel(self, futures: Sequence[Future]) -> None:
-        """Let go of tasks; Dask cancels what nobody holds."""
-        for future in futures:
-            with suppress(Exception):
-                future.release()
+        self.tasks.left(worker)
 
     # --- instructions
 
     def run_split(self, run: do.RunSplit, split: Split | None) -> None:
-        """Submit the task of an attempt under a key that was never used."""
-        key = f"heterps-split-{self.run}-{run.pass_}-{'end' if run.split is None else run.split}-{run.attempt}"
-        future = submitted(
-            self.client,
-            lambda reason: self._untold(run, reason),
-            run_attempt,
-            self.run,
-            run,
-            split,
-            self._addresses(),
-            workers=[run.worker],
-            allow_other_workers=False,
-            key=key,
-        )
-        self._tasks[run.attempt] = (run.worker, future)
-        future.add_done_callback(lambda done: self._task_done(run.attempt, done))
-
-    def _untold(self, run: do.RunSplit, reason: str) -> ClusterError:
-        return ClusterError(f"the cluster took no task for worker {self.attendance.name(run.worker)}: {reason}")
+        """Submit the task of an attempt."""
+        self.tasks.begin(run, split, self._addresses())
 
     def _addresses(self) -> Addresses:
         """Of copies of shard hosts and of stages, as they are now: what is sent must not change on its way."""
         return {**self.hosts.addresses, **self.stages.addresses}
-
-    def _task_done(self, attempt: int, future: Future) -> None:
-        with self._told_of_failure():
-            if future.status == "error":
-                self._split_failed(attempt, self._error_of(attempt, future))
-
-    def _error_of(self, attempt: int, future: Future) -> BaseException | None:
-        """Return what the task raised, or the ClusterError that says why nobody knows."""
-
-        def lost(reason: str) -> ClusterError:
-            return ClusterError(f"what failed in attempt {attempt} cannot be told: {reason}")
-
-        async def ask() -> BaseException | None:
-            found: BaseException | None = await future.exception()
-            return found
-
-        try:
-            return answer(self.client, ask, lost, settings().call_s)
-        except ClusterError as error:
-            return error
-
-    def _split_failed(self, attempt: int, error: BaseException | None) -> None:
-        """Raise a user's mistake as it was raised on the worker; anything else is tried again."""
-        if isinstance(error, HeterpsError) and not isinstance(error, ClusterError):
-            self._arrivals.fail(error)
-        else:
-            self._arrivals.tell(ev.SplitFailed(attempt, f"{type(error).__name__}: {error}"))
 
     def pump(self) -> bool:
         """Nothing to do: attempts run elsewhere."""
@@ -268,13 +206,13 @@ class ClusterCarrier:
 
     def to_attempt(self, attempt: int, instruction: do.Instruction) -> None:
         """Hand an instruction to the actor of the attempt's worker; one whose worker is gone needs none."""
-        worker, future = self._tasks.get(attempt, ("", None))
+        worker = self.tasks.worker_of(attempt)
         line = self._readers.get(worker)
         if line is not None:
             told = line.ask("deliver", attempt, instruction, self._addresses())
             self._arrivals.when(told, _nothing, partial(self._give_up, worker))
-        if isinstance(instruction, do.Cancel) and future is not None:
-            del self._tasks[attempt]
+        if isinstance(instruction, do.Cancel):
+            self.tasks.forget(attempt)
 
     def create_host(self, create: do.CreateHost) -> None:
         """Make a shard host, or take the one of the run before."""

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 
 from distributed import Client
 
+from heterps import errors
 from heterps.errors import ClusterError
 from heterps.runtime.answers import answer
 
 __all__ = ["all_stacks", "thread_stacks"]
 
-_PACKAGE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+_PACKAGE = os.path.dirname(os.path.abspath(errors.__file__))
 _FRAMES = 12
 _WAIT_S = 5.0
 

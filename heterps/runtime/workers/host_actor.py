@@ -12,12 +12,16 @@ from heterps.runtime.batch.job import Job
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart
 from heterps.runtime.own_threads import Failed
+from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address, Listener
 from heterps.runtime.wire.worker_sockets import listen_on, server_tls
 from heterps.runtime.workers.delivery import teller
 from heterps.runtime.workers.shard_host import ShardHost
 
 __all__ = ["HostActor"]
+
+_TABLES_SHARE = 0.7  # of a worker's limit; Dask pauses it at 0.8 and kills it at 0.95
+_LEAST_SHARE = 0.1
 
 
 class HostActor:
@@ -43,7 +47,8 @@ class HostActor:
         return self._listener.address
 
     def _new_host(self, copy: int, report: Callable[[Event], None], cut_every: int | None = None) -> ShardHost:
-        return ShardHost(self.job, self.host, copy, report, cut_every, threads=settings().table_threads)
+        memory, threads = self.job.memory_bytes or _memory_of(self._worker), settings().table_threads
+        return ShardHost(self.job, self.host, copy, report, cut_every, threads=threads, memory_bytes=memory)
 
     def _listen(self, host: ShardHost, failed: Failed | None = None) -> Listener:
         return Listener(host, listen_on(self._worker), server_tls(self._worker), failed)
@@ -86,3 +91,14 @@ class HostActor:
             self._listener.close()
         if self._shard_host is not None:
             self._shard_host.close()
+
+
+def _memory_of(worker: Any) -> int | None:
+    """Return what tables may take of a worker's memory, so that Dask neither pauses nor kills it for them.
+
+    Of workers inside one process Dask cannot tell which takes what.
+    """
+    limit = worker.memory_manager.memory_limit
+    if not limit or parse_address(worker.address).is_local:
+        return None
+    return int(max(_TABLES_SHARE * limit - worker.monitor.get_process_memory(), _LEAST_SHARE * limit))

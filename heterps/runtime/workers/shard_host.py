@@ -57,8 +57,8 @@ class ShardHost:
     cut_every
         Ask the run for a cut each time so many batches more were applied. Asked here, where they are counted, the cut
         is late by what is in flight only.
-    threads
-        See :class:`~heterps.tables.Shard`.
+    threads, memory_bytes
+        See :class:`~heterps.tables.Shard`; by default what the job says of memory.
     """
 
     def __init__(
@@ -70,12 +70,14 @@ class ShardHost:
         cut_every: int | None = None,
         *,
         threads: int = 1,
+        memory_bytes: int | None = None,
     ) -> None:
         first, last = job.model.dense_ranges(job.hosts)[host]
         self.model, self.host = job.model, host
         self._dense = job.model.parameters[first:last]  # that live here
         self._report, self._cut_every, self._threads = report, cut_every, threads
         self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
+        self._memory_bytes = memory_bytes or job.memory_bytes
         self._bad_losses = settings().bad_losses  # in a row, before the run is told; 0: never
         self._lock = threading.RLock()  # around the state machine and what follows, but for reads of whole values
         self.state = HostState(copy, job.mode, job.lanes)
@@ -97,7 +99,13 @@ class ShardHost:
         self._disk = tempfile.TemporaryDirectory(prefix="heterps-rows-") if on_disk else None
         folder = self._disk.name if self._disk else None
         self.shard = Shard(
-            self.model.groups, self._dense, seed=self.model.seed, owned=owned, threads=self._threads, folder=folder
+            self.model.groups,
+            self._dense,
+            seed=self.model.seed,
+            owned=owned,
+            threads=self._threads,
+            folder=folder,
+            memory_bytes=self._memory_bytes,
         )
         self.counts = Counts()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import Protocol
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,13 +12,50 @@ from heterps.tables.live.partition import RowPartition
 from heterps.tables.specs.accessor import Counters
 from heterps.tables.specs.spec import GroupSpec
 
-__all__ = ["SHARE", "evict", "worth"]
+__all__ = ["INDEX_BYTES", "SHARE", "MemoryLimit", "evict", "worth"]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 #: Part of the budget that one eviction frees at least, so that its cost spreads over many inserts.
 SHARE = 64
+#: What a row takes in an index, at most: an entry of eight bytes, while the index is doubled and a third full.
+INDEX_BYTES = 24
+
+
+class _Counted(Protocol):
+    @property
+    def memory_bytes(self) -> int: ...
+
+
+class MemoryLimit:
+    """Bytes that all groups of a shard host may take together, so that none is killed for taking too many.
+
+    Parameters
+    ----------
+    limit_bytes
+        For indices, and rows that are kept in memory.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.fixed_bytes = 0
+        """In use whatever rows there are."""
+        self._groups: list[weakref.ref[_Counted]] = []  # which hold this: dropped tables must not wait for a collection
+
+    def count(self, group: _Counted) -> None:
+        """Count what a group takes from now on."""
+        self._groups.append(weakref.ref(group))
+
+    @property
+    def taken(self) -> int:
+        """Bytes in use."""
+        groups = (group() for group in self._groups)
+        return self.fixed_bytes + sum(group.memory_bytes for group in groups if group is not None)
+
+    def rows(self, row_bytes: int) -> int:
+        """Return how many rows of a size still fit."""
+        return max(0, (self.limit_bytes - self.taken) // (row_bytes + INDEX_BYTES))
 
 
 def worth(spec: GroupSpec, part: RowPartition, rows: I64) -> F64:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from heterps.errors import TableError, TableFullError
 from heterps.tables.hashing import RESERVED, check_ids, mix
-from heterps.tables.live.budget import SHARE, evict
+from heterps.tables.live.budget import INDEX_BYTES, SHARE, MemoryLimit, evict
 from heterps.tables.live.gradients import RowGradients
 from heterps.tables.live.owners import Owners
 from heterps.tables.live.partition import RowPartition
@@ -91,6 +91,9 @@ def _find_reserved(ids: U64) -> Any:
     return -1
 
 
+_FAR = 64  # calls at once, at most, whose new rows are not counted yet
+
+
 class _Work(threading.local):
     """Buffers of one calling thread, grown as needed and kept."""
 
@@ -115,6 +118,8 @@ class RowGroup:
         and a lock of its own. There are as many partitions as threads.
     folder
         Where rows are kept if the storage is "ssd".
+    memory
+        What all groups of the shard host may take together.
     """
 
     def __init__(
@@ -125,7 +130,9 @@ class RowGroup:
         owned: Sequence[int],
         owners: Owners | None = None,
         folder: Path | None = None,
+        memory: MemoryLimit | None = None,
     ) -> None:
+        self._memory = memory  # shared with the other groups of the shard host
         self.spec, self.layout = spec, RowLayout(spec, seed)
         self.owned = tuple(sorted(owned))
         self._owners = owners or Owners()
@@ -140,6 +147,8 @@ class RowGroup:
         self._full = threading.RLock()
         self.evicted = 0
         self.readers = Readers(self)
+        if memory is not None:
+            memory.count(self)
 
     def _new_partitions(self) -> list[RowPartition]:
         push, count = _push_for(self.layout), self._count
@@ -167,6 +176,24 @@ class RowGroup:
     def nbytes(self) -> int:
         """Bytes in use by indices and rows."""
         return sum(part.nbytes for part in self.partitions) + (self.waiting.nbytes if self.waiting else 0)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes in use that are not on disk, or will be when the index of these rows has doubled next."""
+        high = sum(part.high for part in self.partitions)
+        now = self.nbytes - (0 if self.spec.storage == "memory" else high * self.layout.row_bytes)
+        return max(now, high * (self._memory_of_row + INDEX_BYTES))
+
+    @property
+    def _memory_of_row(self) -> int:
+        return self.layout.row_bytes if self.spec.storage == "memory" else 0
+
+    def _most_rows(self) -> int | None:
+        """Return how many rows there may be: by the group's budget, and by what the shard host's memory leaves."""
+        if self._memory is None:
+            return self.spec.budget
+        most = sum(part.high for part in self.partitions) + self._memory.rows(self._memory_of_row)
+        return most if self.spec.budget is None else min(most, self.spec.budget)
 
     def partition_of(self, shard: int) -> int:
         """Return the number of the partition with a logical shard that is held here."""
@@ -296,8 +323,9 @@ class RowGroup:
     @contextmanager
     def _room_for(self, ids: U64, order: I32, bounds: I64, make: bool) -> Iterator[None]:
         """Be a context in which the absent ids fit into the budget, after evicting or with an error."""
-        budget = self.spec.budget
-        if not make or budget is None:
+        budget = self._most_rows() if make else None
+        # Far from a limit of memory nobody waits for others: what they may add meanwhile fits as well.
+        if budget is None or (self.spec.budget is None and len(self) + _FAR * len(ids) < budget):
             yield
             return
         with self._full:
@@ -383,7 +411,10 @@ class RowGroup:
         for part in self.partitions:
             with part.lock:
                 part.build_index()
-        excess = 0 if self.spec.budget is None else len(self) - self.spec.budget
+        most = self._most_rows()
+        excess = 0 if most is None else len(self) - most
+        if self._memory is not None and self._memory.taken > self._memory.limit_bytes:
+            excess = max(excess, 1)
         if excess > 0:
             if self.spec.when_full == "refuse":
                 raise self._full_error(0)
@@ -391,6 +422,13 @@ class RowGroup:
             self.evicted += evict(self.spec, self.partitions, nothing, excess)
 
     def _full_error(self, wanted: int) -> TableFullError:
+        if self._memory is not None and (self.spec.budget is None or len(self) + wanted <= self.spec.budget):
+            return TableFullError(
+                f"group {self.spec.name!r} has no memory for {wanted} new ids: the tables of this shard host take "
+                f"{self._memory.taken:,} of at most {self._memory.limit_bytes:,} bytes. Give it more "
+                "(launch(memory=...), --memory, or the --memory-limit of its worker), use more shard hosts, shrink the "
+                "table, add an entry, or set storage to ssd"
+            )
         return TableFullError(
             f"group {self.spec.name!r} holds {len(self)} of at most {self.spec.budget} rows and {wanted} new ids need "
             "one: raise budget, use more shard hosts, shrink the table, add an entry, or set when_full to an eviction"

@@ -24,6 +24,7 @@ from heterps.errors import TableError
 from heterps.protocol import BatchKey, Window
 from heterps.tables.hashing import key_of
 from heterps.tables.live.ageing import Kind, after_save, shrink
+from heterps.tables.live.budget import MemoryLimit
 from heterps.tables.live.dense import DenseBlock
 from heterps.tables.live.gradients import RowGradients
 from heterps.tables.live.group import NOTHING, PushCounts, RowGroup
@@ -82,6 +83,9 @@ class Shard:
         How many work on one call together, each on the logical shards it owns; results do not depend on it.
     folder
         Where groups with storage "ssd" keep their rows.
+    memory_bytes
+        What indices and rows in memory may take; new ids beyond that are refused, or old rows evicted, as each group's
+        ``when_full`` says. None for as many as fit.
     """
 
     def __init__(
@@ -93,17 +97,21 @@ class Shard:
         owned: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
         threads: int = 1,
         folder: str | Path | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         self.seed = seed
         where, owners = None if folder is None else Path(folder), Owners(threads)
+        memory = None if memory_bytes is None else MemoryLimit(memory_bytes)
         self.groups: dict[str, RowGroup] = {}
         for spec in groups:
             if spec.name in self.groups:
                 raise TableError(f"two groups of one name: {spec.name!r}")
             mine = _owned(owned, spec)
-            self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where)
+            self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where, memory=memory)
         self.dense = DenseBlock(tuple(dense), seed=seed)
         self.incarnation = uuid.uuid4().hex  # with the version: which state this is, wherever versions begin anew
+        if memory is not None:
+            memory.fixed_bytes = self.dense.values.nbytes + self.dense.slots.nbytes
         self._version = 0
         self._gate = threading.Condition()
         self._applying: set[BatchKey] = set()

@@ -21,6 +21,7 @@ from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.carrier import ClusterCarrier
 from heterps.runtime.run.dask_engine import ClusterEngine
 from heterps.runtime.run.remote import Remote
+from heterps.runtime.run.split_tasks import SplitTasks
 from tests.unit.runtime.played import ANSWERS, Pending
 
 
@@ -169,7 +170,8 @@ class Task:
 @pytest.fixture
 def carrier(local: Client) -> Any:
     made: Any = ClusterCarrier.__new__(ClusterCarrier)
-    made.client, made._arrivals = local, Arrivals()
+    made._arrivals = Arrivals()
+    made.tasks = SplitTasks(local, "run", made._arrivals, str)
     return made
 
 
@@ -183,7 +185,7 @@ def arrived(carrier: Any) -> Any:
 @pytest.mark.parametrize("raised", [False, True])
 @pytest.mark.parametrize("error", [KeyError("task"), asyncio.CancelledError(), UnboundLocalError("result"), OSError()])
 def test_a_failed_task_is_told_whatever_dask_says_of_it(carrier: Any, error: BaseException, raised: bool) -> None:
-    carrier._task_done(7, Task(error, raised))
+    carrier.tasks.done(7, Task(error, raised))
     event = arrived(carrier)
     assert isinstance(event, ev.SplitFailed)
     assert (event.attempt, event.fatal) == (7, False)
@@ -191,7 +193,7 @@ def test_a_failed_task_is_told_whatever_dask_says_of_it(carrier: Any, error: Bas
 
 
 def test_a_mistake_in_a_task_is_fatal(carrier: Any) -> None:
-    carrier._task_done(7, Task(DataError("bad row"), False))
+    carrier.tasks.done(7, Task(DataError("bad row"), False))
     with pytest.raises(DataError, match="bad row"):
         arrived(carrier)
 

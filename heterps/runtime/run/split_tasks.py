@@ -1,0 +1,112 @@
+"""The tasks of a run's attempts: one Dask task each, under a key that was never used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from distributed import Client, Future
+
+from heterps.data import Split
+from heterps.errors import ClusterError, HeterpsError
+from heterps.protocol.words import events as ev, instructions as do
+from heterps.runtime.answers import answer, cancel, submitted
+from heterps.runtime.config import settings
+from heterps.runtime.run.arrivals import Arrivals
+from heterps.runtime.workers.delivery import Addresses
+from heterps.runtime.workers.io_actor import run_attempt
+
+__all__ = ["SplitTasks"]
+
+
+class SplitTasks:
+    """The tasks of one run.
+
+    Parameters
+    ----------
+    client, run
+        Where they run, and under which name.
+    arrivals
+        Takes what became of them, for the run's thread.
+    name
+        ``name(worker)`` is what a user calls it.
+    """
+
+    def __init__(self, client: Client, run: str, arrivals: Arrivals, name: Callable[[str], str]) -> None:
+        self._client, self._run, self._arrivals, self._name = client, run, arrivals, name
+        self._tasks: dict[int, tuple[str, Future]] = {}  # worker and task of every attempt that was not cancelled
+
+    def begin(self, run: do.RunSplit, split: Split | None, addresses: Addresses) -> None:
+        """Submit the task of an attempt."""
+        key = f"heterps-split-{self._run}-{run.pass_}-{'end' if run.split is None else run.split}-{run.attempt}"
+        future = submitted(
+            self._client,
+            lambda reason: self._untold(run, reason),
+            run_attempt,
+            self._run,
+            run,
+            split,
+            addresses,
+            workers=[run.worker],
+            allow_other_workers=False,
+            key=key,
+        )
+        self._tasks[run.attempt] = (run.worker, future)
+        future.add_done_callback(lambda done: self.done(run.attempt, done))
+
+    def _untold(self, run: do.RunSplit, reason: str) -> ClusterError:
+        return ClusterError(f"the cluster took no task for worker {self._name(run.worker)}: {reason}")
+
+    def worker_of(self, attempt: int) -> str:
+        """Return where an attempt runs; nowhere is the empty string."""
+        return self._tasks[attempt][0] if attempt in self._tasks else ""
+
+    def on(self, worker: str) -> set[int]:
+        """Return the attempts that a worker was given."""
+        return {attempt for attempt, (where, _) in self._tasks.items() if where == worker}
+
+    def forget(self, attempt: int) -> None:
+        """Let go of a task; Dask cancels what nobody holds."""
+        _, future = self._tasks.pop(attempt, (None, None))
+        if future is not None:
+            with suppress(Exception):
+                future.release()
+
+    def left(self, worker: str) -> None:
+        """Let go of the tasks of a worker that is gone."""
+        for attempt in self.on(worker):
+            self.forget(attempt)
+
+    def close(self) -> None:
+        """Cancel what is left."""
+        cancel(self._client, [future for _, future in self._tasks.values()])
+
+    # --- in threads of Dask
+
+    def done(self, attempt: int, future: Future) -> None:
+        """Deal with a task that ended, in a thread of Dask."""
+        with self._arrivals.told_of_failure():
+            if future.status == "error":
+                self._split_failed(attempt, self._error_of(attempt, future))
+
+    def _error_of(self, attempt: int, future: Future) -> BaseException | None:
+        """Return what the task raised, or the ClusterError that says why nobody knows."""
+
+        def lost(reason: str) -> ClusterError:
+            return ClusterError(f"what failed in attempt {attempt} cannot be told: {reason}")
+
+        async def ask() -> BaseException | None:
+            found: BaseException | None = await future.exception()
+            return found
+
+        try:
+            return answer(self._client, ask, lost, settings().call_s)
+        except ClusterError as error:
+            return error
+
+    def _split_failed(self, attempt: int, error: BaseException | None) -> None:
+        """Raise a user's mistake as it was raised on the worker; anything else is tried again."""
+        if isinstance(error, HeterpsError) and not isinstance(error, ClusterError):
+            self._arrivals.fail(error)
+        else:
+            self._arrivals.tell(ev.SplitFailed(attempt, f"{type(error).__name__}: {error}"))
