@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.unit.planner.test_search_properties import random_chain
 
 import heterps as hps
 from graphs.resnet import resnet
@@ -21,6 +20,7 @@ from heterps.planner.solve.milp import milp_placement
 from heterps.planner.solve.multipliers import multiplier_placement
 from heterps.planner.solve.search import best_at, best_price_per_row, best_throughput
 from heterps.planner.solve.solvers import exact
+from heterps.testing.solver_contract import random_chain
 from tests.unit.planner.solve.test_large import with_tables
 
 
