@@ -80,11 +80,12 @@ def _reader(path: str, data: Any, what: str) -> Callable[[str, type], Any]:
         raise PlanError(f"{path}: {what} must be an object, is {type(data).__name__}")
 
     def get(name: str, kind: type) -> Any:
-        value = data.get(name)
+        value: Any = data.get(name)
+        figure: Any = value  # as mypy cannot know that it is a number below
         accepted = (int, float) if kind is float else (int, bool) if kind is bool else kind
         if name not in data or not isinstance(value, accepted) or (kind is int and isinstance(value, bool)):
             raise PlanError(f"{path}: {what}: {name} must be given as {kind.__name__}, is {value!r}")
-        if kind in (int, float) and name != "id" and not value >= 0:
+        if kind in (int, float) and name != "id" and not figure >= 0:
             raise PlanError(f"{path}: {what}: {name} is {value!r}, must not be negative")
         return value
 

@@ -62,7 +62,9 @@ class _Hunt:
     def _beat(self) -> float | None:
         """The value that a further plan must reach to be taken: the best, or worth the same with a smaller batch."""
         best = self.best
-        return best and best.found.value * (1 - _ALIKE if self._request.goal.rises else 1 + _ALIKE)
+        if best is None:
+            return None
+        return best.found.value * (1 - _ALIKE if self._request.goal.rises else 1 + _ALIKE)
 
     def look(self, batch_size: int, share: float) -> None:
         """Plan at one batch size, within a share of the time that is left."""

@@ -108,8 +108,10 @@ def _closer(few: Problem, goal: Goal, solve: Solve, deadline: Deadline) -> tuple
         found = goal.search(few, solve, deadline)
     except UndecidedError:
         return None
-    if found is None or deadline.over:
-        return found and (few, found)
+    if found is None:
+        return None
+    if deadline.over:
+        return few, found
     nearer = with_states(few, _around(few, found))
     try:
         again = goal.search(nearer, solve, deadline) if nearer.states > few.states else None
@@ -136,13 +138,13 @@ def _slotted(
     wanted = goal.target or (found and found.rows_per_second) or 1e-6
     try:
         placed = slot_placement(problem, wanted, seconds=min(_SLOT_SECONDS, deadline.left))
-        more = None if placed is None else with_states(problem, placed[0])
-        better = more and goal.search(more, solve, deadline)
+        if placed is None:
+            return None
+        more = with_states(problem, placed[0])
+        better = goal.search(more, solve, deadline)
     except UndecidedError:
         return None
-    if more is None or better is None or (found is not None and goal.better(found, better)):
-        return None
-    return more, better
+    return None if better is None or (found is not None and goal.better(found, better)) else (more, better)
 
 
 def _bounded(found: SearchResult, bound: float, goal: Goal, over: str) -> SearchResult:

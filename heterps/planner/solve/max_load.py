@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -162,12 +163,12 @@ def _words(members: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
     return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little")).view(np.uint64)
 
 
-def _tensors(instance: Instance) -> tuple[npt.NDArray[np.int64], ...]:
+def _tensors(instance: Instance) -> tuple[npt.NDArray[Any], ...]:
     """Source, first reader, readers and cost of each tensor, as arrays."""
     source = np.array([t.source for t in instance.tensors], np.int64)
     first = np.cumsum([0, *(len(t.readers) for t in instance.tensors)])
     readers = np.array([r for t in instance.tensors for r in t.readers], np.int64)
-    return source, first, readers, np.array([t.cost for t in instance.tensors], float)  # type: ignore[return-value]
+    return source, first, readers, np.array([t.cost for t in instance.tensors], float)
 
 
 def _read(
