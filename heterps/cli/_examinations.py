@@ -52,7 +52,10 @@ def _listening() -> list[tuple[str, int, str]]:
         try:
             command = " ".join(process.cmdline())
             if any(word in command for word in OURS):
-                found += [(*c.laddr[:2], command) for c in process.net_connections("inet") if c.status == "LISTEN"]
+                ask = (
+                    process.net_connections if hasattr(process, "net_connections") else process.connections
+                )  # psutil < 6
+                found += [(*c.laddr[:2], command) for c in ask("inet") if c.status == "LISTEN"]
         except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
             continue  # somebody else's, or gone meanwhile
     return found

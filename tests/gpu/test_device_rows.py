@@ -39,7 +39,7 @@ def test_every_built_in_rule_is_checked() -> None:
 
 
 @given(ids=st.lists(st.integers(0, 30), min_size=1, max_size=60), seed=st.integers(0, 50))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_it_behaves_as_a_dict_of_rows(ids: list[int], seed: int) -> None:
     table, known = DeviceRows(group_of(Sum(), dims=(2,)), seed=0, xp=xp, rows=1), dict[int, int]()
     with host_kernels(seed=seed, fibers=True):

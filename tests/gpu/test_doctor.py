@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import metadata
@@ -222,6 +224,20 @@ def test_a_wrong_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (finding.status, "loss 0.6 instead of 0.5" in finding.text) == ("failed", True)
 
 
+def test_real_listeners_are_seen() -> None:
+    code = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "heterps-listener"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        found_here = [
+            (address, at) for address, at, command in _examinations._listening() if "heterps-listener" in command
+        ]
+        process.communicate("\n", timeout=30)
+    assert found_here == [("127.0.0.1", port)]
+
+
 def test_slow_copies() -> None:
     ticks = iter(range(1000))
     with pytest.raises(AilmentError, match=r"0\.0 GB/s from pinned memory.*too few lanes"):
@@ -237,7 +253,7 @@ def test_a_machine_without_a_gpu_is_well_unless_one_is_wanted(monkeypatch: pytes
 
 
 def test_cupy_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "cupy", None)
+    monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(AbsentError, match="no driver and no CuPy"):
         diagnosis.load_cupy(False)
     with pytest.raises(AilmentError, match="there is a driver but CuPy cannot be imported"):
