@@ -2,67 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from heterps.errors import CheckpointError, HeterpsError, TableError, TableFullError
 from heterps.tables.hashing import shards_of
 from heterps.tables.live.group import RowGroup
 from heterps.tables.live.shard import Shard
+from heterps.tables.snapshots.chain import Chain, find_generation, read_rows
 from heterps.tables.snapshots.disk import ReadBuffer, read_checked
-from heterps.tables.snapshots.manifest import NAME, Manifest, StoredFile
-from heterps.tables.snapshots.pages import row_groups
-from heterps.tables.snapshots.snapshot import DENSE, THREADS, Snapshots
+from heterps.tables.snapshots.manifest import Manifest
+from heterps.tables.snapshots.snapshot import DENSE, Snapshots, links_of
 from heterps.tables.specs.spec import GroupSpec
 
-__all__ = ["find_generation", "load_table", "read_rows", "restore", "verify"]
+__all__ = ["find_generation", "load_table", "restore", "verify"]
 
 Columns = dict[str, npt.NDArray[Any]]
-
-
-def find_generation(path: str | Path) -> Path:
-    """Return the snapshot folder meant by a path: itself, or the newest generation below it."""
-    folder = Path(path)
-    return folder if (folder / NAME).exists() else Snapshots(folder).latest()
-
-
-def read_rows(folder: Path, file: StoredFile, columns: list[str] | None = None) -> Columns:
-    """Return the columns of a file after checking its hash; lists become two-dimensional."""
-    parts = list(_row_groups(folder, file, columns))
-    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _row_groups(
-    folder: Path, file: StoredFile, columns: list[str] | None = None, buffer: ReadBuffer | None = None
-) -> Iterator[Columns]:
-    """Yield the columns of a file, one Parquet row group (at least one, perhaps empty) after another."""
-    data = read_checked(folder / file.name, file.sha256, file.size, buffer)
-    try:
-        yield from row_groups(data, columns)
-    except (pa.ArrowException, OSError) as error:
-        raise CheckpointError(f"{folder / file.name} cannot be read: {error}") from error
 
 
 def restore(shard: Shard, path: str | Path) -> Manifest:
     """Fill a shard with its part of a checkpoint: rows of the logical shards it holds, its dense parameters, windows.
 
-    The shard may hold any subset of the logical shards; hosts that together hold all restore the identical tables.
+    Changes are read together with what they build on. The shard may hold any subset of the logical shards; hosts that
+    together hold all restore the identical tables.
     """
     folder = find_generation(path)
     try:
-        manifest = Manifest.read(folder)
+        chain = Chain(folder)
+        manifest = chain.manifest
         _check_same(shard, manifest, folder)
         shard.clear()
         for group in shard.groups.values():
-            _restore_group(group, manifest, folder)
+            _restore_group(group, chain, folder)
             if group.waiting is not None:
-                _restore_group(group.waiting, manifest, folder)
+                _restore_group(group.waiting, chain, folder)
         _restore_dense(shard, manifest, folder)
     except CheckpointError as error:
         raise CheckpointError(f"{error}{_other_generation(folder)}") from error
@@ -76,7 +52,7 @@ def _other_generation(folder: Path) -> str:
 
 
 def _check_same(shard: Shard, manifest: Manifest, folder: Path) -> None:
-    if manifest.kind != "checkpoint":
+    if manifest.kind not in ("checkpoint", "changes"):
         raise CheckpointError(
             f"{folder} is a {manifest.kind} save: it has no optimiser state to resume from; use load_table"
         )
@@ -96,15 +72,8 @@ def _words(spec: GroupSpec) -> str:
     return f"{tables} in {spec.n_shards} logical shards"
 
 
-def _restore_group(group: RowGroup, manifest: Manifest, folder: Path) -> None:
-    buffer = ReadBuffer()
-
-    def load(file: StoredFile) -> None:
-        for columns in _owned_rows(group, folder, file, buffer):
-            group.append(columns)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(load, _files_for(group, manifest)))
+def _restore_group(group: RowGroup, chain: Chain, folder: Path) -> None:
+    chain.for_each(group.spec, group.append, owned=_owned_mask(group))
     try:
         group.build_index()
     except TableFullError:
@@ -113,26 +82,10 @@ def _restore_group(group: RowGroup, manifest: Manifest, folder: Path) -> None:
         raise CheckpointError(f"{folder}: {error}") from error
 
 
-def _files_for(group: RowGroup, manifest: Manifest) -> list[StoredFile]:
-    """Return the files of a saved group in which there may be rows of the logical shards held here."""
-    owned = _owned_mask(group)
-    return [f for f in manifest.files_of(group.spec.name) if f.rows and owned[f.first : f.last + 1].any()]
-
-
 def _owned_mask(group: RowGroup) -> npt.NDArray[np.bool_]:
     owned = np.zeros(group.spec.n_shards, np.bool_)
     owned[list(group.owned)] = True
     return owned
-
-
-def _owned_rows(group: RowGroup, folder: Path, file: StoredFile, buffer: ReadBuffer | None = None) -> Iterator[Columns]:
-    owned = _owned_mask(group)
-    for columns in _row_groups(folder, file, buffer=buffer):
-        if owned.all():
-            yield columns
-        else:
-            mine = owned[shards_of(columns["id"], group.spec.n_shards)]
-            yield {name: array[mine] for name, array in columns.items()}
 
 
 def _restore_dense(shard: Shard, manifest: Manifest, folder: Path) -> None:
@@ -167,7 +120,8 @@ def load_table(shard: Shard, path: str | Path, table: str, *, into: str | None =
         Name in this model, if another.
     """
     folder = find_generation(path)
-    manifest = Manifest.read(folder)
+    chain = Chain(folder)
+    manifest = chain.manifest
     source = next((group for group in manifest.groups if any(t.name == table for t in group.tables)), None)
     if source is None:
         names = [t.name for group in manifest.groups for t in group.tables]
@@ -178,10 +132,16 @@ def load_table(shard: Shard, path: str | Path, table: str, *, into: str | None =
         raise CheckpointError(f"{folder}: table {table!r} has dim {old.dim}, {new.name!r} here has {new.dim}")
     slots = f"{table}.slots" if old.rule == new.rule and old.accessor == new.accessor else ""
     total = 0
-    for file in manifest.files_of(source.name):
-        for columns in _owned_rows(target, folder, file):
-            target.set_table(new.name, columns["id"], columns[table], columns.get(slots))
-            total += len(columns["id"])
+
+    def take(columns: Columns) -> None:
+        nonlocal total
+        mine = owned[shards_of(columns["id"], len(owned))]
+        some = {name: array[mine] for name, array in columns.items()}
+        target.set_table(new.name, some["id"], some[table], some.get(slots))
+        total += len(some["id"])
+
+    owned = _owned_mask(target)
+    chain.for_each(source, take, threads=1)
     return total
 
 
@@ -194,15 +154,16 @@ def _group_with(shard: Shard, table: str) -> RowGroup:
 
 
 def verify(path: str | Path) -> Manifest:
-    """Check the hash of every file of a snapshot; the error names all that are damaged."""
+    """Check the hash of every file of a snapshot and of those it builds on; the error names all that are damaged."""
     folder = find_generation(path)
     manifest = Manifest.read(folder)
     problems, buffer = [], ReadBuffer()
-    for file in manifest.files:
-        try:
-            read_checked(folder / file.name, file.sha256, file.size, buffer)
-        except HeterpsError as error:
-            problems.append(str(error))
+    for link in links_of(folder):
+        for file in link.manifest.files:
+            try:
+                read_checked(link.folder / file.name, file.sha256, file.size, buffer)
+            except HeterpsError as error:
+                problems.append(str(error))
     if problems:
         raise CheckpointError("; ".join(problems))
     return manifest
