@@ -1,5 +1,8 @@
 """Cuts on disk: a checkpoint that a run can return to, and another run can go on from.
 
+The first cut of a run holds everything, later ones what changed since the last that was completed; when such changes
+together outweigh what they build on, or after so many, one holds everything again.
+
 A cut is a snapshot like any other (``heterps inspect`` reads it); its position says in addition where the run stood:
 the protocol's :class:`~heterps.protocol.words.cut.Cut`, the windows of the hosts, what was counted.
 """
@@ -16,7 +19,8 @@ from heterps.errors import CheckpointError
 from heterps.protocol import Window
 from heterps.protocol.words.cut import Cut
 from heterps.runtime.batch.job import Job
-from heterps.tables import Manifest, SnapshotPart, Snapshots, find_generation
+from heterps.runtime.config import settings
+from heterps.tables import Manifest, SnapshotPart, Snapshots, find_generation, since_of
 
 __all__ = ["CutStore", "HostPart", "Standing", "host_state"]
 
@@ -83,7 +87,7 @@ class CutStore:
     Parameters
     ----------
     path
-        Folder of the model; cuts lie in ``checkpoint/`` below it, the two newest are kept.
+        Folder of the model; cuts lie in ``checkpoint/`` below it, the two newest are kept, with what they build on.
     job
         What is trained.
     first, life
@@ -93,8 +97,10 @@ class CutStore:
     def __init__(self, path: str | Path, job: Job, first: int, life: int) -> None:
         self._snapshots = Snapshots(Path(path) / "checkpoint")
         self._job, self._first, self._life = job, first, life
-        self._open: dict[int, Path] = {}
-        self._done: dict[int, Path] = {}
+        self._open: dict[int, Path] = {}  # folders that hosts write to, by number of the cut
+        self._done: dict[int, Path] = {}  # finished cuts
+        self._chain: list[tuple[Path, int]] = []  # the run's last cut with everything and those since, with their bytes
+        self._full_every = settings().full_every
 
     def know(self, number: int, folder: Path) -> None:
         """Remember where a cut of an earlier life is."""
@@ -105,8 +111,15 @@ class CutStore:
         if number in self._done:
             return self._done[number]
         if number not in self._open:
-            self._open[number] = self._snapshots.begin()
+            self._open[number] = self._snapshots.begin(self._follow())
         return self._open[number]
+
+    def _follow(self) -> Path | None:
+        """Return the cut that the next one builds on; None if that shall hold everything."""
+        if not 0 < len(self._chain) < self._full_every:
+            return None
+        (_, base), *changes = self._chain
+        return self._chain[-1][0] if sum(size for _, size in changes) < base else None
 
     def publish(self, cut: Cut, parts: Sequence[HostPart]) -> Path:
         """Write the manifest, last and whole; from now on the run can return to the cut.
@@ -115,6 +128,7 @@ class CutStore:
         """
         model, state = self._job.model, dict(parts[0].state)
         ledger = Window.from_json(state.pop("window"))
+        written = [SnapshotPart.from_json(part.part) for part in parts]
         position = {
             "passes": cut.pass_ + 1,
             "cut": cut.to_json(),
@@ -124,16 +138,21 @@ class CutStore:
             "counts": dict(parts[0].counts),
             **_facts(self._job),
         }
+        folder = self._open.pop(cut.number)
+        partial = since_of(folder) is not None
         done = self._snapshots.commit(
-            self._open.pop(cut.number),
-            [SnapshotPart.from_json(part.part) for part in parts],
+            folder,
+            written,
             ledger=ledger,
             seed=model.seed,
             groups=model.groups,
             dense=model.parameters,
+            kind="changes" if partial else "checkpoint",
             position=position,
         )
         self._done[cut.number] = done
+        size = sum(file.size for part in written for file in part.files)
+        self._chain = [*self._chain, (done, size)] if partial else [(done, size)]
         return done
 
     def drop(self, number: int) -> None:

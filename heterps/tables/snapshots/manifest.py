@@ -52,23 +52,26 @@ class Follows:
 class SnapshotPart:
     """What one shard host has written.
 
-    ``whole`` are logical shards, by group, of which changes hold all rows: what was saved of them before is void.
+    ``partial`` if it has changes only; ``whole`` are logical shards, by group, of which changes hold all rows: what was
+    saved of them before is void.
     """
 
     files: tuple[StoredFile, ...]
     version: int
+    partial: bool = False
     whole: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the part as plain data."""
         files = [asdict(file) for file in self.files]
-        return {"files": files, "version": self.version, "whole": {k: list(v) for k, v in self.whole.items()}}
+        whole = {name: list(shards) for name, shards in self.whole.items()}
+        return {"files": files, "version": self.version, "partial": self.partial, "whole": whole}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SnapshotPart:
         """Inverse of :meth:`to_json`."""
         files = tuple(StoredFile(**file) for file in data["files"])
-        return cls(files, data["version"], data.get("whole", {}))
+        return cls(files, data["version"], data["partial"], data["whole"])
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from heterps.tables.snapshots.plain_parquet import PlainWriter
 from heterps.tables.snapshots.records import RowBuffer
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
-__all__ = ["DENSE", "THREADS", "Link", "Snapshots", "links_of", "save_shard", "since_of", "write_part"]
+__all__ = ["DENSE", "THREADS", "Link", "Snapshots", "base_of", "links_of", "save_shard", "since_of", "write_part"]
 
 #: Group name of files with dense parameters.
 DENSE = "dense parameters"
@@ -78,7 +78,8 @@ def write_part(cut: ShardCut, folder: str | Path, *, kind: Kind = "checkpoint", 
         return SnapshotPart(tuple(files), cut.version)
     gone = ((group, folder / f"changes-{k:03d}-{host:04d}-deleted.parquet") for k, group in enumerate(cut))
     files += [_write_deleted(group, path) for group, path in gone if len(group.deleted)]
-    return SnapshotPart(tuple(files), cut.version, {group.group.spec.name: group.whole for group in cut if group.whole})
+    whole = {group.group.spec.name: group.whole for group in cut if group.whole}
+    return SnapshotPart(tuple(files), cut.version, True, whole)
 
 
 class _WriteMemory(threading.local):
@@ -290,6 +291,8 @@ def _builds_on(folder: Path) -> list[Path]:
 
 def _follows(folder: Path, parts: Sequence[SnapshotPart]) -> tuple[Follows | None, dict[str, list[int]]]:
     path = folder / _FOLLOWS
+    if {part.partial for part in parts} not in ({path.exists()}, set()):
+        raise CheckpointError(f"{folder}: some hosts have written changes there, others all rows")
     if not path.exists():
         return None, {}
     names = {name for part in parts for name in part.whole}
