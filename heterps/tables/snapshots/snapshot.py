@@ -321,9 +321,16 @@ def save_shard(
         with shard.cut(reader, moment=folder.name, since=since_of(folder)) as cut:
             part = write_part(cut, folder, kind=kind)
         assert cut.window is not None, "these tables keep their own ledger"
-        groups = [group.spec for group in shard.groups.values()]
-        about = {"seed": shard.seed, "groups": groups, "dense": shard.dense.specs}
-        done = snapshots.commit(folder, [part], ledger=cut.window, kind=kind, position=position, **about)
+        done = snapshots.commit(
+            folder,
+            [part],
+            ledger=cut.window,
+            seed=shard.seed,
+            groups=[group.spec for group in shard.groups.values()],
+            dense=shard.dense.specs,
+            kind=kind,
+            position=position,
+        )
     except BaseException:
         snapshots.abandon(folder)
         raise

@@ -107,7 +107,7 @@ def test_a_session_saves_changes_and_loads_them_exactly(tmp_path: Path) -> None:
             states.append(session.predict(train))
         list(session.train(train))
         after = session.predict(train)
-    with inline(counted_plan(1, lanes=2)) as session:
+    with inline(counted_plan(2, lanes=2)) as session:
         session.load(tmp_path / "model")
         np.testing.assert_array_equal(session.predict(train), states[-1])
         list(session.train(train))
