@@ -9,6 +9,7 @@ the protocol's :class:`~heterps.protocol.words.cut.Cut`, the windows of the host
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from heterps.runtime.config import settings
 from heterps.tables import Manifest, SnapshotPart, Snapshots, find_generation, since_of
 
 __all__ = ["CutStore", "HostPart", "Standing", "host_state"]
+
+_log = logging.getLogger("heterps")
 
 
 @dataclass(frozen=True)
@@ -111,8 +114,19 @@ class CutStore:
         if number in self._done:
             return self._done[number]
         if number not in self._open:
-            self._open[number] = self._snapshots.begin(self._follow())
+            self._open[number] = self._begin()
         return self._open[number]
+
+    def _begin(self) -> Path:
+        follow = self._follow()
+        try:
+            return self._snapshots.begin(follow)
+        except CheckpointError as error:
+            if follow is None:
+                raise
+            _log.warning("the next cut holds everything, for the one before cannot be built on: %s", error)
+            self._chain = []
+            return self._snapshots.begin()
 
     def _follow(self) -> Path | None:
         """Return the cut that the next one builds on; None if that shall hold everything."""

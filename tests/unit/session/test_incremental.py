@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import heterps as hps
-from heterps.tables import Manifest, Snapshots, find_generation
+from heterps.runtime.cuts.cut_store import CutStore
+from heterps.tables import Manifest, Snapshots, find_generation, since_of
 from tests.unit.session.contract import plan, same, tables, trained
 from tests.unit.session.counted import counted_data, counted_plan
 from tests.unit.session.models import data
@@ -127,3 +128,15 @@ def test_after_a_load_the_first_changes_are_everything(tmp_path: Path) -> None:
     with inline(plan()) as session:
         session.load(tmp_path)
         assert same(saved, tables(session))
+
+
+def test_a_cut_that_was_damaged_meanwhile_is_not_built_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with inline(plan(), checkpoint=tmp_path, every_batches=4) as session:
+        list(session.train(data()))
+        store = CutStore(tmp_path, session.job, 0, 0)
+    newest = generations(tmp_path)[-1]
+    store._chain = [(newest, 1000)]
+    assert since_of(store.folder(7)) == Manifest.read(newest).moment
+    (newest / "manifest.json").write_text("{}")
+    assert since_of(store.folder(8)) is None
+    assert "the next cut holds everything" in caplog.text
