@@ -403,8 +403,9 @@ class Session:
         path
             Made if it is missing. Saving there again keeps the snapshot before.
         kind
-            ``"checkpoint"`` holds everything and goes on exactly; ``"delta"`` and ``"base"`` hold the values and
-            counters of the rows that the tables' accessors select.
+            ``"checkpoint"`` holds everything and goes on exactly; ``"changes"`` goes on as exactly, but writes only
+            what changed since the last save there (the first time everything); ``"delta"`` and ``"base"`` hold the
+            values and counters of the rows that the tables' accessors select.
         """
         self._check_open()
         check_folder(path)

@@ -75,9 +75,9 @@ def _show_top(console: Screen, report: TableReport) -> None:
 
 
 def _show_comparison(console: Screen, comparisons: tuple[Comparison, ...]) -> None:
-    table = Table("table", "only in first", "only in second", "equal", "changed", "largest change", "mean change")
+    table = Table("table", "added", "changed", "deleted", "unchanged", "largest change", "mean change")
     for c in comparisons:
-        counts = (f"{n:,}" for n in (c.only_first, c.only_second, c.equal, c.changed))
+        counts = (f"{n:,}" for n in (c.added, c.changed, c.deleted, c.unchanged))
         table.add_row(c.table, *counts, f"{c.largest:.4g}", f"{c.mean:.4g}")
     console.print(table)
     for c in comparisons:

@@ -17,6 +17,7 @@ _TYPES: Mapping[str, Any] = {
     "accessor": _Spec,
     "axis": int | tuple[int, ...] | None,
     "bias": bool,
+    "budget": Count | None,
     "channels": Count,
     "columns": tuple[Natural, Natural],
     "correction": bool,
@@ -55,6 +56,7 @@ _TYPES: Mapping[str, Any] = {
     "temperature": Positive,
     "transpose_b": bool,
     "vocabulary": Count,
+    "when_full": Literal["refuse", "lowest_score", "least_recent"],
     "weights": tuple[NotNegative, ...] | None,
     "width": Count,
 }

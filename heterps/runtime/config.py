@@ -26,6 +26,7 @@ class Settings:
 
     prefetch: int
     retries: int
+    full_every: int
     connect_s: float
     workers_s: float
     call_s: float
@@ -65,6 +66,7 @@ def settings() -> Settings:
     return Settings(
         prefetch=_count("prefetch", least=0),
         retries=_count("retries", least=0),
+        full_every=_count("cuts.full-every", least=1),
         connect_s=_seconds("timeouts.connect"),
         workers_s=_seconds("timeouts.workers"),
         call_s=_seconds("timeouts.call", least=1e-3),

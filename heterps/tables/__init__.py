@@ -2,12 +2,13 @@
 
 from heterps.tables.live.ageing import KINDS, Kind
 from heterps.tables.live.gradients import RowGradients, sum_lanes
+from heterps.tables.live.readers import Changes
 from heterps.tables.live.routing import Routed, Router
 from heterps.tables.live.shard import Applied, KeyedShard, PulledRows, Shard
 from heterps.tables.live.shard_cut import ShardCut
 from heterps.tables.snapshots.load import find_generation, load_table, restore, verify
 from heterps.tables.snapshots.manifest import Manifest, SnapshotPart
-from heterps.tables.snapshots.snapshot import Snapshots, save_shard, write_part
+from heterps.tables.snapshots.snapshot import Snapshots, base_of, save_shard, since_of, write_part
 from heterps.tables.specs.accessor import ACCESSORS, Accessor, CtrAccessor
 from heterps.tables.specs.entries import ENTRIES, CountEntry, Entry, ProbabilityEntry, ShowClickEntry
 from heterps.tables.specs.initialisers import INITIALISERS, Constant, Initialiser, Normal, Uniform, Xavier, Zeros
@@ -42,6 +43,7 @@ __all__ = [
     "AdaGrad",
     "Adam",
     "Applied",
+    "Changes",
     "Constant",
     "CountEntry",
     "CtrAccessor",
@@ -78,10 +80,12 @@ __all__ = [
     "Warmup",
     "Xavier",
     "Zeros",
+    "base_of",
     "find_generation",
     "load_table",
     "restore",
     "save_shard",
+    "since_of",
     "sum_lanes",
     "verify",
     "write_part",

@@ -31,7 +31,7 @@ U64 = npt.NDArray[np.uint64]
 
 
 @inline
-def mix(x: np.uint64) -> np.uint64:
+def mix(x: np.uint64) -> Any:
     """Return the 64-bit hash of an id."""
     return finalise_word(np.uint64(x) + np.uint64(GOLDEN))
 

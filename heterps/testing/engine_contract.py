@@ -321,7 +321,7 @@ class EngineContract(ABC):
             last = list(session.train(data(), epochs=20))[-1]
         counted = [Manifest.read(cut).position["counts"]["batches"] for cut in sorted(tmp_path.glob("checkpoint/0*"))]
         assert counted[-1] == last.batches == 20 * 26
-        assert len(counted) == 2
+        assert len(counted) >= 2
         assert 60 <= counted[0] < last.batches  # a cut that is being written when the next is due makes it late
 
     def test_data_in_memory_keeps_all_lanes_busy_and_batches_whole(self) -> None:
@@ -338,7 +338,7 @@ class EngineContract(ABC):
                 session.load(tmp_path / "tuesday")
             with pytest.raises(CheckpointError, match="no finished snapshot"):
                 session.load(tmp_path / "monday")
-            with pytest.raises(CheckpointError, match="one of checkpoint, delta, base"):
+            with pytest.raises(CheckpointError, match="one of checkpoint, changes, delta, base"):
                 session.save(tmp_path / "monday", kind="all")  # type: ignore[arg-type]
 
     # --- mistakes

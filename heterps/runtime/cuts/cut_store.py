@@ -1,5 +1,8 @@
 """Cuts on disk: a checkpoint that a run can return to, and another run can go on from.
 
+The first cut of a run holds everything, later ones what changed since the last that was completed; when such changes
+together outweigh what they build on, or after so many, one holds everything again.
+
 A cut is a snapshot like any other (``heterps inspect`` reads it); its position says in addition where the run stood:
 the protocol's :class:`~heterps.protocol.words.cut.Cut`, the windows of the hosts, what was counted.
 """
@@ -7,6 +10,7 @@ the protocol's :class:`~heterps.protocol.words.cut.Cut`, the windows of the host
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,10 +23,13 @@ from heterps.errors import CheckpointError
 from heterps.protocol import Window
 from heterps.protocol.words.cut import Cut
 from heterps.runtime.batch.job import Job
-from heterps.tables import Manifest, SnapshotPart, Snapshots, find_generation
+from heterps.runtime.config import settings
+from heterps.tables import Manifest, SnapshotPart, Snapshots, find_generation, since_of
 from heterps.tables.snapshots.disk import guarded
 
 __all__ = ["CutStore", "HostPart", "Standing", "facts_of", "host_state"]
+
+_log = logging.getLogger("heterps")
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ class CutStore:
     Parameters
     ----------
     path
-        Folder of the model; cuts lie in ``checkpoint/`` below it, the two newest are kept.
+        Folder of the model; cuts lie in ``checkpoint/`` below it, the two newest are kept, with what they build on.
     job
         What is trained.
     first, life
@@ -123,8 +130,10 @@ class CutStore:
     def __init__(self, path: str | Path, job: Job, first: int, life: int, facts: Mapping[str, Any]) -> None:
         self._snapshots, self._facts = Snapshots(Path(path) / "checkpoint"), facts
         self._job, self._first, self._life = job, first, life
-        self._open: dict[int, Path] = {}
-        self._done: dict[int, Path] = {}
+        self._open: dict[int, Path] = {}  # folders that hosts write to, by number of the cut
+        self._done: dict[int, Path] = {}  # finished cuts
+        self._chain: list[tuple[Path, int]] = []  # the run's last cut with everything and those since, with their bytes
+        self._full_every = settings().full_every
 
     def know(self, number: int, folder: Path) -> None:
         """Remember where a cut of an earlier life is."""
@@ -135,8 +144,26 @@ class CutStore:
         if number in self._done:
             return self._done[number]
         if number not in self._open:
-            self._open[number] = self._snapshots.begin()
+            self._open[number] = self._begin()
         return self._open[number]
+
+    def _begin(self) -> Path:
+        follow = self._follow()
+        try:
+            return self._snapshots.begin(follow)
+        except CheckpointError as error:
+            if follow is None:
+                raise
+            _log.warning("the next cut holds everything, for the one before cannot be built on: %s", error)
+            self._chain = []
+            return self._snapshots.begin()
+
+    def _follow(self) -> Path | None:
+        """Return the cut that the next one builds on; None if that shall hold everything."""
+        if not 0 < len(self._chain) < self._full_every:
+            return None
+        (_, base), *changes = self._chain
+        return self._chain[-1][0] if sum(size for _, size in changes) < base else None
 
     def publish(self, cut: Cut, parts: Sequence[HostPart]) -> Path:
         """Write the manifest, last and whole; from now on the run can return to the cut.
@@ -145,6 +172,7 @@ class CutStore:
         """
         model, state = self._job.model, dict(parts[0].state)
         ledger = Window.from_json(state.pop("window"))
+        written = [SnapshotPart.from_json(part.part) for part in parts]
         position = {
             "passes": cut.pass_ + 1,
             "cut": cut.to_json(),
@@ -155,17 +183,22 @@ class CutStore:
             "facts": dict(self._facts),
             **_of_job(self._job),
         }
+        folder = self._open[cut.number]
+        partial = since_of(folder) is not None
         done = self._snapshots.commit(
-            self._open[cut.number],
-            [SnapshotPart.from_json(part.part) for part in parts],
+            folder,
+            written,
             ledger=ledger,
             seed=model.seed,
             groups=model.groups,
             dense=model.parameters,
+            kind="changes" if partial else "checkpoint",
             position=position,
         )
         self._done[cut.number] = done
         del self._open[cut.number]  # until now, so that what could not be committed can be dropped
+        size = sum(file.size for part in written for file in part.files)
+        self._chain = [*self._chain, (done, size)] if partial else [(done, size)]
         return done
 
     def drop(self, number: int) -> None:

@@ -1,11 +1,13 @@
 """Saving and loading all tables of an engine: every shard host writes or reads its own part.
 
-A saved model is a folder: ``model.json`` says what it is, ``checkpoint/``, ``delta/`` and ``base/`` hold numbered
-snapshots (see :mod:`heterps.tables.snapshots.snapshot`). Hosts on other machines need the folder under the same path.
+A saved model is a folder: ``model.json`` says what it is, ``checkpoint/`` (with changes between), ``delta/`` and
+``base/`` hold numbered snapshots (see :mod:`heterps.tables.snapshots.snapshot`). Hosts on other machines need the
+folder under the same path.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -21,15 +23,18 @@ from heterps.tables import (
     Shard,
     SnapshotPart,
     Snapshots,
+    base_of,
     find_generation,
     load_table,
     restore,
+    since_of,
     write_part,
 )
 
 __all__ = ["load_one_table", "load_tables", "save_tables", "shrink_tables", "snapshot_folder"]
 
 _T = TypeVar("_T")
+_log = logging.getLogger("heterps")
 _KEEP = {"checkpoint": 2, "base": 2, "delta": 1 << 30}  # deltas build on each other: none may be dropped
 
 
@@ -69,17 +74,31 @@ def save_tables(engine: Tables, path: Path, kind: Kind = "checkpoint") -> Path:
     return engine.at_rest(lambda: _save(engine, path, kind))
 
 
-def _save(engine: Tables, path: Path, kind: Kind) -> Path:
-    if engine.bad_row and (path / kind).is_dir() and any((path / kind).iterdir()):
+def _refuse_diverged(engine: Tables, folder: Path) -> None:
+    """A model whose loss is no number any more does not take the place of a good one."""
+    if engine.bad_row and folder.is_dir() and any(folder.iterdir()):
         raise CheckpointError(
-            f"the loss of the last {engine.bad_row} batches is not a finite number: what is in {path} is not replaced "
-            "by that. Save it to a folder of its own, or load the good model and go on from there"
+            f"the loss of the last {engine.bad_row} batches is not a finite number: what is in {folder} is not "
+            "replaced by that. Save it to a folder of its own, or load the good model and go on from there"
         )
-    snapshots = Snapshots(path / kind, keep=_KEEP[kind])
-    folder = snapshots.begin()
+
+
+def _save(engine: Tables, path: Path, kind: Kind) -> Path:
+    name = "checkpoint" if kind == "changes" else kind
+    _refuse_diverged(engine, path / name)
+    snapshots, reader = Snapshots(path / name, keep=_KEEP[name]), f"saves {path.resolve()}"
+    followed = name == "checkpoint" and all(engine.each_shard(_follows, reader))
+    follows = base_of(snapshots) if kind == "changes" and followed else None
+    follower = reader if followed or kind == "changes" else None
+    if kind == "changes" and follows is None:
+        _log.info(
+            "%s has no snapshot that the tables remember: everything is saved, later what changed", snapshots.root
+        )
+        kind = "checkpoint"
+    folder = snapshots.begin(follows)
     model = engine.job.model
     try:
-        parts = [SnapshotPart.from_json(part) for part in engine.each_shard(_write, str(folder), kind)]
+        parts = [SnapshotPart.from_json(part) for part in engine.each_shard(_write, str(folder), kind, follower)]
         done = snapshots.commit(
             folder,
             parts,
@@ -95,7 +114,7 @@ def _save(engine: Tables, path: Path, kind: Kind) -> Path:
         snapshots.abandon(folder)
         raise
     engine.each_shard(_after, kind)
-    if kind != "checkpoint":  # counters of rows have changed with it
+    if kind not in ("checkpoint", "changes"):  # counters of rows have changed with it
         engine.held = engine.held.changed(f"a {kind} was saved after the training before")
     return done
 
@@ -137,8 +156,12 @@ def snapshot_folder(path: Path) -> Path:
 # What runs at a host. Plain functions of this module, so that they travel to workers by name.
 
 
-def _write(shard: Shard, host: int, folder: str, kind: Kind) -> dict[str, Any]:
-    with shard.cut() as cut:
+def _follows(shard: Shard, host: int, reader: str) -> bool:
+    return shard.follows(reader)
+
+
+def _write(shard: Shard, host: int, folder: str, kind: Kind, reader: str | None) -> dict[str, Any]:
+    with shard.cut(reader, moment=Path(folder).name, since=since_of(folder)) as cut:
         return write_part(cut, folder, kind=kind, host=host).to_json()
 
 

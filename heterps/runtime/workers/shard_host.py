@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from heterps.runtime.own_threads import start_thread
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_dense, pack_reply, unpack_read, unpack_request
 from heterps.runtime.wire.service import Method
-from heterps.tables import RowGradients, Shard, restore, sum_lanes, write_part
+from heterps.tables import Kind, RowGradients, Shard, restore, since_of, sum_lanes, write_part
 
 __all__ = ["ShardHost"]
 
@@ -39,6 +40,7 @@ Done = Callable[[Reply, Pulled | None], None]
 # A Sync pull that is not due by then is answered "wait" and asked again: so the caller knows that we live, and its
 # connection is free for what may have become more urgent, such as the word that its lane has stopped.
 _PATIENCE_S = 0.05
+_CUTS = "cuts"  # who reads changes here
 
 
 class ShardHost:
@@ -120,6 +122,8 @@ class ShardHost:
         """Go on with the tables of the run before."""
         self.shard, self.counts, self._anew = before.shard, before.counts, False
         self._disk = before._disk
+        if self.shard is not None:
+            self.shard.forget(_CUTS)  # its cuts were the other run's
 
     def deliver(self, message: Any, folder: str = "") -> None:
         """Take an instruction of the run; ``folder`` is where the cut is that it speaks of."""
@@ -246,20 +250,29 @@ class ShardHost:
             self.fresh(owned)
             manifest = restore(self._tables(), self._folder)
             state, self.counts = host_state(manifest), Counts(**manifest.position["counts"])
+            self._go_on_from(manifest.moment)
         elif self._anew:
             self.fresh(owned)
         self.deliver(Loaded(term, None if state is None else dict(state)))
 
+    def _go_on_from(self, moment: str) -> None:
+        """Let the next cut hold only what changes from here on, if the tables are exactly what the cut holds."""
+        shard = self._tables()
+        if moment and not any(group.evicted for group in shard.groups.values()):  # a lowered budget takes rows away
+            shard.remember(_CUTS, moment)
+
     def _mark(self, cut: int, state: dict[str, Any]) -> None:
         """From here on the first change of a row saves its old value; writing goes on beside training."""
-        rows, folder, counts = self._tables().cut(), self._folder, vars(self.counts).copy()
+        folder, counts = self._folder, vars(self.counts).copy()
+        rows = self._tables().cut(_CUTS, moment=Path(folder).name, since=since_of(folder))
+        kind: Kind = "changes" if rows.partial else "checkpoint"
         copy, bad_row = self.state.copy, self.counts.bad_row
 
         def write() -> None:
             with rows:
                 if bad_row:  # it would take the place of a good one
                     raise CheckpointError(f"the loss of the last {bad_row} batches is not a finite number")
-                part = write_part(rows, folder, host=self.host)
+                part = write_part(rows, folder, kind=kind, host=self.host)
             self.parts = {cut: HostPart(part.to_json(), state, counts)}
             self._report(CutWritten(copy, cut))
 

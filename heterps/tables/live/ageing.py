@@ -15,9 +15,9 @@ from heterps.tables.specs.accessor import Accessor, Counters
 __all__ = ["KINDS", "Kind", "after_save", "select", "shrink"]
 
 Columns = dict[str, npt.NDArray[Any]]
-Kind = Literal["checkpoint", "delta", "base"]
-#: What a save may hold: everything, what changed of late, what is worth serving.
-KINDS: tuple[Kind, ...] = ("checkpoint", "delta", "base")
+Kind = Literal["checkpoint", "changes", "delta", "base"]
+#: What a save may hold: everything, exactly what changed, what was shown enough of late, what is worth serving.
+KINDS: tuple[Kind, ...] = ("checkpoint", "changes", "delta", "base")
 
 
 def shrink(group: RowGroup) -> int:
@@ -46,7 +46,7 @@ def select(accessor: Accessor | None, columns: Columns, kind: Kind) -> Columns:
     """Return the rows that a save of this kind holds."""
     if kind not in KINDS:
         raise TableError(f"a save is one of {KINDS}, not {kind!r}")
-    if kind == "checkpoint" or accessor is None:
+    if kind in ("checkpoint", "changes") or accessor is None:
         return columns
     counters = Counters(*(columns[name] for name in Counters._fields))
     kept = accessor.in_delta(counters) if kind == "delta" else accessor.in_base(counters)
@@ -59,7 +59,7 @@ def after_save(group: RowGroup, kind: Kind) -> None:
     Separate from writing, so that a save that failed can be repeated.
     """
     accessor = group.spec.accessor
-    if kind == "checkpoint" or accessor is None:
+    if kind in ("checkpoint", "changes") or accessor is None:
         return
     for part in group.partitions:
         with part.lock:

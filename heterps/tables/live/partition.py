@@ -182,7 +182,8 @@ class RowPartition:
     def _absent(self, ids: U64) -> U64:
         rows = np.empty(len(ids), np.uint32)
         self.find(ids, np.arange(len(ids), dtype=np.int32), 0, len(ids), rows)
-        return ids[rows == NO_ROW]
+        absent: U64 = ids[rows == NO_ROW]
+        return absent
 
     def keep_marks(self, marks: Collection[int]) -> None:
         """Note no more than these marks need; without any, nothing."""

@@ -29,13 +29,16 @@ from heterps.tables.live.dense import DenseBlock
 from heterps.tables.live.gradients import RowGradients
 from heterps.tables.live.group import NOTHING, PushCounts, RowGroup
 from heterps.tables.live.owners import Owners
-from heterps.tables.live.shard_cut import ShardCut
+from heterps.tables.live.shard_cut import Follow, Marks, ShardCut
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
 __all__ = ["Applied", "KeyedShard", "PulledRows", "Shard"]
 
 U32 = npt.NDArray[np.uint32]
 F32 = npt.NDArray[np.float32]
+
+#: Moments that are remembered for a reader: its last good one, and cuts that were begun since.
+MOMENTS = 4
 
 
 class PulledRows(NamedTuple):
@@ -116,6 +119,7 @@ class Shard:
         self._gate = threading.Condition()
         self._applying: set[BatchKey] = set()
         self._closed = self._cutting = False
+        self._moments: dict[str, dict[str, Marks]] = {}  # of each reader, oldest first: what it may ask from
 
     @property
     def version(self) -> int:
@@ -185,6 +189,7 @@ class Shard:
         """Forget all rows and batches (before a restore)."""
         for group in self.groups.values():
             group.clear()
+        self._moments.clear()
         self.adopt(Window(), 0)
 
     def adopt(self, ledger: Window, version: int) -> None:
@@ -204,10 +209,18 @@ class Shard:
             counts = reduce(PushCounts.plus, (apply(step, key) for apply in applies), NOTHING)
             return counts, perf_counter() - start
 
-    def cut(self) -> ShardCut:
+    def cut(self, reader: str | None = None, *, moment: str = "", since: str | None = None) -> ShardCut:
         """Mark a cut: wait for pushes in flight, let new ones wait a moment, go on.
 
         One cut at a time; end it (it is a context manager) when it has been read.
+
+        Parameters
+        ----------
+        reader, moment
+            A reader that will ask for what changed since this cut, and what it calls the moment.
+        since
+            An earlier moment of the reader. Only what changed since is in the cut, and moments before it are forgotten;
+            a moment that is not known here means all rows.
         """
         with self._gate:
             if self._cutting:
@@ -216,10 +229,41 @@ class Shard:
             try:
                 while self._applying:
                     self._gate.wait()
-                return ShardCut(tuple(self.groups.values()), self.dense, self._ledger(), self._version, self._cut_done)
+                return self._cut(Follow() if reader is None else self._follow(reader, since), moment)
             finally:
                 self._closed = False
                 self._gate.notify_all()
+
+    def _follow(self, reader: str, since: str | None) -> Follow:
+        known = self._moments.setdefault(reader, {})
+        if since in known:
+            self._moments[reader] = known = {since: known[since]}
+        while len(known) >= MOMENTS:  # of full cuts that failed, perhaps
+            known.pop(next(iter(known)))
+        return Follow(reader, None if since is None else known.get(since, {}), tuple(known.values()))
+
+    def _cut(self, follow: Follow, moment: str) -> ShardCut:
+        groups = tuple(self.groups.values())
+        cut = ShardCut(groups, self.dense, self._ledger(), self._version, self._cut_done, follow)
+        if follow.reader is not None:
+            self._moments[follow.reader][moment] = cut.marks
+        return cut
+
+    def remember(self, reader: str, moment: str) -> None:
+        """Let a reader ask for what changes from now on; only while nothing is pushed."""
+        self.cut(reader, moment=moment).end()
+
+    def follows(self, reader: str) -> bool:
+        """Tell whether a reader's changes are noted."""
+        return reader in self._moments
+
+    def forget(self, reader: str) -> None:
+        """Note nothing more for a reader."""
+        if self._moments.pop(reader, None) is not None:
+            for group in self.groups.values():
+                for each in (group, group.waiting):
+                    if each is not None:
+                        each.readers.forget(reader)
 
     def _cut_done(self) -> None:
         self._cutting = False

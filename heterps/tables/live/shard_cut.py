@@ -7,8 +7,9 @@ have changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from heterps.tables.live.owners import TURN
 from heterps.tables.live.partition import RowPartition
 from heterps.tables.snapshots.records import RowBuffer
 
-__all__ = ["GroupCut", "ShardCut"]
+__all__ = ["Follow", "GroupCut", "Marks", "ShardCut"]
 
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
@@ -29,15 +30,44 @@ F32 = npt.NDArray[np.float32]
 
 
 class GroupCut:
-    """The rows of one group at the cut, by logical shard."""
+    """The rows of one group at the cut, by logical shard.
 
-    def __init__(self, group: RowGroup) -> None:
-        self.group = group
-        self._keys = [_begin(part, group.spec.n_shards) for part in group.partitions]
+    Parameters
+    ----------
+    reader
+        Who reads it, if it has a mark to be asked from later.
+    since
+        The reader's mark: only rows that changed since are in the cut.
+    keep
+        Other marks of the reader that it may still ask from.
+
+    Attributes
+    ----------
+    mark
+        What to ask from next time.
+    deleted
+        Ids that had a row since the mark and have none now.
+    """
+
+    def __init__(
+        self, group: RowGroup, reader: str | None = None, since: int | None = None, keep: Sequence[int] = ()
+    ) -> None:
+        self.group, self.mark = group, 0
+        if reader is None:
+            self._parts = [_begin(part, group.spec.n_shards) for part in group.partitions]
+        else:
+            with group.readers.marking(reader, keep) as self.mark:
+                self._parts = [_begin(part, group.spec.n_shards, self.mark, since) for part in group.partitions]
+        self.deleted = np.concatenate([part.deleted for part in self._parts])
+
+    @property
+    def whole(self) -> list[int]:
+        """The logical shards of which all rows are in the cut, because it was not known which had changed."""
+        return [shard for shard in self.group.owned if self._parts[self.group.partition_of(shard)].whole]
 
     def rows(self, shard: int) -> int:
-        """Return how many rows a logical shard has."""
-        _, bounds = self._keys[self.group.partition_of(shard)]
+        """Return how many rows of a logical shard are in the cut."""
+        bounds = self._parts[self.group.partition_of(shard)].bounds
         return int(bounds[shard + 1] - bounds[shard])
 
     def read(self, shards: Sequence[int], out: RowBuffer) -> Iterator[int]:
@@ -61,7 +91,7 @@ class GroupCut:
     def _ordered(self, shard: int) -> tuple[RowPartition, U32]:
         """Return the rows of a logical shard: by hash, and by id where that is the same."""
         at = self.group.partition_of(shard)
-        part, (keys, bounds) = self.group.partitions[at], self._keys[at]
+        part, (keys, bounds, _, _) = self.group.partitions[at], self._parts[at]
         mine = np.sort(keys[bounds[shard] : bounds[shard + 1]])
         hashes, rows = mine >> np.uint64(32), mine.astype(np.uint32)
         if (hashes[1:] == hashes[:-1]).any():
@@ -75,10 +105,25 @@ class GroupCut:
                 part.end_cut()
 
 
-def _begin(part: RowPartition, n_shards: int) -> tuple[U64, I64]:
+class _PartCut(NamedTuple):
+    """Rows of a partition by logical shard, ids that were deleted, and whether these are all rows."""
+
+    keys: U64
+    bounds: I64
+    deleted: U64
+    whole: bool
+
+
+def _begin(part: RowPartition, n_shards: int, mark: int = 0, since: int | None = None) -> _PartCut:
+    """Set the mark and begin the cut at one moment, so that every change belongs to this cut or to the next."""
     with part.lock:
-        part.begin_cut()
-        return part.keys_at_cut(n_shards)
+        found = part.close_stretch(mark, since) if mark else None
+        if found is None:
+            part.begin_cut()
+            return _PartCut(*part.keys_at_cut(n_shards), np.empty(0, np.uint64), True)
+        keys, bounds = part.keys_at_cut(n_shards, found.bits)
+        part.begin_cut(keys.astype(np.uint32))
+        return _PartCut(keys, bounds, found.deleted, False)
 
 
 def _ids(part: RowPartition, rows: U32) -> U64:
@@ -87,6 +132,24 @@ def _ids(part: RowPartition, rows: U32) -> U64:
         with part.lock:
             part.ids_at_cut(rows[first : first + TURN], ids[first : first + TURN])
     return ids
+
+
+Marks = Mapping[str, int]
+"""A moment of a whole shard: the mark of each group."""
+
+
+class Follow(NamedTuple):
+    """Who reads a cut, the marks it asks from (all rows if None), and others that it may still need."""
+
+    reader: str | None = None
+    since: Marks | None = None
+    keep: tuple[Marks, ...] = ()
+
+    def cut(self, group: RowGroup) -> GroupCut:
+        """Cut one group."""
+        name = group.spec.name
+        since = None if self.since is None else self.since.get(name)
+        return GroupCut(group, self.reader, since, [marks[name] for marks in self.keep if name in marks])
 
 
 class ShardCut:
@@ -102,6 +165,8 @@ class ShardCut:
         How many pushes are in it.
     window
         Which ones, of tables that keep their own ledger; in a run it stands in the protocol's part of the cut.
+    partial
+        Only what changed since an earlier moment is in it.
     """
 
     def __init__(
@@ -111,14 +176,22 @@ class ShardCut:
         window: Window | None,
         version: int,
         done: Callable[[], None],
+        follow: Follow | None = None,
     ) -> None:
         rooms = [group.waiting for group in groups if group.waiting is not None]
-        self.groups = {group.spec.name: GroupCut(group) for group in (*groups, *rooms)}
+        follow = follow or Follow()
+        self.groups = {group.spec.name: follow.cut(group) for group in (*groups, *rooms)}
+        self.partial = follow.since is not None
         self.dense = dense
         with dense.lock:
             self.dense_values, self.dense_slots = dense.values.copy(), dense.slots.copy()
         self.window, self.version = window, version
         self._done: Callable[[], None] | None = done
+
+    @property
+    def marks(self) -> Marks:
+        """The moment of the cut, to be asked from later."""
+        return {name: group.mark for name, group in self.groups.items()}
 
     def __iter__(self) -> Iterator[GroupCut]:
         return iter(self.groups.values())

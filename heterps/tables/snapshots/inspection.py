@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.tables.hashing import shards_of
+from heterps.tables.snapshots.chain import Chain, find_generation, read_rows
 from heterps.tables.snapshots.disk import guarded
-from heterps.tables.snapshots.load import find_generation, read_rows
 from heterps.tables.snapshots.manifest import Manifest
 from heterps.tables.snapshots.snapshot import DENSE
 from heterps.tables.specs.spec import GroupSpec, TableSpec
@@ -47,13 +47,15 @@ class TableReport:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One table in two snapshots: ids on one side only, equal and changed rows, and the largest changes by id."""
+    """One table in two snapshots: rows added and deleted from the first to the second, changed and unchanged ones,
+    and the largest changes by id.
+    """
 
     table: str
-    only_first: int
-    only_second: int
-    equal: int
+    added: int
     changed: int
+    deleted: int
+    unchanged: int
     largest: float
     mean: float
     top: tuple[tuple[int, float], ...]
@@ -62,26 +64,28 @@ class Comparison:
 def describe(path: str | Path, *, top: int = 10) -> tuple[Path, Manifest, tuple[TableReport, ...]]:
     """Return the folder, the manifest and a report of each table of a snapshot."""
     folder = find_generation(path)
-    manifest = Manifest.read(folder)
-    pairs = [(group, table) for group in manifest.groups for table in group.tables]
+    chain = Chain(folder)
+    pairs = [(group, table) for group in chain.manifest.groups for table in group.tables]
     with guarded(folder), np.errstate(all="ignore"):  # values may be infinite or NaN: figures then say so
-        return folder, manifest, tuple(_describe(folder, manifest, group, table, top) for group, table in pairs)
+        return folder, chain.manifest, tuple(_describe(chain, group, table, top) for group, table in pairs)
 
 
-def _describe(folder: Path, manifest: Manifest, group: GroupSpec, table: TableSpec, top: int) -> TableReport:
-    files = [file for file in manifest.files_of(group.name) if file.rows]
+def _describe(chain: Chain, group: GroupSpec, table: TableSpec, top: int) -> TableReport:
     wanted = ["id", table.name, *(["show", "click"] if group.accessor else [])]
     norms: list[npt.NDArray[np.float32]] = []
     best: list[tuple[int, float]] = []
-    for file in files:
-        columns = read_rows(folder, file, wanted)
+
+    def take(columns: Columns) -> None:
+        nonlocal best
         norms.append(np.linalg.norm(columns[table.name], axis=1))
         ranks = norms[-1] if group.accessor is None else group.accessor.score(columns["show"], columns["click"])
         best = _best(best, columns["id"], ranks, top)
+
+    chain.for_each(group, take, columns=wanted, threads=1)
     joined = np.concatenate([*norms, np.empty(0, np.float32)])
     counts, edges = np.histogram(joined[np.isfinite(joined)], _BINS)
     ranked = "norm" if group.accessor is None else "score"
-    size, rows = sum(file.size for file in files), sum(file.rows for file in files)
+    size, rows = chain.size(group.name), sum(map(len, norms))
     return TableReport(
         table, group.name, rows, size, ranked, tuple(best), tuple(map(float, edges)), tuple(map(int, counts))
     )
@@ -97,56 +101,57 @@ def _best(
 
 def compare(first: str | Path, second: str | Path, *, top: int = 10) -> tuple[Comparison, ...]:
     """Compare two snapshots by id: every table that both have, then the dense parameters."""
-    sides = [(folder, Manifest.read(folder)) for folder in map(find_generation, (first, second))]
-    homes = [{t.name: (group, t) for group in manifest.groups for t in group.tables} for _, manifest in sides]
+    sides = [Chain(find_generation(path)) for path in (first, second)]
+    homes = [{t.name: (group, t) for group in chain.manifest.groups for t in group.tables} for chain in sides]
     names = [name for name in homes[0] if name in homes[1] and homes[0][name][1].dim == homes[1][name][1].dim]
     with guarded(Path(first)), guarded(Path(second)), np.errstate(all="ignore"):
         out = [
-            _compare(name, [(folder, m, home[name][0]) for (folder, m), home in zip(sides, homes, strict=True)], top)
+            _compare(name, [(chain, home[name][0]) for chain, home in zip(sides, homes, strict=True)], top)
             for name in names
         ]
         return (*out, *_compare_dense(sides))
 
 
-def _compare(table: str, sides: list[tuple[Path, Manifest, GroupSpec]], top: int) -> Comparison:
+def _compare(table: str, sides: list[tuple[Chain, GroupSpec]], top: int) -> Comparison:
     total = np.zeros(4, np.int64)
     largest, summed = 0.0, 0.0
     best: list[tuple[int, float]] = []
-    rows = max(manifest.rows(group.name) for _, manifest, group in sides)
+    rows = max(chain.most_rows(group.name) for chain, group in sides)
     chunks = max(1, -(-rows // CHUNK_ROWS))
     for k in range(chunks):
-        (ids_a, a), (ids_b, b) = (
-            _chunk(folder, manifest, group, table, k, chunks) for folder, manifest, group in sides
-        )
+        (ids_a, a), (ids_b, b) = (_chunk(chain, group, table, k, chunks) for chain, group in sides)
         both, at_a, at_b = np.intersect1d(ids_a, ids_b, assume_unique=True, return_indices=True)
         change = np.linalg.norm(a[at_a].astype(np.float64) - b[at_b], axis=1)
         moved = int(np.count_nonzero(change))
-        total += (len(ids_a) - len(both), len(ids_b) - len(both), len(both) - moved, moved)
+        total += (len(ids_b) - len(both), moved, len(ids_a) - len(both), len(both) - moved)
         largest, summed = max(largest, float(change.max(initial=0))), summed + float(change.sum())
         best = _best(best, both[change > 0], change[change > 0], top)
-    only_first, only_second, equal, changed = total.tolist()
-    return Comparison(table, only_first, only_second, equal, changed, largest, summed / max(changed, 1), tuple(best))
+    added, changed, deleted, unchanged = total.tolist()
+    return Comparison(table, added, changed, deleted, unchanged, largest, summed / max(changed, 1), tuple(best))
 
 
-def _chunk(folder: Path, manifest: Manifest, group: GroupSpec, table: str, k: int, chunks: int) -> tuple[Any, Any]:
+def _chunk(chain: Chain, group: GroupSpec, table: str, k: int, chunks: int) -> tuple[Any, Any]:
     """Return ids and values of the k-th part of a table, parted by id so that it does not depend on the sharding."""
     ids, values = [np.empty(0, np.uint64)], [np.empty((0, group.table(table).dim), np.float32)]
-    for file in manifest.files_of(group.name):
-        columns = read_rows(folder, file, ["id", table])
+
+    def take(columns: Columns) -> None:
         mine = shards_of(columns["id"], chunks) == k
         ids.append(columns["id"][mine])
         values.append(columns[table][mine])
+
+    chain.for_each(group, take, columns=["id", table], threads=1)
     return np.concatenate(ids), np.concatenate(values)
 
 
-def _compare_dense(sides: list[tuple[Path, Manifest]]) -> Iterator[Comparison]:
-    first, second = ({n: v for file in m.files_of(DENSE) for n, v in _dense(f, file)} for f, m in sides)
+def _compare_dense(sides: list[Chain]) -> Iterator[Comparison]:
+    newest = [chain.links[0] for chain in sides]
+    first, second = ({n: v for file in m.files_of(DENSE) for n, v in _dense(f, file)} for f, m in newest)
     for name in first:
         if name in second and len(first[name]) == len(second[name]):
             change = np.abs(first[name].astype(np.float64) - second[name])
             changed = int(np.count_nonzero(change))
             mean = float(change.sum()) / max(changed, 1)
-            yield Comparison(name, 0, 0, len(change) - changed, changed, float(change.max(initial=0)), mean, ())
+            yield Comparison(name, 0, changed, 0, len(change) - changed, float(change.max(initial=0)), mean, ())
 
 
 def _dense(folder: Path, file: Any) -> Iterator[tuple[str, npt.NDArray[Any]]]:

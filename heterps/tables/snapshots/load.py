@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,55 +12,35 @@ from heterps.errors import CheckpointError, HeterpsError, TableError, TableFullE
 from heterps.tables.hashing import shards_of
 from heterps.tables.live.group import RowGroup
 from heterps.tables.live.shard import Shard
+from heterps.tables.snapshots.chain import Chain, find_generation, read_rows
 from heterps.tables.snapshots.disk import ReadBuffer, guarded, read_checked
-from heterps.tables.snapshots.manifest import NAME, Manifest, StoredFile
-from heterps.tables.snapshots.pages import row_groups
+from heterps.tables.snapshots.manifest import Manifest
 from heterps.tables.snapshots.records import RowBuffer
-from heterps.tables.snapshots.snapshot import DENSE, THREADS, Snapshots
+from heterps.tables.snapshots.snapshot import DENSE, Snapshots, links_of
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
-__all__ = ["find_generation", "load_table", "read_rows", "restore", "verify"]
+__all__ = ["find_generation", "load_table", "restore", "verify"]
 
 Columns = dict[str, npt.NDArray[Any]]
-
-
-def find_generation(path: str | Path) -> Path:
-    """Return the snapshot folder meant by a path: itself, or the newest generation below it."""
-    folder = Path(path)
-    return folder if (folder / NAME).exists() else Snapshots(folder).latest()
-
-
-def read_rows(folder: Path, file: StoredFile, columns: list[str] | None = None) -> Columns:
-    """Return the columns of a file after checking its hash; lists become two-dimensional."""
-    parts = list(_row_groups(folder, file, columns))
-    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _row_groups(
-    folder: Path, file: StoredFile, columns: list[str] | None = None, buffer: ReadBuffer | None = None
-) -> Iterator[Columns]:
-    """Yield the columns of a file, one Parquet row group (at least one, perhaps empty) after another."""
-    path = folder / file.name
-    data = read_checked(path, file.sha256, file.size, buffer)
-    with guarded(path):
-        yield from row_groups(data, columns, rows=file.rows)
 
 
 def restore(shard: Shard, path: str | Path) -> Manifest:
     """Fill a shard with its part of a checkpoint: rows of the logical shards it holds, its dense parameters, windows.
 
-    The shard may hold any subset of the logical shards; hosts that together hold all restore the identical tables.
+    Changes are read together with what they build on. The shard may hold any subset of the logical shards; hosts that
+    together hold all restore the identical tables.
     """
     folder = find_generation(path)
     try:
-        manifest = Manifest.read(folder)
+        chain = Chain(folder)
+        manifest = chain.manifest
         with guarded(folder):
             _check_same(shard, manifest, folder)
         shard.clear()
         for group in shard.groups.values():
-            _restore_group(group, manifest, folder)
+            _restore_group(group, chain, folder)
             if group.waiting is not None:
-                _restore_group(group.waiting, manifest, folder)
+                _restore_group(group.waiting, chain, folder)
         _restore_dense(shard, manifest, folder)
     except CheckpointError as error:
         raise CheckpointError(f"{error}{_other_generation(folder)}") from error
@@ -76,7 +54,7 @@ def _other_generation(folder: Path) -> str:
 
 
 def _check_same(shard: Shard, manifest: Manifest, folder: Path) -> None:
-    if manifest.kind != "checkpoint":
+    if manifest.kind not in ("checkpoint", "changes"):
         raise CheckpointError(
             f"{folder} is a {manifest.kind} save: it has no optimiser state to resume from; use load_table"
         )
@@ -96,19 +74,14 @@ def _words(spec: GroupSpec) -> str:
     return f"{tables} in {spec.n_shards} logical shards"
 
 
-def _restore_group(group: RowGroup, manifest: Manifest, folder: Path) -> None:
-    buffer = ReadBuffer()
-
+def _restore_group(group: RowGroup, chain: Chain, folder: Path) -> None:
     like = RowBuffer(group.layout, np.empty(group.layout.stride * 2, np.uint32)).columns(0)
 
-    def load(file: StoredFile) -> None:
-        with guarded(folder / file.name):
-            for columns in _owned_rows(group, folder, file, buffer):
-                _check_columns(columns, like)
-                group.append(columns)
+    def take(columns: Columns) -> None:
+        _check_columns(columns, like)
+        group.append(columns)
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(load, _files_for(group, manifest)))
+    chain.for_each(group.spec, take, owned=_owned_mask(group))
     try:
         group.build_index()
     except TableFullError:
@@ -125,26 +98,10 @@ def _check_columns(columns: Columns, like: Columns) -> None:
             raise ValueError(f"column {name!r} is {found.dtype}{list(found.shape[1:])}, not {wanted.dtype}")
 
 
-def _files_for(group: RowGroup, manifest: Manifest) -> list[StoredFile]:
-    """Return the files of a saved group in which there may be rows of the logical shards held here."""
-    owned = _owned_mask(group)
-    return [f for f in manifest.files_of(group.spec.name) if f.rows and owned[f.first : f.last + 1].any()]
-
-
 def _owned_mask(group: RowGroup) -> npt.NDArray[np.bool_]:
     owned = np.zeros(group.spec.n_shards, np.bool_)
     owned[list(group.owned)] = True
     return owned
-
-
-def _owned_rows(group: RowGroup, folder: Path, file: StoredFile, buffer: ReadBuffer | None = None) -> Iterator[Columns]:
-    owned = _owned_mask(group)
-    for columns in _row_groups(folder, file, buffer=buffer):
-        if owned.all():
-            yield columns
-        else:
-            mine = owned[shards_of(columns["id"], group.spec.n_shards)]
-            yield {name: array[mine] for name, array in columns.items()}
 
 
 def _restore_dense(shard: Shard, manifest: Manifest, folder: Path) -> None:
@@ -186,12 +143,13 @@ def load_table(shard: Shard, path: str | Path, table: str, *, into: str | None =
         Name in this model, if another.
     """
     folder = find_generation(path)
-    manifest = Manifest.read(folder)
+    chain = Chain(folder)
     with guarded(folder):
-        return _load_table(shard, manifest, folder, table, into or table)
+        return _load_table(shard, chain, folder, table, into or table)
 
 
-def _load_table(shard: Shard, manifest: Manifest, folder: Path, table: str, into: str) -> int:
+def _load_table(shard: Shard, chain: Chain, folder: Path, table: str, into: str) -> int:
+    manifest = chain.manifest
     source = next((group for group in manifest.groups if any(t.name == table for t in group.tables)), None)
     if source is None:
         names = [t.name for group in manifest.groups for t in group.tables]
@@ -202,11 +160,18 @@ def _load_table(shard: Shard, manifest: Manifest, folder: Path, table: str, into
         raise CheckpointError(f"{folder}: table {table!r} has dim {old.dim}, {new.name!r} here has {new.dim}")
     slots = f"{table}.slots" if old.rule == new.rule and old.accessor == new.accessor else ""
     total = 0
-    for file in manifest.files_of(source.name):
-        for columns in _owned_rows(target, folder, file):
-            _check_columns(columns, {"id": np.empty(0, np.uint64), table: np.empty((0, new.dim), np.float32)})
-            target.set_table(new.name, columns["id"], columns[table], columns.get(slots))
-            total += len(columns["id"])
+    like: Columns = {"id": np.empty(0, np.uint64), table: np.empty((0, new.dim), np.float32)}
+    owned = _owned_mask(target)
+
+    def take(columns: Columns) -> None:
+        nonlocal total
+        _check_columns(columns, like)
+        mine = owned[shards_of(columns["id"], len(owned))]
+        some = {name: array[mine] for name, array in columns.items()}
+        target.set_table(new.name, some["id"], some[table], some.get(slots))
+        total += len(some["id"])
+
+    chain.for_each(source, take, threads=1)
     return total
 
 
@@ -219,15 +184,16 @@ def _group_with(shard: Shard, table: str) -> RowGroup:
 
 
 def verify(path: str | Path) -> Manifest:
-    """Check the hash of every file of a snapshot; the error names all that are damaged."""
+    """Check the hash of every file of a snapshot and of those it builds on; the error names all that are damaged."""
     folder = find_generation(path)
     manifest = Manifest.read(folder)
     problems, buffer = [], ReadBuffer()
-    for file in manifest.files:
-        try:
-            read_checked(folder / file.name, file.sha256, file.size, buffer)
-        except HeterpsError as error:
-            problems.append(str(error))
+    for link in links_of(folder):
+        for file in link.manifest.files:
+            try:
+                read_checked(link.folder / file.name, file.sha256, file.size, buffer)
+            except HeterpsError as error:
+                problems.append(str(error))
     if problems:
         raise CheckpointError("; ".join(problems))
     return manifest

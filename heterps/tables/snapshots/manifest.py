@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from heterps.protocol import Window
 from heterps.tables.snapshots.disk import guarded, read_small, write_bytes
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
-__all__ = ["FORMAT", "NAME", "Manifest", "SnapshotPart", "StoredFile"]
+__all__ = ["FORMAT", "NAME", "Follows", "Manifest", "SnapshotPart", "StoredFile", "deleted_of"]
 
 #: Version of the snapshot format; a reader refuses any other.
 FORMAT = 1
@@ -59,22 +59,44 @@ def _check_numbers(data: dict[str, Any]) -> None:
         raise CheckpointError(f"a snapshot has impossible values: {wrong[:3]}")
 
 
+def deleted_of(group: str) -> str:
+    """Return the group name of files with the deleted ids of a group."""
+    return f"{group}/deleted"
+
+
+@dataclass(frozen=True)
+class Follows:
+    """The snapshot that changes build on: the generation's name, its manifest's hash, the moment it shows."""
+
+    name: str
+    sha256: str
+    moment: str
+
+
 @dataclass(frozen=True)
 class SnapshotPart:
-    """What one shard host has written."""
+    """What one shard host has written.
+
+    ``partial`` if it has changes only; ``whole`` are logical shards, by group, of which changes hold all rows: what was
+    saved of them before is void.
+    """
 
     files: tuple[StoredFile, ...]
     version: int
+    partial: bool = False
+    whole: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the part as plain data."""
-        return {"files": [asdict(file) for file in self.files], "version": self.version}
+        files = [asdict(file) for file in self.files]
+        whole = {name: list(shards) for name, shards in self.whole.items()}
+        return {"files": files, "version": self.version, "partial": self.partial, "whole": whole}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SnapshotPart:
         """Inverse of :meth:`to_json`."""
         files = tuple(StoredFile(**file) for file in data["files"])
-        return cls(files, data["version"])
+        return cls(files, data["version"], data["partial"], data["whole"])
 
 
 @dataclass(frozen=True)
@@ -84,11 +106,16 @@ class Manifest:
     Parameters
     ----------
     kind
-        "checkpoint" (everything, resumes exactly), "delta" or "base" (values to serve).
+        "checkpoint" (everything, resumes exactly), "changes" (all that changed since the snapshot it follows), "delta"
+        or "base" (values to serve).
     window, version
         The ledger: batches that are in it; and how many pushes that is.
     position
         Where the data stood, as the engine describes it.
+    moment
+        The name under which shards remember when it was taken.
+    follows, whole
+        Of changes: what they build on, and logical shards by group of which they hold all rows.
     """
 
     kind: str
@@ -99,6 +126,19 @@ class Manifest:
     window: Window
     version: int
     position: Mapping[str, Any] = field(default_factory=dict)
+    moment: str = ""
+    follows: Follows | None = None
+    whole: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def sha256(self) -> str:
+        """The hash of its contents, by which changes name what they build on."""
+        return str(self.to_json()["sha256"])
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return sum(file.size for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as plain data, with its own hash."""
@@ -112,7 +152,10 @@ class Manifest:
             "window": self.window.to_json(),
             "version": self.version,
             "position": dict(self.position),
+            "moment": self.moment,
         }
+        if self.follows is not None:
+            body |= {"follows": asdict(self.follows), "whole": {k: list(v) for k, v in self.whole.items()}}
         return body | {"sha256": _digest(body)}
 
     def write(self, folder: Path) -> None:
@@ -147,7 +190,9 @@ class Manifest:
             file.check()
         _check_numbers(data)
         window = Window.from_json(data["window"])
-        return cls(data["kind"], data["seed"], groups, dense, files, window, data["version"], data["position"])
+        follows = Follows(**data["follows"]) if "follows" in data else None
+        more = (data["position"], data.get("moment", ""), follows, data.get("whole", {}))
+        return cls(data["kind"], data["seed"], groups, dense, files, window, data["version"], *more)
 
     def group(self, name: str) -> GroupSpec:
         """Return the spec of a group that was saved."""

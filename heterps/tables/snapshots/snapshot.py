@@ -1,5 +1,7 @@
 """Snapshots: Parquet files by logical shard under a manifest, in numbered generations of which two are kept.
 
+A generation holds everything, or what changed since the one that it follows; that one is kept as long.
+
 Steps of a save, so that a crash at any point leaves the previous generation as it was:
 
 1. :meth:`Snapshots.begin` makes a temporary folder (and clears away those of saves that died).
@@ -10,13 +12,16 @@ Steps of a save, so that a crash at any point leaves the previous generation as 
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +33,13 @@ from heterps.tables.live.ageing import Kind, select
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.live.shard import KeyedShard
 from heterps.tables.live.shard_cut import GroupCut, ShardCut
-from heterps.tables.snapshots.disk import HashedFile, remove_tree, rename_folder
-from heterps.tables.snapshots.manifest import NAME, Manifest, SnapshotPart, StoredFile
+from heterps.tables.snapshots.disk import HashedFile, read_small, remove_tree, rename_folder, write_bytes
+from heterps.tables.snapshots.manifest import NAME, Follows, Manifest, SnapshotPart, StoredFile, deleted_of
 from heterps.tables.snapshots.plain_parquet import PlainWriter
 from heterps.tables.snapshots.records import RowBuffer
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
-__all__ = ["DENSE", "THREADS", "Snapshots", "save_shard", "write_part"]
+__all__ = ["DENSE", "THREADS", "Generation", "Snapshots", "base_of", "links_of", "save_shard", "since_of", "write_part"]
 
 #: Group name of files with dense parameters.
 DENSE = "dense parameters"
@@ -43,25 +48,38 @@ FILE_BYTES, ROW_GROUP_BYTES = 1 << 25, 1 << 22
 #: Files written or read side by side.
 THREADS = 2
 _UNFINISHED = ".unfinished-"
+_FOLLOWS = "follows.json"
+#: Kinds from which training goes on: they hold optimiser state and what waits for admission.
+_EXACT = ("checkpoint", "changes")
 
 
 def write_part(cut: ShardCut, folder: str | Path, *, kind: Kind = "checkpoint", host: int = 0) -> SnapshotPart:
     """Write what a shard host held at a cut; return what goes into the manifest.
 
-    Delta and base saves hold values and counters of the rows their accessor selects; a checkpoint holds everything.
+    Delta and base saves hold values and counters of the rows their accessor selects; a checkpoint holds everything,
+    changes what changed since the moment from which the cut was asked.
     """
+    if cut.partial != (kind == "changes"):
+        rows = "some" if cut.partial else "all"
+        raise CheckpointError(f"a {kind} save cannot be written from a cut with {rows} rows")
     folder, memory = Path(folder), _WriteMemory()
+    name = "changes" if cut.partial else "rows"
     jobs = [
-        (group, folder / f"rows-{k:03d}-{host:04d}-{n:04d}.parquet", shards)
+        (group, folder / f"{name}-{k:03d}-{host:04d}-{n:04d}.parquet", shards)
         for k, group in enumerate(cut)
-        if kind == "checkpoint" or not group.group.spec.name.endswith("/waiting")
+        if kind in _EXACT or not group.group.spec.name.endswith("/waiting")
         for n, shards in enumerate(_bundles(group))
     ]
     with ThreadPoolExecutor(THREADS) as pool:
         files = list(pool.map(lambda job: _write_file(*job, kind=kind, memory=memory), jobs))
     if len(cut.dense_values):
         files.append(_write_dense(cut, folder, kind, host))
-    return SnapshotPart(tuple(files), cut.version)
+    if not cut.partial:
+        return SnapshotPart(tuple(files), cut.version)
+    gone = ((group, folder / f"changes-{k:03d}-{host:04d}-deleted.parquet") for k, group in enumerate(cut))
+    files += [_write_deleted(group, path) for group, path in gone if len(group.deleted)]
+    whole = {group.group.spec.name: group.whole for group in cut if group.whole}
+    return SnapshotPart(tuple(files), cut.version, True, whole)
 
 
 class _WriteMemory(threading.local):
@@ -93,7 +111,7 @@ def _bundles(group: GroupCut) -> Iterator[list[int]]:
 
 
 def _write_file(group: GroupCut, path: Path, shards: Sequence[int], *, kind: Kind, memory: _WriteMemory) -> StoredFile:
-    buffer, spec = memory.rows(group.group.layout, state=kind == "checkpoint"), group.group.spec
+    buffer, spec = memory.rows(group.group.layout, state=kind in _EXACT), group.group.spec
     with HashedFile(path) as file:
         writer = PlainWriter(file, buffer.columns(0), statistics=("id",))
         for n in group.read(shards, buffer):
@@ -104,11 +122,22 @@ def _write_file(group: GroupCut, path: Path, shards: Sequence[int], *, kind: Kin
     return StoredFile(path.name, spec.name, shards[0], shards[-1], writer.rows, file.size, file.sha256)
 
 
+def _write_deleted(group: GroupCut, path: Path) -> StoredFile:
+    """Write the ids of a host that have no row any more."""
+    spec, ids = group.group.spec, group.deleted
+    with HashedFile(path) as file:
+        writer = PlainWriter(file, {"id": ids[:0]}, statistics=("id",))
+        writer.write({"id": ids})
+        writer.close()
+    owned = group.group.owned
+    return StoredFile(path.name, deleted_of(spec.name), owned[0], owned[-1], len(ids), file.size, file.sha256)
+
+
 def _write_dense(cut: ShardCut, folder: Path, kind: Kind, host: int) -> StoredFile:
     """Write the dense parameters of a host, one row each."""
     path, dense = folder / f"dense-{host:04d}.parquet", cut.dense
     names = [spec.name for spec in dense.specs]
-    slots = cut.dense_slots if kind == "checkpoint" else cut.dense_slots[:0]
+    slots = cut.dense_slots if kind in _EXACT else cut.dense_slots[:0]
     columns = {
         "name": names,
         "shape": [list(spec.shape) for spec in dense.specs],
@@ -126,6 +155,38 @@ def _write_dense(cut: ShardCut, folder: Path, kind: Kind, host: int) -> StoredFi
 
 def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit()
+
+
+class Generation(NamedTuple):
+    """A generation and its manifest."""
+
+    folder: Path
+    manifest: Manifest
+
+
+def links_of(folder: Path) -> Iterator[Generation]:
+    """Yield a generation and, one after another, those it builds on; raise if one is missing or another."""
+    link = Generation(folder, Manifest.read(folder))
+    yield link
+    while link.manifest.follows is not None:
+        follows = link.manifest.follows
+        below = folder.parent / follows.name
+        if not _is_number(follows.name) or (
+            _is_number(link.folder.name) and int(follows.name) >= int(link.folder.name)
+        ):
+            raise CheckpointError(f"{link.folder / NAME} is damaged: it follows {follows.name!r}")
+        if not (below / NAME).is_file():
+            raise CheckpointError(f"{link.folder} holds changes to {below}, which is not there")
+        link = Generation(below, Manifest.read(below))
+        if link.manifest.sha256 != follows.sha256:
+            raise CheckpointError(f"{folder} holds changes to another snapshot than the one in {below}")
+        yield link
+
+
+def since_of(folder: str | Path) -> str | None:
+    """Return the moment whose snapshot the parts written to an unfinished folder build on; None for all rows."""
+    path = Path(folder) / _FOLLOWS
+    return str(json.loads(read_small(path))["moment"]) if path.exists() else None
 
 
 class Snapshots:
@@ -157,14 +218,26 @@ class Snapshots:
             raise CheckpointError(f"{self.root} has no finished snapshot")
         return found[-1]
 
-    def begin(self) -> Path:
-        """Return a new folder to write into. What saves that died have left is cleared away."""
+    def begin(self, follows: Path | None = None) -> Path:
+        """Return a new folder to write into. What saves that died have left is cleared away.
+
+        Its name is the moment that the snapshot will show.
+
+        Parameters
+        ----------
+        follows
+            A generation here: what is written are changes to it (:func:`since_of` tells the hosts).
+        """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             for path in self.root.glob(f"{_UNFINISHED}*"):
                 remove_tree(path)
             folder = self.root / f"{_UNFINISHED}{os.getpid()}-{uuid.uuid4().hex[:8]}"
             folder.mkdir()
+            if follows is not None:
+                below = Manifest.read(follows)
+                data = asdict(Follows(follows.name, below.sha256, below.moment))
+                write_bytes(folder / _FOLLOWS, json.dumps(data).encode())
         except OSError as error:
             raise CheckpointError(f"cannot write below {self.root}: {error.strerror}") from error
         return folder
@@ -187,17 +260,51 @@ class Snapshots:
         """
         files = tuple(file for part in parts for file in part.files)
         version = max((part.version for part in parts), default=0)
-        Manifest(kind, seed, tuple(groups), tuple(dense), files, ledger, version, position or {}).write(folder)
+        more = (position or {}, folder.name, *_follows(folder, parts))
+        Manifest(kind, seed, tuple(groups), tuple(dense), files, ledger, version, *more).write(folder)
         number = 1 + max((int(path.name) for path in self.root.iterdir() if _is_number(path.name)), default=0)
         target = self.root / f"{number:08d}"
         rename_folder(folder, target)
-        for old in self.generations()[: -self._keep]:
+        for old in self._not_needed():
             remove_tree(old)
         return target
+
+    def _not_needed(self) -> list[Path]:
+        """Return the generations that may go, newest first: never one that another builds on while that is there.
+
+        Those that stay need not be whole. So that one broken file cannot take all with it, the newest state that
+        stands on another checkpoint stays too.
+        """
+        found = self.generations()
+        below = {path: _builds_on(path) for path in found}
+        kept = found[-self._keep :]
+        if self._keep > 1 and len({below[path][-1] for path in kept}) == 1:
+            kept += [path for path in found if below[path][-1] != below[found[-1]][-1]][-1:]
+        needed = {each for path in kept for each in below[path]}
+        return [path for path in reversed(found) if path not in needed]
 
     def abandon(self, folder: Path) -> None:
         """Delete a folder whose save failed."""
         remove_tree(folder)
+
+
+def _builds_on(folder: Path) -> list[Path]:
+    """Return a generation and all below it, as far as they can be read."""
+    found = [folder]
+    with suppress(CheckpointError):
+        found += [link.folder for link in links_of(folder)][1:]
+    return found
+
+
+def _follows(folder: Path, parts: Sequence[SnapshotPart]) -> tuple[Follows | None, dict[str, list[int]]]:
+    path = folder / _FOLLOWS
+    if {part.partial for part in parts} not in ({path.exists()}, set()):
+        raise CheckpointError(f"{folder}: some hosts have written changes there, others all rows")
+    if not path.exists():
+        return None, {}
+    names = {name for part in parts for name in part.whole}
+    whole = {name: sorted(shard for part in parts for shard in part.whole.get(name, ())) for name in sorted(names)}
+    return Follows(**json.loads(path.read_bytes())), whole
 
 
 def save_shard(
@@ -208,18 +315,39 @@ def save_shard(
     position: Mapping[str, Any] | None = None,
     keep: int = 2,
 ) -> Path:
-    """Save one shard that holds everything: cut, write, commit, note. Return the generation's folder."""
-    snapshots = Snapshots(root, keep=keep)
-    folder = snapshots.begin()
+    """Save one shard that holds everything: cut, write, commit, note. Return the generation's folder.
+
+    Changes follow the newest snapshot there if the shard remembers its moment; otherwise everything is saved.
+    """
+    snapshots, name = Snapshots(root, keep=keep), f"saves {Path(root).resolve()}"
+    reader = name if kind == "changes" or (kind == "checkpoint" and shard.follows(name)) else None
+    follows = base_of(snapshots) if kind == "changes" and shard.follows(name) else None
+    kind = "checkpoint" if kind == "changes" and follows is None else kind
+    folder = snapshots.begin(follows)
     try:
-        with shard.cut() as cut:
+        with shard.cut(reader, moment=folder.name, since=since_of(folder)) as cut:
             part = write_part(cut, folder, kind=kind)
         assert cut.window is not None, "these tables keep their own ledger"
-        groups = [group.spec for group in shard.groups.values()]
-        about = {"seed": shard.seed, "groups": groups, "dense": shard.dense.specs}
-        done = snapshots.commit(folder, [part], ledger=cut.window, kind=kind, position=position, **about)
+        done = snapshots.commit(
+            folder,
+            [part],
+            ledger=cut.window,
+            seed=shard.seed,
+            groups=[group.spec for group in shard.groups.values()],
+            dense=shard.dense.specs,
+            kind=kind,
+            position=position,
+        )
     except BaseException:
         snapshots.abandon(folder)
         raise
     shard.after_save(kind)
     return done
+
+
+def base_of(snapshots: Snapshots) -> Path | None:
+    """Return the newest generation if changes can build on it."""
+    found = snapshots.generations()[-1:]
+    with suppress(CheckpointError):
+        return next((path for path in found if Manifest.read(path).kind in _EXACT), None)
+    return None

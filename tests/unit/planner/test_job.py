@@ -1,11 +1,11 @@
 """What people ask: a job of so many rows, head-room, batch sizes within limits."""
 
 import pytest
-from tests.unit.planner.test_large import with_tables
 
 from heterps.errors import PlanError
 from heterps.planner import FixedRate, MaxThroughput, MinCost, plan
 from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration, parse_percent
+from tests.unit.planner.solve.test_large import with_tables
 
 
 @pytest.mark.parametrize("goal", [MinCost(2e7), FixedRate(2e7), MaxThroughput(40.0)], ids=["cost", "rate", "most"])

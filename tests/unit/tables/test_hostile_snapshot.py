@@ -40,7 +40,7 @@ def fresh() -> Shard:
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shard = fresh()
     ids = np.arange(50, dtype=np.uint64)
-    shard.push(BatchKey(0, 0, 0), {"ids": RowGradients(ids, np.ones((50, 5), np.float32))}, np.ones(15, np.float32))
+    shard.apply(BatchKey(0, 0, 0), {"ids": RowGradients(ids, np.ones((50, 5), np.float32))}, np.ones(15, np.float32))
     folder = save_shard(shard, tmp_path_factory.mktemp("saved"))
     return folder
 

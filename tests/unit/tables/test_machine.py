@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ from heterps.tables import (
     DenseSpec,
     GroupSpec,
     KeyedShard,
+    Kind,
     Momentum,
     Router,
     RowGradients,
@@ -31,6 +34,7 @@ from heterps.tables import (
     TableSpec,
     Uniform,
     restore,
+    since_of,
     write_part,
 )
 from heterps.tables.hashing import shards_of
@@ -116,6 +120,8 @@ class TableMachine(RuleBasedStateMachine):
         self.model, self.folder = Model(), Path(tempfile.mkdtemp())
         self.cut: tuple[list, Model] | None = None
         self.saved: Model | None = None
+        self.unfinished, self.last = Path(), None
+        self.readers: dict[str, list[tuple[int | None, dict[int, np.ndarray]]]] = {}
         self.numbers = iter(range(10**6))
 
     def teardown(self) -> None:
@@ -133,6 +139,45 @@ class TableMachine(RuleBasedStateMachine):
             for h, o in enumerate(owned)
         ]
         self.router, self.host_of = Router(host_of), np.array(host_of)
+
+    @rule(name=st.sampled_from("xy"), lost=st.booleans(), meanwhile=st.none() | st.integers(0, 8))
+    def read_changes(self, name: str, lost: bool, meanwhile: int | None) -> None:
+        """A reader follows what it is told, unless the answer gets lost; it then has what is in the tables.
+
+        A push may come when its rows have been copied and before it has the answer: that is for the next one.
+        """
+        copies = self.readers.setdefault(name, [])
+        copies += [(None, {})] * (len(self.shards) - len(copies))
+        rows: dict[int, np.ndarray] = {}
+        for h, shard in enumerate(self.shards):
+            mark, had = copies[h]
+            with self._pushing_after_the_copy(shard, None if h else meanwhile):
+                found = shard.groups["g"].changed(name, mark)
+            now = {} if found.everything else {i: v for i, v in had.items() if i not in set(found.deleted.tolist())}
+            counted = np.stack([found.rows["show"], found.rows["click"]], 1)
+            now |= zip(found.ids.tolist(), np.concatenate([found.rows["a"], found.rows["b"], counted], 1), strict=True)
+            rows |= now
+            if not lost:
+                copies[h] = found.mark, now
+        if meanwhile is None:
+            assert set(rows) == set(self.model.rows)
+            for id_, row in self.model.rows.items():
+                np.testing.assert_array_equal(rows[id_], np.concatenate([row["w"], row["count"]]))
+
+    @contextmanager
+    def _pushing_after_the_copy(self, shard: KeyedShard, key: int | None) -> Iterator[None]:
+        readers = shard.groups["g"].readers
+        copied = readers._copied
+
+        def and_then(listed: list) -> dict[str, np.ndarray]:
+            found = {name: column.copy() for name, column in copied(listed).items()}
+            if key is not None:
+                self.push(list(range(0, 60, 7)), key, key, 1, False)
+            return found
+
+        readers._copied = and_then  # type: ignore[method-assign]
+        yield
+        del readers._copied
 
     @rule(ids=ids_strategy, train=st.booleans())
     def pull(self, ids: list[int], train: bool) -> None:
@@ -177,22 +222,50 @@ class TableMachine(RuleBasedStateMachine):
             self.model.rows.pop(id_, None)
 
     @precondition(lambda self: self.cut is None)
+    @rule(follow=st.integers(0, 3), forgetful=st.booleans())
+    def begin_cut(self, follow: int, forgetful: bool) -> None:
+        """With all rows, or with those that changed since the last snapshot (all where a host does not know)."""
+        if forgetful:
+            self.shards[0].forget("cuts")
+        folder = self.unfinished = Snapshots(self.folder).begin(self.last if follow else None)
+        since = since_of(folder)
+        cuts = [shard.cut("cuts", moment=folder.name, since=since) for shard in self.shards]
+        self.cut = cuts, self.model.copy()
+
+    @precondition(lambda self: self.cut is not None)
     @rule()
-    def begin_cut(self) -> None:
-        self.cut = [shard.cut() for shard in self.shards], self.model.copy()
+    def fail_cut(self) -> None:
+        assert self.cut is not None
+        for cut in self.cut[0]:
+            cut.end()
+        Snapshots(self.folder).abandon(self.unfinished)
+        self.cut = None
 
     @precondition(lambda self: self.cut is not None)
     @rule()
     def write_cut(self) -> None:
         assert self.cut is not None
         cuts, self.saved = self.cut
-        snapshots = Snapshots(self.folder)
-        folder = snapshots.begin()
-        parts = [write_part(cut, folder, host=h) for h, cut in enumerate(cuts)]
+        snapshots, folder = Snapshots(self.folder), self.unfinished
+        kind: Kind = "changes" if cuts[0].partial else "checkpoint"
+        parts = [write_part(cut, folder, kind=kind, host=h) for h, cut in enumerate(cuts)]
         for cut in cuts:
             cut.end()
-        snapshots.commit(folder, parts, ledger=cuts[0].window, seed=SEED, groups=[GROUP], dense=[DENSE])
+        about = {"seed": SEED, "groups": [GROUP], "dense": [DENSE], "kind": kind}
+        self.last = snapshots.commit(folder, parts, ledger=cuts[0].window, **about)
         self.cut = None
+        self._check_saved()
+
+    def _check_saved(self) -> None:
+        assert self.saved is not None
+        shard = KeyedShard([GROUP], [DENSE], seed=SEED)
+        restore(shard, self.folder)
+        rows = shard.groups["g"].changed("check").rows
+        assert sorted(rows["id"].tolist()) == sorted(self.saved.rows)
+        values = np.concatenate([rows["a"], rows["b"], rows["a.slots"]], 1)
+        for id_, row in zip(rows["id"].tolist(), values, strict=True):
+            wanted = self.saved.rows[id_]
+            np.testing.assert_array_equal(row, np.concatenate([wanted["w"], wanted["m"]]))
 
     @precondition(lambda self: self.saved is not None and self.cut is None)
     @rule(hosts=st.integers(1, 4), threads=st.integers(1, 3))
@@ -201,7 +274,9 @@ class TableMachine(RuleBasedStateMachine):
         self.model = self.saved.copy()
         self._new_hosts(hosts, threads)
         for shard in self.shards:
-            restore(shard, self.folder)
+            manifest = restore(shard, self.folder)
+            shard.remember("cuts", manifest.moment)
+        self.readers.clear()
 
     @invariant()
     def same_rows(self) -> None:

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.session.contract import plan
-from tests.unit.session.models import data
 
 import heterps as hps
 from heterps import ops
@@ -15,6 +13,8 @@ from heterps.errors import ClusterError, GraphError, TableFullError
 from heterps.protocol import BatchKey
 from heterps.runtime.config import bytes_of
 from heterps.tables import SGD, GroupSpec, RowGradients, Shard, TableSpec, Zeros
+from heterps.testing.engine_contract import plan
+from heterps.testing.small_model import data
 
 MIB = 1 << 20
 
@@ -36,7 +36,7 @@ def fill(shard: Shard, group: str, upto: int, step: int = 1000) -> int:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_new_ids_are_refused_by_name_before_the_limit_is_passed(threads: int) -> None:
-    shard = Shard([spec("a"), spec("b")], threads=threads, memory_bytes=4 * MIB)
+    shard = KeyedShard([spec("a"), spec("b")], threads=threads, memory_bytes=4 * MIB)
     fitted = fill(shard, "a", 1_000_000)
     assert 10_000 < fitted < 60_000
     assert 2 * MIB < shard.nbytes <= 4 * MIB

@@ -11,9 +11,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from heterps.tables import KeyedShard
+from heterps.tables.live.changes import ChangeLog
 from heterps.tables.live.group import RowGroup
 from heterps.tables.live.owners import Owners
 from heterps.tables.live.partition import RowPartition
+from heterps.tables.live.readers import Readers
+from heterps.tables.live.shard_cut import GroupCut, ShardCut
+from heterps.tables.snapshots.chain import Chain
 from heterps.tables.snapshots.records import fill
 from tests.unit.tables.test_machine import TableMachine
 
@@ -41,8 +45,8 @@ def forgets_to_delete(patch: pytest.MonkeyPatch) -> None:
 def cut_sees_later_changes(patch: pytest.MonkeyPatch) -> None:
     begin = RowPartition.begin_cut
 
-    def careless(part: RowPartition) -> None:
-        begin(part)
+    def careless(part: RowPartition, rows: Any = None) -> None:
+        begin(part, rows)
         part.store.captured[:] = -1
 
     patch.setattr(RowPartition, "begin_cut", careless)
@@ -92,7 +96,88 @@ def index_misses_a_row(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RowPartition, "build_index", short)
 
 
+def deletions_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ChangeLog, "delete", lambda self, ids, high: None)
+
+
+def mark_is_set_when_the_cut_ends(patch: pytest.MonkeyPatch) -> None:
+    """What changes while a cut is written belongs to the next one; here it is taken for seen."""
+    end = ShardCut.end
+
+    def late(cut: ShardCut) -> None:
+        for group in cut.groups.values():
+            forget_changes(group.group)
+        end(cut)
+
+    patch.setattr(ShardCut, "end", late)
+
+
+def mark_is_set_after_the_copy(patch: pytest.MonkeyPatch) -> None:
+    changed = Readers.changed
+
+    def late(readers: Readers, reader: str, since: int | None = None) -> Any:
+        found = changed(readers, reader, since)
+        forget_changes(readers._group)
+        return found
+
+    patch.setattr(Readers, "changed", late)
+
+
+def forget_changes(group: RowGroup) -> None:
+    for part in group.partitions:
+        part.store.changed[: part.high // 64 + 1] = 0
+
+
+def counters_change_unnoticed(patch: pytest.MonkeyPatch) -> None:
+    def careless(part: RowPartition, rows: Any, counters: Any) -> None:
+        first = part.layout.counter
+        part.words.view(np.float32)[rows, first : first + part.layout.n_counters] = np.asarray(counters).T
+
+    patch.setattr(RowPartition, "set_counters", careless)
+
+
+def whole_shards_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    """A host that lost its marks writes all its rows, but nobody hears that the others are gone."""
+    patch.setattr(GroupCut, "whole", [])
+
+
+def older_changes_win(patch: pytest.MonkeyPatch) -> None:
+    links = Chain.__init__
+
+    def reversed_(chain: Chain, folder: Any) -> None:
+        links(chain, folder)
+        chain.links = (chain.links[0], *reversed(chain.links[1:]))
+
+    patch.setattr(Chain, "__init__", reversed_)
+
+
+def a_failed_cut_takes_its_changes_along(patch: pytest.MonkeyPatch) -> None:
+    """The next one builds on the last that was finished, but asks for what changed since the failed one."""
+    follow = KeyedShard._follow
+
+    def newest(shard: KeyedShard, reader: str, since: str | None) -> Any:
+        found = follow(shard, reader, since)
+        newer = getattr(shard, "newest_marks", None)
+        return found._replace(since=newer) if found.since and newer else found
+
+    def cut(shard: KeyedShard, follow: Any, moment: str) -> Any:
+        made = real_cut(shard, follow, moment)
+        shard.newest_marks = made.marks  # type: ignore[attr-defined]
+        return made
+
+    real_cut = KeyedShard._cut
+    patch.setattr(KeyedShard, "_follow", newest)
+    patch.setattr(KeyedShard, "_cut", cut)
+
+
 BUGS = (
+    deletions_are_not_told,
+    mark_is_set_when_the_cut_ends,
+    mark_is_set_after_the_copy,
+    counters_change_unnoticed,
+    whole_shards_are_not_told,
+    older_changes_win,
+    a_failed_cut_takes_its_changes_along,
     applies_a_key_again,
     forgets_to_delete,
     cut_sees_later_changes,

@@ -61,11 +61,11 @@ def test_describe_counts_ranks_and_bins(root: Path) -> None:
 def test_compare_goes_by_id(root: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heterps.tables.snapshots.inspection.CHUNK_ROWS", chunk)
     wide, deep, ctr, dense = compare(root / "00000001", root)
-    assert (deep.only_first, deep.only_second, deep.equal, deep.changed) == (1, 1, 1, 1)
+    assert (deep.added, deep.changed, deep.deleted, deep.unchanged) == (1, 1, 1, 1)
     assert deep.top == ((3, 5.0),)
     assert deep.largest == deep.mean == 5.0
-    assert (wide.equal, wide.changed) == (2, 0)
-    assert ctr.changed == ctr.only_first == 0
+    assert (wide.unchanged, wide.changed) == (2, 0)
+    assert ctr.changed == ctr.deleted == 0
     assert (dense.table, dense.changed, dense.largest) == ("w", 1, 2.0)
 
 
@@ -86,3 +86,19 @@ def test_damage_is_an_error_message_not_a_traceback(root: Path) -> None:
     result = CliRunner().invoke(main, ["inspect", str(root), "--verify"])
     assert result.exit_code == 1
     assert f"{victim.name} is damaged" in result.output.replace("\n", "")
+
+
+def test_words_of_a_comparison_and_of_changes_are_the_same(tmp_path: Path) -> None:
+    shard = KeyedShard(GROUPS)
+    ids = np.arange(50, dtype=np.uint64)
+    shard.pull("plain", ids)
+    first = save_shard(shard, tmp_path, kind="changes")
+    shard.groups["plain"].delete(ids[:7])
+    shard.pull("plain", ids[-1:] + np.arange(1, 4, dtype=np.uint64))
+    values = np.ones((5, shard.groups["plain"].spec.width), np.float32)
+    shard.push(BatchKey(0, 0, 0), {"plain": RowGradients(ids[20:25], values)})
+    second = save_shard(shard, tmp_path, kind="changes")
+    found = compare(first, second)[0]
+    assert (found.added, found.changed, found.deleted, found.unchanged) == (3, 5, 7, 38)
+    text = CliRunner().invoke(main, ["inspect", str(first), str(second)]).output
+    assert all(word in text for word in ("added", "changed", "deleted", "unchanged"))
