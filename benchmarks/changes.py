@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.changes --rows 1e6`` prints ratios: a push with a reader against one without (wanted: at most
 1.03), and bytes and throughput of full cuts against cuts of changes while a table is trained with ids drawn by
-Zipf 1.1, a cut every so many seconds (wanted: at least 5 times fewer bytes). Batches come at the rate at which Wide & Deep
-trains on two cores, 40,000 samples a second, unless told otherwise: the faster, the more rows change between two cuts.
+Zipf 1.1, a cut every so many seconds (wanted: at least 5 times fewer bytes). Batches come at the rate at which Wide &
+Deep trains on two cores, 40,000 samples a second, unless told otherwise: the faster, the more rows change between cuts.
 """
 
 from __future__ import annotations
