@@ -101,8 +101,8 @@ def test_what_is_not_decided_may_be_better():
 
 def test_layers_of_one_place_are_taken_together(monkeypatch):
     monkeypatch.setattr(large, "_SLOT_COLUMNS", 0)
-    allowed = [[t == v % 3 for t in range(3)] for v in range(9)]
-    problem = make_problem(np.linspace(1, 2, 9)[:, None] * np.ones(3), allowed=allowed, cap=1)
+    allowed = [[t == v % 3 for t in range(3)] for v in range(12)]
+    problem = make_problem(np.linspace(0.1, 0.2, 12)[:, None] * np.ones(3), allowed=allowed, cap=1)
     outcome = planned(problem, FixedRate(0.1), exact, most=1)
     assert not outcome.complete
     assert len(outcome.found.placement.segments) == 3
