@@ -167,7 +167,8 @@ class Problem:
             return np.asarray(self.members.astype(float) @ figures)
         held = self.members[-1]
         first, steps = self.members.argmax(axis=0), np.zeros((*figures.shape[:-2], self.states, figures.shape[-1]))
-        np.add.at(steps, (..., first[held], slice(None)), figures[..., held, :])
+        where: Any = (..., first[held], slice(None))
+        np.add.at(steps, where, figures[..., held, :])
         return np.asarray(steps.cumsum(axis=-2))
 
     @cached_property
