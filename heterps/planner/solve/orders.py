@@ -41,8 +41,11 @@ def along(order: Sequence[int]) -> Bools:
 
 def with_states(problem: Problem, more: Bools) -> Problem:
     """Add states, each once, in order of size."""
-    states = np.unique(np.concatenate([problem.members, more]), axis=0)
-    return replace(problem, members=np.ascontiguousarray(states[np.argsort(states.sum(axis=1), kind="stable")]))
+    states = np.concatenate([problem.members, more])
+    each = {bits.tobytes(): i for i, bits in enumerate(np.packbits(states, axis=1))}
+    sizes = states.sum(axis=1)
+    kept = [i for _, _, i in sorted((int(sizes[i]), bits, i) for bits, i in each.items())]
+    return replace(problem, members=np.ascontiguousarray(states[kept]))
 
 
 def _orders(problem: Problem) -> list[tuple[int, ...]]:

@@ -157,24 +157,39 @@ class Problem:
         return len(self.members)
 
     @cached_property
+    def _is_nested(self) -> bool:
+        """Whether every state contains those before it."""
+        return not (self.members[:-1] & ~self.members[1:]).any()
+
+    def _summed(self, figures: Floats) -> Floats:
+        """[..., n, T]: figures by Layer, added up over each state."""
+        if not self._is_nested:
+            return np.asarray(self.members.astype(float) @ figures)
+        held = self.members[-1]
+        first, steps = self.members.argmax(axis=0), np.zeros((*figures.shape[:-2], self.states, figures.shape[-1]))
+        where: Any = (..., first[held], slice(None))
+        np.add.at(steps, where, figures[..., held, :])
+        return np.asarray(steps.cumsum(axis=-2))
+
+    @cached_property
     def serial(self) -> Floats:
         """float[2, n, T]: serial seconds of each state."""
-        return np.asarray(self.members.astype(float) @ self.layer_serial)
+        return self._summed(self.layer_serial)
 
     @cached_property
     def parallel(self) -> Floats:
         """float[2, n, T]: parallel seconds of each state."""
-        return np.asarray(self.members.astype(float) @ self.layer_parallel)
+        return self._summed(self.layer_parallel)
 
     @cached_property
     def forbidden(self) -> npt.NDArray[np.int64]:
         """int[n, T]: how many Layers of a state may not run on a type."""
-        return np.asarray(self.members.astype(np.int64) @ (~self.allowed).astype(np.int64))
+        return self._summed((~self.allowed).astype(float)).round().astype(np.int64)
 
     @cached_property
     def memory(self) -> Floats:
         """float[n, T]: bytes that a worker needs for a state."""
-        return np.asarray(self.members.astype(float) @ self.layer_memory)
+        return self._summed(self.layer_memory)
 
     @cached_property
     def beside_memory(self) -> Floats:
@@ -185,8 +200,9 @@ class Problem:
     def cut_bytes(self) -> Floats:
         """float[n]: bytes per row over the cut at each state; a tensor that several Layers read crosses once."""
         crossing: dict[str, Floats] = {}
+        done = np.ascontiguousarray(self.members.T)
         for flow in self.flows:
-            bytes_ = (self.members[:, flow.source] & ~self.members[:, flow.target]) * flow.bytes
+            bytes_ = (done[flow.source] & ~done[flow.target]) * flow.bytes
             crossing[flow.tensor] = np.maximum(crossing.get(flow.tensor, 0.0), bytes_)
         return sum(crossing.values(), np.zeros(self.states))
 
@@ -205,7 +221,7 @@ class Problem:
     @cached_property
     def usage(self) -> Floats:
         """float[H, n, T]: shared capacity that a state takes per row."""
-        return np.ascontiguousarray(self.members.astype(float) @ self.layer_usage)
+        return np.ascontiguousarray(self._summed(self.layer_usage))
 
     @cached_property
     def cut_usage(self) -> Floats:
@@ -229,7 +245,7 @@ class Problem:
     @cached_property
     def words(self) -> npt.NDArray[np.uint64]:
         """Each state as a bit set, 64 Layers a word; no words at all where every state contains those before it."""
-        if not (self.members[:-1] & ~self.members[1:]).any():
+        if self._is_nested:
             return np.zeros((self.states, 0), np.uint64)
         padded = np.zeros((self.states, max(1, -(-self.layers // 64)) * 64), np.uint8)
         padded[:, : self.layers] = self.members

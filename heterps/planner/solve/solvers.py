@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -101,13 +102,15 @@ def greedy(problem: Problem, x: float) -> Placement | None:
 
 def only(kind: str) -> Solve:
     """Return the exact solver with one kind of type; Layers that cannot run there stay where they must."""
+    return lambda problem, x: exact(_restricted(problem, kind), x)
 
-    def solve(problem: Problem, x: float) -> Placement | None:
-        mine = np.array([k == kind for k in problem.kinds])
-        movable = problem.allowed[:, mine].any(axis=1, keepdims=True)
-        return exact(replace(problem, allowed=problem.allowed & (mine | ~movable), mixes=problem.mixes[:0]), x)
 
-    return solve
+@lru_cache(maxsize=4)  # a search asks for one problem at many throughputs
+def _restricted(problem: Problem, kind: str) -> Problem:
+    """The problem without types of another kind, but for Layers that can run nowhere else."""
+    mine = np.array([k == kind for k in problem.kinds])
+    movable = problem.allowed[:, mine].any(axis=1, keepdims=True)
+    return replace(problem, allowed=problem.allowed & (mine | ~movable), mixes=problem.mixes[:0])
 
 
 def brute_force(problem: Problem, x: float) -> Placement | None:

@@ -8,6 +8,7 @@ answer gets lost. Nothing is noted while there is no reader.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ class Readers:
     """The readers of one group."""
 
     def __init__(self, group: RowGroup) -> None:
-        self._group = group
+        self._group: RowGroup = weakref.proxy(group)  # which holds this: large tables go without a collection
         self._lock = threading.Lock()  # marks come to all partitions in one order
         self._last = 0
         self._held: dict[str, tuple[int, ...]] = {}

@@ -7,21 +7,24 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import heterps as hps
+from graphs.ctrdnn import ctrdnn
 from graphs.resnet import resnet
 from heterps import ops
 from heterps.errors import PlanError
 from heterps.planner import FixedRate, MaxThroughput, MinCost, plan, planner
 from heterps.planner.planner import Request, compare
 from heterps.planner.show.timeline import steady_rate
-from heterps.planner.solve import assemble, milp
+from heterps.planner.solve import assemble, large, milp
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import planned
 from heterps.planner.solve.milp import milp_placement
 from heterps.planner.solve.multipliers import multiplier_placement
+from heterps.planner.solve.problem import make_problem
 from heterps.planner.solve.search import best_at, best_price_per_row, best_throughput
 from heterps.planner.solve.solvers import exact
 from heterps.testing.solver_contract import random_chain
 from tests.unit.planner.solve.test_large import with_tables
+from tests.unit.planner.test_known_answers import RATIO
 
 
 def test_highs_out_of_time_is_not_infeasible():
@@ -81,6 +84,28 @@ def test_bounds_hold_where_some_throughputs_are_not_decided(seed, layers, every,
             assert found.value <= best.value * (1 + 1e-6) <= found.bound * (1 + 2e-6)
         elif found is not None:
             assert found.bound <= best.value * (1 + 1e-6) <= found.value * (1 + 2e-6)
+
+
+def test_what_is_not_decided_may_be_better():
+    problem = make_problem(RATIO, 1.0, [1, 60], cap=[40, 8])
+
+    def solve(problem, x):
+        if x > 101:
+            raise UndecidedError("too fast for me")
+        return exact(problem, x)
+
+    found = best_price_per_row(problem, 100.0, solve, at_most=200.0)
+    assert found.value > 0.9
+    assert found.bound <= 0.78 * (1 + 1e-9)  # ten and two units at 166.7 rows a second
+
+
+def test_layers_of_one_place_are_taken_together(monkeypatch):
+    monkeypatch.setattr(large, "_SLOT_COLUMNS", 0)
+    allowed = [[t == v % 3 for t in range(3)] for v in range(12)]
+    problem = make_problem(np.linspace(0.1, 0.2, 12)[:, None] * np.ones(3), allowed=allowed, cap=1)
+    outcome = planned(problem, FixedRate(0.1), exact, most=1)
+    assert not outcome.complete
+    assert len(outcome.found.placement.segments) == 3
 
 
 def test_what_is_never_decided_is_not_infeasible():
@@ -189,6 +214,13 @@ def test_no_rival_beats_the_plan_at_its_goal(rented, goal):
             assert ("not the goal" in rival.why) == cheaper
         elif rival.price_per_million_rows is not None:
             assert rival.price_per_million_rows >= made.forecast.price_per_million_rows * (1 - 1e-3)
+
+
+def test_a_rival_that_is_cheaper_per_row_is_said_to_miss_the_goal(rented):
+    made = plan(ctrdnn(), rented.with_caps(gpu=4), goal=MaxThroughput(20.0), batch_size=4096)
+    cheaper = [r for r in made.rivals if r.price_per_million_rows < made.forecast.price_per_million_rows * (1 - 1e-9)]
+    assert cheaper
+    assert all("cheaper per row, which is not the goal" in rival.why for rival in cheaper)
 
 
 def test_a_deadline_counts_down():

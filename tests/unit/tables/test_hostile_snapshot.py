@@ -20,7 +20,18 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from heterps import thrift
 from heterps.errors import CheckpointError
 from heterps.protocol import BatchKey
-from heterps.tables import SGD, Adam, DenseSpec, GroupSpec, RowGradients, Shard, TableSpec, load_table, restore, verify
+from heterps.tables import (
+    SGD,
+    Adam,
+    DenseSpec,
+    GroupSpec,
+    KeyedShard,
+    RowGradients,
+    TableSpec,
+    load_table,
+    restore,
+    verify,
+)
 from heterps.tables.snapshots import pages
 from heterps.tables.snapshots.footer import ColumnChunk, read_footer
 from heterps.tables.snapshots.inspection import compare, describe
@@ -32,15 +43,15 @@ GROUPS = (GroupSpec("ids", (TableSpec("wide", 1, SGD(0.1)), TableSpec("deep", 4,
 DENSE = (DenseSpec("w", (4, 3), Adam()), DenseSpec("b", (3,), SGD()))
 
 
-def fresh() -> Shard:
-    return Shard(GROUPS, DENSE)
+def fresh() -> KeyedShard:
+    return KeyedShard(GROUPS, DENSE)
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shard = fresh()
     ids = np.arange(50, dtype=np.uint64)
-    shard.apply(BatchKey(0, 0, 0), {"ids": RowGradients(ids, np.ones((50, 5), np.float32))}, np.ones(15, np.float32))
+    shard.push(BatchKey(0, 0, 0), {"ids": RowGradients(ids, np.ones((50, 5), np.float32))}, np.ones(15, np.float32))
     folder = save_shard(shard, tmp_path_factory.mktemp("saved"))
     return folder
 

@@ -12,7 +12,7 @@ from heterps import ops
 from heterps.errors import ClusterError, GraphError, TableFullError
 from heterps.protocol import BatchKey
 from heterps.runtime.config import bytes_of
-from heterps.tables import SGD, GroupSpec, RowGradients, Shard, TableSpec, Zeros
+from heterps.tables import SGD, GroupSpec, KeyedShard, RowGradients, Shard, TableSpec, Zeros
 from heterps.testing.engine_contract import plan
 from heterps.testing.small_model import data
 
@@ -112,5 +112,5 @@ def _rows(shard: Shard, host: int) -> int:
 
 @pytest.mark.parametrize("rest", [{"budget": 0}, {"when_full": "explode"}, {"when_full": "lowest_score"}])
 def test_a_budget_that_makes_no_sense_is_a_mistake_in_the_graph(rest: dict[str, Any]) -> None:
-    with pytest.raises(GraphError, match="tables wide: group"):
+    with pytest.raises(GraphError, match="lookup: (budget|when_full) is"):
         hps.launch(budgeted(**rest), engine="inline").job.model.groups  # noqa: B018

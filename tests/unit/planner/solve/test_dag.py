@@ -112,9 +112,18 @@ def test_branches_that_are_alike_are_counted_not_listed():
     assert not alike_edges(branches(2, 2, odd=True))
 
 
-def test_branches_that_read_another_tensor_are_not_alike():
-    flows = [Flow(0, 2, "x", 1.0), Flow(1, 3, "y", 1.0), Flow(0, 1, "z", 1.0)]
-    assert not alike_edges(make_problem(np.ones((4, 1)), flows=flows))
+@pytest.mark.parametrize(
+    "other",
+    [Flow(0, 2, "in2", 5.0), Flow(0, 2, "in1", 1.0)],
+    ids=["a larger tensor", "a tensor that the other reads too"],
+)
+def test_branches_that_read_other_tensors_are_not_alike(other):
+    out = [Flow(1, 3, "out1", 1.0), Flow(2, 3, "out2", 1.0)]
+    first = Flow(0, 1, "in1", 1.0)
+    assert alike_edges(make_problem(np.ones((4, 1)), flows=[first, Flow(0, 2, "in2", 1.0), *out])) == {(1, 2)}
+    more = [Flow(0, 3, other.tensor, 1.0)] if other.tensor == "in1" else []
+    found = alike_edges(make_problem(np.ones((4, 1)), flows=[first, other, *more, *out]))
+    assert found == ({(1, 2)} if more else set())
 
 
 @settings(max_examples=30, deadline=None)
