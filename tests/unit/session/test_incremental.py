@@ -133,7 +133,7 @@ def test_after_a_load_the_first_changes_are_everything(tmp_path: Path) -> None:
 def test_a_cut_that_was_damaged_meanwhile_is_not_built_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with inline(plan(), checkpoint=tmp_path, every_batches=4) as session:
         list(session.train(data()))
-        store = CutStore(tmp_path, session.job, 0, 0)
+        store = CutStore(tmp_path, session.job, 0, 0, {})
     newest = generations(tmp_path)[-1]
     store._chain = [(newest, 1000)]
     assert since_of(store.folder(7)) == Manifest.read(newest).moment

