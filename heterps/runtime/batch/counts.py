@@ -14,7 +14,7 @@ __all__ = ["Counts"]
 class Counts:
     """What a host has applied; exactly once, as the gradients themselves.
 
-    ``loss`` sums those that are finite numbers; ``bad_losses`` counts the others, ``bad_row`` those since the last
+    ``loss`` sums those that are finite numbers; ``bad_losses`` counts the others, ``bad_streak`` those since the last
     finite one.
     """
 
@@ -25,7 +25,7 @@ class Counts:
     staleness: int = 0
     stalest: int = 0
     bad_losses: int = 0
-    bad_row: int = 0
+    bad_streak: int = 0
 
     def since(self, before: Counts) -> Counts:
         """Return what was added after ``before``."""
@@ -37,7 +37,7 @@ class Counts:
             self.staleness - before.staleness,
             self.stalest,
             self.bad_losses - before.bad_losses,
-            self.bad_row,
+            self.bad_streak,
         )
 
     def add(self, gradients: PushedGradients, skipped: int, staleness: int | None) -> None:
@@ -47,7 +47,7 @@ class Counts:
         is_finite = isfinite(gradients.loss)
         self.loss += gradients.loss if is_finite else 0.0
         self.bad_losses += not is_finite
-        self.bad_row = 0 if is_finite else self.bad_row + 1
+        self.bad_streak = 0 if is_finite else self.bad_streak + 1
         self.skipped += skipped
         self.staleness += staleness or 0
         self.stalest = max(self.stalest, staleness or 0)

@@ -64,7 +64,7 @@ class Held:
         Else, why not.
     life
         Of the run before; each run of a session has a greater one.
-    bad_row
+    bad_streak
         So many batches, up to the last, had a loss that is no finite number: this is not to replace a good model.
     """
 
@@ -73,7 +73,7 @@ class Held:
     folder: Path | None = None
     why: str = ""
     life: int = -1
-    bad_row: int = 0
+    bad_streak: int = 0
 
     def changed(self, why: str) -> Held:
         """Return what they hold after somebody else than a run has changed them."""
@@ -178,12 +178,12 @@ class Keeper:
         if self.store is not None:
             self.store.drop(cut)
 
-    def held_after(self, finished: bool, bad_row: int) -> Held:
+    def held_after(self, finished: bool, bad_streak: int) -> Held:
         """Return what the tables hold after the run."""
         if not finished:
-            return Held(False, why="the training before was left early", life=self.life, bad_row=bad_row)
+            return Held(False, why="the training before was left early", life=self.life, bad_streak=bad_streak)
         if not self.writes or self.store is None or self._newest is None:
-            return Held(False, why="the training before made no cut", life=self.life, bad_row=bad_row)
+            return Held(False, why="the training before made no cut", life=self.life, bad_streak=bad_streak)
         return Held(False, self._newest, self.store.folder(self._newest), life=self.life)
 
     def cut_every(self, host: int) -> int | None:

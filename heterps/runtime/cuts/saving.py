@@ -54,7 +54,7 @@ class Tables(Protocol):
     held: Held
 
     @property
-    def bad_row(self) -> int:
+    def bad_streak(self) -> int:
         """Batches since the last one whose loss was a finite number."""
 
     def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
@@ -76,9 +76,9 @@ def save_tables(engine: Tables, path: Path, kind: Kind = "checkpoint") -> Path:
 
 def _refuse_diverged(engine: Tables, folder: Path) -> None:
     """A model whose loss is no number any more does not take the place of a good one."""
-    if engine.bad_row and folder.is_dir() and any(folder.iterdir()):
+    if engine.bad_streak and folder.is_dir() and any(folder.iterdir()):
         raise CheckpointError(
-            f"the loss of the last {engine.bad_row} batches is not a finite number: what is in {folder} is not "
+            f"the loss of the last {engine.bad_streak} batches is not a finite number: what is in {folder} is not "
             "replaced by that. Save it to a folder of its own, or load the good model and go on from there"
         )
 

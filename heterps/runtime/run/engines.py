@@ -57,7 +57,7 @@ class Engine(Protocol):
     """What the tables hold between runs; whoever changes them says so."""
 
     @property
-    def bad_row(self) -> int:
+    def bad_streak(self) -> int:
         """How many batches, up to the last one counted, had a loss that is no finite number."""
 
     def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:

@@ -94,7 +94,7 @@ class InlineEngine:
         finally:
             self._end()
             self._training = None
-            self.held = keeper.held_after(training.succeeded, training.bad_row)
+            self.held = keeper.held_after(training.succeeded, training.bad_streak)
             self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
 
     def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
@@ -102,9 +102,9 @@ class InlineEngine:
         return act() if self._training is None else self._training.at_rest(act, changes)
 
     @property
-    def bad_row(self) -> int:
+    def bad_streak(self) -> int:
         """How many batches, up to the last one counted, had a loss that is no finite number."""
-        return self.held.bad_row if self._training is None else self._training.bad_row
+        return self.held.bad_streak if self._training is None else self._training.bad_streak
 
     @property
     def next_pass(self) -> int:

@@ -119,9 +119,9 @@ class Training:
         return replace(progress, fetched=self._carrier.peek())
 
     @property
-    def bad_row(self) -> int:
+    def bad_streak(self) -> int:
         """How many batches, up to the last one counted, had a loss that is no finite number."""
-        return self._carrier.counts().bad_row
+        return self._carrier.counts().bad_streak
 
     @property
     def succeeded(self) -> bool:

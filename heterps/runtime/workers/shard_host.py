@@ -223,7 +223,7 @@ class ShardHost:
         with self._lock:
             self.counts.add(gradients, applied.skipped, applied.staleness)
             due = self._cut_every is not None and self.counts.batches % self._cut_every == 0
-            diverged = 0 < self._bad_losses == self.counts.bad_row
+            diverged = 0 < self._bad_losses == self.counts.bad_streak
         if diverged:
             self._report(Diverged(self._bad_losses))
         if due:
@@ -266,12 +266,12 @@ class ShardHost:
         folder, counts = self._folder, vars(self.counts).copy()
         rows = self._tables().cut(_CUTS, moment=Path(folder).name, since=since_of(folder))
         kind: Kind = "changes" if rows.partial else "checkpoint"
-        copy, bad_row = self.state.copy, self.counts.bad_row
+        copy, bad_streak = self.state.copy, self.counts.bad_streak
 
         def write() -> None:
             with rows:
-                if bad_row:  # it would take the place of a good one
-                    raise CheckpointError(f"the loss of the last {bad_row} batches is not a finite number")
+                if bad_streak:  # it would take the place of a good one
+                    raise CheckpointError(f"the loss of the last {bad_streak} batches is not a finite number")
                 part = write_part(rows, folder, kind=kind, host=self.host)
             self.parts = {cut: HostPart(part.to_json(), state, counts)}
             self._report(CutWritten(copy, cut))

@@ -85,7 +85,7 @@ def test_a_loss_that_is_no_number_ends_the_run_and_replaces_nothing_good(engine:
             session.fit(poisoned(640))
         good = find_generation(folder / "checkpoint")
         assert f"The last good cut is {good}" in str(caught.value)
-        assert Manifest.read(good).position["counts"]["bad_row"] == 0
+        assert Manifest.read(good).position["counts"]["bad_streak"] == 0
         with pytest.raises(CheckpointError, match="is not replaced by that"):
             session.save(folder)
         session.save(tmp_path / "other")
