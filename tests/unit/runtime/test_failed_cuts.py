@@ -10,6 +10,8 @@ import pytest
 
 import heterps as hps
 from heterps.errors import CheckpointError, RunError
+from heterps.runtime.batch.batch_work import BatchWork
+from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.cuts.cut_store import CutStore
 from heterps.runtime.workers import shard_host
 from heterps.tables import Manifest, find_generation
@@ -66,10 +68,25 @@ def test_a_last_cut_that_fails_is_an_error_after_which_the_session_can_be_used(
         assert session.fit(data()).samples == 1500  # and can go on
 
 
+POISON = np.float32(1e6)
+
+
+@pytest.fixture(autouse=True)
+def _no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a batch with poison in it have a loss that is no number; readers let none through that has one already."""
+    good = Workbench.compute
+
+    def compute(bench: Workbench, work: BatchWork) -> None:
+        good(bench, work)
+        work.loss = float("nan") if (work.read["x"] == POISON).any() else work.loss
+
+    monkeypatch.setattr(Workbench, "compute", compute)
+
+
 def poisoned(rows: int) -> hps.Dataset:
     """Data whose first rows are good and whose others have no finite loss."""
     table = columns()
-    table["x"] = np.where(np.arange(len(table["x"]))[:, None] < rows, table["x"], np.float32("nan"))
+    table["x"] = np.where(np.arange(len(table["x"]))[:, None] < rows, table["x"], POISON)
     return hps.arrays(table, split_cost=10_000)
 
 
