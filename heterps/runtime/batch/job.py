@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from heterps.data import Arrays, BadBook, Batch, Dataset, Split
 from heterps.data.core.persist import Persisted
 from heterps.data.core.read_ahead import Ahead, OneAhead, Reader
+from heterps.device.found import found_devices
 from heterps.errors import PlanError
 from heterps.kernels.program.steps import Scope, scope_of
 from heterps.metrics import Metric
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Mode
+from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.model import Model
 from heterps.tables import N_SHARDS
 
@@ -41,6 +43,8 @@ class Job:
         Kept during training.
     stages
         Ops by stage, in order; one stage means that everything runs where the data is read.
+    devices
+        What stages are to compute on.
     """
 
     model: Model
@@ -50,6 +54,7 @@ class Job:
     lanes: int = 1
     metrics: tuple[Metric, ...] = ()
     stages: tuple[tuple[str, ...], ...] = ()
+    devices: DeviceWish = field(default_factory=DeviceWish)
 
     def __post_init__(self) -> None:
         if self.mode.refreshes:
@@ -81,6 +86,10 @@ class Job:
     def fused(self) -> bool:
         """Whether no activations cross between workers."""
         return len(self.stages) <= 1
+
+    def device_here(self, stage: int) -> ChosenDevice:
+        """Return what a stage computes on in this process; inference goes by the stage that reads."""
+        return choose_device(self.devices.wanted, found_devices(), self.devices.pool(stage))
 
     def scope(self, ops: tuple[str, ...]) -> Scope:
         """Return what running these ops takes and gives."""

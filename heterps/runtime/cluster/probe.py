@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -14,10 +13,9 @@ from typing import Any
 import numpy as np
 from distributed import Client
 
-from heterps.device import gpu_available
+from heterps.device import found_devices
 from heterps.errors import ClusterError
 from heterps.hardware import Hardware
-from heterps.hardware.local import local_gpus
 from heterps.runtime.cluster.ask import ask_workers
 from heterps.runtime.cluster.commands import join_hint
 from heterps.runtime.cluster.core_share import available_cores, blas_libraries
@@ -70,17 +68,7 @@ def discover(client: Client, *, links: bool = True) -> Hardware:
 
 def worker_facts() -> WorkerFacts:
     """Runs on a worker: what it is."""
-    return WorkerFacts(platform.node(), available_cores(), blas_libraries(), _visible_gpus())
-
-
-def _visible_gpus() -> tuple[str, ...]:
-    models, chosen = local_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    if not models or not gpu_available():  # a driver without CuPy computes nothing
-        return ()
-    if chosen is None:
-        return models
-    numbers = [int(word) for word in chosen.split(",") if word.strip().isdigit()]
-    return tuple(models[n] for n in numbers if n < len(models))
+    return WorkerFacts(platform.node(), available_cores(), blas_libraries(), found_devices())
 
 
 async def _measure_machine() -> dict[str, Any]:

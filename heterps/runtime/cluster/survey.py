@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from heterps.device import FoundDevices
 from heterps.errors import ClusterError
 from heterps.hardware import Device, Hardware, Host, Link, Pool
+from heterps.runtime.batch.devices import AUTO, ChosenDevice, StagePool, choose_device
 from heterps.runtime.cluster.commands import join_hint
 from heterps.runtime.cluster.pools import FoundPool, FoundWorker
 from heterps.runtime.cluster.resources import GPU, SERVER
@@ -17,12 +19,12 @@ __all__ = ["MeasuredTransfer", "WorkerFacts", "describe"]
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What a worker knows about its process and machine; ``gpus`` are the models it may use."""
+    """What a worker knows about its process and machine, and what it can compute on."""
 
     machine: str
     cores: int
     blas: tuple[tuple[str, int], ...]
-    gpus: tuple[str, ...] = ()
+    found: FoundDevices = field(default_factory=FoundDevices)
 
 
 @dataclass(frozen=True)
@@ -98,20 +100,23 @@ def _pool(
     transfers: Sequence[MeasuredTransfer],
     seat: Mapping[str, str],
 ) -> Pool:
-    emulated = pool.name == GPU and not all(facts[worker.address].gpus for worker in pool.workers)
-    units = [_device(worker, facts[worker.address], machines, emulated) for worker in pool.workers]
+    said = StagePool(pool.name, "gpu" if pool.name == GPU else "cpu", emulate=True)
+    chosen = {worker.address: choose_device(AUTO, facts[worker.address].found, said) for worker in pool.workers}
+    units = [_device(w, facts[w.address], machines, chosen[w.address]) for w in pool.workers]
     # Workers of a pool count as identical: the slowest speaks for all.
     device = replace(min(units, key=lambda unit: unit.rate()), memory_bytes=min(unit.memory_bytes for unit in units))
     if speeds := [t.bytes_per_s for t in transfers if pool.name in (t.source, t.target)]:
         device = replace(device, network_bytes_per_s=max(speeds))
     serves = pool.name == SERVER or (pool.name != GPU and all(p.name != SERVER for p in pools))
+    emulated = any(each.emulated for each in chosen.values())
     return Pool(pool.name, device, len(pool.workers), seat.get(pool.name), serves, emulated)
 
 
-def _device(worker: FoundWorker, facts: WorkerFacts, machines: Mapping[str, Hardware], emulated: bool) -> Device:
-    measured = machines[facts.machine]
-    if facts.gpus and GPU in worker.pools:
-        known = next(pool.device for pool in measured.pools if pool.device.name == facts.gpus[0])
+def _device(worker: FoundWorker, facts: WorkerFacts, machines: Mapping[str, Hardware], chosen: ChosenDevice) -> Device:
+    """Return the figures of what the worker's programs would compute on."""
+    measured, emulated = machines[facts.machine], chosen.emulated
+    if chosen.library == "gpu":
+        known = next(pool.device for pool in measured.pools if pool.device.name == chosen.name)
         return replace(known, cores=1)
     core, host = measured.pools[0].device, measured.hosts[0]
     cores = max(worker.nthreads, *(threads for _, threads in facts.blas), 1) if facts.blas else worker.nthreads
@@ -123,5 +128,5 @@ def _device(worker: FoundWorker, facts: WorkerFacts, machines: Mapping[str, Hard
         memory_bytes=worker.memory_bytes or core.memory_bytes * cores,
         memory_bytes_per_s=min(core.memory_bytes_per_s * cores, host.memory_bytes_per_s),
         cores=cores,
-        source="NumPy on CPU cores, measured" if emulated else "measured",
+        source=f"NumPy on CPU cores, measured; {chosen.why}" if emulated else "measured",
     )
