@@ -52,6 +52,8 @@ Examples:
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Measured while training [default: auc].")
 @click.option("--seed", default=0, show_default=True, help="Of first values, shuffling and dropout.")
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, gpu:0 or a registered device.")
+@click.option("--emulate", is_flag=True, help="Let NumPy stand in for GPUs that cannot be used.")
 @click.option("--out", metavar="DIR", help="Save the trained model to this folder.")
 @click.option("--checkpoint", metavar="DIR", help="Keep cuts of the run here, to go on from if it is lost.")
 @click.option("--every-batches", type=click.IntRange(1), help="Make a cut so often, besides the one at the end.")
@@ -75,6 +77,8 @@ def command(
     metrics: tuple[str, ...],
     seed: int,
     engine: str,
+    device: str,
+    emulate: bool,
     out: str | None,
     checkpoint: str | None,
     every_batches: int | None,
@@ -98,6 +102,8 @@ def command(
         checkpoint=checkpoint,
         every_batches=every_batches,
         resume=resume,
+        device=device,
+        emulate=emulate,
     ) as session:
         reports = _checked(session, training.shuffle(shuffle), epochs, validation)
         last = deque(metered(reports, console), maxlen=1).pop()
@@ -150,3 +156,5 @@ def _print_profile(console: Screen, profile: PhaseProfile) -> None:
     table.add_section()
     table.add_row("busy", *(f"{100 * share:.0f} %" for share in profile.busy.values()), "")
     console.print(table)
+    for line in profile.computing:
+        console.print(line, highlight=False)

@@ -151,7 +151,9 @@ class DeviceProgram:
 
 
 def moved(feeds: Mapping[str, Any], xp: Any) -> dict[str, Any]:
-    """Return feeds on a device, each array by a copy of its own."""
+    """Return feeds on a device, each array by a copy of its own; on a CPU as they are."""
+    if xp is np:
+        return dict(feeds)
     return {name: _with_arrays(v, (to_device(a, xp) for a in _arrays(v))) for name, v in feeds.items()}
 
 

@@ -98,6 +98,7 @@ class ChosenDevice:
         return self.xp.cuda.Device(self.number) if self.library == "gpu" else nullcontext()
 
     def __str__(self) -> str:
+        """What reports say."""
         return f"{self.name}, emulated ({self.why})" if self.emulated else self.name
 
 
@@ -132,7 +133,7 @@ def choose_device(wanted: str, found: FoundDevices, pool: StagePool) -> ChosenDe
         known = ", ".join(("auto", "gpu:0", *found.registered))
         raise UnknownKindError(f"unknown device {name!r}; known: {known}")
     if name == "cpu":
-        return ChosenDevice("CPU", "cpu", 0, pool.kind == "gpu", why)
+        return ChosenDevice("CPU", "cpu", 0, True, why) if pool.kind == "gpu" else CPU
     return ChosenDevice(name, name, 0, name in found.stand_ins, why)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from heterps.runtime.batch.devices import CPU, ChosenDevice
 from heterps.runtime.batch.phases import PHASES, WAITING
 from heterps.writing import write_whole
 
@@ -41,7 +42,7 @@ class PhaseProfile:
     elapsed_s: float = 0.0
     pools: Mapping[str, Seconds] = field(default_factory=dict)
     capacity_s: Seconds = field(default_factory=dict)
-    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    devices: Mapping[str, tuple[ChosenDevice, ...]] = field(default_factory=dict)
 
     @property
     def phases(self) -> dict[str, float]:
@@ -56,8 +57,13 @@ class PhaseProfile:
     @property
     def computing(self) -> list[str]:
         """A line for each pool that computes on anything but plain CPUs."""
-        told = {pool: names for pool, names in self.devices.items() if names != ("CPU",)}
-        return [f"{pool} computes on {' and '.join(names)}" for pool, names in told.items()]
+        told = {pool: devices for pool, devices in self.devices.items() if devices != (CPU,)}
+        return [f"{pool} computes on {' and '.join(map(str, devices))}" for pool, devices in told.items()]
+
+    @property
+    def emulated(self) -> list[str]:
+        """The pools in which something stands in for a GPU: their times mean nothing for one."""
+        return [pool for pool, devices in self.devices.items() if any(device.emulated for device in devices)]
 
     def working_s(self, pool: str) -> float:
         """Return the seconds that a pool's threads did something other than wait."""
@@ -81,7 +87,7 @@ class PhaseProfile:
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         pools = {pool: dict(seconds) for pool, seconds in self.pools.items()}
-        devices = {pool: list(names) for pool, names in self.devices.items()}
+        devices = {pool: [str(device) for device in those] for pool, those in self.devices.items()}
         return {"elapsed_s": self.elapsed_s, "pools": pools, "capacity_s": dict(self.capacity_s), "devices": devices}
 
     def draw(self, title: str = "") -> str:

@@ -147,7 +147,7 @@ class InlineEngine:
         """Take metrics and times."""
         phases = (self._bench.phases, *(host.phases for host in self.hosts.values()))
         spent, states = total(each.take() for each in phases), self._bench.metrics.take()
-        reporter.add(_POOL, spent, states, self._bad.counts(), str(self._bench.device))
+        reporter.add(_POOL, spent, states, self._bad.counts(), [self._bench.device])
         reporter.tick({_POOL: 1})
 
     def counts(self) -> Counts:

@@ -109,9 +109,9 @@ class IoActor:
         for slot in slots:
             states = merge_states(metrics, states, slot.bench.metrics.take())
         bad = self._bad.counts() if self._bad is not None else {}
-        device = str(slots[0].bench.device) if slots and slots[0].bench.program.has_steps else ""
+        devices = {slot.bench.device for slot in slots if slot.bench.program.has_steps}
         phases = total(slot.bench.phases.take() for slot in slots)
-        return {"states": states, "phases": phases, "bad_rows": bad, "device": device}
+        return {"states": states, "phases": phases, "bad_rows": bad, "devices": devices}
 
     def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
         """Return tensors of a batch computed lately, between two of its batches where an attempt is running."""

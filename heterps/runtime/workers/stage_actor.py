@@ -83,8 +83,9 @@ class StageActor:
 
     def collect(self) -> dict[str, Any]:
         """Return times since the last call, and what computes."""
-        device = " and ".join(sorted({str(stage.device) for stage in self._stages.values()}))
-        return {"phases": total(stage.phases.take() for stage in self._stages.values()), "device": device}
+        stages = self._stages.values()
+        devices = {stage.device for stage in stages if stage.computes}
+        return {"phases": total(stage.phases.take() for stage in stages), "devices": devices}
 
     def close(self) -> None:
         """Stop answering."""
