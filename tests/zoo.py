@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import heterps as hps
+from heterps import ops
 from heterps.hardware import Pool
 from heterps.planner.plan import Stage
 from heterps.runtime.measure.synthetic import synthetic_batch
@@ -54,11 +55,41 @@ def _few(column: Any) -> Any:
 def staged(model: hps.Graph, cuts: Sequence[Sequence[str]] | None = None, batch_size: int = BATCH) -> hps.Plan:
     """A plan of stages in turn on the pool that reads and on one of GPUs: where labels say so, or at given ops."""
     fused = hps.Plan.fused(model, batch_size=batch_size)
-    pieces = [tuple(part.ops) for part in hps.partition(model).parts] if cuts is None else [tuple(ops) for ops in cuts]
+    pieces = (
+        [tuple(part.ops) for part in hps.partition(model).parts] if cuts is None else [tuple(names) for names in cuts]
+    )
     if len(pieces) == 1:  # nothing is looked up: the data is read in one place and computed with in another
         inputs = tuple(op.name for op in model.inputs)
         pieces = [inputs, tuple(op for op in pieces[0] if op not in inputs)]
     cpu = replace(fused.pools[0], name="io")
     gpu = Pool("gpu", replace(cpu.device, name="some-gpu", kind="gpu"), serves=False)
-    stages = tuple(Stage(f"s{i}", (), ops, ("io", "gpu")[i % 2], 1) for i, ops in enumerate(pieces))
+    stages = tuple(Stage(f"s{i}", (), names, ("io", "gpu")[i % 2], 1) for i, names in enumerate(pieces))
     return replace(fused, stages=stages, pools=(cpu, gpu), shard_pool="io")
+
+
+def pinned(name: str) -> hps.Graph:
+    """The vendors' examples with places given by hand: a small table, or one tower, beside the dense layers."""
+    return {"two_emb": _two_embeddings, "matchnet": _matchnet}[name]()
+
+
+def _two_embeddings() -> hps.Graph:
+    ids, few = ops.input("ids", shape=(3,), dtype="uint64"), ops.input("few", shape=(2,), dtype="uint64")
+    y = ops.input("y")
+    a = ops.concat(ops.lookup(ids, table="large", dim=4), name="a_in")
+    with ops.place("gpu"):
+        b = ops.concat(ops.lookup(few, table="small", dim=4), name="b_in")
+        a, b = (ops.relu(ops.dense(h, 5, name=name)) for h, name in ((a, "a"), (b, "b")))
+        return hps.Graph(loss=ops.logloss(ops.dense(ops.concat(a, b, name="both"), 1, name="out"), y, name="loss"))
+
+
+def _matchnet() -> hps.Graph:
+    user, item = ops.input("user", shape=(3,), dtype="uint64"), ops.input("item", shape=(2,), dtype="uint64")
+    y = ops.input("y")
+    with ops.place("cpu"):
+        u = ops.concat(ops.lookup(user, table="users", dim=4), name="u_in")
+        u = ops.tanh(ops.dense(u, 5, name="user0"), name="user_vector")
+        v = ops.concat(ops.lookup(item, table="items", dim=4), name="v_in")
+    with ops.place("gpu"):
+        v = ops.tanh(ops.dense(v, 5, name="item0"), name="item_vector")
+        product = ops.sum(ops.mul(u, v, name="product"), keepdims=True, name="cosine")
+        return hps.Graph(loss=ops.logloss(ops.dense(product, 1, name="out"), y, name="loss"))

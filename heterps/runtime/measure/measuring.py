@@ -78,7 +78,7 @@ def measure_profile(
         rates = with_engine(with_calls(rates, pool, sockets), sockets)
         if dataset is not None:
             rates = replace(rates, read=_read(dataset, batch_sizes[-1]))
-    notes = () if dataset is not None else ("reading was not measured: no data was given",)
+    notes: tuple[str, ...] = () if dataset is not None else ("reading was not measured: no data was given",)
     if chosen != CPU:
         notes += (f"pool {pool.name!r}: layers were measured on {chosen}",)
     return Profile({pool.name: rates}, batch_sizes, _unique(graph, dataset, batch_sizes[-1]), notes)
