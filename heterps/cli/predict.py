@@ -6,6 +6,7 @@ import click
 import pyarrow.parquet as pq
 
 from heterps.cli._data import data_options, opened, parse_names
+from heterps.cli._device import device_options
 from heterps.session import load
 
 __all__ = ["command"]
@@ -28,10 +29,20 @@ Examples:
     help="prediction (the default), an output or op of the graph, a column of the data; several, or as a,b,c.",
 )
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
-def command(model: str, data: tuple[str, ...], kind: str, out: str, fetch: tuple[str, ...], engine: str) -> None:
+@device_options
+def command(
+    model: str,
+    data: tuple[str, ...],
+    kind: str,
+    out: str,
+    fetch: tuple[str, ...],
+    engine: str,
+    device: str,
+    emulate: bool,
+) -> None:
     """Predict with the model that `heterps train --out DIR` or session.save(DIR) wrote. No label is needed."""
     dataset = opened(data, kind)
-    with load(model, engine=engine) as session:
+    with load(model, engine=engine, device=device, emulate=emulate) as session:
         path = session.predict(dataset, out=out, fetch=parse_names(fetch) or ("prediction",))
     schema = pq.read_schema(path)
     rows = pq.read_metadata(path).num_rows

@@ -8,6 +8,7 @@ import click
 from rich.table import Table
 
 from heterps.cli._data import opened, sample_options
+from heterps.cli._device import device_options
 from heterps.cli._models import load_graph, parse_settings
 from heterps.errors import PlanError
 from heterps.hardware import Hardware, Pool
@@ -24,8 +25,7 @@ __all__ = ["command"]
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
 @sample_options("Read, and ids taken from; without: Zipf ids, no reading.")
 @click.option("--pool", default="cpu", show_default=True, help="Name of the pool that this machine stands for.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, gpu:0 or a registered device.")
-@click.option("--emulate", is_flag=True, help="Let NumPy stand in for a GPU that cannot be used.")
+@device_options
 @click.option("--in-process", is_flag=True, help="Workers share one process, as in launch(plan) on one machine.")
 @click.option("--add-to", type=click.Path(dir_okay=False), help="A profile to which the pool is added.")
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the profile to this file.")

@@ -10,6 +10,7 @@ import click
 from rich.table import Table
 
 from heterps.cli._data import data_options, opened, parse_names
+from heterps.cli._device import device_options
 from heterps.cli._models import load_graph, parse_settings
 from heterps.cli._rules import parse_rule
 from heterps.data import Dataset
@@ -52,8 +53,7 @@ Examples:
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Measured while training [default: auc].")
 @click.option("--seed", default=0, show_default=True, help="Of first values, shuffling and dropout.")
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, gpu:0 or a registered device.")
-@click.option("--emulate", is_flag=True, help="Let NumPy stand in for GPUs that cannot be used.")
+@device_options
 @click.option("--out", metavar="DIR", help="Save the trained model to this folder.")
 @click.option("--checkpoint", metavar="DIR", help="Keep cuts of the run here, to go on from if it is lost.")
 @click.option("--every-batches", type=click.IntRange(1), help="Make a cut so often, besides the one at the end.")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from heterps.device.arrays import gpu_available, registered_devices, stand_ins
+from heterps.device.arrays import gpu_available, namespace, registered_devices, stand_ins
+from heterps.device.memory import free_memory
 from heterps.hardware.local import local_gpus
 
 __all__ = ["FoundDevices", "found_devices"]
@@ -26,18 +28,31 @@ class FoundDevices:
         Names of devices, ``"cpu"`` and ``"gpu"`` among them.
     stand_ins
         Those of them that only behave like a device.
+    free_bytes
+        Memory that can still be had, by ``"gpu:0"`` or registered name, where that is known.
     """
 
     gpus: tuple[str, ...] = ()
     why_no_gpu: str = ""
     registered: tuple[str, ...] = ("cpu", "gpu")
     stand_ins: tuple[str, ...] = ()
+    free_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 def found_devices() -> FoundDevices:
     """Look what this process can compute on."""
     gpus = _visible_gpus() if gpu_available() else ()
-    return FoundDevices(gpus, "" if gpus else _why_no_gpu(), registered_devices(), stand_ins())
+    return FoundDevices(gpus, "" if gpus else _why_no_gpu(), registered_devices(), stand_ins(), _free(len(gpus)))
+
+
+def _free(gpus: int) -> dict[str, int]:
+    """Ask each GPU; not run on a GPU yet."""
+    found = {}
+    for number in range(gpus):
+        xp = namespace("gpu")
+        with xp.cuda.Device(number):
+            found[f"gpu:{number}"] = free_memory(xp)
+    return {name: free for name, free in found.items() if free is not None}
 
 
 def _visible_gpus() -> tuple[str, ...]:

@@ -93,6 +93,11 @@ class ChosenDevice:
         """The array library."""
         return namespace(self.library)
 
+    @property
+    def place(self) -> str:
+        """Its name among what a process has."""
+        return f"gpu:{self.number}" if self.library == "gpu" else self.library
+
     def current(self) -> AbstractContextManager[Any]:
         """Make it the device of the calling thread for a while."""
         return self.xp.cuda.Device(self.number) if self.library == "gpu" else nullcontext()

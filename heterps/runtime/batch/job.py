@@ -9,13 +9,14 @@ from typing import Any
 from heterps.data import Arrays, BadBook, Batch, Dataset, Split
 from heterps.data.core.persist import Persisted
 from heterps.data.core.read_ahead import Ahead, OneAhead, Reader
-from heterps.device.found import found_devices
+from heterps.device.found import FoundDevices, found_devices
 from heterps.errors import PlanError
 from heterps.kernels.program.steps import Scope, scope_of
 from heterps.metrics import Metric
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Mode
+from heterps.runtime.batch.device_memory import check_memory
 from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.model import Model
 from heterps.tables import N_SHARDS
@@ -89,7 +90,15 @@ class Job:
 
     def device_here(self, stage: int) -> ChosenDevice:
         """Return what a stage computes on in this process; inference goes by the stage that reads."""
-        return choose_device(self.devices.wanted, found_devices(), self.devices.pool(stage))
+        return self.device_on(stage, found_devices())
+
+    def device_on(self, stage: int, found: FoundDevices) -> ChosenDevice:
+        """Return what a stage computes on where such devices were found; refuse it where a batch cannot fit."""
+        chosen = choose_device(self.devices.wanted, found, self.devices.pool(stage))
+        graph = self.model.lowered.graph
+        ops = self.stages[stage] if not self.fused else tuple(op.name for op in graph)
+        check_memory(graph, ops, self.batch_size, found.free_bytes.get(chosen.place), str(chosen))
+        return chosen
 
     def scope(self, ops: tuple[str, ...]) -> Scope:
         """Return what running these ops takes and gives."""

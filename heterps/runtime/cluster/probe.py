@@ -16,6 +16,7 @@ from distributed import Client
 from heterps.device import found_devices
 from heterps.errors import ClusterError
 from heterps.hardware import Hardware
+from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.cluster.ask import ask_workers
 from heterps.runtime.cluster.commands import join_hint
 from heterps.runtime.cluster.core_share import available_cores, blas_libraries
@@ -33,7 +34,7 @@ _TRANSFER_S = 0.05
 _LISTENERS: dict[str, Listener] = {}  # of this process, between the two calls that open and close one
 
 
-def discover(client: Client, *, links: bool = True) -> Hardware:
+def discover(client: Client, *, links: bool = True, wish: DeviceWish | None = None) -> Hardware:
     """Probe every worker of a cluster and return it as Hardware, one Pool per resource that workers declare.
 
     Parameters
@@ -42,6 +43,8 @@ def discover(client: Client, *, links: bool = True) -> Hardware:
         Client of the cluster.
     links
         Whether to send bytes between pools to measure their links (a tenth of a second per pair).
+    wish
+        What a run will ask of its pools; by default workers tagged GPU are to use one, or NumPy stands in.
 
     Returns
     -------
@@ -63,7 +66,7 @@ def discover(client: Client, *, links: bool = True) -> Hardware:
     measured = ask_workers(client, _measure_machine, {address: workers[address] for address in first.values()})
     machines = {machine: Hardware.from_json(measured[address]) for machine, address in first.items()}
     transfers = _transfers(client, pools, facts) if links else ()
-    return describe(pools, facts, machines, transfers)
+    return describe(pools, facts, machines, transfers, wish)
 
 
 def worker_facts() -> WorkerFacts:

@@ -14,7 +14,7 @@ from heterps.device import found_devices
 from heterps.errors import ClusterError, HardwareError
 from heterps.planner.plan import Plan
 from heterps.planner.validate import validate
-from heterps.runtime.batch.devices import AUTO, DeviceWish, choose_device
+from heterps.runtime.batch.devices import AUTO, DeviceWish
 from heterps.runtime.batch.job import Job
 from heterps.runtime.cluster.ask import ask_workers
 from heterps.runtime.cluster.connect import connected, is_at_hand
@@ -46,9 +46,9 @@ def open_cluster(job: Job, plan: Plan, client: Client | None = None, **options: 
         if is_given:
             warn_of_open(found, {worker.address: worker.name for pool in pools for worker in pool.workers})
         job = replace(job, devices=on_roles(job.devices, plan, roles))
-        check_devices(found, job.devices, pools)
+        check_devices(found, job, pools)
         if is_given and plan.forecast is not None:  # else there is nothing that figures were planned with
-            check_plan(found, plan, roles)
+            check_plan(found, plan, roles, job.devices)
         return ClusterEngine(job, found, roles, closing=stack.pop_all(), **options)
 
 
@@ -58,17 +58,17 @@ def on_roles(wish: DeviceWish, plan: Plan, roles: Roles) -> DeviceWish:
     return wish.on((name, plan.pool(stage.pool).kind == "gpu" or name == GPU) for stage, name in stages)
 
 
-def check_devices(client: Client, wish: DeviceWish, pools: Sequence[FoundPool]) -> None:
+def check_devices(client: Client, job: Job, pools: Sequence[FoundPool]) -> None:
     """Refuse workers that cannot compute on what is wanted of them, all at once and before anything is submitted."""
+    wish = job.devices
     if wish.wanted in (AUTO, "cpu") and all(stage.kind != "gpu" for stage in wish.pools):
         return  # every worker has a CPU
-    stages = dict.fromkeys(wish.pools)
-    workers = {pool.name: pool.workers for pool in pools if pool.name in {stage.name for stage in stages}}
+    workers = {pool.name: pool.workers for pool in pools if pool.name in {stage.name for stage in wish.pools}}
     found = ask_workers(client, found_devices, {w.address: w.name for those in workers.values() for w in those})
     errors: dict[str, None] = {}
-    for stage, worker in [(each, worker) for each in stages for worker in workers.get(each.name, ())]:
+    for stage, worker in ((i, worker) for i, pool in enumerate(wish.pools) for worker in workers.get(pool.name, ())):
         try:
-            choose_device(wish.wanted, found[worker.address], stage)
+            job.device_on(stage, found[worker.address])
         except HardwareError as error:
             errors[f"- worker {worker.name}: {error}"] = None
     if errors:
@@ -85,9 +85,9 @@ def needs_of_roles(plan: Plan, roles: Roles) -> tuple[Need, ...]:
     return tuple(Need(pool, count, memory[pool]) for pool, count in sorted(workers.items()))
 
 
-def check_plan(client: Client, plan: Plan, roles: Roles) -> None:
+def check_plan(client: Client, plan: Plan, roles: Roles, wish: DeviceWish) -> None:
     """Compare the cluster with what the plan was made for: refuse what cannot run, log what makes it slower."""
-    for warning in validate(on_pools(plan, roles), discover(client, links=False)):
+    for warning in validate(on_pools(plan, roles), discover(client, links=False, wish=wish)):
         _LOG.warning("the forecast may not hold: %s", warning)
 
 

@@ -7,8 +7,10 @@ def test_only_visible_gpus_count_and_the_reason_is_said(monkeypatch: pytest.Monk
     monkeypatch.setattr(found, "local_gpus", lambda: ("one", "two"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(found, "gpu_available", lambda: True)
+    monkeypatch.setattr(found, "_free", lambda gpus: {f"gpu:{i}": 10 for i in range(gpus)})
     assert found_devices().gpus == ("one", "two")
     assert found_devices().why_no_gpu == ""
+    assert found_devices().free_bytes == {"gpu:0": 10, "gpu:1": 10}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert found_devices().gpus == ("two",)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

@@ -87,6 +87,11 @@ def test_commands_take_the_device(tmp_path) -> None:
     assert result.exit_code == 0, result.output
     assert "computes on fake, emulated" in result.output
     assert TRAFFIC.to_device > 0
+    for more in (["evaluate"], ["predict", "--out", str(tmp_path / "p.parquet")]):
+        TRAFFIC.reset()
+        read = CliRunner().invoke(main, [*more, str(folder), "--data", "adult:test", "--device", "fake"])
+        assert read.exit_code == 0, read.output
+        assert TRAFFIC.to_device > 0
     refused = CliRunner().invoke(main, [*words, "--device", "gpu:0"])
     assert refused.exit_code != 0
     assert "--emulate" in str(refused.output) + str(refused.exception)
