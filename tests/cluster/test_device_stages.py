@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from heterps.device import gpu_available
+from tests import zoo
 from tests.cluster.conftest import Launched
 
 pytestmark = [
@@ -14,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(gpu_available(), reason="there is a GPU here"),
 ]
 
-SCRIPT = """
+BEGIN = """
 import json, pathlib
 import numpy as np
 import heterps as hps
@@ -22,7 +23,7 @@ from distributed import Client
 from heterps.errors import ClusterError
 from heterps.runtime.cluster.probe import discover
 from tests import zoo
-from tests.unit.session.test_device_training import trained
+from tests.unit.session.test_device_training import same, trained
 
 def told(plan, **options):
     found = trained(plan, **options)
@@ -31,6 +32,11 @@ def told(plan, **options):
     }
 
 client = Client()
+"""
+
+SCRIPT = (
+    BEGIN
+    + """
 graph = zoo.graph("wide_deep")
 io, compute = (part.ops for part in hps.partition(graph).parts)
 two = zoo.pinned("two_emb")
@@ -53,6 +59,22 @@ for name, plan in plans.items():
 result["stood in"] = told(plans["two stages"], client=client, emulate=True)["devices"]
 pathlib.Path("result.json").write_text(json.dumps(result))
 """
+)
+
+ALL = (
+    BEGIN
+    + """
+for name in zoo.SMALL:
+    graph = zoo.graph(name)
+    fused = hps.Plan.fused(graph, batch_size=zoo.BATCH)
+    expected = trained(fused, engine="inline")
+    same(trained(fused, client=client, device="fake"), expected)
+    apart = trained(zoo.staged(graph), client=client, device="fake")
+    assert apart["devices"]["gpu"] == ["fake, emulated (asked for)"]
+    same(apart, expected)
+    print("same:", name)
+"""
+)
 
 
 def test_stages_of_a_gpu_pool_compute_on_the_device(launched: Launched) -> None:
@@ -69,4 +91,12 @@ def test_stages_of_a_gpu_pool_compute_on_the_device(launched: Launched) -> None:
         for what in ("loss", "dense", "prediction"):
             np.testing.assert_allclose(there[what], here[what], rtol=1e-5, atol=1e-5, err_msg=f"{name}: {what}")
     assert result["stood in"]["gpu"][0].startswith("CPU, emulated (")
+    launched.wait_until_gone()
+
+
+@pytest.mark.full
+def test_every_model_trains_in_processes_on_the_device(launched: Launched) -> None:
+    code, out, err = launched.run(ALL, "--servers", "1", "--io", "1", "--gpus", "1")
+    assert code == 0, f"{out}\n{err}"
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("same:")] == list(zoo.SMALL)
     launched.wait_until_gone()

@@ -131,7 +131,7 @@ def _device(
     return replace(
         core,
         name="emulated GPU" if emulated else f"{cores} cores of {facts.machine}",
-        kind=said.kind,
+        kind="gpu" if said.kind == "gpu" else "cpu",
         flops={dtype: rate * cores for dtype, rate in core.flops.items()},
         memory_bytes=worker.memory_bytes or core.memory_bytes * cores,
         memory_bytes_per_s=min(core.memory_bytes_per_s * cores, host.memory_bytes_per_s),

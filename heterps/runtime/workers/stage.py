@@ -83,7 +83,8 @@ class StageService:
         self.job, self.index = job, index
         self._source, self._behind = source, behind  # called by many threads at once, holding no slot
         self.where = f"stage {index} on {where}"
-        self.device = job.device_here(index)
+        with placed(self.where):
+            self.device = job.device_here(index)
         self.computes = bool(job.scope(job.stages[index]).steps)  # else it passes on what it is fed
         self._needs = needs_behind(job, index)  # what the stages behind are fed
         self._slots = threading.Semaphore(slots)  # held while computing, never while waiting for anybody

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import heterps as hps
+from heterps.device import found_devices
 from heterps.device.fake import TRAFFIC, Traffic
 from heterps.tables import Shard
 from tests import zoo
@@ -33,17 +34,25 @@ def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+DEVICES = ["fake", pytest.param("gpu:0", marks=pytest.mark.gpu)]
+
+
+def label(device: str) -> str:
+    return "fake, emulated (asked for)" if device == "fake" else found_devices().gpus[0]
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", sorted(zoo.SMALL))
-def test_every_model_trains_on_a_device_as_on_the_cpu(name: str) -> None:
+def test_every_model_trains_on_a_device_as_on_the_cpu(name: str, device: str) -> None:
     graph = zoo.graph(name)
     fused = hps.Plan.fused(graph, batch_size=zoo.BATCH)
     expected = trained(fused, engine="inline")
     assert expected["devices"] == {"inline": ["CPU"]}
-    together = trained(fused, device="fake")
-    assert together["devices"] == {"io": ["fake, emulated (asked for)"]}
+    together = trained(fused, device=device)
+    assert together["devices"] == {"io": [label(device)]}
     same(together, expected)
-    apart = trained(zoo.staged(graph), device="fake")
-    assert apart["devices"]["compute"] == ["fake, emulated (asked for)"]
+    apart = trained(zoo.staged(graph), device=device)
+    assert apart["devices"]["compute"] == [label(device)]
     same(apart, expected)
 
 
