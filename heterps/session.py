@@ -16,7 +16,8 @@ from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
 from heterps.protocol.words.modes import Async, Mode, mode_from_json
 from heterps.runtime.batch.columns import check_columns
-from heterps.runtime.batch.inference import PREDICTION, Inference, Values, joined, sources_of
+from heterps.runtime.batch.devices import DeviceWish
+from heterps.runtime.batch.inference import PREDICTION, Values, check_readable, joined, sources_of
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.labelling import label_bounds, no_rows
 from heterps.runtime.batch.model import Model
@@ -65,6 +66,8 @@ def launch(
     resume: str | os.PathLike[str] | None = None,
     force: bool = False,
     memory: int | str | None = None,
+    device: str = "auto",
+    emulate: bool = False,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -101,6 +104,12 @@ def launch(
     memory
         What the tables of one shard host may take, in bytes or as ``"8GiB"``: new ids beyond that are refused by name.
         By default 70 % of the limit of its worker, less what that takes already; no limit within one process.
+    device
+        What stages compute on: ``"auto"`` (a GPU in the plan's GPU pools, the CPU elsewhere), ``"cpu"``, ``"gpu:0"``,
+        or the name of a registered device. Where the plan has GPU pools the name is for their stages, else for all.
+    emulate
+        Let NumPy stand in on workers of a GPU pool that cannot use their GPU; without it they are refused, with the
+        reason. Every report then says "emulated".
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -124,6 +133,7 @@ def launch(
         metrics=_metrics(plan, metrics, _TRAINING_METRICS),
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
         memory_bytes=bytes_of(memory),
+        devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
     )
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,
@@ -341,7 +351,7 @@ class Session:
         chosen = _metrics(self.plan, metrics, _EVALUATION_METRICS)
         if not chosen:
             raise DataError(f"no metrics: name some for a {self.plan.graph[self.plan.graph.loss].kind} loss")
-        Inference(self.job, chosen).check(dataset.schema)
+        check_readable(self.job, dataset.schema, chosen)
         states, samples, bad = {one.name: one.init() for one in chosen}, 0, 0
         labelled = dataset.labels_within(label_bounds(self.plan.graph)).shuffle("none")
         for part in self.engine.infer(labelled, chosen):
@@ -381,7 +391,7 @@ class Session:
             name: sources_of(self.plan.graph, dataset.schema, [source])[source]
             for name, source in _named(fetch).items()
         }
-        Inference(self.job, (), sources).check(dataset.schema)
+        check_readable(self.job, dataset.schema, (), sources.values())
         if out is not None and BAD_ROW in sources:
             raise GraphError(f"{BAD_ROW!r} is the column of reasons: name what you fetch otherwise, {{name: source}}")
         parts = placed(self.engine.infer(dataset.shuffle("none").without_labels(), (), sources))

@@ -8,6 +8,7 @@ import click
 from rich.table import Table
 
 from heterps.cli._data import data_options, opened, parse_names
+from heterps.cli._device import device_options
 from heterps.screen import Screen
 from heterps.session import load
 
@@ -25,6 +26,7 @@ Examples:
 @data_options
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="May be given several times, or as a,b,c.")
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
+@device_options
 @click.option("--allow-empty", is_flag=True, help="Accept data without a single usable row.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
@@ -33,12 +35,14 @@ def command(
     kind: str,
     metrics: tuple[str, ...],
     engine: str,
+    device: str,
+    emulate: bool,
     allow_empty: bool,
     as_json: bool,
 ) -> None:
     """Measure the model that `heterps train --out DIR` or session.save(DIR) wrote."""
     dataset = opened(data, kind)
-    with load(model, engine=engine) as session:
+    with load(model, engine=engine, device=device, emulate=emulate) as session:
         results = session.evaluate(dataset, parse_names(metrics) or None, allow_empty=allow_empty)
     if as_json:
         click.echo(json.dumps(results, default=float))

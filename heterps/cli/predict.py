@@ -8,6 +8,7 @@ import click
 import pyarrow.parquet as pq
 
 from heterps.cli._data import data_options, opened, parse_names
+from heterps.cli._device import device_options
 from heterps.session import load
 from heterps.writing import check_target
 
@@ -31,11 +32,21 @@ Examples:
     help="prediction (the default), an output or op of the graph, a column of the data; several, or as a,b,c.",
 )
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
-def command(model: str, data: tuple[str, ...], kind: str, out: str, fetch: tuple[str, ...], engine: str) -> None:
+@device_options
+def command(
+    model: str,
+    data: tuple[str, ...],
+    kind: str,
+    out: str,
+    fetch: tuple[str, ...],
+    engine: str,
+    device: str,
+    emulate: bool,
+) -> None:
     """Predict with the model that `heterps train --out DIR` or session.save(DIR) wrote. No label is needed."""
     check_target(out)
     dataset = opened(data, kind)
-    with load(model, engine=engine) as session:
+    with load(model, engine=engine, device=device, emulate=emulate) as session:
         path = session.predict(dataset, out=out, fetch=parse_names(fetch) or ("prediction",))
     schema = pq.read_schema(path)
     rows, bad = pq.read_metadata(path).num_rows, _bad_rows(path)

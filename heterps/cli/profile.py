@@ -8,9 +8,10 @@ import click
 from rich.table import Table
 
 from heterps.cli._data import opened, sample_options
+from heterps.cli._device import device_options
 from heterps.cli._models import load_graph, parse_settings
 from heterps.errors import PlanError
-from heterps.hardware import Hardware
+from heterps.hardware import Hardware, Pool
 from heterps.planner.costs.profile import Line, Profile, Rates
 from heterps.planner.show.figures import bytes_text, percent_text, seconds_text
 from heterps.runtime.batch.columns import check_columns
@@ -25,6 +26,7 @@ __all__ = ["command"]
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
 @sample_options("Read, and ids taken from; without: Zipf ids, no reading.")
 @click.option("--pool", default="cpu", show_default=True, help="Name of the pool that this machine stands for.")
+@device_options
 @click.option("--in-process", is_flag=True, help="Workers share one process, as in launch(plan) on one machine.")
 @click.option("--add-to", type=click.Path(dir_okay=False), help="A profile to which the pool is added.")
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the profile to this file.")
@@ -34,16 +36,19 @@ def command(
     data: tuple[str, ...],
     kind: str,
     pool: str,
+    device: str,
+    emulate: bool,
     in_process: bool,
     add_to: str | None,
     out: str | None,
 ) -> None:
-    r"""Measure what a model's layers, table access and calls take on one core of this machine (some 15 seconds).
+    r"""Measure what a model's layers, table access and calls take on a core or GPU of this machine (some 15 seconds).
 
     \b
     Examples:
       heterps profile graphs/wide_deep.py --out profile.json
       heterps profile graphs/wide_deep.py --data 'train-*.tsv' --out profile.json
+      heterps profile graphs/wide_deep.py --pool gpu --device gpu:0 --add-to profile.json --out profile.json
       heterps plan graphs/wide_deep.py --profile profile.json
     """
     from heterps.runtime.measure.measuring import measure_profile
@@ -54,14 +59,26 @@ def command(
     if pool in known.pools:  # said before anything is measured
         raise PlanError(f"{add_to} has a pool {pool!r} already: choose another name with --pool")
     graph = load_graph(target, parse_settings(settings))
-    device = Hardware.local().pool("cpu")
+    unit = _unit(device, emulate)
     dataset = opened(data, kind) if data else None
     if dataset is not None:
         check_columns(graph, dataset.schema)
-    measured = measure_profile(graph, replace(device, name=pool), dataset, sockets=not in_process)
+    measured = measure_profile(
+        graph, replace(unit, name=pool), dataset, sockets=not in_process, device=device, emulate=emulate
+    )
     if out:
         replace(measured, pools={**known.pools, **measured.pools}).save(out)
     _print(Screen(), pool, measured)
+
+
+def _unit(device: str, emulate: bool) -> Pool:
+    """Return one unit of the pool: a GPU where one is asked for, else a core; what is timed replaces its figures."""
+    here = Hardware.local()
+    core = here.pool("cpu")
+    if not device.startswith("gpu"):
+        return core
+    as_gpu = replace(core, emulated=emulate, device=replace(core.device, kind="gpu"))
+    return next((pool for pool in here.pools if pool.kind == "gpu"), as_gpu)
 
 
 def _print(console: Screen, pool: str, profile: Profile) -> None:

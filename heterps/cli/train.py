@@ -10,6 +10,7 @@ import click
 from rich.table import Table
 
 from heterps.cli._data import data_options, opened, parse_names
+from heterps.cli._device import device_options
 from heterps.cli._models import load_graph, parse_settings
 from heterps.cli._rules import parse_rule
 from heterps.data import Dataset
@@ -59,6 +60,7 @@ Examples:
     help="Of first values, shuffling and dropout.",
 )
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
+@device_options
 @click.option("--out", metavar="DIR", help="Save the trained model to this folder.")
 @click.option("--checkpoint", metavar="DIR", help="Keep cuts of the run here, to go on from if it is lost.")
 @click.option("--every-batches", type=click.IntRange(1), help="Make a cut so often, besides the one at the end.")
@@ -89,6 +91,8 @@ def command(
     metrics: tuple[str, ...],
     seed: int,
     engine: str,
+    device: str,
+    emulate: bool,
     out: str | None,
     checkpoint: str | None,
     every_batches: int | None,
@@ -121,6 +125,8 @@ def command(
         resume=resume,
         force=force,
         memory=memory,
+        device=device,
+        emulate=emulate,
     ) as session:
         reports = _checked(session, training.shuffle(shuffle), epochs, validation, allow_empty)
         last = deque(metered(reports, console), maxlen=1).pop()
@@ -173,3 +179,5 @@ def _print_profile(console: Screen, profile: PhaseProfile) -> None:
     table.add_section()
     table.add_row("busy", *(f"{100 * share:.0f} %" for share in profile.busy.values()), "")
     console.print(table)
+    for line in profile.computing:
+        console.print(line, highlight=False)

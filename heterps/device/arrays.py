@@ -24,6 +24,8 @@ __all__ = [
     "know_arrays",
     "namespace",
     "register_namespace",
+    "registered_devices",
+    "stand_ins",
     "synchronize",
     "to_device",
     "to_host",
@@ -34,9 +36,10 @@ Namespace = Any  # the module (or object) that holds those functions
 
 _OF_TYPE: dict[type, Namespace] = {np.ndarray: np}
 _BY_NAME: dict[str, Callable[[], Namespace]] = {}
+_STAND_INS: set[str] = set()
 
 
-def register_namespace(name: str, load: Callable[[], Namespace]) -> None:
+def register_namespace(name: str, load: Callable[[], Namespace], *, stand_in: bool = False) -> None:
     """Make a kind of device known under a name.
 
     Parameters
@@ -45,9 +48,23 @@ def register_namespace(name: str, load: Callable[[], Namespace]) -> None:
         What :func:`namespace` is asked for.
     load
         Returns an object with NumPy's functions, an ``ndarray`` type, ``asarray`` and ``asnumpy``; called on first use.
+    stand_in
+        Whether it only behaves like a device: reports then say "emulated".
     """
     if _BY_NAME.setdefault(name, load) is not load:
         raise ValueError(f"device {name!r} is registered already; choose another name")
+    if stand_in:
+        _STAND_INS.add(name)
+
+
+def registered_devices() -> tuple[str, ...]:
+    """Return the names of all devices that are registered, here or not."""
+    return tuple(sorted(_BY_NAME))
+
+
+def stand_ins() -> tuple[str, ...]:
+    """Return those of them that only behave like a device."""
+    return tuple(sorted(_STAND_INS))
 
 
 @cache
@@ -130,4 +147,4 @@ def _fake() -> Namespace:
 
 register_namespace("cpu", lambda: np)
 register_namespace("gpu", _cupy)
-register_namespace("fake", _fake)
+register_namespace("fake", _fake, stand_in=True)

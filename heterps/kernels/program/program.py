@@ -185,6 +185,15 @@ class Program:
         return float(self._ran().loss())
 
     @property
+    def loss_array(self) -> Array:
+        """The same where it was computed, without waiting for it."""
+        return self._ran().loss()
+
+    def results(self) -> dict[str, Array]:
+        """Return what the last :meth:`forward` returned."""
+        return self._ran().results()
+
+    @property
     def prediction(self) -> Array:
         """What the loss's inputs predict for the last batch: probabilities, or values."""
         return self._ran().prediction()

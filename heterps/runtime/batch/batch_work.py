@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.data import Batch
-from heterps.kernels.program.program import Program
 from heterps.protocol.words.keys import BatchKey
+from heterps.runtime.batch.device_program import DeviceProgram
 from heterps.runtime.batch.payload import Pulled
 from heterps.tables import Routed
 
@@ -30,7 +30,7 @@ class BatchWork:
     pulled: dict[int, Pulled] = field(default_factory=dict)  # by host: the answer that was accepted
     row_gradients: dict[str, F32] = field(default_factory=dict)  # by group, once the batch is computed
     loss: float = 0.0  # sum over the batch's rows
-    program: Program | None = None  # that holds the first stage's forward, between lead and follow
+    program: DeviceProgram | None = None  # that holds the first stage's forward, between lead and follow
 
     @property
     def key(self) -> BatchKey:

@@ -18,11 +18,12 @@ from heterps.data import Batch
 from heterps.graph import Op
 from heterps.kernels.ops.rows import Rows
 from heterps.kernels.program.param_layout import ParamLayout
-from heterps.kernels.program.program import Program
 from heterps.kernels.random import batch_seed
 from heterps.ragged import Ragged
 from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
+from heterps.runtime.batch.device_program import DeviceProgram
+from heterps.runtime.batch.devices import ChosenDevice
 from heterps.runtime.batch.feeds import column_of, ids_of, rows_of
 from heterps.runtime.batch.job import PREDICTION, Job
 from heterps.runtime.batch.kept_metrics import KeptMetrics
@@ -55,6 +56,8 @@ class Workbench:
         Takes the times.
     where
         Named by errors of ops.
+    device
+        What computes; by default what the job says about the stage that reads.
     """
 
     def __init__(
@@ -64,9 +67,11 @@ class Workbench:
         walk: Walk | None = None,
         phases: Phases | None = None,
         where: str = "this process",
+        device: ChosenDevice | None = None,
     ) -> None:
         self.job, self.model, self.walk = job, job.model, walk or Walk.training(job)
         self.phases, self._where = phases or Phases(), where
+        self.device = device or job.device_here(0)
         self.metrics = KeptMetrics(self.walk.metrics, job.model.label)
         # A router's results stay valid for ``depth`` further batches.
         self._routers = {group.name: Router(job.owners, depth=depth) for group in self.walk.groups}
@@ -80,12 +85,13 @@ class Workbench:
         self._behind = () if job.fused or not self.walk.train else needs_behind(job, 0)
         # Forward only: the parameters of the program as they were last read, for all batches.
         self._shared = None if self.walk.train else np.empty(self.program.layout.size, np.float32)
+        self._changed = True  # whether they are others than those of the last batch
 
-    def _program(self) -> Program:
-        return self.walk.program(self.job.batch_size)
+    def _program(self) -> DeviceProgram:
+        return self.walk.program(self.job.batch_size, self.device)
 
     @property
-    def program(self) -> Program:
+    def program(self) -> DeviceProgram:
         """The program that computes here."""
         return self._programs[0]
 
@@ -131,6 +137,7 @@ class Workbench:
             if span.stop > span.start:
                 read(host, Wanted({}, dense=flat[span], train=False))
         np.copyto(self._shared, self._part(flat, self.program.layout))
+        self._changed = True
 
     def pull(self, work: BatchWork, read: Read) -> None:
         """Forward only: read the rows of a batch, from the hosts that have some of them."""
@@ -140,30 +147,35 @@ class Workbench:
                 work.pulled[host] = read(host, wanted)
 
     def forward(self, work: BatchWork) -> dict[str, Any]:
-        """Run a batch whose rows are all there; return the outputs of the walk, views of the program's buffers."""
+        """Forward only: run a batch whose rows are all there; return the outputs of the walk, until the next batch."""
         outputs: dict[str, Any] = {}
         if self.program.feeds:  # else nothing but columns of the data is wanted
-            feeds = self.feeds(work, [name for name in self.program.feeds if name not in self.walk.unread])
             with self.phases("forward"), placed(self._where):
-                seed = batch_seed(self.model.seed, *work.key)
-                outputs = self.program.forward(feeds, work.dense, train=self.walk.train, seed=seed)
-        if not self.walk.train:
-            self._measure(work, self.program)
+                self._start(work, changed=self._changed)
+                self._changed = False
+                outputs = self.program.outputs(self.walk.graph.outputs, predicted=self.program.computes_loss)
+        self._measure(work, self.program)
         return outputs
+
+    def _start(self, work: BatchWork, changed: bool = True) -> None:
+        feeds = self.feeds(work, [name for name in self.program.feeds if name not in self.walk.unread])
+        seed = batch_seed(self.model.seed, *work.key)
+        self.program.start(feeds, work.dense, changed=changed, train=self.walk.train, seed=seed)
 
     def compute(self, work: BatchWork) -> None:
         """Forward, loss and backward of a batch whose rows are all there."""
-        self.forward(work)
-        work.loss = self.program.loss * work.read.size
+        with self.phases("forward"), placed(self._where):
+            self._start(work)
         with self.phases("backward"), placed(self._where):
             # Forward has read the rows and nobody needs them any more: their buffer takes the gradient.
             rows = {pull_name(group): work.rows(group.name, group.width) for group in self.walk.groups}
             self.program.backward(out=work.gradient, rows=rows)
             work.row_gradients = {group.name: rows[pull_name(group)] for group in self.walk.groups}
+        work.loss = self.program.loss * work.read.size
         self.phases.carve(self.program.take_spent())
         self._measure(work, self.program)
 
-    def _measure(self, work: BatchWork, made: Program | StageOutcome) -> None:
+    def _measure(self, work: BatchWork, made: DeviceProgram | StageOutcome) -> None:
         if self.metrics:
             with self.phases("metrics"):
                 self.metrics.update(made.prediction, work.read)
@@ -178,12 +190,13 @@ class Workbench:
         """Run the first stage forward; return the batch's seed and what the stages behind it need."""
         seed = batch_seed(self.model.seed, *work.key)
         outputs: dict[str, Any] = {}
-        if self.program.scope.steps:
+        if self.program.has_steps:
             # One program per batch in flight: its buffers are needed again for backward.
             work.program = work.program or (self._programs.pop() if len(self._programs) > 1 else self._program())
             with self.phases("forward"), placed(self._where):
                 params = self._part(work.dense, work.program.layout)
-                outputs = work.program.forward(self.feeds(work, work.program.feeds), params, seed=seed)
+                work.program.start(self.feeds(work, work.program.feeds), params, seed=seed)
+                outputs = work.program.outputs(self._behind)
         rest = self.feeds(work, [name for name in self._behind if name not in outputs])
         return seed, rest | {name: outputs[name] for name in self._behind if name in outputs}
 
@@ -272,12 +285,14 @@ class Workbench:
 
     def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
         """Copy tensors of the batch computed here last: name -> op, or ``prediction``."""
+        found = {name: self._look(op) for name, op in fetch.items()}
+        return {name: array for name, array in found.items() if array is not None}
+
+    def _look(self, op: str) -> npt.NDArray[Any] | None:
         program = self.program
-        if not fetch or not program.has_run:
-            return {}
-        calls = program.calls()
-        known = {name: op for name, op in fetch.items() if op == PREDICTION or op in calls}
-        return {name: np.array(program.prediction if op == PREDICTION else calls[op].y) for name, op in known.items()}
+        if op != PREDICTION:
+            return program.look(op)
+        return np.array(program.prediction) if program.has_run else None
 
 
 def _spread(batch: Batch, group: Group, label: F32) -> F32:

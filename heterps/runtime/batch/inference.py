@@ -24,7 +24,7 @@ from heterps.runtime.batch.columns import check_columns
 from heterps.runtime.batch.job import PREDICTION, Job
 from heterps.runtime.batch.walk import Walk
 
-__all__ = ["PREDICTION", "Inference", "Inferred", "Values", "infer_split", "joined", "sources_of"]
+__all__ = ["PREDICTION", "Inference", "Inferred", "Values", "check_readable", "infer_split", "joined", "sources_of"]
 
 Values = npt.NDArray[Any] | Ragged
 
@@ -65,6 +65,16 @@ def _source(graph: Graph, schema: Schema, name: str) -> str:
     raise GraphError(f"nothing to fetch is called {name!r}; there are {', '.join(dict.fromkeys(known))}")
 
 
+def check_readable(job: Job, schema: Schema, metrics: Sequence[Metric] = (), fetch: Iterable[str] = ()) -> None:
+    """Raise a DataError if the data lacks a column for these metrics and sources; only metrics need the label."""
+    walk, sources = Walk.reading(job, metrics, set(fetch)), set(fetch)
+    graph = walk.graph
+    if walk.metrics and job.model.label is None:
+        raise DataError(f"metrics compare with a label, but {graph.loss!r} computes its own")
+    read = {*walk.feeds, *sources, *(name for group in walk.groups for name in group.ids if name not in walk.unread)}
+    check_columns(graph, schema, {name for name in read if name in graph and graph[name].kind == "input"})
+
+
 class Inference:
     """A bench that runs forward only; belongs to one thread.
 
@@ -90,18 +100,6 @@ class Inference:
         self.job, self.fetch = job, dict(fetch or {})
         walk = Walk.reading(job, metrics, set(self.fetch.values()))
         self.bench = Workbench(job, depth=1, walk=walk, where=where)
-
-    def check(self, schema: Schema) -> None:
-        """Raise a DataError if the data lacks a column; the label is needed for metrics only."""
-        walk, label = self.bench.walk, self.job.model.label
-        graph = walk.graph
-        needed = {name for name in self.bench.program.feeds if graph[name].kind == "input"}
-        needed |= {name for group in walk.groups for name in group.ids if graph[name].kind == "input"}
-        needed -= walk.unread
-        if walk.metrics and label is None:
-            raise DataError(f"metrics compare with a label, but {graph.loss!r} computes its own")
-        needed |= {name for name in self.fetch.values() if name in graph and graph[name].kind == "input"}
-        check_columns(graph, schema, needed)
 
     def run(self, read: Read, dataset: Dataset, split: Split) -> Inferred:
         """Read one Split with the parameters as they are now."""

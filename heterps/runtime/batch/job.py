@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from heterps.data import Arrays, BadBook, Batch, Dataset, Split
 from heterps.data.core.persist import Persisted
 from heterps.data.core.read_ahead import Ahead, OneAhead, Reader
+from heterps.device.found import FoundDevices, found_devices
 from heterps.errors import PlanError
 from heterps.kernels.program.steps import Scope, scope_of
 from heterps.metrics import Metric
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Mode
+from heterps.runtime.batch.device_memory import check_memory
+from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.model import Model
 from heterps.tables import N_SHARDS
 
@@ -43,6 +46,8 @@ class Job:
         What the tables of one shard host may take; None: as the limit of its worker says.
     stages
         Ops by stage, in order; one stage means that everything runs where the data is read.
+    devices
+        What stages are to compute on.
     """
 
     model: Model
@@ -53,6 +58,7 @@ class Job:
     metrics: tuple[Metric, ...] = ()
     stages: tuple[tuple[str, ...], ...] = ()
     memory_bytes: int | None = None
+    devices: DeviceWish = field(default_factory=DeviceWish)
 
     def __post_init__(self) -> None:
         if self.mode.refreshes:
@@ -84,6 +90,18 @@ class Job:
     def fused(self) -> bool:
         """Whether no activations cross between workers."""
         return len(self.stages) <= 1
+
+    def device_here(self, stage: int) -> ChosenDevice:
+        """Return what a stage computes on in this process; inference goes by the stage that reads."""
+        return self.device_on(stage, found_devices())
+
+    def device_on(self, stage: int, found: FoundDevices) -> ChosenDevice:
+        """Return what a stage computes on where such devices were found; refuse it where a batch cannot fit."""
+        chosen = choose_device(self.devices.wanted, found, self.devices.pool(stage))
+        graph = self.model.lowered.graph
+        ops = self.stages[stage] if not self.fused else tuple(op.name for op in graph)
+        check_memory(graph, ops, self.batch_size, found.free_bytes.get(chosen.place), str(chosen))
+        return chosen
 
     def scope(self, ops: tuple[str, ...]) -> Scope:
         """Return what running these ops takes and gives."""

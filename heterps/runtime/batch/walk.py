@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import networkx as nx
 
 from heterps.graph import Graph
-from heterps.kernels.program.program import Program
 from heterps.kernels.program.steps import scope_of
 from heterps.metrics import Metric
+from heterps.runtime.batch.device_program import DeviceProgram
+from heterps.runtime.batch.devices import ChosenDevice
 from heterps.runtime.batch.job import PREDICTION, Job
 from heterps.stages.lowering import Group, pull_name
 
@@ -65,9 +66,15 @@ class Walk:
         unread = frozenset() if metrics else _only_for_loss(graph)
         return cls(named, ops, groups, tuple(metrics), train=False, unread=unread)
 
-    def program(self, batch_size: int) -> Program:
-        """Compile it."""
-        return Program(self.graph, self.ops, batch_size=batch_size)
+    @property
+    def feeds(self) -> tuple[str, ...]:
+        """What a batch must bring."""
+        ops = [op.name for op in self.graph] if self.ops is None else self.ops
+        return tuple(name for name in scope_of(self.graph, ops).feeds if name not in self.unread)
+
+    def program(self, batch_size: int, device: ChosenDevice) -> DeviceProgram:
+        """Compile it for a device."""
+        return DeviceProgram(self.graph, self.ops, batch_size, device)
 
 
 def _only_for_loss(graph: Graph) -> frozenset[str]:

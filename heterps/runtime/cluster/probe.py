@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -14,10 +13,10 @@ from typing import Any
 import numpy as np
 from distributed import Client
 
-from heterps.device import gpu_available
+from heterps.device import found_devices
 from heterps.errors import ClusterError
 from heterps.hardware import Hardware
-from heterps.hardware.local import local_gpus
+from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.cluster.ask import ask_workers
 from heterps.runtime.cluster.commands import join_hint
 from heterps.runtime.cluster.core_share import available_cores, blas_libraries
@@ -35,7 +34,7 @@ _TRANSFER_S = 0.05
 _LISTENERS: dict[str, Listener] = {}  # of this process, between the two calls that open and close one
 
 
-def discover(client: Client, *, links: bool = True) -> Hardware:
+def discover(client: Client, *, links: bool = True, wish: DeviceWish | None = None) -> Hardware:
     """Probe every worker of a cluster and return it as Hardware, one Pool per resource that workers declare.
 
     Parameters
@@ -44,6 +43,8 @@ def discover(client: Client, *, links: bool = True) -> Hardware:
         Client of the cluster.
     links
         Whether to send bytes between pools to measure their links (a tenth of a second per pair).
+    wish
+        What a run will ask of its pools; by default workers tagged GPU are to use one, or NumPy stands in.
 
     Returns
     -------
@@ -65,22 +66,12 @@ def discover(client: Client, *, links: bool = True) -> Hardware:
     measured = ask_workers(client, _measure_machine, {address: workers[address] for address in first.values()})
     machines = {machine: Hardware.from_json(measured[address]) for machine, address in first.items()}
     transfers = _transfers(client, pools, facts) if links else ()
-    return describe(pools, facts, machines, transfers)
+    return describe(pools, facts, machines, transfers, wish)
 
 
 def worker_facts() -> WorkerFacts:
     """Runs on a worker: what it is."""
-    return WorkerFacts(platform.node(), available_cores(), blas_libraries(), _visible_gpus())
-
-
-def _visible_gpus() -> tuple[str, ...]:
-    models, chosen = local_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    if not models or not gpu_available():  # a driver without CuPy computes nothing
-        return ()
-    if chosen is None:
-        return models
-    numbers = [int(word) for word in chosen.split(",") if word.strip().isdigit()]
-    return tuple(models[n] for n in numbers if n < len(models))
+    return WorkerFacts(platform.node(), available_cores(), blas_libraries(), found_devices())
 
 
 async def _measure_machine() -> dict[str, Any]:

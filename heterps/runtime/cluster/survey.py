@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from heterps.device import FoundDevices
 from heterps.errors import ClusterError
 from heterps.hardware import Device, Hardware, Host, Link, Pool
+from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, StagePool, choose_device
 from heterps.runtime.cluster.commands import join_hint
 from heterps.runtime.cluster.pools import FoundPool, FoundWorker
 from heterps.runtime.cluster.resources import GPU, SERVER
@@ -17,12 +19,12 @@ __all__ = ["MeasuredTransfer", "WorkerFacts", "describe"]
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What a worker knows about its process and machine; ``gpus`` are the models it may use."""
+    """What a worker knows about its process and machine, and what it can compute on."""
 
     machine: str
     cores: int
     blas: tuple[tuple[str, int], ...]
-    gpus: tuple[str, ...] = ()
+    found: FoundDevices = field(default_factory=FoundDevices)
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ def describe(
     facts: Mapping[str, WorkerFacts],
     machines: Mapping[str, Hardware],
     transfers: Sequence[MeasuredTransfer],
+    wish: DeviceWish | None = None,
 ) -> Hardware:
     """Put the findings together.
 
@@ -53,13 +56,17 @@ def describe(
         What was measured on each machine, by its name.
     transfers
         What was measured between pools.
+    wish
+        What a run will ask of its pools; by default workers tagged GPU are to use one.
     """
     if not pools:
         raise ClusterError(f"no worker declares a pool; start workers that do: {join_hint('HPS_IO')}")
     hosts, seat = _hosts(pools, facts, machines)
     counts = {pool.name: len(pool.workers) for pool in pools}
     links = tuple(_link(transfer, counts) for transfer in transfers)
-    return Hardware(tuple(_pool(pool, pools, facts, machines, transfers, seat) for pool in pools), hosts, links)
+    wish = DeviceWish(emulate=True).on((pool.name, pool.name == GPU) for pool in pools) if wish is None else wish
+    described = tuple(_pool(pool, pools, facts, machines, transfers, seat, wish) for pool in pools)
+    return Hardware(described, hosts, links)
 
 
 def _link(transfer: MeasuredTransfer, counts: Mapping[str, int]) -> Link:
@@ -97,31 +104,37 @@ def _pool(
     machines: Mapping[str, Hardware],
     transfers: Sequence[MeasuredTransfer],
     seat: Mapping[str, str],
+    wish: DeviceWish,
 ) -> Pool:
-    emulated = pool.name == GPU and not all(facts[worker.address].gpus for worker in pool.workers)
-    units = [_device(worker, facts[worker.address], machines, emulated) for worker in pool.workers]
+    said = next((each for each in wish.pools if each.name == pool.name and each.kind == "gpu"), StagePool(kind="cpu"))
+    chosen = {worker.address: choose_device(wish.wanted, facts[worker.address].found, said) for worker in pool.workers}
+    units = [_device(w, facts[w.address], machines, said, chosen[w.address]) for w in pool.workers]
     # Workers of a pool count as identical: the slowest speaks for all.
     device = replace(min(units, key=lambda unit: unit.rate()), memory_bytes=min(unit.memory_bytes for unit in units))
     if speeds := [t.bytes_per_s for t in transfers if pool.name in (t.source, t.target)]:
         device = replace(device, network_bytes_per_s=max(speeds))
     serves = pool.name == SERVER or (pool.name != GPU and all(p.name != SERVER for p in pools))
+    emulated = any(each.emulated for each in chosen.values())
     return Pool(pool.name, device, len(pool.workers), seat.get(pool.name), serves, emulated)
 
 
-def _device(worker: FoundWorker, facts: WorkerFacts, machines: Mapping[str, Hardware], emulated: bool) -> Device:
-    measured = machines[facts.machine]
-    if facts.gpus and GPU in worker.pools:
-        known = next(pool.device for pool in measured.pools if pool.device.name == facts.gpus[0])
+def _device(
+    worker: FoundWorker, facts: WorkerFacts, machines: Mapping[str, Hardware], said: StagePool, chosen: ChosenDevice
+) -> Device:
+    """Return the figures of what the worker's programs would compute on."""
+    measured, emulated = machines[facts.machine], chosen.emulated
+    if chosen.library == "gpu":
+        known = next(pool.device for pool in measured.pools if pool.device.name == chosen.name)
         return replace(known, cores=1)
     core, host = measured.pools[0].device, measured.hosts[0]
     cores = max(worker.nthreads, *(threads for _, threads in facts.blas), 1) if facts.blas else worker.nthreads
     return replace(
         core,
         name="emulated GPU" if emulated else f"{cores} cores of {facts.machine}",
-        kind="gpu" if emulated else "cpu",
+        kind="gpu" if said.kind == "gpu" else "cpu",
         flops={dtype: rate * cores for dtype, rate in core.flops.items()},
         memory_bytes=worker.memory_bytes or core.memory_bytes * cores,
         memory_bytes_per_s=min(core.memory_bytes_per_s * cores, host.memory_bytes_per_s),
         cores=cores,
-        source="NumPy on CPU cores, measured" if emulated else "measured",
+        source=f"NumPy on CPU cores, measured; {chosen.why}" if emulated else "measured",
     )

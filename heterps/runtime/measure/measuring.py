@@ -15,11 +15,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from heterps.data import Batch, Dataset
+from heterps.device import found_devices
 from heterps.graph import Graph
 from heterps.hardware import Pool
 from heterps.planner.costs.profile import Line, Profile, Rates, fit_fraction, fit_line
 from heterps.planner.costs.sample import sample_batches
 from heterps.protocol.words.keys import BatchKey
+from heterps.runtime.batch.devices import AUTO, CPU, ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.feeds import ids_of
 from heterps.runtime.batch.model import Model
 from heterps.runtime.cluster.core_share import available_cores
@@ -41,6 +43,8 @@ def measure_profile(
     *,
     batch_sizes: tuple[int, int] = (1024, 4096),
     sockets: bool = True,
+    device: str = AUTO,
+    emulate: bool = False,
 ) -> Profile:
     """Measure this machine as one unit of ``pool`` for a model.
 
@@ -53,18 +57,36 @@ def measure_profile(
     sockets
         Workers are processes that call each other through sockets; False: they share one process, and arrays pass by
         reference.
+    device, emulate
+        As for :func:`~heterps.session.launch`; what the Layers were measured on is in the profile.
+
+    Raises
+    ------
+    HardwareError
+        If the pool is to have GPUs, none can be used here, and nothing may stand in.
     """
     model = Model(graph)
+    wish = DeviceWish(device, emulate).on([(pool.name, pool.kind == "gpu")])
+    chosen = choose_device(wish.wanted, found_devices(), wish.pool(0))
     with threadpool_limits(1):
-        taken = [Parts(model, list(_some(graph, dataset, n)), n).measure() for n in batch_sizes]
+        taken = [Parts(model, list(_some(graph, dataset, n)), n, chosen).measure() for n in batch_sizes]
         rates = _fitted(taken, Rates.of(pool.device))
-        crowded = _fraction(model, list(_some(graph, dataset, batch_sizes[-1])), taken[-1])
-        rates = replace(rates, compute_fraction=crowded, source="measured")
+        crowded = 1.0
+        if chosen.xp is np:  # a device has a process of its own
+            crowded = _fraction(model, list(_some(graph, dataset, batch_sizes[-1])), taken[-1])
+        rates = replace(rates, compute_fraction=crowded, source=_source(chosen))
         rates = with_engine(with_calls(rates, pool, sockets), sockets)
         if dataset is not None:
             rates = replace(rates, read=_read(dataset, batch_sizes[-1]))
-    notes = () if dataset is not None else ("reading was not measured: no data was given",)
+    notes: tuple[str, ...] = () if dataset is not None else ("reading was not measured: no data was given",)
+    if chosen != CPU:
+        notes += (f"pool {pool.name!r}: layers were measured on {chosen}",)
     return Profile({pool.name: rates}, batch_sizes, _unique(graph, dataset, batch_sizes[-1]), notes)
+
+
+def _source(device: ChosenDevice) -> str:
+    """Name what was measured, where that is not plainly the CPU."""
+    return "measured" if device == CPU else f"measured on {device}"
 
 
 def _some(graph: Graph, dataset: Dataset | None, n: int) -> Iterator[Batch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,11 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.data import Batch
+from heterps.device import synchronize, to_device
 from heterps.kernels import Program
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.modes import Async
 from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.batch.device_program import moved
+from heterps.runtime.batch.devices import CPU, ChosenDevice
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.payload import Wanted
@@ -52,13 +55,14 @@ class PartsTaken:
 class Parts:
     """A bench, a shard host and a program per Layer of one thread, with batches to run through them."""
 
-    def __init__(self, model: Model, batches: Sequence[Batch], n: int) -> None:
+    def __init__(self, model: Model, batches: Sequence[Batch], n: int, device: ChosenDevice = CPU) -> None:
         job = Job(model, n, Async())
         self._batches, self._n = batches, n
-        self._bench = Workbench(job, depth=1, phases=Phases(time.thread_time))
+        self._bench = Workbench(job, depth=1, phases=Phases(time.thread_time), device=CPU)  # Layers compute instead
         self._host = ShardHost(job, 0, -1, lambda event: None)
         self._host.fresh(range(N_SHARDS))
-        self._layers = [_Step(model, layer, n) for layer in layers_of(model.graph).layers if _computes(model, layer)]
+        computing = [layer for layer in layers_of(model.graph).layers if _computes(model, layer)]
+        self._layers = [_Step(model, layer, n, device) for layer in computing]
         self._keys = (BatchKey(0, 0, n) for n in itertools.count())
         self._clock: dict[str, list[float]] = {}
         self._items: dict[str, list[float]] = {}
@@ -92,7 +96,7 @@ class Parts:
             work.pulled[0] = self._host.read(replace(wanted, dense=None))
         for step in self._layers:
             feeds = step.feeds(bench, work)
-            with self._timed(step.name, self._n):
+            with self._timed(step.name, self._n, step.clock):
                 step.run(feeds)
         self._make_up_gradients(work)
         with self._timed("push", unique):
@@ -110,10 +114,10 @@ class Parts:
         work.row_gradients = {group.name: work.rows(group.name, group.width) for group in groups}
 
     @contextmanager
-    def _timed(self, name: str, items: float) -> Iterator[None]:
-        start = time.thread_time()
+    def _timed(self, name: str, items: float, clock: Callable[[], float] = time.thread_time) -> Iterator[None]:
+        start = clock()
         yield
-        self._add(name, items, time.thread_time() - start)
+        self._add(name, items, clock() - start)
 
     def _add(self, name: str, items: float, seconds: float) -> None:
         self._clock.setdefault(name, []).append(seconds)
@@ -123,24 +127,33 @@ class Parts:
 class _Step:
     """One batch of a Layer, forward and backward, on values like those of training."""
 
-    def __init__(self, model: Model, layer: Layer, n: int) -> None:
-        self.name, self._model, self._n = layer.name, model, n
-        self._program = Program(model.lowered.graph, layer.ops, batch_size=n)
+    def __init__(self, model: Model, layer: Layer, n: int, device: ChosenDevice) -> None:
+        self.name, self._model, self._n, self._device = layer.name, model, n, device
+        # A thread that waits for a device takes no processor time.
+        self.clock = time.thread_time if device.xp is np else time.perf_counter
+        with device.current():
+            self._program = Program(model.lowered.graph, layer.ops, batch_size=n, xp=device.xp)
         self._rng = np.random.default_rng(0)
-        self._params = self._rng.standard_normal(self._program.layout.size, dtype=np.float32) * np.float32(0.05)
-        self._given = {name: self._value(name, n) for name in self._program.given}
+        drawn_values = self._rng.standard_normal(self._program.layout.size, dtype=np.float32) * np.float32(0.05)
+        self._params = to_device(drawn_values, device.xp)
+        self._given = moved({name: self._value(name, n) for name in self._program.given}, device.xp)
         graph, drawn = model.lowered.graph, {op.name for op in drawing_ops(model.graph)}
         self._read = [name for name in self._program.feeds if graph[name].kind in ("pull", "input") or name in drawn]
         self._made = {name: self._value(name, n) for name in self._program.feeds if name not in self._read}
 
     def feeds(self, bench: Workbench, work: BatchWork) -> dict[str, Any]:
-        """Columns and rows of the batch; what other Layers would bring is made up once."""
-        return self._made | bench.feeds(work, self._read)
+        """Columns and rows of the batch; what other Layers would bring is made up once.
+
+        On the device before anything is timed: a stage copies once for all its Layers.
+        """
+        return moved(self._made | bench.feeds(work, self._read), self._device.xp)
 
     def run(self, feeds: Mapping[str, Any]) -> None:
-        """Forward and backward."""
-        self._program.forward(feeds, self._params)
-        self._program.backward(self._given)
+        """Forward and backward, until they are done."""
+        with self._device.current():
+            self._program.forward(feeds, self._params)
+            self._program.backward(self._given)
+            synchronize(self._device.xp)
 
     def _value(self, name: str, n: int) -> F32:
         shape = (n, *self._model.lowered.graph[name].type.shape)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from heterps.runtime.batch.devices import CPU, ChosenDevice
 from heterps.runtime.batch.phases import PHASES, WAITING
 from heterps.writing import write_whole
 
@@ -28,6 +29,8 @@ class PhaseProfile:
         Seconds by phase (see :data:`~heterps.runtime.batch.phases.PHASES`) that threads of each pool spent.
     capacity_s
         Seconds that the threads of each pool had: what is not in ``pools`` they had nothing to do.
+    devices
+        What the programs of each pool compute on, as its workers say; none where nothing is computed.
 
     Examples
     --------
@@ -39,6 +42,7 @@ class PhaseProfile:
     elapsed_s: float = 0.0
     pools: Mapping[str, Seconds] = field(default_factory=dict)
     capacity_s: Seconds = field(default_factory=dict)
+    devices: Mapping[str, tuple[ChosenDevice, ...]] = field(default_factory=dict)
 
     @property
     def phases(self) -> dict[str, float]:
@@ -49,6 +53,17 @@ class PhaseProfile:
     def busy(self) -> dict[str, float]:
         """Share of its threads' time that each pool worked."""
         return {pool: min(1.0, self.working_s(pool) / (self.capacity_s.get(pool) or 1.0)) for pool in self.pools}
+
+    @property
+    def computing(self) -> list[str]:
+        """A line for each pool that computes on anything but plain CPUs."""
+        told = {pool: devices for pool, devices in self.devices.items() if devices != (CPU,)}
+        return [f"{pool} computes on {' and '.join(map(str, devices))}" for pool, devices in told.items()]
+
+    @property
+    def emulated(self) -> list[str]:
+        """The pools in which something stands in for a GPU: their times mean nothing for one."""
+        return [pool for pool, devices in self.devices.items() if any(device.emulated for device in devices)]
 
     def working_s(self, pool: str) -> float:
         """Return the seconds that a pool's threads did something other than wait."""
@@ -66,12 +81,14 @@ class PhaseProfile:
             self.elapsed_s + sign * other.elapsed_s,
             {pool: _joined(self.pools.get(pool, {}), other.pools.get(pool, {}), sign) for pool in pools},
             _joined(self.capacity_s, other.capacity_s, sign),
+            {**other.devices, **self.devices},
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         pools = {pool: dict(seconds) for pool, seconds in self.pools.items()}
-        return {"elapsed_s": self.elapsed_s, "pools": pools, "capacity_s": dict(self.capacity_s)}
+        devices = {pool: [str(device) for device in those] for pool, those in self.devices.items()}
+        return {"elapsed_s": self.elapsed_s, "pools": pools, "capacity_s": dict(self.capacity_s), "devices": devices}
 
     def draw(self, title: str = "") -> str:
         """Return the profile as a self-contained SVG."""
@@ -96,7 +113,7 @@ class PhaseProfile:
             "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
             for row in rows
         )
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.computing])
 
 
 def _joined(a: Seconds, b: Seconds, sign: int) -> dict[str, float]:

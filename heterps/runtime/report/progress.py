@@ -91,6 +91,8 @@ class Progress:
         ]
         if self.busy:
             parts.append("busy " + ", ".join(f"{pool} {100 * share:.0f} %" for pool, share in self.busy.items()))
+        if emulated := self.profile.emulated:
+            parts.append(f"emulated: {', '.join(emulated)}")
         if self.staleness:
             parts.append(f"staleness {self.staleness:.1f}")
         if self.skipped:

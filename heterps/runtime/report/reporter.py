@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 from heterps.metrics import Metric, State
 from heterps.runtime.batch.counts import Counts
+from heterps.runtime.batch.devices import ChosenDevice
 from heterps.runtime.batch.kept_metrics import merge_states
 from heterps.runtime.batch.phases import total
 from heterps.runtime.report.phase_profile import PhaseProfile
@@ -36,6 +37,7 @@ class Reporter:
         self.failed_cuts = 0
         self._phases: dict[str, dict[str, float]] = {}
         self._capacity: dict[str, float] = {}
+        self._devices: dict[str, tuple[ChosenDevice, ...]] = {}
         self._told = PhaseProfile()
         self._states: dict[str, State] = {}
         self._before = self._last = before
@@ -47,10 +49,15 @@ class Reporter:
         phases: Mapping[str, float],
         states: Mapping[str, State] | None = None,
         bad_rows: Mapping[tuple[int, int], int] | None = None,
+        devices: Iterable[ChosenDevice] = (),
     ) -> None:
-        """Take what a worker of a pool measured since it was last asked, and the bad rows it ever met by Split."""
+        """Take what a worker of a pool measured since it was last asked, the bad rows it ever met by Split, and what
+        its programs compute on.
+        """
         self._states = merge_states(self.metrics, self._states, states) if states else self._states
         self._phases[pool] = total((self._phases.get(pool, {}), phases))
+        if told := {*self._devices.get(pool, ()), *devices}:
+            self._devices[pool] = tuple(sorted(told, key=str))
         for split, count in (bad_rows or {}).items():
             self._bad_rows[split] = max(count, self._bad_rows.get(split, 0))
 
@@ -77,7 +84,7 @@ class Reporter:
         basis = since if since.samples else all_
         speed = since.samples / (now - self._then) if lately else all_.samples / (now - self._began)
         self._last, self._then = counts, now
-        profile = PhaseProfile(now - self._began, dict(self._phases), self._capacity)
+        profile = PhaseProfile(now - self._began, dict(self._phases), self._capacity, dict(self._devices))
         busy = (profile - self._told if lately else profile).busy
         self._told = profile
         return Progress(

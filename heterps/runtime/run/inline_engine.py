@@ -63,7 +63,8 @@ class InlineEngine:
     def __init__(
         self, job: Job, report_s: float = 1.0, threads: int = 1, checkpoints: Checkpoints | None = None
     ) -> None:
-        self.job, self.report_s = replace(job, stages=()), report_s  # one thread: everything is one stage
+        # One thread: everything is one stage.
+        self.job, self.report_s = replace(job, stages=(), devices=job.devices.together()), report_s
         self.checkpoints = checkpoints or Checkpoints()
         self._runs = 0
         self._blas = threadpoolctl.threadpool_limits(threads)
@@ -145,7 +146,8 @@ class InlineEngine:
     def collect(self, reporter: Reporter, exactly: bool = False) -> None:
         """Take metrics and times."""
         phases = (self._bench.phases, *(host.phases for host in self.hosts.values()))
-        reporter.add(_POOL, total(each.take() for each in phases), self._bench.metrics.take(), self._bad.counts())
+        spent, states = total(each.take() for each in phases), self._bench.metrics.take()
+        reporter.add(_POOL, spent, states, self._bad.counts(), [self._bench.device])
         reporter.tick({_POOL: 1})
 
     def counts(self) -> Counts:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from distributed import Client
 
+from heterps.device import found_devices
+from heterps.errors import ClusterError, HardwareError
 from heterps.planner.plan import Plan
 from heterps.planner.validate import validate
+from heterps.runtime.batch.devices import AUTO, DeviceWish
 from heterps.runtime.batch.job import Job
+from heterps.runtime.cluster.ask import ask_workers
 from heterps.runtime.cluster.connect import connected, is_at_hand
 from heterps.runtime.cluster.exposure import warn_of_open
-from heterps.runtime.cluster.pools import Need, pools_of, wait_for_pools
+from heterps.runtime.cluster.pools import FoundPool, Need, pools_of, wait_for_pools
 from heterps.runtime.cluster.probe import discover
+from heterps.runtime.cluster.resources import GPU
 from heterps.runtime.run.dask_engine import ClusterEngine
 from heterps.runtime.run.roles import Roles, roles_for, workers_for
 
@@ -39,9 +45,34 @@ def open_cluster(job: Job, plan: Plan, client: Client | None = None, **options: 
         pools = wait_for_pools(found, needs_of_roles(plan, roles))
         if is_given:
             warn_of_open(found, {worker.address: worker.name for pool in pools for worker in pool.workers})
+        job = replace(job, devices=on_roles(job.devices, plan, roles))
+        check_devices(found, job, pools)
         if is_given and plan.forecast is not None:  # else there is nothing that figures were planned with
-            check_plan(found, plan, roles)
+            check_plan(found, plan, roles, job.devices)
         return ClusterEngine(job, found, roles, closing=stack.pop_all(), **options)
+
+
+def on_roles(wish: DeviceWish, plan: Plan, roles: Roles) -> DeviceWish:
+    """Return the wish for the pools that were chosen: those planned as GPUs and workers tagged GPU are to use one."""
+    stages = zip(plan.stages, roles.stages, strict=True)
+    return wish.on((name, plan.pool(stage.pool).kind == "gpu" or name == GPU) for stage, name in stages)
+
+
+def check_devices(client: Client, job: Job, pools: Sequence[FoundPool]) -> None:
+    """Refuse workers that cannot compute on what is wanted of them, all at once and before anything is submitted."""
+    wish = job.devices
+    if wish.wanted in (AUTO, "cpu") and all(stage.kind != "gpu" for stage in wish.pools):
+        return  # every worker has a CPU
+    workers = {pool.name: pool.workers for pool in pools if pool.name in {stage.name for stage in wish.pools}}
+    found = ask_workers(client, found_devices, {w.address: w.name for those in workers.values() for w in those})
+    errors: dict[str, None] = {}
+    for stage, worker in ((i, worker) for i, pool in enumerate(wish.pools) for worker in workers.get(pool.name, ())):
+        try:
+            job.device_on(stage, found[worker.address])
+        except HardwareError as error:
+            errors[f"- worker {worker.name}: {error}"] = None
+    if errors:
+        raise ClusterError("the cluster is not what the plan asks for:\n" + "\n".join(errors))
 
 
 def needs_of_roles(plan: Plan, roles: Roles) -> tuple[Need, ...]:
@@ -54,9 +85,9 @@ def needs_of_roles(plan: Plan, roles: Roles) -> tuple[Need, ...]:
     return tuple(Need(pool, count, memory[pool]) for pool, count in sorted(workers.items()))
 
 
-def check_plan(client: Client, plan: Plan, roles: Roles) -> None:
+def check_plan(client: Client, plan: Plan, roles: Roles, wish: DeviceWish) -> None:
     """Compare the cluster with what the plan was made for: refuse what cannot run, log what makes it slower."""
-    for warning in validate(on_pools(plan, roles), discover(client, links=False)):
+    for warning in validate(on_pools(plan, roles), discover(client, links=False, wish=wish)):
         _LOG.warning("the forecast may not hold: %s", warning)
 
 

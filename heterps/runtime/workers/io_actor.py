@@ -109,7 +109,9 @@ class IoActor:
         for slot in slots:
             states = merge_states(metrics, states, slot.bench.metrics.take())
         bad = self._bad.counts() if self._bad is not None else {}
-        return {"states": states, "phases": total(slot.bench.phases.take() for slot in slots), "bad_rows": bad}
+        devices = {slot.bench.device for slot in slots if slot.bench.program.has_steps}
+        phases = total(slot.bench.phases.take() for slot in slots)
+        return {"states": states, "phases": phases, "bad_rows": bad, "devices": devices}
 
     def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
         """Return tensors of a batch computed lately, between two of its batches where an attempt is running."""

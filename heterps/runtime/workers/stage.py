@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.kernels.program.param_layout import ParamLayout
-from heterps.kernels.program.program import Program
 from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
+from heterps.runtime.batch.device_program import DeviceProgram
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.phases import WAITING, Phases
 from heterps.runtime.batch.placed import placed
@@ -36,6 +36,12 @@ class StageParams:
 
     flat: F32
     marks: dict[int, str] = field(default_factory=dict)
+    changed: bool = True  # since they were last brought to where they are computed with
+
+    def write(self, span: slice, values: F32) -> None:
+        """Set some of them."""
+        self.flat[span] = values
+        self.changed = True
 
 
 class DenseSource(Protocol):
@@ -77,10 +83,13 @@ class StageService:
         self.job, self.index = job, index
         self._source, self._behind = source, behind  # called by many threads at once, holding no slot
         self.where = f"stage {index} on {where}"
+        with placed(self.where):
+            self.device = job.device_here(index)
+        self.computes = bool(job.scope(job.stages[index]).steps)  # else it passes on what it is fed
         self._needs = needs_behind(job, index)  # what the stages behind are fed
         self._slots = threading.Semaphore(slots)  # held while computing, never while waiting for anybody
         self._lock = threading.Lock()  # around what follows
-        self._free: list[tuple[Program, StageParams]] = []  # that no call uses
+        self._free: list[tuple[DeviceProgram, StageParams]] = []  # that no call uses
         self.steps = 0  # batches that went through; grows only
         self.phases = Phases()  # of all calls together
 
@@ -93,31 +102,39 @@ class StageService:
             with self._lock:
                 self._free.append((program, params))
 
-    def _step(self, program: Program, params: StageParams, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
+    def _step(self, program: DeviceProgram, params: StageParams, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
         with self.phases(WAITING):
             self._source.fill(program.layout, params)
         with self._computing(), placed(self.where):
-            outputs = self._forward(program, params, seed, feeds)
+            self._forward(program, params, seed, feeds)
             if self._behind is None:
-                return self._outcome(program, StageOutcome(loss=program.loss, prediction=program.prediction.copy()))
+                return self._outcome(program, StageOutcome())
+            outputs = self._outputs(program)
         outcome = self._behind(seed, {name: outputs.get(name, feeds.get(name)) for name in self._needs})
         with self._computing(), placed(self.where):
             return self._outcome(program, outcome)
 
-    def _forward(self, program: Program, params: StageParams, seed: int, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    def _forward(self, program: DeviceProgram, params: StageParams, seed: int, feeds: Mapping[str, Any]) -> None:
         """Run forward; a stage that only passes on what it is fed, such as pulled rows, has nothing to run."""
-        if not program.scope.steps:
-            return {}
-        with self.phases("forward"):
-            return program.forward({name: feeds[name] for name in program.feeds}, params.flat, seed=seed)
+        if program.has_steps:
+            with self.phases("forward"):
+                wanted = {name: feeds[name] for name in program.feeds}
+                program.start(wanted, params.flat, changed=params.changed, seed=seed)
+                params.changed = False
 
-    def _outcome(self, program: Program, outcome: StageOutcome) -> StageOutcome:
-        if program.scope.steps:
+    def _outputs(self, program: DeviceProgram) -> dict[str, Any]:
+        with self.phases("forward"):
+            return program.outputs(self._needs) if program.has_steps else {}
+
+    def _outcome(self, program: DeviceProgram, outcome: StageOutcome) -> StageOutcome:
+        if program.has_steps:
             with self.phases("backward"):
                 given = {name: outcome.gradients.pop(name) for name in program.given}
                 gradients = program.backward(given)
                 outcome.dense[self.index] = gradients.dense.copy()
                 add_gradients(outcome.gradients, {name: np.array(g) for name, g in gradients.inputs.items()})
+                if self._behind is None:
+                    outcome.loss, outcome.prediction = program.loss, program.prediction.copy()
             self.phases.carve(program.take_spent())
         with self._lock:
             self.steps += 1
@@ -126,13 +143,13 @@ class StageService:
     def _computing(self) -> AbstractContextManager[Any]:
         return self._slots
 
-    def _take(self) -> tuple[Program, StageParams]:
+    def _take(self) -> tuple[DeviceProgram, StageParams]:
         with self._lock:
             if self._free:
                 return self._free.pop()
         graph = self.job.model.lowered.graph
         with placed(self.where):
-            program = Program(graph, self.job.stages[self.index], batch_size=self.job.batch_size)
+            program = DeviceProgram(graph, self.job.stages[self.index], self.job.batch_size, self.device)
         return program, StageParams(np.empty(program.layout.size, np.float32))
 
     @property

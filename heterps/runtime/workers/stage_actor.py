@@ -82,8 +82,10 @@ class StageActor:
         return {i: stage.steps for i, stage in self._stages.items()}
 
     def collect(self) -> dict[str, Any]:
-        """Return times since the last call."""
-        return {"phases": total(stage.phases.take() for stage in self._stages.values())}
+        """Return times since the last call, and what computes."""
+        stages = self._stages.values()
+        devices = {stage.device for stage in stages if stage.computes}
+        return {"phases": total(stage.phases.take() for stage in stages), "devices": devices}
 
     def close(self) -> None:
         """Stop answering."""
@@ -128,7 +130,7 @@ class DenseReader:
             start = self._model.span(first, last).start
             for spec in wanted:
                 there = self._model.layout[spec.name].offset - start
-                params.flat[spans[spec.name]] = values[there : there + spec.size]
+                params.write(spans[spec.name], values[there : there + spec.size])
             params.marks[host] = mark
 
 

@@ -7,14 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from heterps.device.fake import TRAFFIC
+from heterps.graph import Graph
+from heterps.kernels import Program, Rows
+from heterps.kernels.program.param_layout import ParamLayout
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.modes import Async
+from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.service import Address, Listener, Method
 from heterps.runtime.workers.shard_host import ShardHost
-from heterps.runtime.workers.stage import StageParams
+from heterps.runtime.workers.stage import StageParams, StageService
 from heterps.runtime.workers.stage_actor import DenseReader
 from heterps.testing.small_model import graph
 
@@ -85,3 +90,45 @@ def test_a_host_that_began_anew_sends_though_it_counts_the_same_version(counted:
     assert np.all(mine.flat == 7)
     assert len(service.sent) == 2
     reader.close()
+
+
+def test_parameters_go_up_to_a_device_only_when_they_have_changed() -> None:
+    lowered = JOB.model.lowered.graph
+    inputs = [op.name for op in lowered if op.kind in ("input", "pull")]
+    stages = (tuple(inputs), tuple(op.name for op in lowered if op.name not in inputs))
+    job = replace(JOB, stages=stages, devices=DeviceWish("fake"))
+    source = Written(0.25)
+    stage, here = StageService(job, 1, source), StageService(replace(job, devices=DeviceWish()), 1, source)
+    program = Program(lowered, stages[1], batch_size=8)
+    feeds = {name: _feed(lowered, name) for name in program.feeds}
+    up, losses = [], []
+    for value in (0.25, None, None, 0.5):
+        source.value = value
+        TRAFFIC.reset()
+        losses.append(stage.step(0, feeds).loss)
+        up.append(TRAFFIC.bytes_to_device)
+        source.value = value
+        assert losses[-1] == pytest.approx(here.step(0, feeds).loss, rel=1e-6)
+    assert up[0] - up[1] >= 4 * program.layout.size
+    assert up == [up[0], up[1], up[1], up[0]]
+    assert losses[0] == losses[1] == losses[2] != losses[3]
+
+
+class Written:
+    """Parameters that are all one value, or as they were."""
+
+    def __init__(self, value: float | None) -> None:
+        self.value = value
+
+    def fill(self, layout: ParamLayout, params: StageParams) -> None:
+        if self.value is not None:
+            params.write(slice(None), np.full(layout.size, self.value, np.float32))
+
+
+def _feed(lowered: Graph, name: str) -> Any:
+    rng, op = np.random.default_rng(0), lowered[name]
+    if op.kind == "pull":
+        ids = lowered[op.inputs[0]].type
+        inverse = rng.integers(0, 5, (8, *ids.shape)).astype(np.int32)
+        return Rows(rng.random((5, op.attrs["width"]), np.float32), (inverse,))
+    return rng.integers(0, 2, (8, *op.type.shape)).astype(np.float32)

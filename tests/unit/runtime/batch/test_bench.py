@@ -1,5 +1,7 @@
 """One bench takes a batch its way, to train and to read."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from heterps.data import Batch
@@ -7,6 +9,7 @@ from heterps.metrics import metric
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.modes import Async
 from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.job import PREDICTION, Job
 from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.payload import Pulled, Wanted
@@ -84,3 +87,22 @@ def test_training_and_reading_give_the_same_prediction_but_for_dropout() -> None
     assert np.array_equal(again.program.prediction, train.program.prediction)
     states = [bench.metrics.take()["auc"] for bench in (train, again)]
     assert job.metrics[0].result(states[0]) == job.metrics[0].result(states[1])
+
+
+def test_parameters_that_are_read_again_reach_a_device() -> None:
+    found = []
+    for wanted in ("cpu", "fake"):
+        job = replace(JOB, devices=DeviceWish(wanted))
+        read, bench = Reader(), Workbench(job, 1, Walk.reading(job, (), {PREDICTION}))
+        for value in (0.1, 0.9):
+            for host in read.hosts:
+                assert host.shard is not None
+                host.shard.dense.values[:] = value
+            bench.refresh(read)
+            work = bench.begin(batch())
+            bench.pull(work, read)
+            bench.forward(work)
+            found.append(bench.program.prediction.copy())
+            bench.free(work)
+    assert not np.allclose(found[0], found[1])
+    np.testing.assert_allclose(found[2:], found[:2], rtol=1e-5)

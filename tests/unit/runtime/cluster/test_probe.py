@@ -5,9 +5,10 @@ from click.testing import CliRunner
 from distributed import Client
 
 from heterps.cli import main
+from heterps.device import FoundDevices
 from heterps.errors import ClusterError
 from heterps.hardware import Device, Hardware, Host, Pool
-from heterps.runtime.cluster import probe
+from heterps.hardware.local import local_gpus
 from heterps.runtime.cluster.in_process import local_cluster
 from heterps.runtime.cluster.pools import FoundWorker, group_by_pool
 from heterps.runtime.cluster.probe import discover
@@ -25,7 +26,8 @@ def machine(name: str, *gpus: Device, cores: int = 8) -> Hardware:
 def cluster(*workers: tuple[str, str, str, int]) -> tuple:
     """Workers as (machine, pool, name, threads)."""
     found = [FoundWorker(f"tcp://{m}:{n}", n, m, threads, 2**31, (pool,)) for m, pool, n, threads in workers]
-    facts = {w.address: WorkerFacts(w.host, 8, (("openblas", 1),)) for w in found}
+    none = FoundDevices(why_no_gpu="no driver")
+    facts = {w.address: WorkerFacts(w.host, 8, (("openblas", 1),), none) for w in found}
     return group_by_pool(found), facts
 
 
@@ -61,25 +63,13 @@ def test_a_pool_on_unequal_machines_has_no_host_and_goes_by_the_slowest() -> Non
 
 def test_a_gpu_is_taken_by_its_model_and_none_is_emulated() -> None:
     pools, facts = cluster(("a", "gpu", "g", 1))
-    there = {address: WorkerFacts("a", 8, (), (A100.name,)) for address in facts}
+    there = {address: WorkerFacts("a", 8, (), FoundDevices((A100.name,))) for address in facts}
     real = describe(pools, there, {"a": machine("a", A100)}, ()).pool("gpu")
     assert (real.device.name, real.emulated, real.device.flops) == (A100.name, False, A100.flops)
     emulated = describe(pools, facts, {"a": machine("a")}, ()).pool("gpu")
     assert (emulated.kind, emulated.emulated, emulated.device.flops["float32"]) == ("gpu", True, 1e10)
     assert "NumPy" in emulated.device.source
-
-
-def test_only_visible_gpus_count(monkeypatch) -> None:
-    monkeypatch.setattr(probe, "local_gpus", lambda: ("one", "two"))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(probe, "gpu_available", lambda: False)
-    assert probe.worker_facts().gpus == ()
-    monkeypatch.setattr(probe, "gpu_available", lambda: True)
-    assert probe.worker_facts().gpus == ("one", "two")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert probe.worker_facts().gpus == ("two",)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert probe.worker_facts().gpus == ()
+    assert "no driver" in emulated.device.source
 
 
 def test_an_in_process_cluster_is_discovered(local: Client) -> None:
@@ -103,7 +93,7 @@ def test_without_pools_there_is_nothing_to_discover() -> None:
 
 
 def test_a_tagged_pool_without_a_gpu_is_emulated() -> None:
-    if probe.local_gpus():
+    if local_gpus():
         pytest.skip("there is a GPU here")
     with local_cluster({"gpu": 1}) as client:
         assert discover(client, links=False).pool("gpu").emulated

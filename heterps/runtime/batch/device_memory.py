@@ -1,0 +1,48 @@
+"""Whether a stage's batches can fit on a device: said before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from heterps.errors import HardwareError
+from heterps.graph import Form, Graph
+from heterps.kernels.program.memory import program_bytes
+from heterps.kernels.program.steps import scope_of
+
+__all__ = ["check_memory", "least_bytes"]
+
+
+def least_bytes(graph: Graph, ops: Sequence[str], batch_size: int) -> int:
+    """Return what one batch takes on a device at the least: a program, and the columns and indices it is fed."""
+    fed = 0
+    for name in scope_of(graph, ops).feeds:
+        sources = graph[name].inputs if graph[name].kind == "pull" else (name,)
+        for type_ in (graph[source].type for source in sources):
+            size = 4 if graph[name].kind == "pull" else np.dtype(type_.dtype).itemsize
+            fed += 0 if type_.form is Form.RAGGED else batch_size * math.prod(type_.shape) * size
+    return program_bytes(graph, ops, batch_size) + fed
+
+
+def check_memory(graph: Graph, ops: Sequence[str], batch_size: int, free_bytes: int | None, device: str) -> None:
+    """Refuse batches that cannot fit, with the size that might.
+
+    Raises
+    ------
+    HardwareError
+        Where even the least is more than the device has free.
+    """
+    if free_bytes is None or least_bytes(graph, ops, batch_size) <= free_bytes:
+        return
+    needs = least_bytes(graph, ops, batch_size)
+    low, high = 0, batch_size  # fits (nothing does), does not fit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if least_bytes(graph, ops, middle) <= free_bytes else (low, middle)
+    way = f"batches of {low:,} rows may fit" if low else "not even one row fits: cut the model into more stages"
+    raise HardwareError(
+        f"batches of {batch_size:,} rows need at least {needs / 2**20:,.1f} MiB on {device}, which has "
+        f"{free_bytes / 2**20:,.1f} MiB free; {way}"
+    )

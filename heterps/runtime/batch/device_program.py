@@ -1,0 +1,179 @@
+"""A Program on a device, given host arrays and giving host arrays: one copy up, one flat copy down, one wait.
+
+A batch goes :meth:`~DeviceProgram.start`, then either :meth:`~DeviceProgram.backward` where the loss is computed here,
+or :meth:`~DeviceProgram.outputs` and, once others have given the gradients of these, :meth:`~DeviceProgram.backward`.
+On a CPU nothing is copied: results are views of the Program's buffers, as the Program says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.device import Lap, Transfer, to_device, to_host
+from heterps.graph import Graph
+from heterps.kernels.ops.rows import Lists, Rows
+from heterps.kernels.program.program import Gradients, Program
+from heterps.runtime.batch.devices import ChosenDevice
+
+__all__ = ["DeviceProgram", "moved"]
+
+F32 = npt.NDArray[np.float32]
+_PARAMS, _LOSS, _PREDICTION, _DENSE = "params", "loss", "prediction", "dense"
+
+
+class DeviceProgram:
+    """Ops of a lowered graph on the device that was chosen for them; belongs to one thread at a time.
+
+    Parameters
+    ----------
+    graph, ops, batch_size
+        As for :class:`~heterps.kernels.program.program.Program`.
+    device
+        What to compute on.
+    """
+
+    def __init__(self, graph: Graph, ops: Iterable[str] | None, batch_size: int, device: ChosenDevice) -> None:
+        self.device, self._away = device, device.xp is not np
+        with device.current():
+            self.program = Program(graph, ops, batch_size=batch_size, xp=device.xp)
+            self._transfer = Transfer(device.xp, depth=2)  # a batch's feeds, and the gradients given for it
+            self._params = device.xp.empty(self.program.layout.size if self._away else 0, np.float32)
+        self.feeds, self.given, self.layout = self.program.feeds, self.program.given, self.program.layout
+        self.has_steps = bool(self.program.scope.steps)
+        self.computes_loss = graph.loss in {name for step in self.program.scope.steps for name in step.ops}
+        self._laps: list[Lap] = []  # of the batch under way: its feeds have to stay until backward has read them
+        self._brought: dict[str, Any] = {}  # loss and prediction of that batch, once they are here
+        self._has_outputs = False  # whether the outputs of that batch were brought here
+
+    def start(
+        self, feeds: Mapping[str, Any], params: F32, *, changed: bool = True, train: bool = True, seed: int = 0
+    ) -> None:
+        """Run forward, leaving the results where they are.
+
+        ``changed`` says whether ``params`` are others than in the call before: if not, they are there already.
+        """
+        if not self._away:
+            self.program.forward(feeds, params, train=train, seed=seed)
+            return
+        with self.device.current():
+            self.release()
+            self._has_outputs = False
+            sent = {f"{name}/{i}": array for name, value in feeds.items() for i, array in enumerate(_arrays(value))}
+            if changed and params.size:
+                sent[_PARAMS] = params
+            there = self._send(sent)
+            if _PARAMS in there:
+                self._params[...] = there.pop(_PARAMS)
+            arrays = iter(there.values())
+            moved = {name: _with_arrays(value, arrays) for name, value in feeds.items()}
+            self.program.forward(moved, self._params, train=train, seed=seed)
+
+    def outputs(self, names: Iterable[str] | None = None, *, predicted: bool = False) -> dict[str, Any]:
+        """Bring results of forward here by name; with ``predicted`` the prediction comes along."""
+        found = self.program.results()
+        chosen = {name: found[name] for name in (found if names is None else names) if name in found}
+        if not self._away:
+            return chosen
+        with self.device.current():
+            down = {f"{name}/{i}": a for name, value in chosen.items() for i, a in enumerate(_arrays(value))}
+            here = self._bring(down | ({_PREDICTION: self.program.prediction} if predicted else {}))
+            self._has_outputs = True
+        arrays = iter([array.copy() for array in here.values()])
+        return {name: _with_arrays(value, arrays) for name, value in chosen.items()}
+
+    def backward(
+        self, given: Mapping[str, Any] | None = None, out: F32 | None = None, rows: Mapping[str, F32] | None = None
+    ) -> Gradients:
+        """Run backward; the gradients are host arrays, in ``out`` and ``rows`` where those are given."""
+        if not self._away:
+            return self.program.backward(given, out, rows)
+        with self.device.current():
+            if given or self._has_outputs:  # else the lap of the feeds brings everything down
+                given = self._send(dict(given or {}))
+            gradients = self.program.backward(given)
+            down = {f"{name}/": gradient for name, gradient in gradients.inputs.items()}
+            down |= {_DENSE: gradients.dense} if self.layout.size else {}
+            if self.computes_loss:
+                down |= {_LOSS: self.program.loss_array, _PREDICTION: self.program.prediction}
+            here = self._bring(down)
+            dense = _kept(here.get(_DENSE, np.empty(0, np.float32)), out)
+            inputs = {name: _kept(here[f"{name}/"], (rows or {}).get(name)) for name in gradients.inputs}
+            self.release()
+        return Gradients(inputs, dense)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether there was a batch whose results are here."""
+        return bool(self._brought) if self._away else self.program.has_run
+
+    @property
+    def loss(self) -> float:
+        """Loss of the last batch; on a device it came with the gradients."""
+        return float(self._brought[_LOSS]) if self._away else self.program.loss
+
+    @property
+    def prediction(self) -> npt.NDArray[Any]:
+        """Prediction for the last batch; on a device it came with the gradients, or with the outputs."""
+        found: npt.NDArray[Any] = self._brought[_PREDICTION] if self._away else self.program.prediction
+        return found
+
+    def look(self, op: str) -> npt.NDArray[Any] | None:
+        """Copy what an op gave for the last batch; None if it does not run here."""
+        call = self.program.calls().get(op) if self.program.has_run else None
+        return None if call is None else np.array(to_host(call.y))
+
+    def take_spent(self) -> dict[str, float]:
+        """Return the seconds since the last call that went into rows, see the Program's."""
+        return self.program.take_spent()
+
+    def release(self) -> None:
+        """Let go of the batch under way."""
+        for lap in self._laps:
+            lap.release()
+        self._laps = []
+
+    def _send(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        lap = self._transfer.send(arrays)
+        self._laps.append(lap)
+        return dict(lap.device)
+
+    def _bring(self, results: Mapping[str, Any]) -> dict[str, Any]:
+        """One copy down and one wait; what is returned lies in memory that the next batch uses again."""
+        lap = self._laps[-1]
+        lap.download(results)
+        here = lap.collect()
+        self._brought = {name: here.pop(name).copy() for name in (_LOSS, _PREDICTION) if name in here}
+        return here
+
+
+def moved(feeds: Mapping[str, Any], xp: Any) -> dict[str, Any]:
+    """Return feeds on a device, each array by a copy of its own; on a CPU as they are."""
+    if xp is np:
+        return dict(feeds)
+    return {name: _with_arrays(v, (to_device(a, xp) for a in _arrays(v))) for name, v in feeds.items()}
+
+
+def _arrays(value: Any) -> list[Any]:
+    """Return what of a tensor has to be where it is computed with; ids stay where they are."""
+    if isinstance(value, Rows):
+        return [value.values, *value.inverse, *(o for o in value.offsets if o is not None)]
+    return [value.values, value.offsets] if hasattr(value, "offsets") else [value]
+
+
+def _with_arrays(value: Any, arrays: Iterator[Any]) -> Any:
+    """Return the tensor with other arrays, in the order of :func:`_arrays`."""
+    if isinstance(value, Rows):
+        values, inverse = next(arrays), tuple(next(arrays) for _ in value.inverse)
+        return Rows(values, inverse, tuple(None if o is None else next(arrays) for o in value.offsets), value.ids)
+    return Lists(next(arrays), next(arrays)) if hasattr(value, "offsets") else next(arrays)
+
+
+def _kept(array: F32, out: F32 | None) -> F32:
+    if out is None:
+        return array.copy()
+    np.copyto(out, array)
+    return out

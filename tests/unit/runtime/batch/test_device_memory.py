@@ -1,0 +1,71 @@
+"""What cannot fit on a device is refused before training, with the batch size that might."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import heterps as hps
+from heterps.device import FoundDevices, found_devices
+from heterps.device.fake import FakeArray
+from heterps.errors import ClusterError, HardwareError
+from heterps.kernels.program.memory import program_bytes
+from heterps.protocol.words.modes import Async
+from heterps.runtime.batch import job as job_module
+from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.batch.device_memory import least_bytes
+from heterps.runtime.batch.devices import DeviceWish
+from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.model import Model
+from heterps.runtime.run import open as open_module
+from tests import zoo
+
+FREE = 2**20
+
+
+@pytest.fixture
+def small_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found() -> FoundDevices:
+        return replace(found_devices(), free_bytes={"fake": FREE})
+
+    for module in (job_module, open_module):
+        monkeypatch.setattr(module, "found_devices", found)
+
+
+@pytest.mark.usefixtures("small_device")
+def test_batches_that_cannot_fit_are_refused_with_the_size_that_might() -> None:
+    graph = zoo.graph("wide_deep")
+    with pytest.raises(HardwareError, match="need at least") as refused:
+        hps.launch(hps.Plan.fused(graph, batch_size=100_000), engine="inline", device="fake")
+    found = re.search(r"batches of ([\d,]+) rows may fit", str(refused.value))
+    assert found is not None
+    fits = int(found[1].replace(",", ""))
+    hps.launch(hps.Plan.fused(graph, batch_size=fits), engine="inline", device="fake").close()
+    with pytest.raises(HardwareError):
+        hps.launch(hps.Plan.fused(graph, batch_size=fits + 1), engine="inline", device="fake")
+    hps.launch(hps.Plan.fused(graph, batch_size=100_000), engine="inline").close()  # the CPU is another matter
+
+
+@pytest.mark.usefixtures("small_device")
+def test_on_a_cluster_the_worker_is_named_before_anything_runs() -> None:
+    with pytest.raises(ClusterError, match=r"worker compute-0: batches of 100,000 rows need at least .* MiB on fake"):
+        hps.launch(zoo.staged(zoo.graph("wide_deep"), batch_size=100_000), device="fake")
+
+
+@pytest.mark.parametrize("name", sorted(zoo.SMALL))
+def test_a_program_takes_what_was_forecast(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    made = FakeArray.__init__
+
+    def counted(self: FakeArray, data: np.ndarray) -> None:
+        taken.append(data.nbytes if data.base is None else 0)  # views take nothing
+        made(self, data)
+
+    job = Job(Model(zoo.graph(name)), 64, Async(), devices=DeviceWish("fake"))
+    graph = job.model.lowered.graph
+    ops = tuple(op.name for op in graph)
+    monkeypatch.setattr(FakeArray, "__init__", counted)
+    Workbench(job, 1)
+    assert sum(taken) == program_bytes(graph, ops, 64)
+    assert least_bytes(graph, ops, 64) > sum(taken)
