@@ -24,7 +24,7 @@ lint: $(STAMP)  ## style, types, import contracts, names
 	$(PY) tests/check_names.py
 
 test: lint  ## lint, then every kind of test once, small: ten minutes at most, cold, on two cores
-	$(PY) -m pytest -q -n 2 --dist loadgroup --durations 20 --cov
+	$(PY) -m pytest -q -n 2 --dist loadgroup --durations 20
 
 full: lint  ## the same and what takes longer: clusters under every fault, optional packages, real data; an hour at most
 	$(PY) -m pytest -q -n 2 --dist loadgroup --durations 40 --cov -m "not soak"

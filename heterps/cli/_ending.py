@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -34,36 +34,49 @@ class StoppedError(KeyboardInterrupt):
 @contextlib.contextmanager
 def ending() -> Iterator[None]:
     """Turn whatever a command ends with into a message and an exit code: 128 + n after signal n."""
+    seen: list[int] = []
     try:
-        with _stoppable():
+        with _stoppable(seen):
             yield
-    except HeterpsError as error:  # a user's mistake: the message, not a traceback
-        raise click.ClickException(str(error)) from error
     except KeyboardInterrupt as stopped:
-        number = stopped.number if isinstance(stopped, StoppedError) else signal.SIGINT
-        click.echo(f"stopped by {signal.Signals(number).name}", err=True)
-        sys.exit(128 + number)
+        _stopped(stopped.number if isinstance(stopped, StoppedError) else signal.SIGINT)
+    except Exception as error:
+        if seen:  # what stood in the way of the signal: a compiler that was called back, a worker that was gone
+            _stopped(seen[0])
+        _failed(error)
+
+
+def _stopped(number: int) -> NoReturn:
+    click.echo(f"stopped by {signal.Signals(number).name}", err=True)
+    sys.exit(128 + number)
+
+
+def _failed(error: Exception) -> NoReturn:
+    try:
+        raise error
+    except HeterpsError:  # a user's mistake: the message, not a traceback
+        raise click.ClickException(str(error)) from error
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
-    except OSError as error:
-        if error.filename is None:
+    except OSError as failed:
+        if failed.filename is None:
             _unforeseen(error)
-        raise click.ClickException(f"{os.fsdecode(error.filename)}: {error.strerror}") from error
-    except Exception as error:
+        raise click.ClickException(f"{os.fsdecode(failed.filename)}: {failed.strerror}") from error
+    except Exception:
         _unforeseen(error)
 
 
 @contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
+def _stoppable(seen: list[int]) -> Iterator[None]:
     """Let signals raise, the first time; the second is for those who do not want to wait for things to be put away."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    seen: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
         seen.append(number)
         if len(seen) == 1:
+            sys.unraisablehook = lambda ignored: None  # what cannot be raised on the way down interests nobody
             raise StoppedError(number)
         if len(seen) > 2:
             os._exit(128 + number)
@@ -80,7 +93,7 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _unforeseen(error: Exception) -> None:
+def _unforeseen(error: Exception) -> NoReturn:
     """Say in one line what happened and where the rest stands."""
     what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
     text = f"heterps {__version__}, Python {sys.version}\n{sys.argv}\n{''.join(traceback.format_exception(error))}"

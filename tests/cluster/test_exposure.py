@@ -133,7 +133,7 @@ def test_the_launcher_does_not_believe_a_scheme(launched: Launched, host: str) -
     assert not launched.logs.exists()
 
 
-@pytest.mark.parametrize("tls", [(), ("--tls",)])
+@pytest.mark.parametrize("tls", [(), pytest.param(("--tls",), marks=pytest.mark.full)])
 def test_a_cluster_of_ipv6_trains(launched: Launched, tls: tuple[str, ...]) -> None:
     launched.environment["DASK_HETERPS__NETWORK__UNIX_SOCKETS"] = "false"
     code, out, err = launched.run(_TRAIN, "--host", "::1", "--servers", "1", "--io", "1", *tls)

@@ -99,7 +99,9 @@ def test_a_signal_ends_a_command(name: str, number: int, folder: Path) -> None:
     assert not list((folder / "tmp").iterdir()), out
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["int", "term"])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, id="int"), pytest.param(signal.SIGTERM, id="term", marks=pytest.mark.full)]
+)
 def test_a_signal_ends_predict(number: int, folder: Path) -> None:
     made = _start(folder, "train", "model.py", "--data", "data.csv", "--engine", "inline", "--out", "saved")
     out, _ = made.communicate(timeout=120)

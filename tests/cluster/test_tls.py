@@ -16,7 +16,7 @@ from heterps.runtime.wire.peer import PeerLost, SocketPeer
 
 def refused(address, tls=None):
     try:
-        SocketPeer(address, timeout_s=5, tls=tls).call("dense")
+        SocketPeer(address, timeout_s=5, tls=tls).call("dense", known=None)
     except PeerLost:
         return True
     return False

@@ -30,6 +30,7 @@ from heterps.runtime.cuts.cut_store import HostPart, host_state
 from heterps.runtime.own_threads import start_thread
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_dense, pack_reply, unpack_read, unpack_request
+from heterps.runtime.wire.peer import PeerLost
 from heterps.runtime.wire.service import Method
 from heterps.tables import Kind, RowGradients, Shard, restore, since_of, sum_lanes, write_part
 
@@ -201,7 +202,8 @@ class ShardHost:
                 raise TypeError(f"this engine does not carry out {decision!r}")
 
     def _tables(self) -> Shard:
-        assert self.shard is not None, "a host serves only after its Load"
+        if self.shard is None:  # it can be reached before it was told what to load: who asks tries again
+            raise PeerLost(f"shard host {self.host} has no tables yet")
         return self.shard
 
     def _pull(self, wanted: Wanted) -> Pulled:
