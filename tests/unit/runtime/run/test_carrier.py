@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from heterps.errors import ClusterError, DataError
+from heterps.errors import ClusterError, DataError, RunError
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
 from heterps.protocol.words.layout import Layout
@@ -316,6 +316,14 @@ def test_what_workers_tell_arrives_as_it_was_told(start: Start) -> None:
     heard((0.0, {"kind": "SplitDone", "fields": asdict(event)}))
     played.take()
     assert played.events == [event]
+
+
+def test_what_goes_wrong_in_a_thread_of_dask_ends_the_run(start: Start) -> None:
+    played = start()
+    with pytest.raises(AttributeError):
+        played.scheduler.topics[topic(RUN)]((0.0, {"kind": "Unheard", "fields": {}}))
+    with pytest.raises(RunError, match="what a worker told it: AttributeError: "):
+        played.take()
 
 
 # --- workers that go, or do nothing
