@@ -541,9 +541,10 @@ def test_closing_cancels_tasks_and_closes_actors_but_not_shard_hosts(start: Star
     assert played.scheduler.topics == {}
     assert run_here(RUN) is None
     looks = played.carrier.attendance.looks
-    time.sleep(0.1)
-    played.take()
-    assert played.carrier.attendance.looks <= looks + 1
+    for _ in range(20):
+        time.sleep(0.01)
+        played.take()
+    assert played.carrier.attendance.looks <= looks + 1  # the one that was under way
 
 
 def test_a_scheduler_that_is_gone_at_the_end_keeps_nobody(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

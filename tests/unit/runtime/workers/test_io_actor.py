@@ -180,8 +180,10 @@ def test_an_instruction_before_its_attempt_waits_for_it(make: Callable[..., Io])
 def test_an_instruction_is_taken_by_its_attempt_only(make: Callable[..., Io]) -> None:
     io = make()
     io.host.keeps = {1, 2}
-    first, second = io.begin(1), io.begin(2, split=1)
-    until(lambda: len(io.host.back) == 4)  # both hold what two may hold
+    first = io.begin(1)
+    until(lambda: len(io.host.back) == 2)  # all that one may have in flight
+    second = io.begin(2, split=1)
+    until(lambda: len(io.host.back) == 4)
     io.deliver(do.Cancel(2))
     assert second.result(LONG_S) < BATCHES
     assert not first.done()
