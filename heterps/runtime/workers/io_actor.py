@@ -130,13 +130,14 @@ class IoActor:
     def close(self) -> None:
         """End all attempts, let go of the connections and buffers: Dask may keep the actor itself for long."""
         _ACTORS.pop((self.run, self._worker.address), None)
-        for attempt in list(self._attempts.values()):
-            attempt.handle(do.Cancel(attempt.run.attempt))
         with self._lock:
-            slots, self._all, self._slots, self.dataset = self._all, [], [], None
             self._closed = True
+            attempts, free = list(self._attempts.values()), self._slots
+            self._all, self._slots, self.dataset = [], [], None
             self._moved.notify_all()
-        for slot in slots:
+        for attempt in attempts:
+            attempt.handle(do.Cancel(attempt.run.attempt))
+        for slot in free:  # an attempt that runs has its slot for itself until it ends
             slot.let_go()
 
     # --- called by the task of a Split
@@ -161,8 +162,12 @@ class IoActor:
             self._credits,
         )
         with self._lock:
+            if self._closed:  # whoever closed has not seen this attempt, so nobody would end it
+                return 0
             self._addresses.update(addresses)
             self._attempts[run.attempt] = attempt
+            if slot not in self._all:
+                self._all.append(slot)
             early = self._early.pop(run.attempt, [])
         try:
             attempt.start()
@@ -175,13 +180,20 @@ class IoActor:
             raise
         finally:
             attempt.close()
-            with self._lock:
-                del self._attempts[run.attempt]
-                self._ending.discard(run.attempt)
-                if slot in self._all:
-                    self._slots.append(slot)
-                self._moved.notify_all()
+            self._give_back(run.attempt, slot)
         return attempt.batches
+
+    def _give_back(self, attempt: int, slot: _Slot) -> None:
+        """Let the next attempt have the slot; once the actor is closed nobody will."""
+        with self._lock:
+            closed = self._closed
+            del self._attempts[attempt]
+            self._ending.discard(attempt)
+            if not closed:
+                self._slots.append(slot)
+            self._moved.notify_all()
+        if closed:
+            slot.let_go()
 
     def _reading(self, run: do.RunSplit, split: Split | None) -> Reading:
         if split is None:
@@ -211,10 +223,7 @@ class IoActor:
             if self._slots:
                 return self._slots.pop()
         job = self.job
-        slot = _Slot(Workbench(job, depth=job.in_flight + 1, where=f"stage 0 on {worker_place(self._worker)}"))
-        with self._lock:
-            self._all.append(slot)
-        return slot
+        return _Slot(Workbench(job, depth=job.in_flight + 1, where=f"stage 0 on {worker_place(self._worker)}"))
 
     def _link(self, slot: _Slot, copy: int) -> HostLink:
         link = slot.links.get(copy)

@@ -18,7 +18,6 @@ from heterps.runtime import answers
 from heterps.runtime.cluster.pools import pools_of
 from heterps.runtime.run import dask_engine as cluster
 from heterps.runtime.run.arrivals import Arrivals
-from heterps.runtime.run.carrier import ClusterCarrier
 from heterps.runtime.run.dask_engine import ClusterEngine
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.run.split_tasks import SplitTasks
@@ -168,38 +167,35 @@ class Task:
 
 
 @pytest.fixture
-def carrier(local: Client) -> Any:
-    made: Any = ClusterCarrier.__new__(ClusterCarrier)
-    made._arrivals = Arrivals()
-    made.tasks = SplitTasks(local, "run", made._arrivals, str)
-    return made
+def arrivals() -> Arrivals:
+    return Arrivals()
 
 
-def arrived(carrier: Any) -> Any:
+@pytest.fixture
+def tasks(local: Client, arrivals: Arrivals) -> SplitTasks:
+    return SplitTasks(local, "run", arrivals, str)
+
+
+def arrived(arrivals: Arrivals) -> Any:
     """Return the event that was told, or raise what ends the run."""
-    found = carrier._arrivals.get_nowait()
-    assert carrier._arrivals.empty()
+    found = arrivals.get_nowait()
+    assert arrivals.empty()
     return found() if callable(found) else found
 
 
 @pytest.mark.parametrize("raised", [False, True])
 @pytest.mark.parametrize("error", [KeyError("task"), asyncio.CancelledError(), UnboundLocalError("result"), OSError()])
-def test_a_failed_task_is_told_whatever_dask_says_of_it(carrier: Any, error: BaseException, raised: bool) -> None:
-    carrier.tasks.done(7, Task(error, raised))
-    event = arrived(carrier)
+def test_a_failed_task_is_told_whatever_dask_says_of_it(
+    tasks: SplitTasks, arrivals: Arrivals, error: BaseException, raised: bool
+) -> None:
+    tasks.done(7, Task(error, raised))  # type: ignore[arg-type]
+    event = arrived(arrivals)
     assert isinstance(event, ev.SplitFailed)
     assert (event.attempt, event.fatal) == (7, False)
     assert type(error).__name__ in event.reason
 
 
-def test_a_mistake_in_a_task_is_fatal(carrier: Any) -> None:
-    carrier.tasks.done(7, Task(DataError("bad row"), False))
+def test_a_mistake_in_a_task_is_fatal(tasks: SplitTasks, arrivals: Arrivals) -> None:
+    tasks.done(7, Task(DataError("bad row"), False))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="bad row"):
-        arrived(carrier)
-
-
-def test_what_goes_wrong_in_a_callback_ends_the_run(carrier: Any) -> None:
-    with pytest.raises(AttributeError):
-        carrier._heard((0.0, {"kind": "Unheard", "fields": {}}))
-    with pytest.raises(RunError, match="what a worker told it: AttributeError: "):
-        arrived(carrier)
+        arrived(arrivals)
