@@ -32,9 +32,10 @@ from heterps.data.core.split import Piece
 from heterps.data.sources.pipe import opener_of
 from heterps.data.text.delimited import BAD, ROOM
 from heterps.data.text.delimited_text import Paths
+from heterps.data.text.line_records import TextBlock, new_line_state
 from heterps.data.text.lines import BLOCK_BYTES, Lines, LineSource
 from heterps.data.text.recipe_steps import compile_steps
-from heterps.data.text.slot_parser import COUNTED, NAME_VALUE, REASONS, VALUE_NAME, parse_slots, slot_table
+from heterps.data.text.slot_parser import COUNTED, NAME_VALUE, REASONS, VALUE_NAME, new_slot_table, parse_slots
 from heterps.errors import DataError
 
 __all__ = ["SlotText", "slot_text"]
@@ -94,7 +95,7 @@ class _Layout:
 
     names: tuple[str, ...]
     columns: tuple[str, ...]
-    slots: npt.NDArray[np.int64]
+    feeds: npt.NDArray[np.int64]
     salts: npt.NDArray[np.uint64]
     fixed: Schema
 
@@ -128,8 +129,8 @@ def _place(fields: Schema, widths: dict[str, int], lists: dict[str, tuple[int, R
         salts.append(recipe.salt if recipe is not None and hashed else 0)
         columns += [slot if i == 0 else f"{slot}[{i}]" for i in range(width)]
     fixed = Schema(tuple(column if column.kind != "ragged" else replace(column, of=()) for column in fields))
-    slots = np.array(table, np.int64).reshape(-1, 4)
-    return _Layout(tuple(widths), tuple(columns), slots, np.array(salts, np.uint64), _with_defaults(fixed))
+    feeds = np.array(table, np.int64).reshape(-1, 4)
+    return _Layout(tuple(widths), tuple(columns), feeds, np.array(salts, np.uint64), _with_defaults(fixed))
 
 
 def _with_defaults(fields: Schema) -> Schema:
@@ -150,21 +151,13 @@ class _SlotSource(LineSource):
     def __init__(self, text: SlotText, pieces: tuple[Piece, ...], bad: BadRows) -> None:
         super().__init__(pieces, bad, text.block_bytes, opener_of(text.pipe_command, text.pipe_timeout))
         self.layout = layout = _layout(text.fields)
-        self.style = _STYLES[text.style]
         self.steps = compile_steps(layout.fixed, layout.columns, text.labels)
-        self.keys, self.numbers = slot_table(layout.names)
-        self.seen = np.zeros(max(1, len(layout.names)), np.int64)
-        self.starts, self.stops = np.zeros((2, max(1, len(layout.columns))), np.int64)
-        self.made = np.zeros(len(self.steps.table), np.uint64)
-        self.where = np.zeros(5, np.int64)
+        self.slots = new_slot_table(_STYLES[text.style], layout.names, layout.feeds, layout.salts)
+        self.state = new_line_state(len(layout.columns), len(self.steps.table))
 
     def parse(self, lines: Lines, rows: RowBuffers, row: int, end: int) -> int:
-        steps, layout = self.steps, self.layout
-        how, lines.pos, row = parse_slots(
-            lines.buffer, lines.pos, lines.end, row, end, self.style, self.keys, self.numbers, layout.slots,
-            layout.salts, self.seen, steps.bind(rows), steps.salts, steps.params, steps.links, rows.floats, rows.ids,
-            rows.list_values, rows.list_offsets, self.starts, self.stops, self.made, self.where,
-        )  # fmt: skip
+        text, steps = TextBlock(lines.buffer, lines.pos, lines.end), self.steps.bind(rows)
+        how, lines.pos, row = parse_slots(text, row, end, self.slots, steps, rows.arrays(), self.state)
         if how == ROOM:
             rows.grow_lists()
         elif how == BAD:
@@ -172,7 +165,7 @@ class _SlotSource(LineSource):
         return int(row)
 
     def _count_bad_line(self, row: int) -> None:
-        code, begin, end, place, is_column = (int(v) for v in self.where)
+        code, begin, end, place, is_column = (int(v) for v in self.state.where)
         names = self.layout.columns if is_column else self.layout.names
         reason = REASONS[code]
         detail = f"{reason} in slot {names[place]!r}" if place >= 0 else reason
