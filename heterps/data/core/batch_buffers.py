@@ -13,7 +13,14 @@ from heterps.data.core.batch import Column
 from heterps.data.core.schema import Schema
 from heterps.ragged import Ragged
 
-__all__ = ["RowArrays", "RowBuffers"]
+__all__ = ["ListArrays", "RowArrays", "RowBuffers"]
+
+
+class ListArrays(NamedTuple):
+    """Where lists of ids go: ``[lists, room]`` ids, and ``[lists, capacity + 1]`` offsets."""
+
+    values: npt.NDArray[np.uint64]
+    offsets: npt.NDArray[np.int64]
 
 
 class RowArrays(NamedTuple):
@@ -21,8 +28,7 @@ class RowArrays(NamedTuple):
 
     floats: npt.NDArray[np.float32]
     ids: npt.NDArray[np.uint64]
-    list_values: npt.NDArray[np.uint64]
-    list_offsets: npt.NDArray[np.int64]
+    lists: ListArrays
 
 
 @njit(nogil=True, cache=True)
@@ -81,7 +87,7 @@ class RowBuffers:
 
     def arrays(self) -> RowArrays:
         """Return the arrays for a compiled parser; take them anew after :meth:`grow_lists`."""
-        return RowArrays(self.floats, self.ids, self.list_values, self.list_offsets)
+        return RowArrays(self.floats, self.ids, ListArrays(self.list_values, self.list_offsets))
 
     def grow_lists(self, room: int = 0) -> None:
         """Make room for at least ``room`` ids a ragged column, and twice as many as now, keeping what is there."""

@@ -10,7 +10,18 @@ from numba import njit
 from heterps.data.core.batch_buffers import RowArrays
 from heterps.data.core.value_hash import finish, fold, hash_span
 from heterps.data.text.jit import inner_loop, row_loop
-from heterps.data.text.line_records import DELIMITER, HIGH, NEWLINE, NUL, PLAIN, QUOTE, LineMarks, LineState, TextBlock
+from heterps.data.text.line_records import (
+    DELIMITER,
+    HIGH,
+    NEWLINE,
+    NUL,
+    PLAIN,
+    QUOTE,
+    FieldSpans,
+    LineMarks,
+    LineState,
+    TextBlock,
+)
 from heterps.data.text.numeric import (
     BAD_ID,
     BAD_LABEL,
@@ -220,16 +231,17 @@ def parse_rows(
     After BAD, ``state.where`` holds the reason, the line's start and end, and the source column (or the number of
     fields found); ``pos`` is behind the line. ``where[4]`` must be 0 on the first call.
     """
-    buffer, pos, where = text.buffer, text.pos, state.where
-    columns = len(state.starts)
-    while pos < text.end and row < row_end:
+    buffer, pos, end = text
+    fields, _, where = state
+    columns = len(fields.starts)
+    while pos < end and row < row_end:
         line = pos
         if where[4] > 0:
             # The line was tokenised (and unquoted in place) before room ran out: only its steps are run again.
             error, found, pos = OK, columns, where[4]
             where[4] = 0
         else:
-            error, found, pos = _fields(buffer, line, marks, state)
+            error, found, pos = _fields(buffer, line, marks, fields)
             if found == 0:
                 continue
         where[3] = found if error == BAD_COLUMNS else -1
@@ -246,9 +258,9 @@ def parse_rows(
 
 
 @inner_loop
-def _fields(buffer: Any, line: Any, marks: LineMarks, state: LineState) -> Any:
+def _fields(buffer: Any, line: Any, marks: LineMarks, fields: FieldSpans) -> Any:
     """Tokenise a line and check its fields; return (error, fields, position behind it), no fields for a blank line."""
-    starts, stops = state.starts, state.stops
+    starts, stops = fields
     error, high = OK, False
     found, pos, suspicious = _scan(buffer, line, marks.marks, starts, stops)
     if suspicious:
@@ -276,8 +288,8 @@ def _fields(buffer: Any, line: Any, marks: LineMarks, state: LineState) -> Any:
 def run_steps(buffer: Any, row: Any, steps: BoundSteps, rows: RowArrays, state: LineState) -> Any:
     """Make the elements of one row from its tokens; return the status, with the source column in ``state.where[3]``."""
     table, salts, params, links = steps
-    floats, ids, list_values, list_offsets = rows
-    starts, stops, made, where = state
+    floats, ids, (list_values, list_offsets) = rows
+    (starts, stops), made, where = state
     for s in range(len(table)):
         code = table[s, 0]
         column = table[s, 1]

@@ -14,6 +14,7 @@ __all__ = [
     "NUL",
     "PLAIN",
     "QUOTE",
+    "FieldSpans",
     "LineMarks",
     "LineState",
     "TextBlock",
@@ -48,16 +49,21 @@ class LineMarks(NamedTuple):
     trim: bool
 
 
-class LineState(NamedTuple):
-    """What is known of the line being parsed; arrays that every line uses again.
-
-    ``starts`` and ``stops`` have one element a source column: where its text is. ``made`` has one a step: the id it
-    made. ``where`` says what was bad: the reason, the line's start and end, its source column or slot, and a word that
-    each parser keeps for itself.
-    """
+class FieldSpans(NamedTuple):
+    """Where the text of each source column is on the line being parsed."""
 
     starts: I64
     stops: I64
+
+
+class LineState(NamedTuple):
+    """What is known of the line being parsed; arrays that every line uses again.
+
+    ``made`` has one element a step: the id it made. ``where`` says what was bad: the reason, the line's start and end,
+    its source column or slot, and a word that each parser keeps for itself.
+    """
+
+    fields: FieldSpans
     made: U64
     where: I64
 
@@ -76,4 +82,4 @@ def line_marks(delimiter: str, quote: str = "", trim: bool = False) -> LineMarks
 def new_line_state(columns: int, steps: int) -> LineState:
     """Return the arrays for lines of some source columns."""
     starts, stops = np.zeros((2, max(columns, 1)), np.int64)
-    return LineState(starts, stops, np.zeros(steps, np.uint64), np.zeros(5, np.int64))
+    return LineState(FieldSpans(starts, stops), np.zeros(steps, np.uint64), np.zeros(5, np.int64))

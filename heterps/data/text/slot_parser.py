@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from heterps.data.core.batch_buffers import RowArrays
+from heterps.data.core.batch_buffers import ListArrays, RowArrays
 from heterps.data.core.value_hash import hash_bytes, hash_span
 from heterps.data.text.delimited import (
     BAD,
@@ -22,11 +22,21 @@ from heterps.data.text.delimited import (
     valid_utf8,
 )
 from heterps.data.text.jit import inner_loop, row_loop
-from heterps.data.text.line_records import LineState, TextBlock
+from heterps.data.text.line_records import FieldSpans, LineState, TextBlock
 from heterps.data.text.numeric import OK, parse_id
 from heterps.data.text.recipe_steps import BoundSteps
 
-__all__ = ["COUNTED", "NAME_VALUE", "REASONS", "VALUE_NAME", "SlotTable", "new_slot_table", "parse_slots"]
+__all__ = [
+    "COUNTED",
+    "NAME_VALUE",
+    "REASONS",
+    "VALUE_NAME",
+    "SlotFeeds",
+    "SlotNames",
+    "parse_slots",
+    "slot_feeds",
+    "slot_names",
+]
 
 NAME_VALUE, VALUE_NAME, COUNTED = 0, 1, 2
 BAD_TOKEN, BAD_COUNT, BAD_REPEAT = 16, 17, 18
@@ -38,26 +48,28 @@ REASONS = TEXT_REASONS | {
 _SPACE, _TAB, _RETURN, _NEWLINE, _COLON = 32, 9, 13, 10, 58
 
 
-class SlotTable(NamedTuple):
-    """How a line names its slots, and what each slot feeds.
-
-    ``keys`` and ``numbers`` are an open-addressed hash table from a slot's name to its number (-1: empty).
-    ``feeds[slot]`` = first column, columns, list (-1: none), hashed; ``salts`` are for hashed lists. ``seen`` is used
-    again by every line: the values of each slot so far.
-    """
+class SlotNames(NamedTuple):
+    """How lines name slots: the style, and an open-addressed hash table from name to number (-1: empty)."""
 
     style: int
     keys: npt.NDArray[np.uint64]
     numbers: npt.NDArray[np.int64]
-    feeds: npt.NDArray[np.int64]
+
+
+class SlotFeeds(NamedTuple):
+    """What each slot feeds.
+
+    ``places[slot]`` = first column, columns, list (-1: none), hashed; ``salts`` are for hashed lists. ``seen`` is used
+    again by every line: the values of each slot so far.
+    """
+
+    places: npt.NDArray[np.int64]
     salts: npt.NDArray[np.uint64]
     seen: npt.NDArray[np.int64]
 
 
-def new_slot_table(
-    style: int, names: tuple[str, ...], feeds: npt.NDArray[np.int64], salts: npt.NDArray[np.uint64]
-) -> SlotTable:
-    """Return the table of slots in a style of line."""
+def slot_names(style: int, names: tuple[str, ...]) -> SlotNames:
+    """Return the table of names for a style of line."""
     size = 1 << max(4, (2 * len(names)).bit_length())
     keys, numbers = np.zeros(size, np.uint64), np.full(size, -1, np.int64)
     for slot, name in enumerate(names):
@@ -66,12 +78,17 @@ def new_slot_table(
         while numbers[at] >= 0:
             at = (at + 1) & (size - 1)
         keys[at], numbers[at] = key, slot
-    return SlotTable(style, keys, numbers, feeds, salts, np.zeros(max(1, len(names)), np.int64))
+    return SlotNames(style, keys, numbers)
+
+
+def slot_feeds(places: list[list[int]], salts: list[int]) -> SlotFeeds:
+    """Return what slots feed, with nothing seen yet."""
+    seen = np.zeros(max(1, len(places)), np.int64)
+    return SlotFeeds(np.array(places, np.int64).reshape(-1, 4), np.array(salts, np.uint64), seen)
 
 
 @inner_loop
-def _find(slots: SlotTable, key: Any) -> Any:
-    keys, numbers = slots.keys, slots.numbers
+def _find(keys: Any, numbers: Any, key: Any) -> Any:
     at = key & np.uint64(len(keys) - 1)
     while numbers[at] >= 0:
         if keys[at] == key:
@@ -110,18 +127,18 @@ def _colon(buffer: Any, start: Any, stop: Any, style: Any) -> Any:
 
 @inner_loop
 def _put(
-    buffer: Any, slot: Any, start: Any, stop: Any, row: Any, slots: SlotTable, rows: RowArrays, state: LineState
+    buffer: Any, slot: Any, start: Any, stop: Any, row: Any, feeds: SlotFeeds, lists: ListArrays, fields: FieldSpans
 ) -> Any:
     """Put one value of a slot: into its list, or into its next column; return the status."""
-    feeds, seen = slots.feeds, slots.seen
-    first, room, ragged, hashed = feeds[slot, 0], feeds[slot, 1], feeds[slot, 2], feeds[slot, 3]
+    places, salts, seen = feeds
+    first, room, ragged, hashed = places[slot, 0], places[slot, 1], places[slot, 2], places[slot, 3]
     if ragged >= 0:
-        values, offsets = rows.list_values, rows.list_offsets
+        values, offsets = lists
         at = offsets[ragged, row + 1]
         if at >= values.shape[1]:
             return NO_ROOM
         if hashed:
-            values[ragged, at] = hash_span(buffer, start, stop, slots.salts[slot])
+            values[ragged, at] = hash_span(buffer, start, stop, salts[slot])
         else:
             status, values[ragged, at] = parse_id(buffer, start, stop)
             if status != OK:
@@ -130,50 +147,54 @@ def _put(
     if room > 0:
         if seen[slot] >= room:
             return BAD_REPEAT
-        state.starts[first + seen[slot]], state.stops[first + seen[slot]] = start, stop
+        fields.starts[first + seen[slot]], fields.stops[first + seen[slot]] = start, stop
         seen[slot] += 1
     return OK
 
 
 @inner_loop
-def _named_tokens(buffer: Any, at: Any, row: Any, slots: SlotTable, rows: RowArrays, state: LineState) -> Any:
-    where = state.where
+def _named_tokens(
+    buffer: Any, at: Any, row: Any, names: SlotNames, feeds: SlotFeeds, lists: ListArrays, state: LineState
+) -> Any:
+    style, keys, numbers = names
+    fields, _, where = state
     while True:
         start, stop = _next_token(buffer, at)
         if start == stop:
             return OK
         at = stop
-        colon = _colon(buffer, start, stop, slots.style)
+        colon = _colon(buffer, start, stop, style)
         if colon < 0:
             where[3] = -1
             return BAD_TOKEN
-        if slots.style == NAME_VALUE:
-            slot = _find(slots, hash_span(buffer, start, colon, np.uint64(0)))
+        if style == NAME_VALUE:
+            slot = _find(keys, numbers, hash_span(buffer, start, colon, np.uint64(0)))
             start = colon + 1
         else:
-            slot = _find(slots, hash_span(buffer, colon + 1, stop, np.uint64(0)))
+            slot = _find(keys, numbers, hash_span(buffer, colon + 1, stop, np.uint64(0)))
             stop = colon
         if slot >= 0:
             where[3] = slot
-            status = _put(buffer, slot, start, stop, row, slots, rows, state)
+            status = _put(buffer, slot, start, stop, row, feeds, lists, fields)
             if status != OK:
                 return status
 
 
 @inner_loop
-def _counted_tokens(buffer: Any, at: Any, row: Any, slots: SlotTable, rows: RowArrays, state: LineState) -> Any:
+def _counted_tokens(buffer: Any, at: Any, row: Any, feeds: SlotFeeds, lists: ListArrays, state: LineState) -> Any:
     """``n v1 .. vn`` for each slot in order."""
-    for slot in range(len(slots.feeds)):
+    fields, _, where = state
+    for slot in range(len(feeds.places)):
         start, at = _next_token(buffer, at)
         status, count = parse_id(buffer, start, at)
-        state.where[3] = slot
+        where[3] = slot
         if status != OK:
             return BAD_COUNT
         for _ in range(count):
             start, at = _next_token(buffer, at)
             if start == at:
                 return BAD_COUNT
-            status = _put(buffer, slot, start, at, row, slots, rows, state)
+            status = _put(buffer, slot, start, at, row, feeds, lists, fields)
             if status != OK:
                 return status
     start, stop = _next_token(buffer, at)
@@ -197,19 +218,28 @@ def _line_end(buffer: Any, line: Any) -> Any:
 
 @row_loop
 def parse_slots(
-    text: TextBlock, row: int, row_end: int, slots: SlotTable, steps: BoundSteps, rows: RowArrays, state: LineState
+    text: TextBlock,
+    row: int,
+    row_end: int,
+    names: SlotNames,
+    feeds: SlotFeeds,
+    steps: BoundSteps,
+    rows: RowArrays,
+    state: LineState,
 ) -> Any:
     """Parse the lines of ``text`` into rows; return (how, pos, row) as the parser of delimited text does.
 
     After BAD, ``state.where`` holds the reason, the line's start and end, and the slot (or -1); a column of the steps
     is turned into its slot by the caller (``where[4]`` = 1).
     """
-    buffer, pos, where, offsets = text.buffer, text.pos, state.where, rows.list_offsets
-    while pos < text.end and row < row_end:
+    buffer, pos, end = text
+    fields, _, where = state
+    offsets = rows.lists.offsets
+    while pos < end and row < row_end:
         line = pos
-        slots.seen[:] = 0
-        state.starts[:] = 0
-        state.stops[:] = 0
+        feeds.seen[:] = 0
+        fields.starts[:] = 0
+        fields.stops[:] = 0
         for k in range(len(offsets)):
             offsets[k, row + 1] = offsets[k, row]
         where[3], where[4] = -1, 0
@@ -219,10 +249,10 @@ def parse_slots(
             continue
         if error != OK:
             pass
-        elif slots.style == COUNTED:
-            error = _counted_tokens(buffer, line, row, slots, rows, state)
+        elif names.style == COUNTED:
+            error = _counted_tokens(buffer, line, row, feeds, rows.lists, state)
         else:
-            error = _named_tokens(buffer, line, row, slots, rows, state)
+            error = _named_tokens(buffer, line, row, names, feeds, rows.lists, state)
         if error == OK:
             where[4] = 1
             error = run_steps(buffer, row, steps, rows, state)

@@ -18,9 +18,6 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from heterps.data.core.bad import BadRows
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Source
@@ -35,7 +32,16 @@ from heterps.data.text.delimited_text import Paths
 from heterps.data.text.line_records import TextBlock, new_line_state
 from heterps.data.text.lines import BLOCK_BYTES, Lines, LineSource
 from heterps.data.text.recipe_steps import compile_steps
-from heterps.data.text.slot_parser import COUNTED, NAME_VALUE, REASONS, VALUE_NAME, new_slot_table, parse_slots
+from heterps.data.text.slot_parser import (
+    COUNTED,
+    NAME_VALUE,
+    REASONS,
+    VALUE_NAME,
+    SlotFeeds,
+    parse_slots,
+    slot_feeds,
+    slot_names,
+)
 from heterps.errors import DataError
 
 __all__ = ["SlotText", "slot_text"]
@@ -95,8 +101,7 @@ class _Layout:
 
     names: tuple[str, ...]
     columns: tuple[str, ...]
-    feeds: npt.NDArray[np.int64]
-    salts: npt.NDArray[np.uint64]
+    feeds: SlotFeeds
     fixed: Schema
 
 
@@ -129,8 +134,7 @@ def _place(fields: Schema, widths: dict[str, int], lists: dict[str, tuple[int, R
         salts.append(recipe.salt if recipe is not None and hashed else 0)
         columns += [slot if i == 0 else f"{slot}[{i}]" for i in range(width)]
     fixed = Schema(tuple(column if column.kind != "ragged" else replace(column, of=()) for column in fields))
-    feeds = np.array(table, np.int64).reshape(-1, 4)
-    return _Layout(tuple(widths), tuple(columns), feeds, np.array(salts, np.uint64), _with_defaults(fixed))
+    return _Layout(tuple(widths), tuple(columns), slot_feeds(table, salts), _with_defaults(fixed))
 
 
 def _with_defaults(fields: Schema) -> Schema:
@@ -152,12 +156,14 @@ class _SlotSource(LineSource):
         super().__init__(pieces, bad, text.block_bytes, opener_of(text.pipe_command, text.pipe_timeout))
         self.layout = layout = _layout(text.fields)
         self.steps = compile_steps(layout.fixed, layout.columns, text.labels)
-        self.slots = new_slot_table(_STYLES[text.style], layout.names, layout.feeds, layout.salts)
+        self.names = slot_names(_STYLES[text.style], layout.names)
         self.state = new_line_state(len(layout.columns), len(self.steps.table))
 
     def parse(self, lines: Lines, rows: RowBuffers, row: int, end: int) -> int:
         text, steps = TextBlock(lines.buffer, lines.pos, lines.end), self.steps.bind(rows)
-        how, lines.pos, row = parse_slots(text, row, end, self.slots, steps, rows.arrays(), self.state)
+        how, lines.pos, row = parse_slots(
+            text, row, end, self.names, self.layout.feeds, steps, rows.arrays(), self.state
+        )
         if how == ROOM:
             rows.grow_lists()
         elif how == BAD:

@@ -25,7 +25,7 @@ def records_of(loop: Any) -> list[str]:
 
 def test_the_parsers_are_among_the_loops_and_take_records() -> None:
     assert records_of(LOOPS["parse_rows"]) == ["text", "marks", "steps", "rows", "state"]
-    assert records_of(LOOPS["parse_slots"]) == ["text", "slots", "steps", "rows", "state"]
+    assert records_of(LOOPS["parse_slots"]) == ["text", "names", "feeds", "steps", "rows", "state"]
 
 
 @pytest.mark.parametrize("name", LOOPS)
