@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,22 @@ from heterps.data.core.batch import Column
 from heterps.data.core.schema import Schema
 from heterps.ragged import Ragged
 
-__all__ = ["RowBuffers"]
+__all__ = ["ListArrays", "RowArrays", "RowBuffers"]
+
+
+class ListArrays(NamedTuple):
+    """Where lists of ids go: ``[lists, room]`` ids, and ``[lists, capacity + 1]`` offsets."""
+
+    values: npt.NDArray[np.uint64]
+    offsets: npt.NDArray[np.int64]
+
+
+class RowArrays(NamedTuple):
+    """Where compiled parsers put rows: the arrays of :class:`RowBuffers` as they are now (lists may get wider ones)."""
+
+    floats: npt.NDArray[np.float32]
+    ids: npt.NDArray[np.uint64]
+    lists: ListArrays
 
 
 @njit(nogil=True, cache=True)
@@ -69,6 +84,10 @@ class RowBuffers:
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         """Return the whole buffer of a fixed column, for writing."""
         return self._views[name]
+
+    def arrays(self) -> RowArrays:
+        """Return the arrays for a compiled parser; take them anew after :meth:`grow_lists`."""
+        return RowArrays(self.floats, self.ids, ListArrays(self.list_values, self.list_offsets))
 
     def grow_lists(self, room: int = 0) -> None:
         """Make room for at least ``room`` ids a ragged column, and twice as many as now, keeping what is there."""

@@ -5,10 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from heterps.data.core.batch_buffers import RowArrays
 from heterps.data.core.value_hash import finish, fold, hash_span
+from heterps.data.text.jit import inner_loop, row_loop
+from heterps.data.text.line_records import (
+    DELIMITER,
+    HIGH,
+    NEWLINE,
+    NUL,
+    PLAIN,
+    QUOTE,
+    FieldSpans,
+    LineMarks,
+    LineState,
+    TextBlock,
+)
 from heterps.data.text.numeric import (
     BAD_ID,
     BAD_LABEL,
@@ -21,10 +34,21 @@ from heterps.data.text.numeric import (
     parse_number,
     scale,
 )
-from heterps.data.text.recipe_steps import BUCKET, CATEGORIES, CATEGORY, CROSS, ID, IDS, MATCH, NUMBER, SALTED
+from heterps.data.text.recipe_steps import (
+    BUCKET,
+    CATEGORIES,
+    CATEGORY,
+    CROSS,
+    ID,
+    IDS,
+    MATCH,
+    NUMBER,
+    SALTED,
+    BoundSteps,
+)
 from heterps.data.text.words import WIDTH, count_bits, equal64, high64, lowest_bit
 
-__all__ = ["BAD", "DRAINED", "FULL", "REASONS", "ROOM", "byte_classes", "byte_marks", "parse_rows", "run_steps"]
+__all__ = ["BAD", "DRAINED", "FULL", "REASONS", "ROOM", "parse_rows", "run_steps"]
 
 # How parse_rows came back: block used up, rows filled, a bad line, no room for lists.
 DRAINED, FULL, BAD, ROOM = 0, 1, 2, 3
@@ -43,26 +67,9 @@ REASONS = {
     BAD_LABEL: "label out of bounds",
 }
 
-PLAIN, DELIMITER, NEWLINE, NUL, HIGH, QUOTE = 0, 1, 2, 3, 4, 5
 _U8 = np.uint64(8)
 _RESERVED_ID = np.uint64(2**64 - 1)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-
-
-def byte_classes(delimiter: str, quote: str = "") -> npt.NDArray[np.uint8]:
-    """Return what each byte means to the tokeniser."""
-    classes = np.zeros(256, np.uint8)
-    classes[128:] = HIGH
-    classes[0], classes[10] = NUL, NEWLINE
-    classes[ord(delimiter)] = DELIMITER
-    if quote:
-        classes[ord(quote)] = QUOTE
-    return classes
-
-
-def byte_marks(delimiter: str, quote: str = "") -> npt.NDArray[np.uint8]:
-    """Return the delimiter, newline and quote bytes (without quoting NUL, which is looked for anyway)."""
-    return np.array([ord(delimiter), 10, ord(quote or "\0")], np.uint8)
 
 
 @njit(nogil=True, cache=True)
@@ -96,7 +103,7 @@ def valid_utf8(buffer: Any, start: Any, stop: Any) -> Any:
     return True
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def _unquote(buffer: Any, at: Any, classes: Any) -> Any:
     """Undo a quoted field, in place, from its opening quote; return (end of text, position behind, NUL?, high bytes?).
 
@@ -120,7 +127,7 @@ def _unquote(buffer: Any, at: Any, classes: Any) -> Any:
     return -1, at, nul, high
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def _scan(buffer: Any, line: Any, marks: Any, starts: Any, stops: Any) -> Any:
     """Find the fields of a line, 64 bytes at a time; return (fields, position behind the line, suspicious).
 
@@ -147,7 +154,7 @@ def _scan(buffer: Any, line: Any, marks: Any, starts: Any, stops: Any) -> Any:
         at += WIDTH
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def _tokenise(buffer: Any, at: Any, classes: Any, starts: Any, stops: Any) -> Any:
     """Find the fields of the line at ``at``; return (error, fields, position behind the line, high bytes seen)."""
     n = 0
@@ -186,7 +193,7 @@ def _tokenise(buffer: Any, at: Any, classes: Any, starts: Any, stops: Any) -> An
     return error, n, at + 1, high
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def _trim(buffer: Any, starts: Any, stops: Any, n: Any) -> None:
     for i in range(n):
         while starts[i] < stops[i] and buffer[starts[i]] == 32:
@@ -195,7 +202,7 @@ def _trim(buffer: Any, starts: Any, stops: Any, n: Any) -> None:
             stops[i] -= 1
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def _put_lists(buffer: Any, start: Any, stop: Any, separator: Any, hashed: Any, salt: Any, values: Any, at: Any) -> Any:
     """Put the ids of a cell's parts into ``values[at:]``; return (status, new end)."""
     begin = start
@@ -215,36 +222,18 @@ def _put_lists(buffer: Any, start: Any, stop: Any, separator: Any, hashed: Any, 
     return OK, at
 
 
-@njit(nogil=True, cache=True)
+@row_loop
 def parse_rows(
-    buffer: Any,
-    pos: Any,
-    end: Any,
-    row: Any,
-    row_end: Any,
-    classes: Any,
-    marks: Any,
-    trim: Any,
-    table: Any,
-    salts: Any,
-    params: Any,
-    links: Any,
-    floats: Any,
-    ids: Any,
-    list_values: Any,
-    list_offsets: Any,
-    starts: Any,
-    stops: Any,
-    made: Any,
-    where: Any,
+    text: TextBlock, row: int, row_end: int, marks: LineMarks, steps: BoundSteps, rows: RowArrays, state: LineState
 ) -> Any:
-    """Parse lines of ``buffer[pos:end]`` into rows ``row .. row_end``; return (how, pos, row).
+    """Parse the lines of ``text`` into rows ``row .. row_end``; return (how, pos, row).
 
-    ``starts`` and ``stops`` have one element a source column, ``made`` one a step. After BAD, ``where`` holds the
-    reason, the line's start and end, and the source column (or the number of fields found); ``pos`` is behind the line.
-    ``where[4]`` must be 0 on the first call.
+    After BAD, ``state.where`` holds the reason, the line's start and end, and the source column (or the number of
+    fields found); ``pos`` is behind the line. ``where[4]`` must be 0 on the first call.
     """
-    columns = len(starts)
+    buffer, pos, end = text
+    fields, _, where = state
+    columns = len(fields.starts)
     while pos < end and row < row_end:
         line = pos
         if where[4] > 0:
@@ -252,27 +241,12 @@ def parse_rows(
             error, found, pos = OK, columns, where[4]
             where[4] = 0
         else:
-            error, found, pos = _fields(buffer, line, classes, marks, trim, starts, stops)
+            error, found, pos = _fields(buffer, line, marks, fields)
             if found == 0:
                 continue
         where[3] = found if error == BAD_COLUMNS else -1
         if error == OK:
-            error = run_steps(
-                buffer,
-                row,
-                table,
-                salts,
-                params,
-                links,
-                floats,
-                ids,
-                list_values,
-                list_offsets,
-                starts,
-                stops,
-                made,
-                where,
-            )
+            error = run_steps(buffer, row, steps, rows, state)
         if error == NO_ROOM:
             where[4] = pos
             return ROOM, line, row
@@ -283,13 +257,14 @@ def parse_rows(
     return (FULL if row == row_end else DRAINED), pos, row
 
 
-@njit(nogil=True, cache=True)
-def _fields(buffer: Any, line: Any, classes: Any, marks: Any, trim: Any, starts: Any, stops: Any) -> Any:
+@inner_loop
+def _fields(buffer: Any, line: Any, marks: LineMarks, fields: FieldSpans) -> Any:
     """Tokenise a line and check its fields; return (error, fields, position behind it), no fields for a blank line."""
+    starts, stops = fields
     error, high = OK, False
-    found, pos, suspicious = _scan(buffer, line, marks, starts, stops)
+    found, pos, suspicious = _scan(buffer, line, marks.marks, starts, stops)
     if suspicious:
-        error, found, pos, high = _tokenise(buffer, line, classes, starts, stops)
+        error, found, pos, high = _tokenise(buffer, line, marks.classes, starts, stops)
     columns = len(starts)
     if pos - line == 1 or (pos - line == 2 and buffer[line] == 13):
         return OK, 0, pos
@@ -300,7 +275,7 @@ def _fields(buffer: Any, line: Any, classes: Any, marks: Any, trim: Any, starts:
     last = columns - 1
     if stops[last] > starts[last] and buffer[stops[last] - 1] == 13:
         stops[last] -= 1
-    if trim:
+    if marks.trim:
         _trim(buffer, starts, stops, columns)
     if high:
         for i in range(columns):
@@ -309,24 +284,12 @@ def _fields(buffer: Any, line: Any, classes: Any, marks: Any, trim: Any, starts:
     return OK, found, pos
 
 
-@njit(nogil=True, cache=True)
-def run_steps(
-    buffer: Any,
-    row: Any,
-    table: Any,
-    salts: Any,
-    params: Any,
-    links: Any,
-    floats: Any,
-    ids: Any,
-    list_values: Any,
-    list_offsets: Any,
-    starts: Any,
-    stops: Any,
-    made: Any,
-    where: Any,
-) -> Any:
-    """Make the elements of one row from its tokens; return the status, with the source column in ``where[3]``."""
+@inner_loop
+def run_steps(buffer: Any, row: Any, steps: BoundSteps, rows: RowArrays, state: LineState) -> Any:
+    """Make the elements of one row from its tokens; return the status, with the source column in ``state.where[3]``."""
+    table, salts, params, links = steps
+    floats, ids, (list_values, list_offsets) = rows
+    (starts, stops), made, where = state
     for s in range(len(table)):
         code = table[s, 0]
         column = table[s, 1]

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from heterps.data.core.bad import BadRows
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Source
@@ -17,9 +15,10 @@ from heterps.data.core.fingerprint import file_marks
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece
 from heterps.data.sources.pipe import opener_of
-from heterps.data.text.delimited import BAD, BAD_COLUMNS, REASONS, ROOM, byte_classes, byte_marks, parse_rows
+from heterps.data.text.delimited import BAD, BAD_COLUMNS, REASONS, ROOM, parse_rows
+from heterps.data.text.line_records import TextBlock, line_marks, new_line_state
 from heterps.data.text.lines import BLOCK_BYTES, Lines, LineSource
-from heterps.data.text.recipe_steps import RecipeSteps, compile_steps
+from heterps.data.text.recipe_steps import BoundSteps, RecipeSteps, compile_steps
 from heterps.errors import DataError
 
 __all__ = ["Text", "csv", "tsv"]
@@ -104,12 +103,9 @@ class _TextSource(LineSource):
         super().__init__(pieces, bad, text.block_bytes, opener_of(text.pipe_command, text.pipe_timeout))
         self.text = text
         self.steps: RecipeSteps = compile_steps(text.fields, text.columns, text.labels)
-        self.classes = byte_classes(text.delimiter, text.quote)
-        self.marks = byte_marks(text.delimiter, text.quote)
-        self.starts, self.stops = np.zeros((2, max(len(text.columns), 1)), np.int64)
-        self.made = np.zeros(len(self.steps.table), np.uint64)
-        self.where = np.zeros(5, np.int64)
-        self.bound: tuple[RowBuffers, Any] | None = None
+        self.marks = line_marks(text.delimiter, text.quote, text.trim)
+        self.state = new_line_state(len(text.columns), len(self.steps.table))
+        self.bound: tuple[RowBuffers, BoundSteps] | None = None
 
     def begin(self, lines: Lines) -> None:
         if self.text.header and lines.refill():
@@ -118,26 +114,21 @@ class _TextSource(LineSource):
             lines.pos += len(line) + 1
 
     def parse(self, lines: Lines, rows: RowBuffers, row: int, end: int) -> int:
-        steps = self.steps
-        how, lines.pos, row = parse_rows(
-            lines.buffer, lines.pos, lines.end, row, end, self.classes, self.marks, self.text.trim,
-            self._bind(rows), steps.salts, steps.params, steps.links,
-            rows.floats, rows.ids, rows.list_values, rows.list_offsets,
-            self.starts, self.stops, self.made, self.where,
-        )  # fmt: skip
+        text = TextBlock(lines.buffer, lines.pos, lines.end)
+        how, lines.pos, row = parse_rows(text, row, end, self.marks, self._bind(rows), rows.arrays(), self.state)
         if how == ROOM:
             rows.grow_lists()
         elif how == BAD:
             self._count_bad_line(int(row))
         return int(row)
 
-    def _bind(self, rows: RowBuffers) -> Any:
+    def _bind(self, rows: RowBuffers) -> BoundSteps:
         if self.bound is None or self.bound[0] is not rows:
             self.bound = (rows, self.steps.bind(rows))
         return self.bound[1]
 
     def _count_bad_line(self, row: int) -> None:
-        code, begin, end, column = (int(v) for v in self.where[:4])
+        code, begin, end, column = (int(v) for v in self.state.where[:4])
         reason = REASONS[code]
         if code == BAD_COLUMNS:
             detail = f"{reason} ({column} instead of {len(self.text.columns)})"

@@ -117,7 +117,9 @@ class Lines:
         if newest < self.filled:
             # The last owned line starts before ``newest``: it ends at the first newline from newest - 1 on.
             found = self._bytes.find(b"\n", max(newest - 1, self.pos), self.filled)
-            return found + 1 if found >= 0 else self.pos
+            if found >= 0:
+                return found + 1
+            # It goes on behind the buffer: the lines before it are whole, and all of this piece.
         return max(self._bytes.rfind(b"\n", self.pos, self.filled) + 1, self.pos)
 
     def _drop_line(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +26,22 @@ __all__ = [
     "MATCH",
     "NUMBER",
     "SALTED",
+    "BoundSteps",
     "RecipeSteps",
     "compile_steps",
 ]
 
 NUMBER, MATCH, CATEGORY, ID, BUCKET, CROSS, CATEGORIES, IDS, SALTED = range(9)
 _ANY = LabelRule()
+
+
+class BoundSteps(NamedTuple):
+    """What the recipes say, with output positions for some buffers; see :class:`RecipeSteps`."""
+
+    table: npt.NDArray[np.int64]
+    salts: npt.NDArray[np.uint64]
+    params: npt.NDArray[np.float64]
+    links: npt.NDArray[np.int64]
 
 
 @dataclass
@@ -62,8 +72,8 @@ class RecipeSteps:
     schema: Schema
     outputs: tuple[int, ...]
 
-    def bind(self, rows: RowBuffers) -> npt.NDArray[np.int64]:
-        """Return the table with output positions for the capacity of ``rows``."""
+    def bind(self, rows: RowBuffers) -> BoundSteps:
+        """Return the steps with output positions for the capacity of ``rows``."""
         bound = self.table.copy()
         row = 0
         for column in self.schema:
@@ -74,7 +84,7 @@ class RecipeSteps:
                 else:
                     bound[step, 2], bound[step, 3] = rows.bases[column.name] + j, column.width
                 row += 1
-        return bound
+        return BoundSteps(bound, self.salts, self.params, self.links)
 
 
 class _Compiler:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from heterps.data.core.batch_buffers import ListArrays, RowArrays
 from heterps.data.core.value_hash import hash_bytes, hash_span
 from heterps.data.text.delimited import (
     BAD,
@@ -21,9 +21,22 @@ from heterps.data.text.delimited import (
     run_steps,
     valid_utf8,
 )
+from heterps.data.text.jit import inner_loop, row_loop
+from heterps.data.text.line_records import FieldSpans, LineState, TextBlock
 from heterps.data.text.numeric import OK, parse_id
+from heterps.data.text.recipe_steps import BoundSteps
 
-__all__ = ["COUNTED", "NAME_VALUE", "REASONS", "VALUE_NAME", "parse_slots", "slot_table"]
+__all__ = [
+    "COUNTED",
+    "NAME_VALUE",
+    "REASONS",
+    "VALUE_NAME",
+    "SlotFeeds",
+    "SlotNames",
+    "parse_slots",
+    "slot_feeds",
+    "slot_names",
+]
 
 NAME_VALUE, VALUE_NAME, COUNTED = 0, 1, 2
 BAD_TOKEN, BAD_COUNT, BAD_REPEAT = 16, 17, 18
@@ -35,35 +48,61 @@ REASONS = TEXT_REASONS | {
 _SPACE, _TAB, _RETURN, _NEWLINE, _COLON = 32, 9, 13, 10, 58
 
 
-def slot_table(names: tuple[str, ...]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    """Return an open-addressed hash table from slot name to number (-1: empty)."""
+class SlotNames(NamedTuple):
+    """How lines name slots: the style, and an open-addressed hash table from name to number (-1: empty)."""
+
+    style: int
+    keys: npt.NDArray[np.uint64]
+    numbers: npt.NDArray[np.int64]
+
+
+class SlotFeeds(NamedTuple):
+    """What each slot feeds.
+
+    ``places[slot]`` = first column, columns, list (-1: none), hashed; ``salts`` are for hashed lists. ``seen`` is used
+    again by every line: the values of each slot so far.
+    """
+
+    places: npt.NDArray[np.int64]
+    salts: npt.NDArray[np.uint64]
+    seen: npt.NDArray[np.int64]
+
+
+def slot_names(style: int, names: tuple[str, ...]) -> SlotNames:
+    """Return the table of names for a style of line."""
     size = 1 << max(4, (2 * len(names)).bit_length())
-    keys, slots = np.zeros(size, np.uint64), np.full(size, -1, np.int64)
+    keys, numbers = np.zeros(size, np.uint64), np.full(size, -1, np.int64)
     for slot, name in enumerate(names):
         key = hash_bytes(name.encode())
         at = key & (size - 1)
-        while slots[at] >= 0:
+        while numbers[at] >= 0:
             at = (at + 1) & (size - 1)
-        keys[at], slots[at] = key, slot
-    return keys, slots
+        keys[at], numbers[at] = key, slot
+    return SlotNames(style, keys, numbers)
 
 
-@njit(nogil=True, cache=True)
-def _find(keys: Any, slots: Any, key: Any) -> Any:
+def slot_feeds(places: list[list[int]], salts: list[int]) -> SlotFeeds:
+    """Return what slots feed, with nothing seen yet."""
+    seen = np.zeros(max(1, len(places)), np.int64)
+    return SlotFeeds(np.array(places, np.int64).reshape(-1, 4), np.array(salts, np.uint64), seen)
+
+
+@inner_loop
+def _find(keys: Any, numbers: Any, key: Any) -> Any:
     at = key & np.uint64(len(keys) - 1)
-    while slots[at] >= 0:
+    while numbers[at] >= 0:
         if keys[at] == key:
-            return slots[at]
+            return numbers[at]
         at = (at + np.uint64(1)) & np.uint64(len(keys) - 1)
     return -1
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def _is_space(byte: Any) -> Any:
     return byte in (_SPACE, _TAB, _RETURN)
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def _next_token(buffer: Any, at: Any) -> Any:
     """Return start and stop of the next token; both at the newline if there is none."""
     while _is_space(buffer[at]):
@@ -74,7 +113,7 @@ def _next_token(buffer: Any, at: Any) -> Any:
     return start, at
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def _colon(buffer: Any, start: Any, stop: Any, style: Any) -> Any:
     """Return the colon that separates slot and value: the first for name:value, the last for value:name; -1: none."""
     found = -1
@@ -86,40 +125,39 @@ def _colon(buffer: Any, start: Any, stop: Any, style: Any) -> Any:
     return found
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def _put(
-    buffer: Any, slot: Any, start: Any, stop: Any, row: Any, slots: Any, salts: Any, seen: Any, starts: Any, stops: Any,
-    list_values: Any, list_offsets: Any,
-) -> Any:  # fmt: skip
-    """Put one value of a slot: into its list, or into its next column; return the status.
-
-    ``slots[slot]`` = first column, columns, list (-1: none), hashed.
-    """
-    first, room, ragged, hashed = slots[slot, 0], slots[slot, 1], slots[slot, 2], slots[slot, 3]
+    buffer: Any, slot: Any, start: Any, stop: Any, row: Any, feeds: SlotFeeds, lists: ListArrays, fields: FieldSpans
+) -> Any:
+    """Put one value of a slot: into its list, or into its next column; return the status."""
+    places, salts, seen = feeds
+    first, room, ragged, hashed = places[slot, 0], places[slot, 1], places[slot, 2], places[slot, 3]
     if ragged >= 0:
-        at = list_offsets[ragged, row + 1]
-        if at >= list_values.shape[1]:
+        values, offsets = lists
+        at = offsets[ragged, row + 1]
+        if at >= values.shape[1]:
             return NO_ROOM
         if hashed:
-            list_values[ragged, at] = hash_span(buffer, start, stop, salts[slot])
+            values[ragged, at] = hash_span(buffer, start, stop, salts[slot])
         else:
-            status, list_values[ragged, at] = parse_id(buffer, start, stop)
+            status, values[ragged, at] = parse_id(buffer, start, stop)
             if status != OK:
                 return status
-        list_offsets[ragged, row + 1] = at + 1
+        offsets[ragged, row + 1] = at + 1
     if room > 0:
         if seen[slot] >= room:
             return BAD_REPEAT
-        starts[first + seen[slot]], stops[first + seen[slot]] = start, stop
+        fields.starts[first + seen[slot]], fields.stops[first + seen[slot]] = start, stop
         seen[slot] += 1
     return OK
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def _named_tokens(
-    buffer: Any, at: Any, style: Any, row: Any, keys: Any, numbers: Any, slots: Any, salts: Any, seen: Any,
-    starts: Any, stops: Any, list_values: Any, list_offsets: Any, where: Any,
-) -> Any:  # fmt: skip
+    buffer: Any, at: Any, row: Any, names: SlotNames, feeds: SlotFeeds, lists: ListArrays, state: LineState
+) -> Any:
+    style, keys, numbers = names
+    fields, _, where = state
     while True:
         start, stop = _next_token(buffer, at)
         if start == stop:
@@ -137,18 +175,16 @@ def _named_tokens(
             stop = colon
         if slot >= 0:
             where[3] = slot
-            status = _put(buffer, slot, start, stop, row, slots, salts, seen, starts, stops, list_values, list_offsets)
+            status = _put(buffer, slot, start, stop, row, feeds, lists, fields)
             if status != OK:
                 return status
 
 
-@njit(nogil=True, cache=True)
-def _counted_tokens(
-    buffer: Any, at: Any, row: Any, slots: Any, salts: Any, seen: Any,
-    starts: Any, stops: Any, list_values: Any, list_offsets: Any, where: Any,
-) -> Any:  # fmt: skip
+@inner_loop
+def _counted_tokens(buffer: Any, at: Any, row: Any, feeds: SlotFeeds, lists: ListArrays, state: LineState) -> Any:
     """``n v1 .. vn`` for each slot in order."""
-    for slot in range(len(slots)):
+    fields, _, where = state
+    for slot in range(len(feeds.places)):
         start, at = _next_token(buffer, at)
         status, count = parse_id(buffer, start, at)
         where[3] = slot
@@ -158,14 +194,14 @@ def _counted_tokens(
             start, at = _next_token(buffer, at)
             if start == at:
                 return BAD_COUNT
-            status = _put(buffer, slot, start, at, row, slots, salts, seen, starts, stops, list_values, list_offsets)
+            status = _put(buffer, slot, start, at, row, feeds, lists, fields)
             if status != OK:
                 return status
     start, stop = _next_token(buffer, at)
     return OK if start == stop else BAD_COUNT
 
 
-@njit(nogil=True, cache=True)
+@inner_loop
 def _line_end(buffer: Any, line: Any) -> Any:
     """Return (error, position behind the line): NUL bytes and invalid UTF-8 are found on the way."""
     at, highest, nul = line, np.uint8(0), False
@@ -180,24 +216,32 @@ def _line_end(buffer: Any, line: Any) -> Any:
     return OK, at + 1
 
 
-@njit(nogil=True, cache=True)
+@row_loop
 def parse_slots(
-    buffer: Any, pos: Any, end: Any, row: Any, row_end: Any, style: Any, keys: Any, numbers: Any, slots: Any,
-    slot_salts: Any, seen: Any, table: Any, salts: Any, params: Any, links: Any, floats: Any, ids: Any,
-    list_values: Any, list_offsets: Any, starts: Any, stops: Any, made: Any, where: Any,
-) -> Any:  # fmt: skip
-    """Parse lines of ``buffer[pos:end]`` into rows; return (how, pos, row) as the parser of delimited text does.
+    text: TextBlock,
+    row: int,
+    row_end: int,
+    names: SlotNames,
+    feeds: SlotFeeds,
+    steps: BoundSteps,
+    rows: RowArrays,
+    state: LineState,
+) -> Any:
+    """Parse the lines of ``text`` into rows; return (how, pos, row) as the parser of delimited text does.
 
-    After BAD, ``where`` holds the reason, the line's start and end, and the slot (or -1); a column of the steps is
-    turned into its slot by the caller (``where[4]`` = 1).
+    After BAD, ``state.where`` holds the reason, the line's start and end, and the slot (or -1); a column of the steps
+    is turned into its slot by the caller (``where[4]`` = 1).
     """
+    buffer, pos, end = text
+    fields, _, where = state
+    offsets = rows.lists.offsets
     while pos < end and row < row_end:
         line = pos
-        seen[:] = 0
-        starts[:] = 0
-        stops[:] = 0
-        for k in range(len(list_offsets)):
-            list_offsets[k, row + 1] = list_offsets[k, row]
+        feeds.seen[:] = 0
+        fields.starts[:] = 0
+        fields.stops[:] = 0
+        for k in range(len(offsets)):
+            offsets[k, row + 1] = offsets[k, row]
         where[3], where[4] = -1, 0
         first, stop = _next_token(buffer, line)
         error, pos = _line_end(buffer, line)
@@ -205,33 +249,13 @@ def parse_slots(
             continue
         if error != OK:
             pass
-        elif style == COUNTED:
-            error = _counted_tokens(
-                buffer, line, row, slots, slot_salts, seen, starts, stops, list_values, list_offsets, where
-            )
+        elif names.style == COUNTED:
+            error = _counted_tokens(buffer, line, row, feeds, rows.lists, state)
         else:
-            error = _named_tokens(
-                buffer, line, style, row, keys, numbers, slots, slot_salts, seen, starts, stops, list_values,
-                list_offsets, where,
-            )  # fmt: skip
+            error = _named_tokens(buffer, line, row, names, feeds, rows.lists, state)
         if error == OK:
             where[4] = 1
-            error = run_steps(
-                buffer,
-                row,
-                table,
-                salts,
-                params,
-                links,
-                floats,
-                ids,
-                list_values,
-                list_offsets,
-                starts,
-                stops,
-                made,
-                where,
-            )
+            error = run_steps(buffer, row, steps, rows, state)
         if error == NO_ROOM:
             return ROOM, line, row
         if error != OK:

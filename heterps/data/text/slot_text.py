@@ -18,9 +18,6 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from heterps.data.core.bad import BadRows
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Source
@@ -32,9 +29,19 @@ from heterps.data.core.split import Piece
 from heterps.data.sources.pipe import opener_of
 from heterps.data.text.delimited import BAD, ROOM
 from heterps.data.text.delimited_text import Paths
+from heterps.data.text.line_records import TextBlock, new_line_state
 from heterps.data.text.lines import BLOCK_BYTES, Lines, LineSource
 from heterps.data.text.recipe_steps import compile_steps
-from heterps.data.text.slot_parser import COUNTED, NAME_VALUE, REASONS, VALUE_NAME, parse_slots, slot_table
+from heterps.data.text.slot_parser import (
+    COUNTED,
+    NAME_VALUE,
+    REASONS,
+    VALUE_NAME,
+    SlotFeeds,
+    parse_slots,
+    slot_feeds,
+    slot_names,
+)
 from heterps.errors import DataError
 
 __all__ = ["SlotText", "slot_text"]
@@ -94,8 +101,7 @@ class _Layout:
 
     names: tuple[str, ...]
     columns: tuple[str, ...]
-    slots: npt.NDArray[np.int64]
-    salts: npt.NDArray[np.uint64]
+    feeds: SlotFeeds
     fixed: Schema
 
 
@@ -128,8 +134,7 @@ def _place(fields: Schema, widths: dict[str, int], lists: dict[str, tuple[int, R
         salts.append(recipe.salt if recipe is not None and hashed else 0)
         columns += [slot if i == 0 else f"{slot}[{i}]" for i in range(width)]
     fixed = Schema(tuple(column if column.kind != "ragged" else replace(column, of=()) for column in fields))
-    slots = np.array(table, np.int64).reshape(-1, 4)
-    return _Layout(tuple(widths), tuple(columns), slots, np.array(salts, np.uint64), _with_defaults(fixed))
+    return _Layout(tuple(widths), tuple(columns), slot_feeds(table, salts), _with_defaults(fixed))
 
 
 def _with_defaults(fields: Schema) -> Schema:
@@ -150,21 +155,15 @@ class _SlotSource(LineSource):
     def __init__(self, text: SlotText, pieces: tuple[Piece, ...], bad: BadRows) -> None:
         super().__init__(pieces, bad, text.block_bytes, opener_of(text.pipe_command, text.pipe_timeout))
         self.layout = layout = _layout(text.fields)
-        self.style = _STYLES[text.style]
         self.steps = compile_steps(layout.fixed, layout.columns, text.labels)
-        self.keys, self.numbers = slot_table(layout.names)
-        self.seen = np.zeros(max(1, len(layout.names)), np.int64)
-        self.starts, self.stops = np.zeros((2, max(1, len(layout.columns))), np.int64)
-        self.made = np.zeros(len(self.steps.table), np.uint64)
-        self.where = np.zeros(5, np.int64)
+        self.names = slot_names(_STYLES[text.style], layout.names)
+        self.state = new_line_state(len(layout.columns), len(self.steps.table))
 
     def parse(self, lines: Lines, rows: RowBuffers, row: int, end: int) -> int:
-        steps, layout = self.steps, self.layout
+        text, steps = TextBlock(lines.buffer, lines.pos, lines.end), self.steps.bind(rows)
         how, lines.pos, row = parse_slots(
-            lines.buffer, lines.pos, lines.end, row, end, self.style, self.keys, self.numbers, layout.slots,
-            layout.salts, self.seen, steps.bind(rows), steps.salts, steps.params, steps.links, rows.floats, rows.ids,
-            rows.list_values, rows.list_offsets, self.starts, self.stops, self.made, self.where,
-        )  # fmt: skip
+            text, row, end, self.names, self.layout.feeds, steps, rows.arrays(), self.state
+        )
         if how == ROOM:
             rows.grow_lists()
         elif how == BAD:
@@ -172,7 +171,7 @@ class _SlotSource(LineSource):
         return int(row)
 
     def _count_bad_line(self, row: int) -> None:
-        code, begin, end, place, is_column = (int(v) for v in self.where)
+        code, begin, end, place, is_column = (int(v) for v in self.state.where)
         names = self.layout.columns if is_column else self.layout.names
         reason = REASONS[code]
         detail = f"{reason} in slot {names[place]!r}" if place >= 0 else reason
