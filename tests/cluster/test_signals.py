@@ -57,9 +57,10 @@ def _start(folder: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def _stopped(folder: Path, process: subprocess.Popen[str], number: int, rest_s: float) -> str:
+def _stopped(folder: Path, process: subprocess.Popen[str], number: int, rest_s: float, sign: str = "built") -> str:
+    """Wait for a file that shows that the command is at work, rest, and send the signal."""
     until = time.monotonic() + 120
-    while not (folder / "built").exists() and process.poll() is None and time.monotonic() < until:
+    while not list(folder.glob(sign)) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
     time.sleep(rest_s)
     process.send_signal(number)
@@ -107,7 +108,7 @@ def test_a_signal_ends_predict(number: int, folder: Path) -> None:
     out, _ = made.communicate(timeout=120)
     assert made.returncode == 0, out
     process = _start(folder, "predict", "saved", *["--data", "data.csv"] * 200, "--out", "p.parquet")
-    out = _stopped(folder, process, number, rest_s=5)
+    out = _stopped(folder, process, number, rest_s=0.1, sign=".heterps-*")  # its output, not whole yet
     assert process.returncode == 128 + number, out
     assert "Traceback" not in out
     assert not (folder / "p.parquet").exists()

@@ -70,14 +70,24 @@ def local_cluster(
     pools = _names(DEFAULT_WORKERS if workers is None else workers)
     shares = [threads] * len(pools) if threads else allot(list(pools.values()), available_cores())
     memory = MEMORY_LIMIT // len(pools) if memory_bytes is None else memory_bytes
+    specs = {
+        name: _worker(name, pool, share.tasks, memory)
+        for (name, pool), share in zip(pools.items(), shares, strict=True)
+    }
     blas = settings().blas_threads or max(share.blas for share in shares)
-    with tempfile.TemporaryDirectory(prefix="heterps-workers-", ignore_cleanup_errors=True) as folder:
-        specs = {
-            name: _worker(name, pool, share.tasks, memory, folder)
-            for (name, pool), share in zip(pools.items(), shares, strict=True)
-        }
-        with _quiet(calm), _prepared(blas), _cluster(specs) as cluster, Client(cluster, set_as_default=False) as client:
-            yield client
+    with contextlib.ExitStack() as stack:
+        for block in (_scratch(), _quiet(calm), _prepared(blas)):
+            stack.enter_context(block)
+        cluster = stack.enter_context(_cluster(specs))
+        yield stack.enter_context(Client(cluster, set_as_default=False))
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[None]:
+    """Let scheduler and workers keep their files in a folder that goes with them; Dask leaves its own behind."""
+    made = tempfile.TemporaryDirectory(prefix="heterps-workers-", ignore_cleanup_errors=True)
+    with made as folder, dask.config.set({"temporary-directory": folder}):
+        yield
 
 
 def _names(workers: Mapping[str, int]) -> dict[str, str]:
@@ -87,9 +97,8 @@ def _names(workers: Mapping[str, int]) -> dict[str, str]:
     return names
 
 
-def _worker(name: str, pool: str, nthreads: int, memory_bytes: int, folder: str) -> dict[str, Any]:
+def _worker(name: str, pool: str, nthreads: int, memory_bytes: int) -> dict[str, Any]:
     options = {
-        "local_directory": folder,  # Dask's own would stay behind
         "name": name,
         "nthreads": nthreads,
         "resources": {resource_of(pool): 1},

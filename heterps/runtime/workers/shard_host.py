@@ -120,10 +120,10 @@ class ShardHost:
             self._disk = None
 
     def take_over(self, before: ShardHost) -> None:
-        """Go on with the tables of the run before."""
-        self.shard, self.counts, self._anew = before.shard, before.counts, False
-        self._disk = before._disk
-        if self.shard is not None:
+        """Go on with the tables of the run before; one that was left before it had any leaves nothing."""
+        if before.shard is not None:
+            self.shard, self.counts, self._anew = before.shard, before.counts, False
+            self._disk = before._disk
             self.shard.forget(_CUTS)  # its cuts were the other run's
 
     def deliver(self, message: Any, folder: str = "") -> None:

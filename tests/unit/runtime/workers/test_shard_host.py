@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from heterps.errors import ClusterError
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.messages import Acked, Pull, Push, Refused
@@ -137,5 +138,14 @@ def test_dense_parameters_are_sent_only_where_they_changed() -> None:
 def test_closed_tables_are_not_read() -> None:
     host = Host(Async())
     host.it.close()
-    with pytest.raises(AssertionError, match="only after its Load"):
+    with pytest.raises(ClusterError, match="has no tables yet"):
         host.values()
+
+
+def test_a_run_that_was_left_before_it_had_tables_leaves_none_to_the_next() -> None:
+    host = Host(Async())
+    before, after = (ShardHost(host.job, 0, copy, lambda event: None) for copy in (1, 2))
+    after.take_over(before)
+    after.deliver(do.CreateHost(2, 0, "worker", 1, 0, tuple(range(1024))))
+    _, values = after.dense()
+    assert values is not None
