@@ -54,7 +54,13 @@ def _start(folder: Path, *words: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         process_group=0,
+        preexec_fn=_as_in_a_terminal,
     )
+
+
+def _as_in_a_terminal() -> None:
+    """Commands in the background of a script, such as this test may be one, ignore SIGINT, and so do their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _stopped(folder: Path, process: subprocess.Popen[str], number: int, rest_s: float, sign: str = "built") -> str:
@@ -68,6 +74,7 @@ def _stopped(folder: Path, process: subprocess.Popen[str], number: int, rest_s: 
         out, _ = process.communicate(timeout=60)
     finally:
         process.kill()
+        process.wait(timeout=30)
     return out
 
 
