@@ -70,7 +70,8 @@ class HostActor:
     def deliver(self, instruction: Any, folder: str = "") -> None:
         """Take an instruction of the run."""
         assert self._shard_host is not None
-        self._shard_host.deliver(instruction, folder)
+        if instruction.copy == self._shard_host.state.copy:  # else a late word for a copy that was replaced
+            self._shard_host.deliver(instruction, folder)
 
     def part(self, cut: int) -> HostPart:
         """Return what the host wrote for a cut."""
