@@ -56,9 +56,11 @@ class HostActor:
     def address(self) -> Address:
         """Return where the host is to be called; before any run its tables are as the seed gives them."""
         if self._listener is None:
-            host = self._new_host(-1, lambda event: None)
-            host.fresh(self.job.owned(self.host))
-            self._shard_host, self._listener = host, self._listen(host)
+            self._shard_host = self._new_host(-1, lambda event: None)
+            self._listener = self._listen(self._shard_host)
+        assert self._shard_host is not None
+        if self._shard_host.shard is None:  # no run yet, or one that was left before it had said what to load
+            self._shard_host.fresh(self.job.owned(self.host))
         return self._listener.address
 
     def on_shard(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
