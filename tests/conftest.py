@@ -10,6 +10,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their length: their content may differ from process to process (a gzip header has a clock)."""
+    return f"{argname}-{len(val)}-bytes" if isinstance(val, bytes) else None
+
+
 def _has_cuda() -> bool:
     try:
         import cupy
