@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from heterps.data import Dataset, Schema
-from heterps.errors import DataError, GraphError, RunError
+from heterps.errors import DataError, GraphError, PlanError, RunError
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
 from heterps.protocol.words.modes import Async, Mode, mode_from_json
@@ -66,6 +66,7 @@ def launch(
     resume: str | os.PathLike[str] | None = None,
     force: bool = False,
     memory: int | str | None = None,
+    replicas: int | None = None,
     device: str = "auto",
     emulate: bool = False,
     **options: Any,
@@ -104,6 +105,9 @@ def launch(
     memory
         What the tables of one shard host may take, in bytes or as ``"8GiB"``: new ids beyond that are refused by name.
         By default 70 % of the limit of its worker, less what that takes already; no limit within one process.
+    replicas
+        Copies of each shard host, by default as the plan says. With 2 every host has a backup on another worker, on
+        another machine where there is one: a host that is lost while training costs nothing. It takes twice the memory.
     device
         What stages compute on: ``"auto"`` (a GPU in the plan's GPU pools, the CPU elsewhere), ``"cpu"``, ``"gpu:0"``,
         or the name of a registered device. Where the plan has GPU pools the name is for their stages, else for all.
@@ -121,6 +125,10 @@ def launch(
     ...     print(session.evaluate(Criteo("valid.tsv")))
     """
     name = choose_engine(engine, client)
+    if replicas is not None:
+        plan = replace(plan, replicas=replicas)
+    if plan.replicas > 1 and name == "inline":
+        raise PlanError(f"replicas={plan.replicas}, but one process holds all tables inline: use engine='dask'")
     chosen = _mode(mode, plan, name)
     summed = plan.lanes if chosen.ordered else chosen.unit
     model = Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed)
@@ -133,6 +141,7 @@ def launch(
         metrics=_metrics(plan, metrics, _TRAINING_METRICS),
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
         memory_bytes=bytes_of(memory),
+        replicas=plan.replicas,
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
     )
     checkpoints = Checkpoints(

@@ -174,7 +174,7 @@ def draw(seed: int) -> Scenario:
         duplication=rng.choice(theme.noise) if noisy else 0,
         lateness=rng.choice(theme.noise) if noisy else 0,
         quiet=rng.choice((100, 200, 400)) if noisy else 0,
-        faults=tuple(sorted((*_draw_faults(rng, theme, spec), *_draw_holds(seed)))),
+        faults=tuple(sorted((*_draw_faults(rng, theme, spec), *_draw_holds(seed), *_draw_rests(seed, spec)))),
         cut_every=rng.choice((0.0, 0.0, 0.0, 1.0, 5.0, 20.0)),
     )
 
@@ -206,6 +206,15 @@ def _draw_holds(seed: int) -> list[Fault]:
     """Hold io workers in some runs, beside what else happens in them."""
     rng = Random(f"holds of {seed}")
     return [_draw_fault(rng, "hold io", rng.randint(10, 200), 40) for _ in range(rng.choice((0, 0, 0, 0, 1, 2)))]
+
+
+def _draw_rests(seed: int, spec: RunSpec) -> list[Fault]:
+    """Let some runs with backups rest, and lose a server soon after: a backup must have what was changed meanwhile."""
+    rng = Random(f"rests of {seed}")
+    if spec.replicas < 2 or rng.random() < 0.7:
+        return []
+    at = rng.randint(10, 200)
+    return [Fault(at, "rest", 0), Fault(at + rng.randint(10, 80), "crash server", rng.randrange(60))]
 
 
 def _draw_fault(rng: Random, kind: str, centre: int, width: int) -> Fault:

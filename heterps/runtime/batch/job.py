@@ -48,6 +48,8 @@ class Job:
         Ops by stage, in order; one stage means that everything runs where the data is read.
     devices
         What stages are to compute on.
+    replicas
+        Copies of each shard host.
     """
 
     model: Model
@@ -59,6 +61,7 @@ class Job:
     stages: tuple[tuple[str, ...], ...] = ()
     memory_bytes: int | None = None
     devices: DeviceWish = field(default_factory=DeviceWish)
+    replicas: int = 1
 
     def __post_init__(self) -> None:
         if self.mode.refreshes:
@@ -123,7 +126,9 @@ class Job:
 
     def spec(self, passes: int, **rest: Any) -> RunSpec:
         """Return what the protocol is told."""
-        return RunSpec(self.mode, passes, self.lanes, self.hosts, N_SHARDS, compute=not self.fused, **rest)
+        return RunSpec(
+            self.mode, passes, self.lanes, self.hosts, N_SHARDS, self.replicas, compute=not self.fused, **rest
+        )
 
     def read(self, dataset: Dataset, split: Split, start: int, bad: BadBook, prefetch: int = 0) -> Reader:
         """Read a Split from batch ``start`` on, up to ``prefetch`` batches ahead in a thread; memory needs none."""
