@@ -11,11 +11,12 @@ from typing import Any
 from heterps.errors import CheckpointError
 from heterps.graph import Graph
 from heterps.runtime.batch.job import Job
+from heterps.runtime.cuts.folder_lock import FolderLock
 from heterps.tables import RULES, Rule
 from heterps.tables.snapshots.disk import guarded, read_small
-from heterps.writing import write_whole
+from heterps.writing import check_folder, write_whole
 
-__all__ = ["SavedModel", "made_folder"]
+__all__ = ["SavedModel", "begun", "made_folder"]
 
 _FORMAT = "heterps-model/2"
 _NAME = "model.json"
@@ -68,6 +69,18 @@ class SavedModel:
                 value["batch_size"],
                 value["mode"],
             )
+
+
+def begun(job: Job, folder: Path) -> FolderLock:
+    """Take a folder for the cuts of a run, before anything is started for it."""
+    check_folder(folder)
+    lock = FolderLock(made_folder(folder))
+    try:
+        SavedModel.of(job).write(folder)
+    except BaseException:
+        lock.close()
+        raise
+    return lock
 
 
 def _sealed(value: dict[str, Any]) -> str:
