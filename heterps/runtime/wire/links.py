@@ -35,6 +35,7 @@ __all__ = [
     "DirectLink",
     "HostLink",
     "HostService",
+    "Payload",
     "SocketLink",
     "StageLink",
     "StepService",
