@@ -14,6 +14,7 @@ from heterps.data import Dataset, Schema
 from heterps.errors import DataError, GraphError, RunError
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
+from heterps.planner.ways import resolve_ways
 from heterps.protocol.words.modes import Async, Mode, mode_from_json
 from heterps.runtime.batch.columns import check_columns
 from heterps.runtime.batch.devices import DeviceWish
@@ -68,6 +69,7 @@ def launch(
     memory: int | str | None = None,
     device: str = "auto",
     emulate: bool = False,
+    parameters: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -110,6 +112,9 @@ def launch(
     emulate
         Let NumPy stand in on workers of a GPU pool that cannot use their GPU; without it they are refused, with the
         reason. Every report then says "emulated".
+    parameters
+        How parameters travel, by name or pattern: ``{"fc*": "allreduce", "*": "table"}``; by default as the plan says,
+        else through their tables.
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -133,6 +138,7 @@ def launch(
         metrics=_metrics(plan, metrics, _TRAINING_METRICS),
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
         memory_bytes=bytes_of(memory),
+        ways=resolve_ways(plan.graph, plan.parameters if parameters is None else parameters),
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
     )
     checkpoints = Checkpoints(
