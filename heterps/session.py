@@ -57,6 +57,7 @@ def launch(
     memory: int | str | None = None,
     device: str = "auto",
     emulate: bool = False,
+    parameters: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -99,6 +100,9 @@ def launch(
     emulate
         Let NumPy stand in on workers of a GPU pool that cannot use their GPU; without it they are refused, with the
         reason. Every report then says "emulated".
+    parameters
+        How parameters travel, by name or pattern: ``{"fc*": "allreduce", "*": "table"}``; by default as the plan says,
+        else through their tables.
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -120,6 +124,7 @@ def launch(
         memory=memory,
         device=device,
         emulate=emulate,
+        parameters=parameters,
     )
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,
