@@ -17,7 +17,7 @@ from heterps.planner.ways import Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Mode
-from heterps.runtime.batch.device_memory import check_memory
+from heterps.runtime.batch.device_memory import check_memory, fitting_batches
 from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.model import Model
 from heterps.tables import N_SHARDS
@@ -106,6 +106,13 @@ class Job:
         ops = self.stages[stage] if not self.fused else tuple(op.name for op in graph)
         check_memory(graph, ops, self.batch_size, found.free_bytes.get(chosen.place), str(chosen))
         return chosen
+
+    def batches_on(self, stage: int, chosen: ChosenDevice, most: int) -> int | None:
+        """Return how many batches of a stage a device of this process may hold at once; None on a CPU: any number."""
+        if chosen.library == "cpu":
+            return None
+        free = found_devices().free_bytes.get(chosen.place)
+        return fitting_batches(self.model.lowered.graph, self.stages[stage], self.batch_size, free, most)
 
     def scope(self, ops: tuple[str, ...]) -> Scope:
         """Return what running these ops takes and gives."""
