@@ -94,6 +94,9 @@ class Copy:
 
     def _loaded(self, load: de.Load) -> None:
         if load.term == self.state.term and not self.state.serving:
+            if self.world.disk.is_broken(load.cut):
+                self.world.post(ev.CutLost(load.cut, self.world.disk.before(load.cut), "a bit has flipped"))
+                return
             shards, state = self.world.disk.read(load.cut)
             self.rows = {
                 number: shards[number].copy() if number in shards else SimulatedShard() for number in load.owned

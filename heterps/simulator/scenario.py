@@ -30,6 +30,7 @@ FAULTS = (
     "rest",
     "move",
     "hold io",
+    "break cut",
 )
 """Kinds of planned faults (cuts, rests and moves are no faults, but what faults must not disturb)."""
 
@@ -145,7 +146,7 @@ _LOSE_IO = ("crash io", "freeze io", "fail split", "slow split", "leave io", "jo
 _LOSE_COMPUTE = ("crash compute", "lose stage")
 
 THEMES = (
-    Theme((1, 2), (1, 2, 2, 3), FAULTS[:-1], (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
+    Theme((1, 2), (1, 2, 2, 3), FAULTS[:-2], (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
     Theme((2,), (1, 1, 2), _LOSE_COPIES, (2, 3, 4), (0, 1, 2), (0, 0.05, 0.1), (3, 4, 6)),
     Theme((1,), (2, 2, 3), (*_LOSE_HOSTS, "freeze io", "rest"), (2, 3), (1, 2, 3), (0, 0.05, 0.2)),
     Theme((1,), (2, 2, 3), (*_LOSE_IO, "rest", "rest"), (1, 2, 3), (1, 2, 3), (0, 0.05, 0.2)),
@@ -174,7 +175,7 @@ def draw(seed: int) -> Scenario:
         duplication=rng.choice(theme.noise) if noisy else 0,
         lateness=rng.choice(theme.noise) if noisy else 0,
         quiet=rng.choice((100, 200, 400)) if noisy else 0,
-        faults=tuple(sorted((*_draw_faults(rng, theme, spec), *_draw_holds(seed)))),
+        faults=tuple(sorted((*_draw_faults(rng, theme, spec), *_draw_holds(seed), *_draw_breaks(seed)))),
         cut_every=rng.choice((0.0, 0.0, 0.0, 1.0, 5.0, 20.0)),
     )
 
@@ -206,6 +207,13 @@ def _draw_holds(seed: int) -> list[Fault]:
     """Hold io workers in some runs, beside what else happens in them."""
     rng = Random(f"holds of {seed}")
     return [_draw_fault(rng, "hold io", rng.randint(10, 200), 40) for _ in range(rng.choice((0, 0, 0, 0, 1, 2)))]
+
+
+def _draw_breaks(seed: int) -> list[Fault]:
+    """Break cuts in some runs, soon after they were published and while hosts load them."""
+    rng = Random(f"breaks of {seed}")
+    after = rng.choice(("CutPublished", "CutPublished", "WorkerLost"))
+    return [Fault(rng.randint(1, 3), "break cut", rng.randrange(60), after)] if rng.random() < 0.2 else []
 
 
 def _draw_fault(rng: Random, kind: str, centre: int, width: int) -> Fault:

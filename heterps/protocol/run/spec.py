@@ -30,7 +30,7 @@ class Phase(StrEnum):
 
 
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
-    Phase.RESTORING: frozenset({Phase.RUNNING, Phase.ABORTED}),
+    Phase.RESTORING: frozenset({Phase.RESTORING, Phase.RUNNING, Phase.ABORTED}),
     Phase.RUNNING: frozenset({Phase.DRAINING, Phase.RESTORING, Phase.FINISHED, Phase.ABORTED}),
     Phase.DRAINING: frozenset(
         {Phase.MARKING, Phase.MOVING, Phase.RESTING, Phase.RUNNING, Phase.RESTORING, Phase.ABORTED}

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from heterps.protocol.words.cut import Cut
+
 __all__ = [
     "AbortAsked",
     "BackupReady",
@@ -16,6 +18,7 @@ __all__ = [
     "CopyLost",
     "CutAsked",
     "CutFailed",
+    "CutLost",
     "CutMarked",
     "CutPublished",
     "CutWritten",
@@ -259,6 +262,15 @@ class CutPublished(Event):
     """The manifest of the cut is on disk: from now on the run can return to it."""
 
     cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutLost(Event):
+    """A published cut cannot be read any more; ``before`` is the newest of the run before it, None if there is none."""
+
+    cut: int
+    before: Cut | None
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
