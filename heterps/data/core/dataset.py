@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -205,9 +205,20 @@ class Dataset(ABC):
         """Return what tells the rows themselves from others; readers that know better than their pieces do better."""
         return {"pieces": [piece.to_json() for piece in self.pieces(self.split_cost)]}
 
-    def where(self, split: Split) -> tuple[str, ...]:
-        """Return the addresses of workers that hold the rows of a Split already; empty where any worker will do."""
+    def where(self, splits: Sequence[Split]) -> tuple[tuple[str, ...], ...]:
+        """Return for each Split the addresses of workers that hold its rows already; empty where any worker will do."""
         return ()
+
+    def held_rows(self, split: Split) -> Mapping[str, Any]:
+        """Return what the reader of a Split must be handed, by name: futures of rows that lie on workers.
+
+        They are arguments of the task that reads: Dask has them there, from another worker at need, before it begins.
+        """
+        return {}
+
+    def given(self, rows: Mapping[str, Any]) -> Self:
+        """Return this dataset with what :meth:`held_rows` stands for, for reading that Split."""
+        return self
 
 
 def _tells(name: str, value: Any) -> bool:
