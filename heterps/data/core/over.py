@@ -28,6 +28,19 @@ class Over(Dataset):
         """Return the pieces of the dataset below."""
         return self.of.pieces(grain)
 
+    @property
+    def source_names(self) -> tuple[str, ...] | None:
+        """Those of the dataset below."""
+        return self.of.source_names
+
+    def reading(self) -> dict[str, Any]:
+        """Return what the dataset below needs."""
+        return self.of.reading()
+
+    def cells(self, split: Split, names: Sequence[str]) -> Any:
+        """Return those of the dataset below."""
+        return self.of.cells(split, names)
+
     def where(self, splits: Sequence[Split]) -> tuple[tuple[str, ...], ...]:
         """Say where the rows of the dataset below are."""
         return self.of.where(splits)

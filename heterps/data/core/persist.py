@@ -18,6 +18,7 @@ from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.chunks import ChunkSource, Columns
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.over import Over
+from heterps.data.core.schema import Schema
 from heterps.data.core.split import Piece
 from heterps.ragged import Ragged
 
@@ -98,6 +99,10 @@ class Persisted(Over):
             found = _parse(replace(self.of, labels=self.labels), piece)
             _MEMORY.put(key, found, self.memory_bytes)
         return found
+
+    def with_fields(self, fields: Schema) -> Persisted:
+        """Return the dataset below with other columns, to be parsed anew."""
+        return replace(self, of=self.of.with_fields(fields), owner=uuid.uuid4().hex, guessed=False)
 
     def load(self, pass_: int = 0, seed: int = 0) -> None:
         """Parse everything now, in this process."""

@@ -35,6 +35,7 @@ class DaskFrame(Dataset):
 
     keys: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
+    columns: tuple[str, ...] = ()
     fields: Schema = field(default_factory=Schema)
     held: tuple[Future, ...] = field(default=(), repr=False, compare=False)
     rows: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -49,6 +50,17 @@ class DaskFrame(Dataset):
     def schema(self) -> Schema:
         """The columns of a batch."""
         return self.fields
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The columns of the partitions."""
+        return self.columns
+
+    def cells(self, split: Split, names: Sequence[str]) -> Any:
+        """Return source columns of a Split, with a row for each of its rows."""
+        return pa.concat_tables(
+            [self._table(piece.source, names) for piece in split.pieces], promote_options="permissive"
+        )
 
     def pieces(self, grain: int) -> tuple[Piece, ...]:
         """Return one piece a partition."""
@@ -82,13 +94,14 @@ class DaskFrame(Dataset):
     def _parts(self, pieces: tuple[Piece, ...]) -> Iterator[ColumnarPart]:
         for piece in pieces:
             row = 0
-            for batch in self._table(piece.source).combine_chunks().to_batches(max_chunksize=CHUNK_ROWS):
+            table = self._table(piece.source, self.fields.sources)
+            for batch in table.combine_chunks().to_batches(max_chunksize=CHUNK_ROWS):
                 yield ColumnarPart(piece.source, row, batch)
                 row += batch.num_rows
 
-    def _table(self, key: str) -> Any:
+    def _table(self, key: str, names: Sequence[str]) -> Any:
         partition = self.rows[key] if key in self.rows else self._fetched(key)
-        wanted = list(self.fields.sources)
+        wanted = list(names)
         if any(name not in partition.columns for name in wanted):
             partition = partition.reset_index()
         try:
@@ -147,7 +160,9 @@ def dask_frame(
     missing = [name for name in schema.sources if name not in names and name != frame.index.name]
     if missing:
         raise DataError(f"the frame has no column {missing[0]!r}; it has {', '.join(names)}")
-    chosen = frame[[name for name in schema.sources if name in names]].to_delayed()
+    kept = names if fields is None else [name for name in schema.sources if name in names]
+    chosen = frame[kept].to_delayed()
+    options = {"guessed": fields is None, "columns": (*kept, *filter(None, [frame.index.name]))} | options
     # Splits name partitions in JSON, so each gets a key that is a string; the object itself stays where it is.
     name = f"heterps-frame-{uuid.uuid4().hex}"
     readers = [address for found in pools_of(cluster) if found.name == pool for address in found.addresses]
