@@ -95,5 +95,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         yield replace(scenario, spec=replace(spec, **fewer))
     if scenario.io > 1:
         yield replace(scenario, io=scenario.io - 1)
+    if scenario.held:
+        yield replace(scenario, held=False)
     if scenario.lazy:
         yield replace(scenario, lazy=False)

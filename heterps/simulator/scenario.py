@@ -84,6 +84,8 @@ class Scenario:
         Splits at once per io worker.
     lazy
         Splits become known one by one.
+    held
+        Each Split is held by one of the io workers of the beginning.
     loss, duplication, lateness
         Share of messages that get lost, arrive twice, or arrive after their timeout.
     slow
@@ -111,13 +113,15 @@ class Scenario:
     quiet: int
     faults: tuple[Fault, ...]
     cut_every: float = 0.0
+    held: bool = False
 
     def __str__(self) -> str:
         spec = self.spec
         lines = [
             f"seed {self.seed}: {spec.mode}, {spec.passes} passes, lanes {spec.lanes}, hosts {spec.hosts}, "
             f"replicas {spec.replicas}, shards {spec.shards}, final cut {spec.final_cut}",
-            f"batches per Split {self.splits}{' (known one by one)' if self.lazy else ''}",
+            f"batches per Split {self.splits}{' (known one by one)' if self.lazy else ''}"
+            + (" (held by io workers)" if self.held else ""),
             f"workers: {self.servers} server, {self.io} io with {self.slots} slots, {self.compute} compute"
             + (f"; io workers divisible by {self.slow} are slow" if self.slow else ""),
             f"noise in the first {self.quiet} messages: loss {self.loss:.2f}, duplication {self.duplication:.2f}, "
@@ -177,6 +181,7 @@ def draw(seed: int) -> Scenario:
         quiet=rng.choice((100, 200, 400)) if noisy else 0,
         faults=tuple(sorted((*_draw_faults(rng, theme, spec), *_draw_holds(seed), *_draw_breaks(seed)))),
         cut_every=rng.choice((0.0, 0.0, 0.0, 1.0, 5.0, 20.0)),
+        held=Random(f"held {seed}").random() < 0.3,  # drawn apart: other draws of a seed stay as they were
     )
 
 

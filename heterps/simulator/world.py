@@ -234,10 +234,13 @@ class World:
 
     def _need_splits(self, need: do.NeedSplits) -> None:
         count = len(self.scenario.splits)
+        first = self.scenario.servers + 1  # names are numbered in the order in which workers joined
+        homes = tuple((f"io{first + n % self.scenario.io}",) for n in range(count)) if self.scenario.held else ()
         if self.scenario.lazy:
             for known in range(1, count):
-                self.net.at(20 * self.net.random(), None, self._handle, ev.SplitsReady(need.pass_, known, False))
-        self.net.at(20 if self.scenario.lazy else 1, None, self._handle, ev.SplitsReady(need.pass_, count))
+                part = ev.SplitsReady(need.pass_, known, False, homes[:known])
+                self.net.at(20 * self.net.random(), None, self._handle, part)
+        self.net.at(20 if self.scenario.lazy else 1, None, self._handle, ev.SplitsReady(need.pass_, count, True, homes))
 
     def _create_stage(self, create: do.CreateStage) -> None:
         process = self.process(create.worker)

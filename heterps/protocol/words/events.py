@@ -113,11 +113,15 @@ class WorkerLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class SplitsReady(Event):
-    """Splits 0 … count-1 of a pass can be handed out; ``complete`` says that there will be no more in this pass."""
+    """Splits 0 … count-1 of a pass can be handed out; ``complete`` says that there will be no more in this pass.
+
+    ``holders`` names the workers that have the rows of each Split already, where any do; it may be shorter.
+    """
 
     pass_: int
     count: int
     complete: bool = True
+    holders: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
