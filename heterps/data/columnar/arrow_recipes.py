@@ -80,7 +80,7 @@ def _category(recipe: Category, columns: Columns) -> tuple[Element, Faults]:
 
 
 def _id(recipe: Id, columns: Columns) -> tuple[Element, Faults]:
-    column = columns[recipe.source]
+    column = columns[recipe.source].whole
     missing = np.uint64(recipe.missing or 0)
     if recipe.missing is None and len(column.valid):
         return column.ids
@@ -88,7 +88,7 @@ def _id(recipe: Id, columns: Columns) -> tuple[Element, Faults]:
 
 
 def _salted(recipe: Salted, columns: Columns) -> tuple[Element, Faults]:
-    return _integers(columns[recipe.source], np.uint64(RESERVED_ID), True, recipe.salt)
+    return _integers(columns[recipe.source].whole, np.uint64(RESERVED_ID), True, recipe.salt)
 
 
 def _integers(column: ArrowColumn, missing: np.uint64, salted: bool, salt: int) -> tuple[Element, Faults]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from heterps.device.found import FoundDevices, found_devices
 from heterps.errors import PlanError
 from heterps.kernels.program.steps import Scope, scope_of
 from heterps.metrics import Metric
+from heterps.planner.ways import Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Mode
@@ -48,6 +49,8 @@ class Job:
         Ops by stage, in order; one stage means that everything runs where the data is read.
     devices
         What stages are to compute on.
+    ways
+        How each dense parameter and each table travels, by name; through its table where it is not named.
     """
 
     model: Model
@@ -59,6 +62,7 @@ class Job:
     stages: tuple[tuple[str, ...], ...] = ()
     memory_bytes: int | None = None
     devices: DeviceWish = field(default_factory=DeviceWish)
+    ways: Mapping[str, Way] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.mode.refreshes:

@@ -36,6 +36,7 @@ __all__ = [
     "DirectLink",
     "HostLink",
     "HostService",
+    "Payload",
     "SocketLink",
     "StageLink",
     "StepService",

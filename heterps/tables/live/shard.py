@@ -26,8 +26,8 @@ from heterps.tables.hashing import key_of
 from heterps.tables.live.ageing import Kind, after_save, shrink
 from heterps.tables.live.budget import MemoryLimit
 from heterps.tables.live.dense import DenseBlock
-from heterps.tables.live.gradients import RowGradients
-from heterps.tables.live.group import NOTHING, PushCounts, RowGroup
+from heterps.tables.live.gradients import NOTHING, PushCounts, RowGradients
+from heterps.tables.live.group import RowGroup
 from heterps.tables.live.owners import Owners
 from heterps.tables.live.shard_cut import Follow, Marks, ShardCut
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
