@@ -115,7 +115,8 @@ class Scenario:
         spec = self.spec
         lines = [
             f"seed {self.seed}: {spec.mode}, {spec.passes} passes, lanes {spec.lanes}, hosts {spec.hosts}, "
-            f"of which {spec.stage_hosts} on compute workers, replicas {spec.replicas}, shards {spec.shards}, final cut {spec.final_cut}",
+            f"of which {spec.stage_hosts} on compute workers, replicas {spec.replicas}, shards {spec.shards}, "
+            f"final cut {spec.final_cut}",
             f"batches per Split {self.splits}{' (known one by one)' if self.lazy else ''}",
             f"workers: {self.servers} server, {self.io} io with {self.slots} slots, {self.compute} compute"
             + (f"; io workers divisible by {self.slow} are slow" if self.slow else ""),
