@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple
 
@@ -119,7 +119,8 @@ class Scenario:
         spec = self.spec
         lines = [
             f"seed {self.seed}: {spec.mode}, {spec.passes} passes, lanes {spec.lanes}, hosts {spec.hosts}, "
-            f"replicas {spec.replicas}, shards {spec.shards}, final cut {spec.final_cut}",
+            f"of which {spec.stage_hosts} on compute workers, replicas {spec.replicas}, shards {spec.shards}, "
+            f"final cut {spec.final_cut}",
             f"batches per Split {self.splits}{' (known one by one)' if self.lazy else ''}"
             + (" (held by io workers)" if self.held else ""),
             f"workers: {self.servers} server, {self.io} io with {self.slots} slots, {self.compute} compute"
@@ -163,7 +164,7 @@ def draw(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     rng = Random(seed)
     theme = rng.choice(THEMES)
-    spec = _draw_spec(rng, theme)
+    spec = _with_holder(seed, _draw_spec(rng, theme))
     noisy = rng.random() < 0.7
     return Scenario(
         seed=seed,
@@ -198,6 +199,13 @@ def _draw_spec(rng: Random, theme: Theme) -> RunSpec:
         retries=1000,
         final_cut=rng.random() < 0.2,
     )
+
+
+def _with_holder(seed: int, spec: RunSpec) -> RunSpec:
+    """Put a host on a compute worker, in half of the runs that have such workers."""
+    if not spec.compute or Random(f"holder of {seed}").random() < 0.5:
+        return spec
+    return replace(spec, hosts=spec.hosts + 1, stage_hosts=1)
 
 
 def _draw_faults(rng: Random, theme: Theme, spec: RunSpec) -> tuple[Fault, ...]:

@@ -109,10 +109,10 @@ class RunState(Workforce):
             self._lose_io(worker)
         if self._stages.pop(event.worker, False):
             self._announce()
-        if event.worker in self.fleet.workers:
-            del self.fleet.workers[event.worker]
-            for copy in self.fleet.on(event.worker):
-                self._copy_lost(ev.CopyLost(copy))
+        self.fleet.workers.pop(event.worker, None)
+        self.fleet.stage_workers.pop(event.worker, None)
+        for copy in self.fleet.on(event.worker):
+            self._copy_lost(ev.CopyLost(copy))
 
     # --- hosts
 

@@ -52,7 +52,7 @@ class Workforce:
         self.spec = spec
         self.phase = Phase.RESTORING
         self.cut = cut
-        self.fleet = Fleet(spec.hosts, spec.shards, spec.replicas, life)
+        self.fleet = Fleet(spec.hosts, spec.shards, spec.replicas, life, spec.stage_hosts)
         self.roster = Roster(ordered=spec.mode.ordered, life=life)
         self.book: Book = LaneBook(spec.lanes) if spec.mode.ordered else SplitBook()
         self.book.load(cut.pass_, cut.progress)
@@ -118,6 +118,7 @@ class Workforce:
             self.fleet.workers[event.worker] = None
         elif event.worker not in self._stages:
             self._stages[event.worker] = False
+            self.fleet.stage_workers[event.worker] = None
             self._out.append(do.CreateStage(event.worker))
 
     def _servers_joined(self, event: ev.ServersJoined) -> None:

@@ -171,6 +171,13 @@ def one_life_for_all_drivers(patch: pytest.MonkeyPatch) -> None:
 
 
 @planted
+def hosts_of_compute_workers_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A compute worker that is lost is not looked at for the host that it holds."""
+    good = Fleet.on
+    patch.setattr(Fleet, "on", lambda self, worker: good(self, worker) if "server" in worker else [])
+
+
+@planted
 def only_the_lost_host_returns(patch: pytest.MonkeyPatch) -> None:
     """One host returns to the cut, the others stay ahead."""
     good = Fleet.restore

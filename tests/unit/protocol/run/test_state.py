@@ -355,6 +355,29 @@ def test_stage_workers_come_and_go_by_announcement() -> None:
     assert run.handle(ev.StageLost("gpu0"))[0] == do.CreateStage("gpu0")
 
 
+def test_a_stage_holder_is_on_a_compute_worker_and_takes_all_back_when_that_is_lost() -> None:
+    run = RunState(RunSpec(hosts=2, shards=2, replicas=2, compute=True, stage_hosts=1))
+    out = run.handle(ev.WorkerJoined("io0", "io"), ev.ServersJoined(("server0", "server1")))
+    (host,) = only(out, do.CreateHost)
+    assert (host.host, host.owned) == (0, (0, 1))
+    assert run.waiting_for()[0] == "a compute worker for the dense parameters"
+    (holder,) = only(run.handle(ev.WorkerJoined("gpu0", "compute"), ev.WorkerJoined("gpu1", "compute")), do.CreateHost)
+    assert (holder.host, holder.worker, holder.owned) == (1, "gpu0", ())
+    out = run.handle(ev.HostReady(host.copy, host.term), ev.HostReady(holder.copy, holder.term), ev.SplitsReady(0, 1))
+    assert [attach.copy for attach in only(out, do.Attach)] == [host.copy]  # a holder has no backup
+    run.handle(ev.StageReady("gpu0"), ev.StageReady("gpu1"))
+    run.validate()
+    out = run.handle(ev.WorkerLost("gpu1"))
+    assert not only(out, do.Rewind)
+    out = run.handle(ev.WorkerLost("gpu0"), ev.WorkerJoined("gpu2", "compute"))
+    (rewind,) = only(out, do.Rewind)
+    assert (rewind.copy, rewind.cut) == (host.copy, 0)
+    (again,) = only(out, do.CreateHost)
+    assert (again.host, again.worker) == (1, "gpu2")
+    assert again.term > holder.term
+    run.validate()
+
+
 def test_a_lost_worker_does_not_come_back_under_its_name() -> None:
     run, _ = started(RunSpec(shards=2), splits=1)
     run.handle(ev.WorkerLost("io0"))
@@ -371,7 +394,9 @@ def test_geo_forgets_the_trainer_of_a_lost_worker() -> None:
     assert again.lane != attempt.lane
 
 
-@pytest.mark.parametrize("wrong", [{"passes": 0}, {"replicas": 3}, {"hosts": 5, "shards": 4}])
+@pytest.mark.parametrize(
+    "wrong", [{"passes": 0}, {"replicas": 3}, {"hosts": 5, "shards": 4}, {"hosts": 2, "stage_hosts": 1}]
+)
 def test_a_spec_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(PlanError, match="run: "):
         RunSpec(**wrong)  # type: ignore[arg-type]
