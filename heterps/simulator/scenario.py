@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple
 
@@ -47,6 +47,9 @@ TRIGGERS = (
     "WorkerLost",
 )
 """Events after which a fault is most likely to find the run between two states."""
+
+
+_OF_GROUP = ("MemberFormed", "MemberReady", "WrittenBack", "LaneWaits")  # such events, in runs that have a group
 
 
 class Fault(NamedTuple):
@@ -115,7 +118,8 @@ class Scenario:
         spec = self.spec
         lines = [
             f"seed {self.seed}: {spec.mode}, {spec.passes} passes, lanes {spec.lanes}, hosts {spec.hosts}, "
-            f"replicas {spec.replicas}, shards {spec.shards}, final cut {spec.final_cut}",
+            f"replicas {spec.replicas}, shards {spec.shards}, final cut {spec.final_cut}"
+            + (", dense parameters all-reduced" if spec.group else ""),
             f"batches per Split {self.splits}{' (known one by one)' if self.lazy else ''}",
             f"workers: {self.servers} server, {self.io} io with {self.slots} slots, {self.compute} compute"
             + (f"; io workers divisible by {self.slow} are slow" if self.slow else ""),
@@ -159,8 +163,9 @@ def draw(seed: int) -> Scenario:
     rng = Random(seed)
     theme = rng.choice(THEMES)
     spec = _draw_spec(rng, theme)
+    spec = replace(spec, group=_draw_group(seed) and spec.mode.ordered and not spec.compute)
     noisy = rng.random() < 0.7
-    return Scenario(
+    drawn = Scenario(
         seed=seed,
         spec=spec,
         splits=tuple(rng.choice(theme.batches) for _ in range(rng.randint(1, 3))),
@@ -174,9 +179,17 @@ def draw(seed: int) -> Scenario:
         duplication=rng.choice(theme.noise) if noisy else 0,
         lateness=rng.choice(theme.noise) if noisy else 0,
         quiet=rng.choice((100, 200, 400)) if noisy else 0,
-        faults=tuple(sorted((*_draw_faults(rng, theme, spec), *_draw_holds(seed)))),
+        faults=tuple(sorted((*_draw_faults(rng, theme, spec), *_draw_holds(seed), *_draw_losses(seed, spec)))),
         cut_every=rng.choice((0.0, 0.0, 0.0, 1.0, 5.0, 20.0)),
     )
+    return _noisier(drawn) if drawn.spec.group else drawn
+
+
+def _noisier(scenario: Scenario) -> Scenario:
+    """Disturb an all-reduce group more: between its members there are many words to be lost."""
+    rng = Random(f"noise of {scenario.seed}")
+    loss, late = rng.choice((0, 0.05, 0.2)), rng.choice((0, 0.1, 0.2))
+    return replace(scenario, loss=loss, lateness=late, quiet=rng.choice((0, 400, 800)))
 
 
 def _draw_spec(rng: Random, theme: Theme) -> RunSpec:
@@ -206,6 +219,26 @@ def _draw_holds(seed: int) -> list[Fault]:
     """Hold io workers in some runs, beside what else happens in them."""
     rng = Random(f"holds of {seed}")
     return [_draw_fault(rng, "hold io", rng.randint(10, 200), 40) for _ in range(rng.choice((0, 0, 0, 0, 1, 2)))]
+
+
+def _draw_group(seed: int) -> bool:
+    """Say whether a Sync run all-reduces its dense parameters."""
+    return Random(f"group of {seed}").random() < 0.3
+
+
+def _draw_losses(seed: int, spec: RunSpec) -> list[Fault]:
+    """Lose or add members of an all-reduce group while it forms, waits for lanes, or gives its parameters to the
+    hosts.
+    """
+    rng = Random(f"losses of {seed}")
+    count = rng.choice((0, 0, 1, 2, 3)) if spec.group else 0
+    kinds, moments = ("crash io", "crash io", "freeze io", "join io"), (*_OF_GROUP, "SplitPaused", "WorkerLost")
+    return [
+        Fault(rng.randint(1, 6), rng.choice(kinds), rng.randrange(60), rng.choice(moments))
+        if rng.random() < 0.6
+        else Fault(rng.randint(10, 250), rng.choice(kinds), rng.randrange(60))
+        for _ in range(count)
+    ]
 
 
 def _draw_fault(rng: Random, kind: str, centre: int, width: int) -> Fault:
