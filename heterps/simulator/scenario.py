@@ -223,7 +223,7 @@ def _draw_holds(seed: int) -> list[Fault]:
 
 def _draw_group(seed: int) -> bool:
     """Say whether a Sync run all-reduces its dense parameters."""
-    return Random(f"group of {seed}").random() < 0.3
+    return Random(f"group of {seed}").random() < 0.08
 
 
 def _draw_losses(seed: int, spec: RunSpec) -> list[Fault]:

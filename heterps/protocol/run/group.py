@@ -38,7 +38,7 @@ class ReduceGroup:
             self.dissolve()
 
     def dissolve(self) -> None:
-        """FormGroup anew, whoever is there."""
+        """Form anew, whoever is there."""
         self.members, self._formed, self._ready, self._writing = (), {}, set(), None
 
     def reset(self) -> None:
@@ -48,7 +48,7 @@ class ReduceGroup:
         self.owed = False
 
     def form(self, workers: Iterable[str]) -> list[Instruction]:
-        """FormGroup anew if these are not the members."""
+        """Form anew if these are not the members."""
         wanted = tuple(sorted(workers))
         if wanted == self.members:
             return []
