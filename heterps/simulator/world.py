@@ -8,11 +8,12 @@ from typing import Any
 
 from heterps.protocol import BatchKey, Cut, Phase, RunState
 from heterps.protocol.run.story import brief
-from heterps.protocol.words import decisions as de, events as ev, instructions as do
+from heterps.protocol.words import decisions as de, events as ev, group as gr, instructions as do
 from heterps.protocol.words.messages import Acked
 from heterps.simulator import check
 from heterps.simulator.actors import Copy, Task
 from heterps.simulator.faults import fire
+from heterps.simulator.member import Member
 from heterps.simulator.network import TIMEOUT, Network, Process
 from heterps.simulator.rows import SimulatedShard
 from heterps.simulator.scenario import Scenario
@@ -87,6 +88,7 @@ class World:
         self.processes: list[Process] = []
         self.copies: dict[int, Copy] = {}
         self.tasks: dict[int, Task] = {}
+        self.members: dict[str, Member] = {}
         self.life = 0
         self.parted_until = 0.0
         self.rests = 0
@@ -190,6 +192,14 @@ class World:
         """Return a process by name."""
         return next(process for process in self.processes if process.name == name)
 
+    def member(self, process: Process) -> Member:
+        """Return the member of the all-reduce group that lives in an io worker."""
+        return self.members.setdefault(process.name, Member(self, process))
+
+    def _to_member(self, instruction: gr.FormGroup | gr.CatchUp | gr.WriteBack) -> None:
+        process = self.process(instruction.worker)
+        self.net.send(process, self.member(process).receive, instruction, reliable=True)
+
     def _begin(self, process: Process, run: do.RunSplit) -> None:
         if run.attempt not in self.tasks:
             task = self.tasks[run.attempt] = Task(self, process, run)
@@ -292,6 +302,9 @@ _FOR_ENGINE = {
     do.MoveShards: "_move",
     do.Finish: "_finish",
     do.Abort: "_abort",
+    gr.FormGroup: "_to_member",
+    gr.CatchUp: "_to_member",
+    gr.WriteBack: "_to_member",
 }
 
 

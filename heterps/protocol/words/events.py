@@ -25,7 +25,10 @@ __all__ = [
     "Diverged",
     "Event",
     "HostReady",
+    "LaneWaits",
     "LayoutWanted",
+    "MemberFormed",
+    "MemberReady",
     "MoveAsked",
     "RestAsked",
     "RestOver",
@@ -45,6 +48,7 @@ __all__ = [
     "WorkerJoined",
     "WorkerLeaving",
     "WorkerLost",
+    "WrittenBack",
 ]
 
 Role = Literal["io", "compute", "server"]
@@ -311,3 +315,41 @@ class AbortAsked(Event):
     """Stop the run (user's interrupt, an error of the engine)."""
 
     reason: str
+
+
+# --- the all-reduce group
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFormed(Event):
+    """A member has taken note of a new term; all steps before ``applied`` are in its parameters (None: it has none)."""
+
+    worker: str
+    term: int
+    applied: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReady(Event):
+    """A member has the parameters of the foremost one and answers under this term."""
+
+    worker: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBack(Event):
+    """The shard hosts have the parameters of the group."""
+
+    worker: str
+    term: int
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWaits(Event):
+    """A lane that was told to stop has pushed to the group and waits for the other lanes: it will stand at ``upto``."""
+
+    attempt: int
+    upto: int
+    serial: int
