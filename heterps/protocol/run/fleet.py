@@ -30,9 +30,13 @@ class Fleet:
     rows.
     """
 
-    def __init__(self, hosts: int, shards: int, replicas: int, life: int) -> None:
+    def __init__(self, hosts: int, shards: int, replicas: int, life: int, stage_hosts: int = 0) -> None:
         self.replicas = replicas
-        self.owners = deal_shards(shards, hosts)
+        self.owners = deal_shards(shards, hosts - stage_hosts)
+        self.holders = range(hosts - stage_hosts, hosts)
+        """Hosts that are on compute workers; they have no backup."""
+        self.stage_workers: dict[str, None] = {}
+        """Compute workers that are there."""
         self.hosts = [FleetHost(index, life << 32) for index in range(hosts)]
         self.workers: dict[str, str] = {}
         """Server workers that are there, each with the machine it runs on (empty where nobody said)."""
@@ -85,19 +89,24 @@ class Fleet:
         for host in sorted(self.hosts, key=lambda host: host.index not in self.held):  # others go where there is room
             if host.primary is None:
                 out += self._place_primary(host, cut)
-            elif self.replicas > 1 and host.ready and host.backup is None:
+            elif self.replicas > 1 and host.ready and host.backup is None and host.index not in self.holders:
                 out += self._place_backup(host)
         return out
 
     def _place_primary(self, host: FleetHost, cut: int) -> list[Instruction]:
-        worker = self.held.pop(host.index, None)
-        if worker not in self.workers:
-            worker = self._emptiest()
+        worker = self._where(host)
         if worker is None:
             return []
         host.term += 1
         host.primary = self._new_copy(host, worker)
         return [CreateHost(host.primary, host.index, worker, host.term, cut, self.owned(host.index))]
+
+    def _where(self, host: FleetHost) -> str | None:
+        """Return the worker for a new primary: where its tables are already, else where there is room."""
+        if host.index in self.holders:
+            return next(iter(self.stage_workers), None)
+        held = self.held.pop(host.index, None)
+        return held if held in self.workers else self._emptiest()
 
     def _place_backup(self, host: FleetHost) -> list[Instruction]:
         assert host.primary is not None

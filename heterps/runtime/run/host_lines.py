@@ -9,7 +9,7 @@ from typing import Any
 
 from distributed import Client
 
-from heterps.errors import ClusterError, RunError
+from heterps.errors import CheckpointError, ClusterError, RunError
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
 from heterps.runtime.batch.job import Job
@@ -84,17 +84,18 @@ class HostLines:
         """Make a copy of a shard host: a backup, one that loads a cut, or the one of the run before."""
         host, worker = create.host, create.worker
         if create.cut is None:
-            self._begin(create, self._line_at(host, worker), create.owned)
+            self._begin(create, self._line_at(host, worker), backup=create.owned)
             return
         before = self.places.answering.get(host)
-        if host in self._begun or before not in (None, worker):
+        returns = host in self._begun or before not in (None, worker)
+        if returns:
             self._check_return(host, create.cut)
             if before not in (None, worker):
                 self._drop(host, before)
         elif before == worker:
             create = self._keeper.as_held(create)
         self._begun.add(host)
-        self._begin(create, self.places.set(host, worker, self._line_at(host, worker)))
+        self._begin(create, self.places.set(host, worker, self._line_at(host, worker)), returns)
 
     def _line_at(self, host: int, worker: str) -> ActorLine:
         place = (host, worker)
@@ -107,16 +108,18 @@ class HostLines:
         if line is not None:
             line.abandon()
 
-    def _begin(self, create: do.CreateHost, line: ActorLine, backup: tuple[int, ...] | None = None) -> None:
+    def _begin(
+        self, create: do.CreateHost, line: ActorLine, returns: bool = False, backup: tuple[int, ...] | None = None
+    ) -> None:
         self._copies[create.copy] = create.host, line
         every = self._keeper.cut_every(create.host)
         begun = line.ask("begin", self._run, create.copy, every, backup, patient=True)
-        self._arrivals.when(begun, partial(self._placed, create), partial(self._lose, create.copy))
+        self._arrivals.when(begun, partial(self._placed, create, returns), partial(self._lose, create.copy))
 
-    def _placed(self, create: do.CreateHost, address: Address) -> None:
+    def _placed(self, create: do.CreateHost, returns: bool, address: Address) -> None:
         """It can be reached: only now it may say that it is ready, or be filled."""
         self.addresses[create.copy] = address
-        self._deliver(create.copy, create, create.cut)
+        self._deliver(create.copy, create, create.cut, returns)
         if create.cut is None:
             self._attach(create.copy)
         else:
@@ -144,11 +147,12 @@ class HostLines:
 
     def _hand_on(self, instruction: HostInstruction) -> None:
         cut = getattr(instruction, "cut", None)
-        if isinstance(instruction, do.Rewind):
+        returns = isinstance(instruction, do.Rewind)
+        if returns:
             self._check_return(self._copies[instruction.copy][0], cut)
         if isinstance(instruction, do.Detach):
             self._attached.pop(instruction.backup, None)
-        self._deliver(instruction.copy, instruction, cut)
+        self._deliver(instruction.copy, instruction, cut, returns)
 
     def _attach(self, backup: int) -> None:
         """Tell the primary where its backup is, once that can be reached and the run wants it filled."""
@@ -178,15 +182,21 @@ class HostLines:
             self.places.lose(host, line)
             line.close()
 
-    def _deliver(self, copy: int, instruction: do.Instruction, cut: int | None) -> None:
+    def _deliver(self, copy: int, instruction: do.Instruction, cut: int | None, returns: bool = False) -> None:
         told = self._copies[copy][1].ask("deliver", instruction, self._keeper.folder(cut), patient=True)
-        self._arrivals.when(told, _nothing, partial(self._lose, copy))  # may load a cut
+        unread = partial(self._unread, cut) if returns and cut else None
+        self._arrivals.when(told, _nothing, partial(self._lose, copy), unread)  # may load a cut
+
+    def _unread(self, cut: int, error: CheckpointError) -> None:
+        """A cut that was whole cannot be loaded any more: the run decides what all hosts return to instead."""
+        self._arrivals.tell(self._keeper.lost(cut, error))
 
     def _check_return(self, host: int, cut: int | None) -> None:
         if not cut and not self._keeper.begins_fresh:
             raise RunError(
                 f"shard host {host} was lost with its rows, and there is no cut to return to: {self._keeper.why_no_cut}"
             )
+        self._keeper.returns_to(cut)
 
     def _lose(self, copy: int, error: ClusterError) -> None:
         host, line = self._copies[copy]

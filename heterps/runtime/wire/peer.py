@@ -82,7 +82,7 @@ class SocketPeer:
             if not isinstance(connection, ssl.SSLSocket):  # which tries again for ever when the kernel gives up
                 self._limit(connection)
             greet(connection, a.token)
-        except OSError:
+        except BaseException:
             connection.close()
             raise
         return connection
