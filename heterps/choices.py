@@ -11,6 +11,7 @@ from heterps.errors import DataError, GraphError
 from heterps.graph import Graph
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
+from heterps.planner.ways import resolve_ways
 from heterps.protocol.words.modes import Async, Mode, mode_from_json
 from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.inference import PREDICTION, sources_of
@@ -43,6 +44,7 @@ def job_of(
     memory: int | str | None,
     device: str,
     emulate: bool,
+    parameters: Mapping[str, str] | None,
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.session.launch` ask to run."""
     summed = plan.lanes if mode.ordered else mode.unit
@@ -55,6 +57,7 @@ def job_of(
         metrics=_metrics(plan.graph, metrics, _TRAINING_METRICS),
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
         memory_bytes=bytes_of(memory),
+        ways=resolve_ways(plan.graph, plan.parameters if parameters is None else parameters),
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
     )
 

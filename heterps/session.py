@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from types import TracebackType
@@ -11,11 +11,22 @@ from typing import Any
 
 from heterps.choices import Fetch, Metrics, chosen_mode, evaluation_metrics, job_of, named, watched_tensors
 from heterps.data import Dataset
-from heterps.errors import DataError, GraphError, RunError
+from heterps.data.core.data_form import DataForm, fitted
+from heterps.data.sources.given import given_data
+from heterps.errors import CheckpointError, DataError, GraphError, RunError
+from heterps.metrics import Metric
 from heterps.planner.plan import Plan
 from heterps.protocol.words.modes import Mode, mode_from_json
 from heterps.runtime.batch.columns import check_columns
-from heterps.runtime.batch.inference import PREDICTION, Values, check_readable, joined, sources_of
+from heterps.runtime.batch.inference import (
+    PREDICTION,
+    Cell,
+    Values,
+    check_readable,
+    columns_read,
+    joined,
+    sources_of,
+)
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.labelling import label_bounds, no_rows
 from heterps.runtime.cuts.checkpoints import Checkpoints
@@ -57,6 +68,7 @@ def launch(
     memory: int | str | None = None,
     device: str = "auto",
     emulate: bool = False,
+    parameters: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -99,6 +111,9 @@ def launch(
     emulate
         Let NumPy stand in on workers of a GPU pool that cannot use their GPU; without it they are refused, with the
         reason. Every report then says "emulated".
+    parameters
+        How parameters travel, by name or pattern: ``{"fc*": "allreduce", "*": "table"}``; by default as the plan says,
+        else through their tables.
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -120,6 +135,7 @@ def launch(
         memory=memory,
         device=device,
         emulate=emulate,
+        parameters=parameters,
     )
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,
@@ -128,12 +144,21 @@ def launch(
         os.fspath(resume) if resume else None,
         force,
     )
+    form = _remembered(resume) if resume else None  # before its folder is begun anew
     with ExitStack() as stack:
-        lock = stack.enter_context(begun(job, Path(checkpoint))) if checkpoint else None
+        lock = stack.enter_context(begun(job, Path(checkpoint), form)) if checkpoint else None
         made = make_engine(name, job, plan, client, checkpoints=checkpoints, **options)
-        session = Session(plan, made, lock)
+        session = Session(plan, made, lock, form)
         stack.pop_all()  # from here on the session holds the lock
     return session
+
+
+def _remembered(resume: str | os.PathLike[str]) -> DataForm | None:
+    """Return what the model of an earlier run knows of its data."""
+    try:
+        return SavedModel.read(Path(resume)).form
+    except CheckpointError:  # cuts without a description: the run itself says what is wrong with them
+        return None
 
 
 def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None = None, **options: Any) -> Session:
@@ -155,6 +180,7 @@ def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None 
         plan = Plan.fused(saved.graph, batch_size=saved.batch_size, mode=mode_from_json(saved.mode))
     options = {"sparse": saved.sparse, "dense": saved.dense, "seed": saved.seed, **options}
     session = launch(plan, client, **options)
+    session.form = saved.form
     try:
         session.load(path)
     except BaseException:
@@ -166,8 +192,11 @@ def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None 
 class Session:
     """Tables that live while it is open, and what can be done with them. Made by :func:`launch`."""
 
-    def __init__(self, plan: Plan, engine: Engine, lock: FolderLock | None = None) -> None:
+    def __init__(
+        self, plan: Plan, engine: Engine, lock: FolderLock | None = None, form: DataForm | None = None
+    ) -> None:
         self.plan, self.engine = plan, engine
+        self.form = form  # how rows became batches in training; saved with the model
         self._lock = lock  # of the folder for cuts, while the session is open
         self._open = True
         self._profile = PhaseProfile()
@@ -181,9 +210,9 @@ class Session:
 
     def train(
         self,
-        dataset: Dataset,
+        dataset: Any,
         epochs: int = 1,
-        valid: Dataset | None = None,
+        valid: Any = None,
         fetch: Fetch | None = None,
         *,
         allow_empty: bool = False,
@@ -195,7 +224,8 @@ class Session:
         Parameters
         ----------
         dataset
-            Training data.
+            Training data, or its path. How its rows become batches is remembered, saved with the model, and used for
+            all data after it whose schema is not given but guessed.
         epochs
             Passes over it.
         valid
@@ -209,12 +239,30 @@ class Session:
         self._check_open()
         if epochs < 1:
             raise DataError(f"epochs is {epochs}, must be at least 1")
-        check_columns(self.plan.graph, dataset.schema)
+        inputs = {op.name for op in self.plan.graph.inputs}
+        data = fitted(given_data(dataset, self.form, inputs), self.form, inputs)
+        check_columns(self.plan.graph, data.schema)
+        self._remember(DataForm.of(data))
         if valid is not None:
+            valid = fitted(given_data(valid, self.form, inputs), self.form, inputs)
             check_columns(self.plan.graph, valid.schema)
-        labelled = self._spread(dataset).labels_within(label_bounds(self.plan.graph))
+        labelled = self._spread(data).labels_within(label_bounds(self.plan.graph))
         reports = self._train(labelled, epochs, valid, watched_tensors(self.plan.graph, fetch))
         return self._watched(reports if allow_empty else never_empty(reports, labelled))
+
+    def _remember(self, form: DataForm) -> None:
+        """Keep how rows become batches, here and beside the cuts; ready-made columns say nothing about rows."""
+        if form.has_recipes:
+            self.form = form
+            if self._lock is not None:
+                SavedModel.of(self.job, form).write(self._lock.folder)
+
+    def _data(self, given: Any, metrics: Sequence[Metric] = (), fetch: Iterable[str] = ()) -> Dataset:
+        """Return what was given as a dataset whose columns are made as in training."""
+        graph = self.plan.graph
+        ops = (graph.outputs.get(name, name) for name in fetch)
+        needed = columns_read(self.job, metrics, [op for op in ops if op == PREDICTION or op in graph])
+        return fitted(given_data(given, self.form, needed), self.form, needed)
 
     def _spread(self, dataset: Dataset) -> Dataset:
         """Give every lane something to read. Lanes belong to the plan: any number of workers sees the same Splits.
@@ -248,9 +296,9 @@ class Session:
 
     def fit(
         self,
-        dataset: Dataset,
+        dataset: Any,
         epochs: int = 1,
-        valid: Dataset | None = None,
+        valid: Any = None,
         fetch: Fetch | None = None,
         *,
         allow_empty: bool = False,
@@ -264,15 +312,13 @@ class Session:
 
     # --- inference
 
-    def evaluate(
-        self, dataset: Dataset, metrics: Metrics | None = None, *, allow_empty: bool = False
-    ) -> dict[str, Any]:
+    def evaluate(self, dataset: Any, metrics: Metrics | None = None, *, allow_empty: bool = False) -> dict[str, Any]:
         """Return metrics over a dataset by name; where there are bad rows ``bad_rows`` counts them.
 
         Parameters
         ----------
         dataset
-            With labels.
+            With labels: a Dataset, a path, or rows as for :meth:`predict`.
         metrics
             Names, or :class:`~heterps.metrics.Metric` values; by default AUC and logloss (RMSE and MAE for ``mse``).
         allow_empty
@@ -280,15 +326,16 @@ class Session:
         """
         self._check_open()
         chosen = evaluation_metrics(self.plan.graph, metrics)
-        check_readable(self.job, dataset.schema, chosen)
-        labelled = dataset.labels_within(label_bounds(self.plan.graph)).shuffle("none")
+        data = self._data(dataset, chosen)
+        check_readable(self.job, data.schema, chosen)
+        labelled = data.labels_within(label_bounds(self.plan.graph)).shuffle("none")
         measured = Measured.of(self.engine.infer(labelled, chosen), chosen)
         if not measured.samples and not allow_empty:
             raise no_rows("evaluated", labelled)
         return measured.results
 
     def predict(
-        self, dataset: Dataset, out: str | os.PathLike[str] | None = None, fetch: Fetch = PREDICTION
+        self, dataset: Any, out: str | os.PathLike[str] | None = None, fetch: Fetch = PREDICTION
     ) -> Values | dict[str, Values] | Path:
         """Return predictions, or other tensors, for every row in order.
 
@@ -297,12 +344,14 @@ class Session:
         Parameters
         ----------
         dataset
-            Needs no label.
+            A Dataset or a path, without or with a label; or rows: a dict, a list of dicts, a pandas, polars or Arrow
+            frame, lines of JSON. Source columns are found by name and made into batches as they were in training.
         out
             A Parquet file to write instead of returning arrays; its column ``bad_row`` says why a row has no values.
         fetch
-            A name gives one array, several give a dict: ``"prediction"``, outputs and ops of the graph, columns of the
-            data. ``{name: source}`` names them anew. Only what leads to them is computed and read.
+            A name gives one array, several give a dict: ``"prediction"``, outputs and ops of the graph, columns of
+            batches, source columns of the data. ``{name: source}`` names them anew. Only what leads to them is
+            computed and read.
 
         Returns
         -------
@@ -312,15 +361,18 @@ class Session:
         self._check_open()
         if out is not None:
             check_target(out)
-        sources = {
-            name: sources_of(self.plan.graph, dataset.schema, [source])[source] for name, source in named(fetch).items()
-        }
-        check_readable(self.job, dataset.schema, (), sources.values())
+        wanted = named(fetch)
+        data = self._data(dataset, (), wanted.values())
+        found = sources_of(self.plan.graph, data.schema, list(wanted.values()), data.source_names or ())
+        sources = {name: found[source] for name, source in wanted.items()}
+        if all(isinstance(source, Cell) for source in sources.values()):
+            raise GraphError(f"{', '.join(sources)}: columns of the data alone; fetch something of the model with them")
+        check_readable(self.job, data.schema, (), sources.values())
         if out is not None and BAD_ROW in sources:
             raise GraphError(f"{BAD_ROW!r} is the column of reasons: name what you fetch otherwise, {{name: source}}")
-        parts = placed(self.engine.infer(dataset.shuffle("none").without_labels(), (), sources))
+        parts = placed(self.engine.infer(data.shuffle("none").without_labels(), (), sources))
         if out is not None:
-            return write_parquet(out, parts)
+            return write_parquet(out, parts, list(sources))
         arrays = joined(filled(parts), sources)
         return arrays[fetch] if isinstance(fetch, str) else arrays
 
@@ -344,7 +396,7 @@ class Session:
         self._check_open()
         check_folder(path)
         with nullcontext() if self._lock and self._lock.holds(path) else FolderLock(made_folder(Path(path))):
-            SavedModel.of(self.job).write(Path(path))
+            SavedModel.of(self.job, self.form).write(Path(path))
             return save_tables(self.engine, Path(path), kind)
 
     def load(self, path: str | os.PathLike[str]) -> None:

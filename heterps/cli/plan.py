@@ -14,6 +14,7 @@ from rich.table import Table
 
 from heterps.cli._data import opened, sample_options
 from heterps.cli._models import load_graph, parse_settings
+from heterps.cli._ways import parameters_option, parse_ways
 from heterps.data import Dataset
 from heterps.errors import PlanError
 from heterps.graph import Graph
@@ -122,6 +123,7 @@ def command() -> None:
 @sample_options("Sampled: distinct ids of a batch, growth of the tables.")
 @click.option("--rows", type=_Count(), help="Rows to train on, for the size of the tables.")
 @click.option("--pin", "pins", multiple=True, metavar="OP=POOL", help="Place an op (a pattern) on a pool, cpu or gpu.")
+@parameters_option
 @click.option("--solver", "solver_name", default="exact", show_default=True, help="Registered solver.")
 @click.option("--compare", "comparing", is_flag=True, help="One row per solver: cost, gap, time.")
 @click.option("--explain", "explaining", is_flag=True, help="Each layer on each pool, each cut, each move.")
@@ -133,8 +135,8 @@ def make(
     target: str, settings: tuple[str, ...], hardware: str | None, rows_per_second: float | None,
     arrival_rate: float | None, budget: float | None, batch_size: tuple[int, ...] | None, seconds: float,
     deadline: float | None, head_room: float, profile_path: str | None, data: tuple[str, ...], kind: str,
-    rows: float | None, pins: tuple[str, ...], solver_name: str, comparing: bool, explaining: bool,
-    objective: str | None, as_json: bool, html: str | None, out: str | None,
+    rows: float | None, pins: tuple[str, ...], parameters: tuple[str, ...], solver_name: str,
+    comparing: bool, explaining: bool, objective: str | None, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
     """Plan a model and print the report."""
     for target_file in filter(None, (out, html)):
@@ -155,6 +157,7 @@ def make(
         solver_name,
         seconds,
         head_room,
+        parse_ways(parameters),
     )
     console = _console()
     if comparing:

@@ -27,6 +27,7 @@ from heterps.planner.solve.problem import Placement, Problem, make_problem
 from heterps.planner.solve.remedies import infeasible
 from heterps.planner.solve.search import frontier as search_frontier
 from heterps.planner.solve.solvers import solver, solvers
+from heterps.planner.ways import resolve_ways
 from heterps.protocol.words.modes import Mode
 from heterps.stages import layers_of
 from heterps.stages.contract import UNIQUE_FRACTION
@@ -54,6 +55,7 @@ class Request:
     solver: str = "exact"
     seconds: float = SECONDS
     head_room: float = 0.0
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unique_fraction(self) -> float:
@@ -93,6 +95,7 @@ def plan(
     solver: str = "exact",
     seconds: float = SECONDS,
     head_room: float = 0.0,
+    parameters: Mapping[str, str] | None = None,
 ) -> Plan:
     """Decide what runs where.
 
@@ -123,6 +126,8 @@ def plan(
         Time limit of the whole search; what is not proved by then stands in the certificate as a gap.
     head_room
         Part of everything that is to stay free (0.2: stages, shard hosts, Hosts and links are at most 80 % busy).
+    parameters
+        How parameters travel, by name or pattern: ``{"fc*": "allreduce"}``; what is not named goes by its table.
 
     Raises
     ------
@@ -148,12 +153,14 @@ def plan(
         solver,
         seconds,
         head_room,
+        dict(parameters or {}),
     )
     return solve(request, mode)
 
 
 def solve(request: Request, mode: Mode | None = None) -> Plan:
     """Make the plan of a request, with its certificate, rivals and assumptions."""
+    resolve_ways(request.graph, request.parameters)
     solver(request.solver).solve(_TINY, 1.0)  # loads the compiled loops: not what a plan takes
     start = time.perf_counter()
     try:
@@ -174,6 +181,7 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
         certificate=_certificate(request, choice, seconds),
         rivals=tuple(rivals(request, draft)),
         assumptions=tuple(assumptions(request, draft)),
+        parameters=request.parameters,
     )
 
 

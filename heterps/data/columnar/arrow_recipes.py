@@ -76,7 +76,7 @@ def _category(recipe: Category, columns: Columns) -> tuple[Element, Faults]:
 
 
 def _id(recipe: Id, columns: Columns) -> tuple[Element, Faults]:
-    column = columns[recipe.source]
+    column = columns[recipe.source].whole
     missing = np.uint64(recipe.missing or 0)
     if recipe.missing is None and len(column.valid):
         return column.ids
@@ -85,7 +85,7 @@ def _id(recipe: Id, columns: Columns) -> tuple[Element, Faults]:
 
 def _salted(recipe: Salted, columns: Columns) -> tuple[Element, Faults]:
     ids = spans.IdsOfIntegers(np.uint64(RESERVED_ID), True, np.uint64(recipe.salt))
-    return _integers(columns[recipe.source], ids)
+    return _integers(columns[recipe.source].whole, ids)
 
 
 def _integers(column: ArrowColumn, ids: spans.IdsOfIntegers) -> tuple[Element, Faults]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +18,7 @@ from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.chunks import ChunkSource, Columns
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.schema import Schema
-from heterps.data.core.split import Piece
+from heterps.data.core.split import Piece, Split
 from heterps.ragged import Ragged
 
 __all__ = ["Persisted"]
@@ -108,6 +108,23 @@ class Persisted(Dataset):
             found = _parse(replace(self.of, labels=self.labels), piece)
             _MEMORY.put(key, found, self.memory_bytes)
         return found
+
+    @property
+    def source_names(self) -> tuple[str, ...] | None:
+        """Those of the dataset below."""
+        return self.of.source_names
+
+    def reading(self) -> dict[str, Any]:
+        """Return what the dataset below needs."""
+        return self.of.reading()
+
+    def with_fields(self, fields: Schema) -> Persisted:
+        """Return the dataset below with other columns, to be parsed anew."""
+        return replace(self, of=self.of.with_fields(fields), owner=uuid.uuid4().hex, guessed=False)
+
+    def cells(self, split: Split, names: Sequence[str]) -> Any:
+        """Return those of the dataset below."""
+        return self.of.cells(split, names)
 
     def load(self, pass_: int = 0, seed: int = 0) -> None:
         """Parse everything now, in this process."""
