@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from heterps.data import Dataset, Schema
+from heterps.choices import Fetch, Metrics, chosen_mode, evaluation_metrics, job_of, named, watched_tensors
+from heterps.data import Dataset
 from heterps.data.core.data_form import DataForm, fitted
 from heterps.data.sources.given import given_data
 from heterps.errors import CheckpointError, DataError, GraphError, RunError
-from heterps.metrics import Metric, metric
+from heterps.metrics import Metric
 from heterps.planner.plan import Plan
-from heterps.protocol.words.modes import Async, Mode, mode_from_json
+from heterps.protocol.words.modes import Mode, mode_from_json
 from heterps.runtime.batch.columns import check_columns
-from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.inference import (
     PREDICTION,
     Cell,
@@ -30,34 +29,25 @@ from heterps.runtime.batch.inference import (
 )
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.labelling import label_bounds, no_rows
-from heterps.runtime.batch.model import Model
-from heterps.runtime.config import bytes_of
 from heterps.runtime.cuts.checkpoints import Checkpoints
 from heterps.runtime.cuts.folder_lock import FolderLock
-from heterps.runtime.cuts.saved_model import SavedModel, made_folder
+from heterps.runtime.cuts.saved_model import SavedModel, begun, made_folder
 from heterps.runtime.cuts.saving import load_one_table, load_tables, save_tables, shrink_tables
 from heterps.runtime.report.epochs import Epochs
 from heterps.runtime.report.lined_up import filled, placed
+from heterps.runtime.report.measured import Measured
 from heterps.runtime.report.meter import metered
 from heterps.runtime.report.output import BAD_ROW, write_parquet
 from heterps.runtime.report.phase_profile import PhaseProfile
-from heterps.runtime.report.progress import BAD_ROWS, Progress
+from heterps.runtime.report.progress import Progress
+from heterps.runtime.report.rowless import never_empty
 from heterps.runtime.run.engines import Engine, choose_engine, make_engine
-from heterps.tables import Adam, ElementAdaGrad, Kind, Rule
+from heterps.tables import Kind, Rule
 from heterps.writing import check_folder, check_target
 
 __all__ = ["Session", "launch", "load"]
 
-Metrics = Sequence[str | Metric]
-Fetch = str | Sequence[str] | Mapping[str, str]
-
 _SPLITS_PER_LANE = 4  # so that lanes which end early find more, and the last ones are short
-_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",), "softmax_cross_entropy": ("acc1",)}
-_EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {
-    "logloss": ("auc", "logloss"),
-    "mse": ("rmse", "mae"),
-    "softmax_cross_entropy": ("acc1", "acc5"),
-}
 
 
 def launch(
@@ -78,6 +68,7 @@ def launch(
     memory: int | str | None = None,
     device: str = "auto",
     emulate: bool = False,
+    parameters: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -120,6 +111,9 @@ def launch(
     emulate
         Let NumPy stand in on workers of a GPU pool that cannot use their GPU; without it they are refused, with the
         reason. Every report then says "emulated".
+    parameters
+        How parameters travel, by name or pattern: ``{"fc*": "allreduce", "*": "table"}``; by default as the plan says,
+        else through their tables.
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -131,19 +125,17 @@ def launch(
     ...     print(session.evaluate(Criteo("valid.tsv")))
     """
     name = choose_engine(engine, client)
-    chosen = _mode(mode, plan, name)
-    summed = plan.lanes if chosen.ordered else chosen.unit
-    model = Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed)
-    job = Job(
-        model,
-        plan.batch_size,
-        chosen,
-        hosts=plan.shard_hosts,
-        lanes=plan.lanes,
-        metrics=_metrics(plan, metrics, _TRAINING_METRICS),
-        stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
-        memory_bytes=bytes_of(memory),
-        devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
+    job = job_of(
+        plan,
+        chosen_mode(mode, plan, name),
+        sparse=sparse,
+        dense=dense,
+        seed=seed,
+        metrics=metrics,
+        memory=memory,
+        device=device,
+        emulate=emulate,
+        parameters=parameters,
     )
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,
@@ -154,7 +146,7 @@ def launch(
     )
     form = _remembered(resume) if resume else None  # before its folder is begun anew
     with ExitStack() as stack:
-        lock = stack.enter_context(_begun(job, Path(checkpoint), form)) if checkpoint else None
+        lock = stack.enter_context(begun(job, Path(checkpoint), form)) if checkpoint else None
         made = make_engine(name, job, plan, client, checkpoints=checkpoints, **options)
         session = Session(plan, made, lock, form)
         stack.pop_all()  # from here on the session holds the lock
@@ -167,18 +159,6 @@ def _remembered(resume: str | os.PathLike[str]) -> DataForm | None:
         return SavedModel.read(Path(resume)).form
     except CheckpointError:  # cuts without a description: the run itself says what is wrong with them
         return None
-
-
-def _begun(job: Job, folder: Path, form: DataForm | None) -> FolderLock:
-    """Take a folder for the cuts of a run, before anything is started for it."""
-    check_folder(folder)
-    lock = FolderLock(made_folder(folder))
-    try:
-        SavedModel.of(job, form).write(folder)
-    except BaseException:
-        lock.close()
-        raise
-    return lock
 
 
 def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None = None, **options: Any) -> Session:
@@ -207,33 +187,6 @@ def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None 
         session.close()
         raise
     return session
-
-
-def _named(fetch: Fetch) -> dict[str, str]:
-    if isinstance(fetch, str):
-        return {fetch: fetch}
-    return dict(fetch) if isinstance(fetch, Mapping) else {name: name for name in fetch}
-
-
-def _mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine: str) -> Mode:
-    """Turn what a user says, else the plan, into a mode.
-
-    A depth is for overlapping: where nothing overlaps, the plan's would only make batches stale.
-    """
-    if isinstance(given, Mode):
-        mode = given
-    elif given is None or given == Async.name:
-        mode = plan.mode if given is None else Async(depth=plan.depth)
-        mode = replace(mode, depth=1) if engine == "inline" and isinstance(mode, Async) else mode
-    else:
-        mode = mode_from_json(given if isinstance(given, Mapping) else {"mode": given})
-    return mode
-
-
-def _metrics(plan: Plan, given: Metrics | None, by_loss: Mapping[str, tuple[str, ...]]) -> tuple[Metric, ...]:
-    if given is None:
-        given = by_loss.get(plan.graph[plan.graph.loss].kind, ())
-    return tuple(metric(one) for one in ([given] if isinstance(given, str) else given))
 
 
 class Session:
@@ -294,8 +247,8 @@ class Session:
             valid = fitted(given_data(valid, self.form, inputs), self.form, inputs)
             check_columns(self.plan.graph, valid.schema)
         labelled = self._spread(data).labels_within(label_bounds(self.plan.graph))
-        reports = self._train(labelled, epochs, valid, self._tensors(fetch))
-        return self._watched(reports if allow_empty else self._never_empty(reports, labelled))
+        reports = self._train(labelled, epochs, valid, watched_tensors(self.plan.graph, fetch))
+        return self._watched(reports if allow_empty else never_empty(reports, labelled))
 
     def _remember(self, form: DataForm) -> None:
         """Keep how rows become batches, here and beside the cuts; ready-made columns say nothing about rows."""
@@ -323,15 +276,6 @@ class Session:
         with closing(reports):  # leaving the loop ends training at once
             for progress in reports:
                 self._profile = progress.profile
-                yield progress
-
-    def _never_empty(
-        self, reports: Generator[Progress, None, None], dataset: Dataset
-    ) -> Generator[Progress, None, None]:
-        with closing(reports):
-            for progress in reports:
-                if progress.done and not progress.samples:
-                    raise no_rows("trained on", dataset)
                 yield progress
 
     def profile(self) -> PhaseProfile:
@@ -366,13 +310,6 @@ class Session:
         assert last is not None
         return last
 
-    def _tensors(self, fetch: Fetch | None) -> dict[str, str]:
-        graph, given = self.plan.graph, _named(fetch or ())
-        for name, op in given.items():
-            if graph.outputs.get(op, op) != PREDICTION and graph[graph.outputs.get(op, op)].kind == "input":
-                raise GraphError(f"cannot fetch {name!r} while training: {op!r} is a column of the data")
-        return {name: sources_of(graph, Schema(), [op])[op] for name, op in given.items()}
-
     # --- inference
 
     def evaluate(self, dataset: Any, metrics: Metrics | None = None, *, allow_empty: bool = False) -> dict[str, Any]:
@@ -388,20 +325,14 @@ class Session:
             Accept data without a single row that can be used.
         """
         self._check_open()
-        chosen = _metrics(self.plan, metrics, _EVALUATION_METRICS)
-        if not chosen:
-            raise DataError(f"no metrics: name some for a {self.plan.graph[self.plan.graph.loss].kind} loss")
+        chosen = evaluation_metrics(self.plan.graph, metrics)
         data = self._data(dataset, chosen)
         check_readable(self.job, data.schema, chosen)
-        states, samples, bad = {one.name: one.init() for one in chosen}, 0, 0
         labelled = data.labels_within(label_bounds(self.plan.graph)).shuffle("none")
-        for part in self.engine.infer(labelled, chosen):
-            states = {one.name: one.merge(states[one.name], part.states[one.name]) for one in chosen}
-            samples, bad = samples + part.samples, bad + len(part.bad)
-        if not samples and not allow_empty:
+        measured = Measured.of(self.engine.infer(labelled, chosen), chosen)
+        if not measured.samples and not allow_empty:
             raise no_rows("evaluated", labelled)
-        found = {one.name: one.result(states[one.name]) for one in chosen}
-        return found | ({BAD_ROWS: bad} if bad else {})
+        return measured.results
 
     def predict(
         self, dataset: Any, out: str | os.PathLike[str] | None = None, fetch: Fetch = PREDICTION
@@ -430,7 +361,7 @@ class Session:
         self._check_open()
         if out is not None:
             check_target(out)
-        wanted = _named(fetch)
+        wanted = named(fetch)
         data = self._data(dataset, (), wanted.values())
         found = sources_of(self.plan.graph, data.schema, list(wanted.values()), data.source_names or ())
         sources = {name: found[source] for name, source in wanted.items()}

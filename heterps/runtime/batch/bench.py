@@ -1,4 +1,4 @@
-"""The way of a batch: route its ids, collect rows, compute, and hand out gradients by host.
+"""The way of a batch: route its ids, collect rows, compute; what hosts are asked and owed is the working copy's.
 
 A :class:`Workbench` belongs to one thread and is used for one Split after another; its buffers are made once. Training,
 evaluation, prediction and the profile's measuring all take their batches through one; a :class:`Walk` says which part
@@ -7,7 +7,7 @@ of the model they need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,6 @@ from heterps.graph import Op
 from heterps.kernels.ops.rows import Rows
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.kernels.random import batch_seed
-from heterps.ragged import Ragged
 from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
 from heterps.runtime.batch.device_program import DeviceProgram
@@ -27,13 +26,14 @@ from heterps.runtime.batch.devices import ChosenDevice
 from heterps.runtime.batch.feeds import column_of, ids_of, rows_of
 from heterps.runtime.batch.job import PREDICTION, Job
 from heterps.runtime.batch.kept_metrics import KeptMetrics
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
+from heterps.runtime.batch.payload import Pulled, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.batch.placed import placed
 from heterps.runtime.batch.walk import Walk
+from heterps.runtime.batch.working_copy import NoCopy, WorkingCopy
 from heterps.stages.drawn import drawing_ops, with_drawn
 from heterps.stages.lowering import Group, pull_name
-from heterps.tables import Router, RowGradients, sum_lanes
+from heterps.tables import Router
 
 __all__ = ["Read", "Workbench"]
 
@@ -58,6 +58,11 @@ class Workbench:
         Named by errors of ops.
     device
         What computes; by default what the job says about the stage that reads.
+
+    Attributes
+    ----------
+    copy
+        What is trained on, and what hosts are owed for it.
     """
 
     def __init__(
@@ -75,13 +80,10 @@ class Workbench:
         self.metrics = KeptMetrics(self.walk.metrics, job.model.label)
         # A router's results stay valid for ``depth`` further batches.
         self._routers = {group.name: Router(job.owners, depth=depth) for group in self.walk.groups}
-        # By host: its piece of the dense parameters.
-        self._spans = [job.model.span(*r) for r in job.model.dense_ranges(job.hosts)]
         self._free: list[BatchWork] = []  # whose buffers wait for another batch
         self._programs = [self._program()]  # that no batch in flight holds, but the first, which all share
-        self._label = job.model.label
+        self.copy: WorkingCopy = NoCopy(job, self.walk, self.phases)
         self._drawing = drawing_ops(job.model.graph)
-        self._counted = {spec.name for spec in job.model.groups if spec.entry is not None or spec.accessor is not None}
         self._behind = () if job.fused or not self.walk.train else needs_behind(job, 0)
         # Forward only: the parameters of the program as they were last read, for all batches.
         self._shared = None if self.walk.train else np.empty(self.program.layout.size, np.float32)
@@ -115,25 +117,14 @@ class Workbench:
         size = self.model.layout.size
         return BatchWork(np.empty(size, np.float32), np.empty(size, np.float32))
 
-    def wanted(self, work: BatchWork, host: int) -> Wanted:
-        """Return what to ask a host for: its share of unique ids, its range of dense parameters."""
-        ids, out = {}, {}
-        with self.phases("pull"):
-            for group in self.walk.groups:
-                routed = work.routed[group.name]
-                low, high = routed.bounds[host], routed.bounds[host + 1]
-                ids[group.name] = routed.ids[low:high]
-                out[group.name] = work.rows(group.name, group.width)[low:high]
-            dense = work.dense[self._spans[host]] if self.walk.train and self.program.layout.size else None
-        return Wanted(ids, out, dense, self.walk.train)
-
     def refresh(self, read: Read) -> None:
         """Forward only: read the dense parameters as they are now."""
         assert self._shared is not None
         if not self._shared.size:
             return
         flat = np.empty(self.model.layout.size, np.float32)
-        for host, span in enumerate(self._spans):
+        for host, ends in enumerate(self.model.dense_ranges(self.job.hosts)):
+            span = self.model.span(*ends)
             if span.stop > span.start:
                 read(host, Wanted({}, dense=flat[span], train=False))
         np.copyto(self._shared, self._part(flat, self.program.layout))
@@ -142,8 +133,8 @@ class Workbench:
     def pull(self, work: BatchWork, read: Read) -> None:
         """Forward only: read the rows of a batch, from the hosts that have some of them."""
         for host in range(self.job.hosts):
-            wanted = self.wanted(work, host)
-            if any(map(len, wanted.ids.values())):
+            wanted = self.copy.wanted(work, host)
+            if wanted is not None and any(map(len, wanted.ids.values())):
                 work.pulled[host] = read(host, wanted)
 
     def forward(self, work: BatchWork) -> dict[str, Any]:
@@ -163,7 +154,8 @@ class Workbench:
         self.program.start(feeds, work.dense, changed=changed, train=self.walk.train, seed=seed)
 
     def compute(self, work: BatchWork) -> None:
-        """Forward, loss and backward of a batch whose rows are all there."""
+        """Forward, loss and backward of a batch whose rows were all asked for and came."""
+        self.copy.fill(work)
         with self.phases("forward"), placed(self._where):
             self._start(work)
         with self.phases("backward"), placed(self._where):
@@ -174,6 +166,7 @@ class Workbench:
         work.loss = self.program.loss * work.read.size
         self.phases.carve(self.program.take_spent())
         self._measure(work, self.program)
+        self.copy.learn(work)
 
     def _measure(self, work: BatchWork, made: DeviceProgram | StageOutcome) -> None:
         if self.metrics:
@@ -238,43 +231,6 @@ class Workbench:
         group = self._group(op.attrs["group"])
         return rows_of(work.read, group, work.routed[group.name], work.rows(group.name, group.width))
 
-    def gradients(self, works: Sequence[BatchWork], host: int) -> PushedGradients:
-        """Return what to push to a host for a unit of batches, summed in order."""
-        with self.phases("push"):
-            parts = [self._gradients(work, host) for work in works]
-            if len(parts) == 1:
-                return parts[0]
-            rows = {name: sum_lanes([part.rows[name] for part in parts]) for name in parts[0].rows}
-            dense = np.add.reduce([part.dense for part in parts if part.dense is not None])
-            return PushedGradients(rows, dense, sum(p.samples for p in parts), sum(p.loss for p in parts))
-
-    def _gradients(self, work: BatchWork, host: int) -> PushedGradients:
-        pulled, rows = work.pulled[host], {}
-        for name, routed in work.routed.items():
-            low, high = routed.bounds[host], routed.bounds[host + 1]
-            show, click = self._counts(work, name, low, high) if name in self._counted else (None, None)
-            rows[name] = RowGradients(
-                routed.ids[low:high],
-                work.row_gradients[name][low:high],
-                pulled.rows[name],
-                show,
-                click,
-                pulled.version,
-            )
-        samples, loss = (work.read.size, work.loss) if host == 0 else (0, 0.0)
-        return PushedGradients(rows, work.gradient[self._spans[host]], samples, loss)
-
-    def _counts(self, work: BatchWork, group: str, low: int, high: int) -> tuple[F32, F32 | None]:
-        """Shows and clicks of the unique ids, for accessors and entries."""
-        routed = work.routed[group]
-        show = routed.counts()[low:high]
-        if self._label is None:
-            return show, None
-        label = np.asarray(work.read[self._label], np.float32).reshape(-1)
-        per_id = _spread(work.read, self._group(group), label)
-        click = np.bincount(routed.inverse, weights=per_id, minlength=len(routed)).astype(np.float32)
-        return show, click[low:high]
-
     def _group(self, name: str) -> Group:
         return next(g for g in self.model.lowered.groups if g.name == name)
 
@@ -293,13 +249,3 @@ class Workbench:
         if op != PREDICTION:
             return program.look(op)
         return np.array(program.prediction) if program.has_run else None
-
-
-def _spread(batch: Batch, group: Group, label: F32) -> F32:
-    """Return each id's label, in the order of the routed ids."""
-    parts = []
-    for name in group.ids:
-        ids = batch[name]
-        counts = np.diff(ids.offsets) if isinstance(ids, Ragged) else ids.size // max(batch.size, 1)
-        parts.append(np.repeat(label, counts))
-    return np.concatenate(parts)

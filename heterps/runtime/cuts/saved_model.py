@@ -12,11 +12,12 @@ from heterps.data.core.data_form import DataForm
 from heterps.errors import CheckpointError
 from heterps.graph import Graph
 from heterps.runtime.batch.job import Job
+from heterps.runtime.cuts.folder_lock import FolderLock
 from heterps.tables import RULES, Rule
 from heterps.tables.snapshots.disk import guarded, read_small
-from heterps.writing import write_whole
+from heterps.writing import check_folder, write_whole
 
-__all__ = ["SavedModel", "made_folder"]
+__all__ = ["SavedModel", "begun", "made_folder"]
 
 _FORMAT = "heterps-model/2"
 _NAME = "model.json"
@@ -72,6 +73,18 @@ class SavedModel:
                 value["mode"],
                 DataForm.from_json(value["data"]) if "data" in value else None,
             )
+
+
+def begun(job: Job, folder: Path, form: DataForm | None = None) -> FolderLock:
+    """Take a folder for the cuts of a run, before anything is started for it."""
+    check_folder(folder)
+    lock = FolderLock(made_folder(folder))
+    try:
+        SavedModel.of(job, form).write(folder)
+    except BaseException:
+        lock.close()
+        raise
+    return lock
 
 
 def _sealed(value: dict[str, Any]) -> str:

@@ -92,7 +92,8 @@ class Parts:
         unique = sum(map(len, work.routed.values()))
         self._add("dedupe", sum(len(r.inverse) for r in work.routed.values()), bench.phases.take()["deduplicate"])
         with self._timed("pull", unique):
-            wanted = bench.wanted(work, 0)
+            wanted = bench.copy.wanted(work, 0)
+            assert wanted is not None  # the bench has no copy of its own
             work.pulled[0] = self._host.read(replace(wanted, dense=None))
         for step in self._layers:
             feeds = step.feeds(bench, work)
@@ -100,7 +101,7 @@ class Parts:
                 step.run(feeds)
         self._make_up_gradients(work)
         with self._timed("push", unique):
-            pushed = bench.gradients([work], 0)
+            pushed = bench.copy.settle(work.key, [work], 0)
             shard.apply(next(self._keys), pushed.rows)
         with self._timed("dense", len(work.dense)):
             shard.apply(next(self._keys), None, pushed.dense)

@@ -78,9 +78,13 @@ class SocketPeer:
             if a.tls:
                 assert self._tls is not None, "a TLS cluster hands its context to every peer"
                 connection = self._tls.wrap_socket(connection)
-        if not isinstance(connection, ssl.SSLSocket):  # which tries again for ever when the kernel gives up
-            self._limit(connection)
-        greet(connection, a.token)
+        try:
+            if not isinstance(connection, ssl.SSLSocket):  # which tries again for ever when the kernel gives up
+                self._limit(connection)
+            greet(connection, a.token)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _limit(self, connection: socket.socket) -> None:

@@ -30,16 +30,16 @@ from heterps.protocol.client.state import (
 from heterps.protocol.words.events import Event, SplitDone
 from heterps.protocol.words.instructions import RunSplit
 from heterps.protocol.words.keys import BatchKey
-from heterps.protocol.words.messages import Pull, Push, Refused, Reply, Request
+from heterps.protocol.words.messages import Granted, Pull, Push, Refused, Reply, Request
 from heterps.protocol.words.modes import Mode
 from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.crossing import StageOutcome
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
+from heterps.runtime.batch.payload import Pulled, Wanted
 from heterps.runtime.batch.phases import WAITING
 from heterps.runtime.batch.reading import Reading
 from heterps.runtime.own_threads import start_timer
-from heterps.runtime.wire.links import HostLink, StageLink
+from heterps.runtime.wire.links import HostLink, Payload, StageLink
 
 __all__ = ["Attempt"]
 
@@ -164,12 +164,15 @@ class Attempt:
                     self._read(n)
                 case Compute(key, ""):
                     self.bench.compute(self._works[key.n])
+                    if self.bench.copy.learns:
+                        self.bench.free(self._works.pop(key.n))
                     self._todo.extend(self.client.handle(Computed(key, "")))
                 case Compute(key, stage):
                     self._step(key, stage)
                 case Free(key, count):
                     for n in range(key.n, key.n + count):
-                        self.bench.free(self._works.pop(n))
+                        if n in self._works:  # else the copy has learned from it, and it went then
+                            self.bench.free(self._works.pop(n))
                 case Forget(key):
                     self._works[key.n].renew()
                 case Tell(event):
@@ -213,24 +216,32 @@ class Attempt:
         return self.client.handle(Computed(key, stage))
 
     def _send(self, host: int, request: Request) -> None:
-        payload: Wanted | PushedGradients | None = None
+        payload: Payload = None
         if isinstance(request, Pull):
-            payload = self.bench.wanted(self._works[request.key.n], host)
+            payload = self.bench.copy.wanted(self._works[request.key.n], host)
+            if payload is None:  # the copy has all that the batch needs from this host
+                self._todo.extend(self.client.reply(host, request, Granted(request.term)))
+                return
         elif isinstance(request, Push):
-            payload = self.bench.gradients([self._works[request.key.n + i] for i in range(request.batches)], host)
+            unit = range(request.key.n, request.key.n + request.batches)
+            works = [self._works[n] for n in unit if n in self._works]
+            payload = self.bench.copy.settle(request.key, works, host)
 
         def done(reply: Reply | None, pulled: Pulled | None) -> None:
-            self._post(lambda: self._answered(host, request, reply, pulled))
+            self._post(lambda: self._answered(host, request, payload, reply, pulled))
 
         self._link(self.client.layout.copies[host]).send(request, payload, done, self.fail)
 
-    def _answered(self, host: int, request: Request, reply: Reply | None, pulled: Pulled | None) -> list[Action]:
+    def _answered(
+        self, host: int, request: Request, payload: Payload, reply: Reply | None, pulled: Pulled | None
+    ) -> list[Action]:
         if reply is None:
             return self.client.timed_out(host, request)
         if isinstance(reply, Refused):  # no answer: ask again, by then perhaps under another layout
             self._later(lambda: self.client.timed_out(host, request))
         elif pulled is not None and self.client.accepts(host, request, reply):
-            self._works[request.key.n].pulled[host] = pulled
+            assert isinstance(payload, Wanted)
+            self.bench.copy.take(self._works[request.key.n], host, payload, pulled)
         return self.client.reply(host, request, reply)
 
     def _later(self, event: Callable[[], list[Action]]) -> None:

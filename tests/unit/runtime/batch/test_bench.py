@@ -76,7 +76,9 @@ def test_training_and_reading_give_the_same_prediction_but_for_dropout() -> None
     read, train = Reader(), Workbench(job, 1)
     work = train.begin(batch())
     for host in range(2):
-        work.pulled[host] = read(host, train.wanted(work, host))
+        wanted = train.copy.wanted(work, host)
+        assert wanted is not None
+        train.copy.take(work, host, wanted, read(host, wanted))
     train.compute(work)
     assert read.rows > 0
     again = Workbench(job, 1, Walk.reading(job, job.metrics, {PREDICTION}))

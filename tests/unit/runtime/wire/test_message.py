@@ -102,6 +102,21 @@ def test_a_frozen_service_runs_into_the_timeout() -> None:
     listener.close()
 
 
+def test_a_connection_that_cannot_be_greeted_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    greeted: list[socket.socket] = []
+
+    def refuse(connection: socket.socket, token: str) -> None:
+        greeted.append(connection)
+        raise BrokenPipeError("closed by the other side")
+
+    monkeypatch.setattr("heterps.runtime.wire.peer.greet", refuse)
+    listener = Listener(Echo())
+    with pytest.raises(PeerLost, match="closed by the other side"):
+        SocketPeer(listener.address).call("twice")
+    listener.close()
+    assert [connection.fileno() for connection in greeted] == [-1]
+
+
 def test_a_service_that_stops_listening_tells_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     told: SimpleQueue[Exception] = SimpleQueue()
     listener = Listener(Echo(), failed=told.put)
