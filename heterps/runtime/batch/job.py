@@ -51,6 +51,8 @@ class Job:
         Ops by stage, in order; one stage means that everything runs where the data is read.
     devices
         What stages are to compute on.
+    replicas
+        Copies of each shard host.
     ways
         How each dense parameter and each table travels, by name; through its table where it is not named.
     """
@@ -64,6 +66,7 @@ class Job:
     stages: tuple[tuple[str, ...], ...] = ()
     memory_bytes: int | None = None
     devices: DeviceWish = field(default_factory=DeviceWish)
+    replicas: int = 1
     ways: Mapping[str, Way] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -143,7 +146,9 @@ class Job:
 
     def spec(self, passes: int, **rest: Any) -> RunSpec:
         """Return what the protocol is told."""
-        return RunSpec(self.mode, passes, self.lanes, self.hosts, N_SHARDS, compute=not self.fused, **rest)
+        return RunSpec(
+            self.mode, passes, self.lanes, self.hosts, N_SHARDS, self.replicas, compute=not self.fused, **rest
+        )
 
     def read(self, dataset: Dataset, split: Split, start: int, bad: BadBook, prefetch: int = 0) -> Reader:
         """Read a Split from batch ``start`` on, up to ``prefetch`` batches ahead in a thread; memory needs none."""

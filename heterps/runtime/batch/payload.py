@@ -53,3 +53,19 @@ class PushedGradients:
     dense: F32 | None = None
     samples: int = 0
     loss: float = 0.0
+
+    def copy(self) -> PushedGradients:
+        """Return the same in arrays of its own."""
+        dense = None if self.dense is None else self.dense.copy()
+        return PushedGradients({name: _copied(g) for name, g in self.rows.items()}, dense, self.samples, self.loss)
+
+
+def _copied(g: RowGradients) -> RowGradients:
+    return RowGradients(
+        g.ids.copy(),
+        g.values.copy(),
+        None if g.rows is None else g.rows.copy(),
+        None if g.show is None else g.show.copy(),
+        None if g.click is None else g.click.copy(),
+        g.version,
+    )

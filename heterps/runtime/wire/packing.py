@@ -35,6 +35,7 @@ __all__ = [
     "unpack_dense",
     "unpack_error",
     "unpack_feeds",
+    "unpack_header",
     "unpack_outcome",
     "unpack_read",
     "unpack_reply",
@@ -77,10 +78,7 @@ def _pack_rows(rows: RowGradients, arrays: list[npt.NDArray[Any]]) -> list[Any]:
 def unpack_request(message: Message) -> tuple[messages.Request, Wanted | PushedGradients | None]:
     """Inverse of :func:`pack_request`."""
     head, arrays = message.head, list(message.arrays)
-    told = dict(head["request"], key=BatchKey(*head["request"]["key"]))
-    if "floor" in told:
-        told["floor"] = tuple(told["floor"])
-    request = _REQUESTS[head["kind"]](**told)
+    request = unpack_header(head)
     if head["kind"] == "Pull":
         dense = np.empty(0, np.float32) if head["dense"] else None
         ids = dict(zip(head["groups"], arrays, strict=True))
@@ -89,6 +87,15 @@ def unpack_request(message: Message) -> tuple[messages.Request, Wanted | PushedG
         rows = {name: _unpack_rows(told, arrays) for name, told in head["groups"].items()}
         return request, PushedGradients(rows, arrays.pop(0) if head["dense"] else None, head["samples"], head["loss"])
     return request, None
+
+
+def unpack_header(head: Mapping[str, Any]) -> messages.Request:
+    """Return the request that a head tells of, without its payload."""
+    told = dict(head["request"], key=BatchKey(*head["request"]["key"]))
+    if "floor" in told:
+        told["floor"] = tuple(told["floor"])
+    request: messages.Request = _REQUESTS[head["kind"]](**told)
+    return request
 
 
 def _unpack_rows(told: Sequence[Any], arrays: list[npt.NDArray[Any]]) -> RowGradients:

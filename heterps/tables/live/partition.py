@@ -221,6 +221,11 @@ class RowPartition:
         if layout.counter >= 0:
             self.words.view(np.float32)[rows, layout.counter + LIVE] = 1
 
+    def set_words(self, rows: I64, words: U32) -> None:
+        """Replace whole rows; their ids must be those that they have."""
+        capture_rows(self.store, rows)
+        self.words[rows] = words
+
     def set_slots(self, rows: I64, where: slice, slots: F32) -> None:
         """Replace optimiser slots of rows."""
         capture_rows(self.store, rows)
