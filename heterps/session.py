@@ -14,7 +14,7 @@ from heterps.data import Dataset, Schema
 from heterps.errors import DataError, GraphError, RunError
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
-from heterps.protocol.words.modes import Async, Mode, mode_from_json
+from heterps.protocol.words.modes import Async, Mode, mode_from_json, mode_from_text
 from heterps.runtime.batch.columns import check_columns
 from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.inference import PREDICTION, Values, check_readable, joined, sources_of
@@ -68,6 +68,7 @@ def launch(
     memory: int | str | None = None,
     device: str = "auto",
     emulate: bool = False,
+    local_rows: int | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -82,7 +83,7 @@ def launch(
     engine
         ``"auto"`` or ``"dask"``; ``"inline"`` runs everything in the calling thread, without Dask.
     mode
-        ``"sync"``, ``"async"``, or a mode value such as ``Async(depth=4)``; by default the plan's.
+        ``"sync"``, ``"async"``, ``"geo:100"``, or a mode value such as ``Async(depth=4)``; by default the plan's.
     sparse, dense
         Rules of tables and of dense parameters where the graph names none; by default ``ElementAdaGrad(lr=0.01)``,
         whose steps do not depend on the scale of the loss, and ``Adam(lr=0.001)``.
@@ -110,6 +111,9 @@ def launch(
     emulate
         Let NumPy stand in on workers of a GPU pool that cannot use their GPU; without it they are refused, with the
         reason. Every report then says "emulated".
+    local_rows
+        Geo: rows of each table that a worker keeps for itself from one range of batches to the next, the least recent
+        go; by default all it has met.
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -122,7 +126,7 @@ def launch(
     """
     name = choose_engine(engine, client)
     chosen = _mode(mode, plan, name)
-    summed = plan.lanes if chosen.ordered else chosen.unit
+    summed = plan.lanes if chosen.ordered else 1 if chosen.has_copy else chosen.unit
     model = Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed)
     job = Job(
         model,
@@ -134,6 +138,7 @@ def launch(
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
         memory_bytes=bytes_of(memory),
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
+        local_rows=local_rows,
     )
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,
@@ -206,7 +211,7 @@ def _mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine: str)
         mode = plan.mode if given is None else Async(depth=plan.depth)
         mode = replace(mode, depth=1) if engine == "inline" and isinstance(mode, Async) else mode
     else:
-        mode = mode_from_json(given if isinstance(given, Mapping) else {"mode": given})
+        mode = mode_from_json(given) if isinstance(given, Mapping) else mode_from_text(given)
     return mode
 
 

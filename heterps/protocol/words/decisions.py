@@ -21,6 +21,7 @@ __all__ = [
     "Commit",
     "Confirm",
     "Decision",
+    "Dismiss",
     "Fill",
     "Forward",
     "Insert",
@@ -37,23 +38,18 @@ __all__ = [
 
 
 class Answer(NamedTuple):
-    """Send the reply to whoever made the request with this tag."""
+    """Send the reply to whoever made the request with this tag; with one to a push in Geo, what has changed."""
 
     tag: Any
     reply: Reply
 
 
 class Serve(NamedTuple):
-    """Read the rows of the request and send them with the reply.
-
-    ``refresh`` is "" except in Geo: "full" (everything the trainer holds), "changed" (ids changed by others since
-    its last pull), "again" (the same as last time, whose reply may be lost).
-    """
+    """Read the rows of the request and send them with the reply."""
 
     tag: Any
     request: Request
     reply: Granted
-    refresh: str = ""
 
 
 class Apply(NamedTuple):
@@ -102,6 +98,12 @@ class Retain(NamedTuple):
     """Drop the rows of all other shards, and all kept gradients."""
 
     owned: tuple[int, ...]
+
+
+class Dismiss(NamedTuple):
+    """Geo: this trainer is gone; note nothing more for it."""
+
+    trainer: int
 
 
 class Report(NamedTuple):
@@ -164,4 +166,6 @@ class Snapshot:
     owned: tuple[int, ...]
 
 
-Decision = Answer | Serve | Apply | Keep | Commit | Load | Mark | Insert | Retain | Report | Forward | Fill | Confirm
+Decision = (
+    Answer | Serve | Apply | Keep | Commit | Load | Mark | Insert | Retain | Dismiss | Report | Forward | Fill | Confirm
+)

@@ -16,6 +16,7 @@ from heterps.metrics import Metric
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Mode
+from heterps.runtime.batch.copy_checks import check_copy
 from heterps.runtime.batch.device_memory import check_memory
 from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.model import Model
@@ -48,6 +49,8 @@ class Job:
         Ops by stage, in order; one stage means that everything runs where the data is read.
     devices
         What stages are to compute on.
+    local_rows
+        Geo: rows of each table that a worker keeps from one range of batches to the next; None for all it has met.
     """
 
     model: Model
@@ -59,12 +62,15 @@ class Job:
     stages: tuple[tuple[str, ...], ...] = ()
     memory_bytes: int | None = None
     devices: DeviceWish = field(default_factory=DeviceWish)
+    local_rows: int | None = None
 
     def __post_init__(self) -> None:
-        if self.mode.refreshes:
-            raise PlanError(
-                f"mode {self.mode.name!r} is not run by any engine yet; Async(merge=n) also sends less often"
-            )
+        if self.local_rows is not None and self.local_rows < 1:
+            raise PlanError(f"local_rows={self.local_rows}, but a worker must keep at least one row")
+        if self.mode.has_copy:
+            check_copy(self.model, self.mode, len(self.stages))
+        elif self.local_rows is not None:
+            raise PlanError(f"local_rows={self.local_rows}, but mode {self.mode.name!r} keeps no rows on workers")
         if not self.fused:
             self._check_stages()
 
@@ -119,7 +125,7 @@ class Job:
     @property
     def in_flight(self) -> int:
         """Batches that one attempt may hold at once."""
-        return self.mode.in_flight * self.mode.unit + 1
+        return self.mode.held + 1
 
     def spec(self, passes: int, **rest: Any) -> RunSpec:
         """Return what the protocol is told."""

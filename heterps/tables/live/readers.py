@@ -104,10 +104,27 @@ class Readers:
 
         Rows are as they are now: what changes while they are copied is in this answer or the next, perhaps in both.
         """
-        found = self._changed(reader, since)
+        found = self.changed_if_known(reader, since)
         return found if found is not None else self._all(reader)
 
-    def _changed(self, reader: str, since: int | None) -> Changes | None:
+    def begin(self, reader: str) -> int:
+        """Return a mark for a reader that has nothing yet, or reads rows one by one."""
+        with self.marking(reader) as mark:
+            for part in self._group.partitions:
+                with part.lock:
+                    part.close_stretch(mark, None)
+            return mark
+
+    def deleted_since(self, since: int) -> U64:
+        """Return the ids without a row now that lost one after a mark, as far as that is known."""
+        listed = [np.empty(0, np.uint64)]
+        for part in self._group.partitions:
+            with part.lock:
+                listed.append(part.deleted_since(since))
+        return np.concatenate(listed)
+
+    def changed_if_known(self, reader: str, since: int | None) -> Changes | None:
+        """Return what changed since a mark of this reader; None if that is not known."""
         if since is None or since > self._last:
             return None
         listed = []

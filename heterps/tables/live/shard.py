@@ -89,6 +89,8 @@ class Shard:
     memory_bytes
         What indices and rows in memory may take; new ids beyond that are refused, or old rows evicted, as each group's
         ``when_full`` says. None for as many as fit.
+    adds
+        What is pushed are changes to be added: rules are applied by those who send them.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Shard:
         threads: int = 1,
         folder: str | Path | None = None,
         memory_bytes: int | None = None,
+        adds: bool = False,
     ) -> None:
         self.seed = seed
         where, owners = None if folder is None else Path(folder), Owners(threads)
@@ -110,8 +113,10 @@ class Shard:
             if spec.name in self.groups:
                 raise TableError(f"two groups of one name: {spec.name!r}")
             mine = _owned(owned, spec)
-            self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where, memory=memory)
-        self.dense = DenseBlock(tuple(dense), seed=seed)
+            self.groups[spec.name] = RowGroup(
+                spec, seed=seed, owned=mine, owners=owners, folder=where, memory=memory, adds=adds
+            )
+        self.dense = DenseBlock(tuple(dense), seed=seed, adds=adds)
         self.incarnation = uuid.uuid4().hex  # with the version: which state this is, wherever versions begin anew
         if memory is not None:
             memory.fixed_bytes = self.dense.values.nbytes + self.dense.slots.nbytes
