@@ -3,51 +3,51 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from heterps.data import Dataset, Schema
-from heterps.errors import DataError, GraphError, RunError
-from heterps.metrics import Metric, metric
+from heterps.choices import Fetch, Metrics, chosen_mode, evaluation_metrics, job_of, named, watched_tensors
+from heterps.data import Dataset
+from heterps.data.core.data_form import DataForm, fitted
+from heterps.data.sources.given import given_data
+from heterps.errors import CheckpointError, DataError, GraphError, RunError
+from heterps.metrics import Metric
 from heterps.planner.plan import Plan
-from heterps.protocol.words.modes import Async, Mode, mode_from_json, mode_from_text
+from heterps.protocol.words.modes import Mode, mode_from_json
 from heterps.runtime.batch.columns import check_columns
-from heterps.runtime.batch.devices import DeviceWish
-from heterps.runtime.batch.inference import PREDICTION, Values, check_readable, joined, sources_of
+from heterps.runtime.batch.inference import (
+    PREDICTION,
+    Cell,
+    Values,
+    check_readable,
+    columns_read,
+    joined,
+    sources_of,
+)
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.labelling import label_bounds, no_rows
-from heterps.runtime.batch.model import Model
-from heterps.runtime.config import bytes_of
 from heterps.runtime.cuts.checkpoints import Checkpoints
 from heterps.runtime.cuts.folder_lock import FolderLock
-from heterps.runtime.cuts.saved_model import SavedModel, made_folder
+from heterps.runtime.cuts.saved_model import SavedModel, begun, made_folder
 from heterps.runtime.cuts.saving import load_one_table, load_tables, save_tables, shrink_tables
 from heterps.runtime.report.epochs import Epochs
 from heterps.runtime.report.lined_up import filled, placed
+from heterps.runtime.report.measured import Measured
 from heterps.runtime.report.meter import metered
 from heterps.runtime.report.output import BAD_ROW, write_parquet
 from heterps.runtime.report.phase_profile import PhaseProfile
-from heterps.runtime.report.progress import BAD_ROWS, Progress
+from heterps.runtime.report.progress import Progress
+from heterps.runtime.report.rowless import never_empty
 from heterps.runtime.run.engines import Engine, choose_engine, make_engine
-from heterps.tables import Adam, ElementAdaGrad, Kind, Rule
+from heterps.tables import Kind, Rule
 from heterps.writing import check_folder, check_target
 
 __all__ = ["Session", "launch", "load"]
 
-Metrics = Sequence[str | Metric]
-Fetch = str | Sequence[str] | Mapping[str, str]
-
 _SPLITS_PER_LANE = 4  # so that lanes which end early find more, and the last ones are short
-_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",), "softmax_cross_entropy": ("acc1",)}
-_EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {
-    "logloss": ("auc", "logloss"),
-    "mse": ("rmse", "mae"),
-    "softmax_cross_entropy": ("acc1", "acc5"),
-}
 
 
 def launch(
@@ -69,6 +69,7 @@ def launch(
     device: str = "auto",
     emulate: bool = False,
     local_rows: int | None = None,
+    parameters: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -114,6 +115,9 @@ def launch(
     local_rows
         Geo: rows of each table that a worker keeps for itself from one range of batches to the next, the least recent
         go; by default all it has met.
+    parameters
+        How parameters travel, by name or pattern: ``{"fc*": "allreduce", "*": "table"}``; by default as the plan says,
+        else through their tables.
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -125,19 +129,17 @@ def launch(
     ...     print(session.evaluate(Criteo("valid.tsv")))
     """
     name = choose_engine(engine, client)
-    chosen = _mode(mode, plan, name)
-    summed = plan.lanes if chosen.ordered else 1 if chosen.has_copy else chosen.unit
-    model = Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed)
-    job = Job(
-        model,
-        plan.batch_size,
-        chosen,
-        hosts=plan.shard_hosts,
-        lanes=plan.lanes,
-        metrics=_metrics(plan, metrics, _TRAINING_METRICS),
-        stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
-        memory_bytes=bytes_of(memory),
-        devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
+    job = job_of(
+        plan,
+        chosen_mode(mode, plan, name),
+        sparse=sparse,
+        dense=dense,
+        seed=seed,
+        metrics=metrics,
+        memory=memory,
+        device=device,
+        emulate=emulate,
+        parameters=parameters,
         local_rows=local_rows,
     )
     checkpoints = Checkpoints(
@@ -147,24 +149,21 @@ def launch(
         os.fspath(resume) if resume else None,
         force,
     )
+    form = _remembered(resume) if resume else None  # before its folder is begun anew
     with ExitStack() as stack:
-        lock = stack.enter_context(_begun(job, Path(checkpoint))) if checkpoint else None
+        lock = stack.enter_context(begun(job, Path(checkpoint), form)) if checkpoint else None
         made = make_engine(name, job, plan, client, checkpoints=checkpoints, **options)
-        session = Session(plan, made, lock)
+        session = Session(plan, made, lock, form)
         stack.pop_all()  # from here on the session holds the lock
     return session
 
 
-def _begun(job: Job, folder: Path) -> FolderLock:
-    """Take a folder for the cuts of a run, before anything is started for it."""
-    check_folder(folder)
-    lock = FolderLock(made_folder(folder))
+def _remembered(resume: str | os.PathLike[str]) -> DataForm | None:
+    """Return what the model of an earlier run knows of its data."""
     try:
-        SavedModel.of(job).write(folder)
-    except BaseException:
-        lock.close()
-        raise
-    return lock
+        return SavedModel.read(Path(resume)).form
+    except CheckpointError:  # cuts without a description: the run itself says what is wrong with them
+        return None
 
 
 def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None = None, **options: Any) -> Session:
@@ -186,6 +185,7 @@ def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None 
         plan = Plan.fused(saved.graph, batch_size=saved.batch_size, mode=mode_from_json(saved.mode))
     options = {"sparse": saved.sparse, "dense": saved.dense, "seed": saved.seed, **options}
     session = launch(plan, client, **options)
+    session.form = saved.form
     try:
         session.load(path)
     except BaseException:
@@ -194,38 +194,14 @@ def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None 
     return session
 
 
-def _named(fetch: Fetch) -> dict[str, str]:
-    if isinstance(fetch, str):
-        return {fetch: fetch}
-    return dict(fetch) if isinstance(fetch, Mapping) else {name: name for name in fetch}
-
-
-def _mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine: str) -> Mode:
-    """Turn what a user says, else the plan, into a mode.
-
-    A depth is for overlapping: where nothing overlaps, the plan's would only make batches stale.
-    """
-    if isinstance(given, Mode):
-        mode = given
-    elif given is None or given == Async.name:
-        mode = plan.mode if given is None else Async(depth=plan.depth)
-        mode = replace(mode, depth=1) if engine == "inline" and isinstance(mode, Async) else mode
-    else:
-        mode = mode_from_json(given) if isinstance(given, Mapping) else mode_from_text(given)
-    return mode
-
-
-def _metrics(plan: Plan, given: Metrics | None, by_loss: Mapping[str, tuple[str, ...]]) -> tuple[Metric, ...]:
-    if given is None:
-        given = by_loss.get(plan.graph[plan.graph.loss].kind, ())
-    return tuple(metric(one) for one in ([given] if isinstance(given, str) else given))
-
-
 class Session:
     """Tables that live while it is open, and what can be done with them. Made by :func:`launch`."""
 
-    def __init__(self, plan: Plan, engine: Engine, lock: FolderLock | None = None) -> None:
+    def __init__(
+        self, plan: Plan, engine: Engine, lock: FolderLock | None = None, form: DataForm | None = None
+    ) -> None:
         self.plan, self.engine = plan, engine
+        self.form = form  # how rows became batches in training; saved with the model
         self._lock = lock  # of the folder for cuts, while the session is open
         self._open = True
         self._profile = PhaseProfile()
@@ -239,9 +215,9 @@ class Session:
 
     def train(
         self,
-        dataset: Dataset,
+        dataset: Any,
         epochs: int = 1,
-        valid: Dataset | None = None,
+        valid: Any = None,
         fetch: Fetch | None = None,
         *,
         allow_empty: bool = False,
@@ -253,7 +229,8 @@ class Session:
         Parameters
         ----------
         dataset
-            Training data.
+            Training data, or its path. How its rows become batches is remembered, saved with the model, and used for
+            all data after it whose schema is not given but guessed.
         epochs
             Passes over it.
         valid
@@ -267,12 +244,30 @@ class Session:
         self._check_open()
         if epochs < 1:
             raise DataError(f"epochs is {epochs}, must be at least 1")
-        check_columns(self.plan.graph, dataset.schema)
+        inputs = {op.name for op in self.plan.graph.inputs}
+        data = fitted(given_data(dataset, self.form, inputs), self.form, inputs)
+        check_columns(self.plan.graph, data.schema)
+        self._remember(DataForm.of(data))
         if valid is not None:
+            valid = fitted(given_data(valid, self.form, inputs), self.form, inputs)
             check_columns(self.plan.graph, valid.schema)
-        labelled = self._spread(dataset).labels_within(label_bounds(self.plan.graph))
-        reports = self._train(labelled, epochs, valid, self._tensors(fetch))
-        return self._watched(reports if allow_empty else self._never_empty(reports, labelled))
+        labelled = self._spread(data).labels_within(label_bounds(self.plan.graph))
+        reports = self._train(labelled, epochs, valid, watched_tensors(self.plan.graph, fetch))
+        return self._watched(reports if allow_empty else never_empty(reports, labelled))
+
+    def _remember(self, form: DataForm) -> None:
+        """Keep how rows become batches, here and beside the cuts; ready-made columns say nothing about rows."""
+        if form.has_recipes:
+            self.form = form
+            if self._lock is not None:
+                SavedModel.of(self.job, form).write(self._lock.folder)
+
+    def _data(self, given: Any, metrics: Sequence[Metric] = (), fetch: Iterable[str] = ()) -> Dataset:
+        """Return what was given as a dataset whose columns are made as in training."""
+        graph = self.plan.graph
+        ops = (graph.outputs.get(name, name) for name in fetch)
+        needed = columns_read(self.job, metrics, [op for op in ops if op == PREDICTION or op in graph])
+        return fitted(given_data(given, self.form, needed), self.form, needed)
 
     def _spread(self, dataset: Dataset) -> Dataset:
         """Give every lane something to read. Lanes belong to the plan: any number of workers sees the same Splits.
@@ -286,15 +281,6 @@ class Session:
         with closing(reports):  # leaving the loop ends training at once
             for progress in reports:
                 self._profile = progress.profile
-                yield progress
-
-    def _never_empty(
-        self, reports: Generator[Progress, None, None], dataset: Dataset
-    ) -> Generator[Progress, None, None]:
-        with closing(reports):
-            for progress in reports:
-                if progress.done and not progress.samples:
-                    raise no_rows("trained on", dataset)
                 yield progress
 
     def profile(self) -> PhaseProfile:
@@ -315,9 +301,9 @@ class Session:
 
     def fit(
         self,
-        dataset: Dataset,
+        dataset: Any,
         epochs: int = 1,
-        valid: Dataset | None = None,
+        valid: Any = None,
         fetch: Fetch | None = None,
         *,
         allow_empty: bool = False,
@@ -329,46 +315,32 @@ class Session:
         assert last is not None
         return last
 
-    def _tensors(self, fetch: Fetch | None) -> dict[str, str]:
-        graph, given = self.plan.graph, _named(fetch or ())
-        for name, op in given.items():
-            if graph.outputs.get(op, op) != PREDICTION and graph[graph.outputs.get(op, op)].kind == "input":
-                raise GraphError(f"cannot fetch {name!r} while training: {op!r} is a column of the data")
-        return {name: sources_of(graph, Schema(), [op])[op] for name, op in given.items()}
-
     # --- inference
 
-    def evaluate(
-        self, dataset: Dataset, metrics: Metrics | None = None, *, allow_empty: bool = False
-    ) -> dict[str, Any]:
+    def evaluate(self, dataset: Any, metrics: Metrics | None = None, *, allow_empty: bool = False) -> dict[str, Any]:
         """Return metrics over a dataset by name; where there are bad rows ``bad_rows`` counts them.
 
         Parameters
         ----------
         dataset
-            With labels.
+            With labels: a Dataset, a path, or rows as for :meth:`predict`.
         metrics
             Names, or :class:`~heterps.metrics.Metric` values; by default AUC and logloss (RMSE and MAE for ``mse``).
         allow_empty
             Accept data without a single row that can be used.
         """
         self._check_open()
-        chosen = _metrics(self.plan, metrics, _EVALUATION_METRICS)
-        if not chosen:
-            raise DataError(f"no metrics: name some for a {self.plan.graph[self.plan.graph.loss].kind} loss")
-        check_readable(self.job, dataset.schema, chosen)
-        states, samples, bad = {one.name: one.init() for one in chosen}, 0, 0
-        labelled = dataset.labels_within(label_bounds(self.plan.graph)).shuffle("none")
-        for part in self.engine.infer(labelled, chosen):
-            states = {one.name: one.merge(states[one.name], part.states[one.name]) for one in chosen}
-            samples, bad = samples + part.samples, bad + len(part.bad)
-        if not samples and not allow_empty:
+        chosen = evaluation_metrics(self.plan.graph, metrics)
+        data = self._data(dataset, chosen)
+        check_readable(self.job, data.schema, chosen)
+        labelled = data.labels_within(label_bounds(self.plan.graph)).shuffle("none")
+        measured = Measured.of(self.engine.infer(labelled, chosen), chosen)
+        if not measured.samples and not allow_empty:
             raise no_rows("evaluated", labelled)
-        found = {one.name: one.result(states[one.name]) for one in chosen}
-        return found | ({BAD_ROWS: bad} if bad else {})
+        return measured.results
 
     def predict(
-        self, dataset: Dataset, out: str | os.PathLike[str] | None = None, fetch: Fetch = PREDICTION
+        self, dataset: Any, out: str | os.PathLike[str] | None = None, fetch: Fetch = PREDICTION
     ) -> Values | dict[str, Values] | Path:
         """Return predictions, or other tensors, for every row in order.
 
@@ -377,12 +349,14 @@ class Session:
         Parameters
         ----------
         dataset
-            Needs no label.
+            A Dataset or a path, without or with a label; or rows: a dict, a list of dicts, a pandas, polars or Arrow
+            frame, lines of JSON. Source columns are found by name and made into batches as they were in training.
         out
             A Parquet file to write instead of returning arrays; its column ``bad_row`` says why a row has no values.
         fetch
-            A name gives one array, several give a dict: ``"prediction"``, outputs and ops of the graph, columns of the
-            data. ``{name: source}`` names them anew. Only what leads to them is computed and read.
+            A name gives one array, several give a dict: ``"prediction"``, outputs and ops of the graph, columns of
+            batches, source columns of the data. ``{name: source}`` names them anew. Only what leads to them is
+            computed and read.
 
         Returns
         -------
@@ -392,16 +366,18 @@ class Session:
         self._check_open()
         if out is not None:
             check_target(out)
-        sources = {
-            name: sources_of(self.plan.graph, dataset.schema, [source])[source]
-            for name, source in _named(fetch).items()
-        }
-        check_readable(self.job, dataset.schema, (), sources.values())
+        wanted = named(fetch)
+        data = self._data(dataset, (), wanted.values())
+        found = sources_of(self.plan.graph, data.schema, list(wanted.values()), data.source_names or ())
+        sources = {name: found[source] for name, source in wanted.items()}
+        if all(isinstance(source, Cell) for source in sources.values()):
+            raise GraphError(f"{', '.join(sources)}: columns of the data alone; fetch something of the model with them")
+        check_readable(self.job, data.schema, (), sources.values())
         if out is not None and BAD_ROW in sources:
             raise GraphError(f"{BAD_ROW!r} is the column of reasons: name what you fetch otherwise, {{name: source}}")
-        parts = placed(self.engine.infer(dataset.shuffle("none").without_labels(), (), sources))
+        parts = placed(self.engine.infer(data.shuffle("none").without_labels(), (), sources))
         if out is not None:
-            return write_parquet(out, parts)
+            return write_parquet(out, parts, list(sources))
         arrays = joined(filled(parts), sources)
         return arrays[fetch] if isinstance(fetch, str) else arrays
 
@@ -425,7 +401,7 @@ class Session:
         self._check_open()
         check_folder(path)
         with nullcontext() if self._lock and self._lock.holds(path) else FolderLock(made_folder(Path(path))):
-            SavedModel.of(self.job).write(Path(path))
+            SavedModel.of(self.job, self.form).write(Path(path))
             return save_tables(self.engine, Path(path), kind)
 
     def load(self, path: str | os.PathLike[str]) -> None:

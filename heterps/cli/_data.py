@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from heterps.data import READERS, Dataset, open_dataset
+from heterps.data import READERS, Dataset
+from heterps.data.core.data_form import DataForm
+from heterps.data.sources.given import open_known
 from heterps.errors import DataError, UnknownKindError
 
 __all__ = ["data_options", "opened", "parse_names", "sample_options"]
@@ -40,15 +42,15 @@ def _options(command: _F, purpose: str, required: bool) -> _F:
     return data(kind(command))
 
 
-def opened(paths: tuple[str, ...], kind: str) -> Dataset:
-    """Open what ``--data`` or ``--valid`` names."""
+def opened(paths: tuple[str, ...], kind: str, form: DataForm | None = None) -> Dataset:
+    """Open what ``--data`` or ``--valid`` names, as ``form`` says where a model remembers its data."""
     if kind != "auto" and kind not in READERS:
         raise UnknownKindError(f"no data format is called {kind!r}; there are auto, {', '.join(sorted(READERS))}")
     if len(paths) == 1:
-        return open_dataset(paths[0], kind)
+        return open_known(paths[0], form, kind)
     if any(path.split(":")[0] == "adult" for path in paths):
         raise DataError("the bundled data is one of adult:train and adult:test, and not mixed with files")
-    return open_dataset(list(paths), kind)
+    return open_known(list(paths), form, kind)
 
 
 def parse_names(given: tuple[str, ...]) -> tuple[str, ...]:

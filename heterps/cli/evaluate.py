@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 from rich.table import Table
 
 from heterps.cli._data import data_options, opened, parse_names
 from heterps.cli._device import device_options
+from heterps.runtime.cuts.saved_model import SavedModel
 from heterps.screen import Screen
 from heterps.session import load
 
@@ -41,7 +43,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Measure the model that `heterps train --out DIR` or session.save(DIR) wrote."""
-    dataset = opened(data, kind)
+    dataset = opened(data, kind, SavedModel.read(Path(model)).form)
     with load(model, engine=engine, device=device, emulate=emulate) as session:
         results = session.evaluate(dataset, parse_names(metrics) or None, allow_empty=allow_empty)
     if as_json:

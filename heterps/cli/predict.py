@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 
 from heterps.cli._data import data_options, opened, parse_names
 from heterps.cli._device import device_options
+from heterps.runtime.cuts.saved_model import SavedModel
 from heterps.session import load
 from heterps.writing import check_target
 
@@ -29,7 +31,7 @@ Examples:
     "--fetch",
     multiple=True,
     metavar="NAME",
-    help="prediction (the default), an output or op of the graph, a column of the data; several, or as a,b,c.",
+    help="prediction (the default), an output or op of the graph, any column of the data; several, or as a,b,c.",
 )
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
 @device_options
@@ -45,7 +47,7 @@ def command(
 ) -> None:
     """Predict with the model that `heterps train --out DIR` or session.save(DIR) wrote. No label is needed."""
     check_target(out)
-    dataset = opened(data, kind)
+    dataset = opened(data, kind, SavedModel.read(Path(model)).form)
     with load(model, engine=engine, device=device, emulate=emulate) as session:
         path = session.predict(dataset, out=out, fetch=parse_names(fetch) or ("prediction",))
     schema = pq.read_schema(path)

@@ -13,6 +13,7 @@ from heterps.cli._data import data_options, opened, parse_names
 from heterps.cli._device import device_options
 from heterps.cli._models import load_graph, parse_settings
 from heterps.cli._rules import parse_rule
+from heterps.cli._ways import parameters_option, parse_ways
 from heterps.data import Dataset
 from heterps.errors import DataError
 from heterps.hardware import Hardware
@@ -63,6 +64,7 @@ Examples:
 )
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
 @device_options
+@parameters_option
 @click.option("--out", metavar="DIR", help="Save the trained model to this folder.")
 @click.option("--checkpoint", metavar="DIR", help="Keep cuts of the run here, to go on from if it is lost.")
 @click.option("--every-batches", type=click.IntRange(1), help="Make a cut so often, besides the one at the end.")
@@ -96,6 +98,7 @@ def command(
     engine: str,
     device: str,
     emulate: bool,
+    parameters: tuple[str, ...],
     out: str | None,
     checkpoint: str | None,
     every_batches: int | None,
@@ -111,6 +114,7 @@ def command(
         check_folder(folder)
     if profile_svg:
         check_target(profile_svg)
+    ways = parse_ways(parameters) or None
     plan = _plan(target, settings, batch_size)
     training, validation = opened(data, kind), opened(valid, kind) if valid else None
     rules = [parse_rule(text) if text else None for text in (sparse, dense)]
@@ -131,6 +135,7 @@ def command(
         memory=memory,
         device=device,
         emulate=emulate,
+        parameters=ways,
     ) as session:
         reports = _checked(session, training.shuffle(shuffle), epochs, validation, allow_empty)
         last = deque(metered(reports, console), maxlen=1).pop()

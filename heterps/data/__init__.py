@@ -5,6 +5,7 @@ from heterps.data.columnar.tables_in_memory import Table, frame
 from heterps.data.core.bad import BadBook, BadInput, BadRow, BadRows
 from heterps.data.core.batch import Batch, Column
 from heterps.data.core.batch_buffers import RowBuffers
+from heterps.data.core.data_form import DataForm
 from heterps.data.core.dataset import Dataset, Shuffle, Source
 from heterps.data.core.formats import READERS, open_dataset, register_reader
 from heterps.data.core.labels import Labels
@@ -37,6 +38,7 @@ __all__ = [
     "Column",
     "Criteo",
     "Cross",
+    "DataForm",
     "Dataset",
     "Field",
     "Generated",

@@ -14,10 +14,11 @@ from heterps.device.arrays import (
 )
 from heterps.device.found import FoundDevices, found_devices
 from heterps.device.raw import CUDA_OPTIONS, CudaModule, RawModule, cuda_sources, cuda_text, raw_module, set_raw_loader
-from heterps.device.transfer import Lap, Transfer
+from heterps.device.transfer import CopyStreams, Lap, Transfer
 
 __all__ = [
     "CUDA_OPTIONS",
+    "CopyStreams",
     "CudaModule",
     "FoundDevices",
     "Lap",

@@ -4,8 +4,8 @@ It holds NumPy data and behaves as ``cupy.ndarray`` does where code written on a
 conversion to the host, no mixing of host and device arrays, reductions that stay 0-d arrays, only names, keywords and
 methods that the installed cupy has (cupy imports without a driver and serves as the oracle). What cupy accepts but
 punishes silently is an error here: out-of-range indices (cupy wraps them and corrupts a row), duplicate indices in an
-assignment (undefined order), loops over a device array (one kernel per element), pickling. Copies and synchronisations
-are counted in :data:`TRAFFIC`.
+assignment (undefined order), loops over a device array (one kernel per element), pickling. Copies, synchronisations and
+kernels are counted in :data:`TRAFFIC`; :func:`watch_kernels` tells which memory each kernel touches.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
 
-__all__ = ["TRAFFIC", "FakeArray", "Traffic", "xp"]
+__all__ = ["TRAFFIC", "FakeArray", "Traffic", "watch_kernels", "xp"]
 
 try:
     import cupy as _oracle  # only asked what exists; nothing is run on it
@@ -41,6 +42,7 @@ class Traffic:
     bytes_to_device: int = 0
     bytes_to_host: int = 0
     syncs: int = 0
+    kernels: int = 0
 
     def reset(self) -> None:
         """Set every count to zero."""
@@ -48,6 +50,42 @@ class Traffic:
 
 
 TRAFFIC = Traffic()
+Watch = Callable[[list[np.ndarray[Any, Any]]], None]
+_WATCHES: list[Watch] = []
+
+
+@contextmanager
+def watch_kernels(watch: Watch) -> Iterator[None]:
+    """Have a function called with the memory of each kernel, read or written, and of each array that is made."""
+    _WATCHES.append(watch)
+    try:
+        yield
+    finally:
+        _WATCHES.remove(watch)
+
+
+def _touched(*values: Any, kernel: bool = True) -> None:
+    """Count a kernel over these arrays."""
+    TRAFFIC.kernels += kernel
+    for watch in _WATCHES:
+        watch([*_memory_of(values)])
+
+
+def _memory_of(x: Any) -> Iterator[np.ndarray[Any, Any]]:
+    if isinstance(x, FakeArray):
+        yield x._data
+    elif isinstance(x, np.ndarray):
+        yield x
+    elif isinstance(x, dict):
+        yield from _memory_of(tuple(x.values()))
+    elif isinstance(x, list | tuple):
+        for each in x:
+            yield from _memory_of(each)
+
+
+def _is_view(result: Any, *sources: Any) -> bool:
+    """Whether a result is memory of what it was made from: no kernel runs for that."""
+    return isinstance(result, np.ndarray) and any(np.may_share_memory(result, a) for a in _memory_of(sources))
 
 
 class FakeArray:
@@ -115,15 +153,25 @@ class FakeArray:
             raise AttributeError(f"cupy.ndarray has no attribute {name!r}")
         value = getattr(self._data, name)
         if callable(value):
-            return lambda *a, **k: _wrap(value(*_unwrap(a), **_unwrap(k)))
+            return lambda *a, **k: self._method(value, a, k)
         return _wrap(value) if isinstance(value, np.ndarray) else value
+
+    def _method(self, method: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        result = method(*_unwrap(args), **_unwrap(kwargs))
+        if not _is_view(result, self):
+            _touched(self, args, kwargs, result)
+        return _wrap(result)
 
     # indices
     def __getitem__(self, key: Any) -> FakeArray:
-        return FakeArray(np.asarray(self._data[self._checked(key, write=False)]))
+        found = np.asarray(self._data[self._checked(key, write=False)])
+        if not _is_view(found, self):
+            _touched(self, key, found)
+        return FakeArray(found)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._data[self._checked(key, write=True)] = _unwrap(value)
+        _touched(self, key, value)
 
     def _checked(self, key: Any, *, write: bool) -> Any:
         keys = key if isinstance(key, tuple) else (key,)
@@ -201,8 +249,10 @@ def _call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: d
         if ufunc.__name__ not in AT_UFUNCS or inputs[0].dtype.name not in AT_DTYPES:
             raise TypeError(f"cupy has no {ufunc.__name__}.at for {inputs[0].dtype}")
         ufunc.at(inputs[0]._data, inputs[0]._checked(inputs[1], write=False), *_unwrap(inputs[2:]))
+        _touched(inputs)
         return None
     result = getattr(ufunc, method)(*_unwrap(inputs), **_unwrap(kwargs), **plain)
+    _touched(inputs, kwargs, outs, result)
     return outs[0] if len(outs) == 1 else _wrap(result)
 
 
@@ -228,6 +278,8 @@ def _call(module: str, name: str, func: Callable[..., Any], args: Any, kwargs: A
         signature.bind(*args, **kwargs)  # TypeError: cupy does not take this argument
     out = kwargs.get("out")
     result = func(*_unwrap(args), **_unwrap(kwargs))
+    if out is not None or not _is_view(result, args, kwargs):
+        _touched(args, kwargs, result, kernel=not name.startswith("empty"))
     return out if isinstance(out, FakeArray) else _wrap(result)
 
 
@@ -328,12 +380,13 @@ def _binary(name: str) -> None:
     for prefix in ("", "r"):
         method = f"__{prefix}{name}__"
         if hasattr(np.ndarray, method):
-            setattr(FakeArray, method, lambda self, other, m=method: _wrap(getattr(self._data, m)(_unwrap(other))))
+            setattr(FakeArray, method, lambda self, other, m=method: self._method(getattr(self._data, m), (other,), {}))
     method = f"__i{name}__"
     if hasattr(np.ndarray, method):
 
         def inplace(self: FakeArray, other: Any, m: str = method) -> FakeArray:
             getattr(self._data, m)(_unwrap(other))
+            _touched(self, other)
             return self
 
         setattr(FakeArray, method, inplace)
@@ -344,6 +397,6 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"
 for _name in ("lshift", "rshift", "lt", "le", "gt", "ge", "eq", "ne"):
     _binary(_name)
 for _name in ("neg", "abs", "invert"):
-    setattr(FakeArray, f"__{_name}__", lambda self, m=f"__{_name}__": _wrap(getattr(self._data, m)()))
+    setattr(FakeArray, f"__{_name}__", lambda self, m=f"__{_name}__": self._method(getattr(self._data, m), (), {}))
 
 xp = _FakeNamespace()

@@ -4,7 +4,8 @@ A :class:`Lap` is one batch's turn. Its arrays lie side by side in one piece of 
 received, and in one piece of device memory; results are packed into one piece on the way back. Three streams order the
 work: copies up, the caller's current stream, copies down. Two events link them, and a third, recorded behind the copy
 down, is the only one the host waits for. When it has come, upload, computation and download of the lap are all over, so
-a turn's memory is free as a whole and no stream ever waits for a reader of it.
+a turn's memory is free as a whole and no stream ever waits for a reader of it. The current stream waits for a copy up
+only where its arrays are asked for: what was queued for other batches in the meantime goes on.
 
 With ``depth`` laps open, batch n + 1 is copied up and batch n - 1 down while n computes; a pipeline of three steps
 needs three. On a CPU arrays are handed over as they are. Not run on a GPU yet.
@@ -13,14 +14,14 @@ needs three. On a CPU arrays are handed over as they are. Not run on a GPU yet.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from heterps.device.arrays import Array, Namespace
 
-__all__ = ["Lap", "Layout", "Transfer"]
+__all__ = ["CopyStreams", "Lap", "Layout", "Transfer"]
 
 HostArray = npt.NDArray[Any]
 #: Shape and dtype of each named array.
@@ -28,6 +29,18 @@ Layout = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
 
 #: Bytes to which each array is aligned, what cudaMalloc gives too: any vector load of a kernel may start there.
 ALIGNMENT = 256
+
+
+class CopyStreams(NamedTuple):
+    """The streams of copies to and from one device; a CPU has none."""
+
+    up: Any = None
+    down: Any = None
+
+    @classmethod
+    def of(cls, xp: Namespace) -> CopyStreams:
+        """Make two."""
+        return cls() if xp is np else cls(_stream(xp), _stream(xp))
 
 
 class Transfer:
@@ -39,16 +52,15 @@ class Transfer:
         Array library of the device.
     depth
         Laps that may be open at once, each with memory of its own.
+    streams
+        Shared with others whose batches go the same way; by default streams of its own.
     """
 
-    def __init__(self, xp: Namespace, depth: int = 3) -> None:
+    def __init__(self, xp: Namespace, depth: int = 3, streams: CopyStreams | None = None) -> None:
         self.xp = xp
         self._free = [_Turn(xp) for _ in range(depth)]
         self._depth = depth
-        self.up: Any = None
-        self.down: Any = None
-        if xp is not np:
-            self.up, self.down = _stream(xp), _stream(xp)
+        self.up, self.down = streams or CopyStreams.of(xp)
 
     def lap(self, layout: Layout) -> Lap:
         """Open a lap for arrays of these shapes; its ``host`` arrays may then be filled or received into."""
@@ -72,46 +84,55 @@ class Transfer:
 
 
 class Lap:
-    """One batch's turn: fill ``host``, :meth:`upload`, compute, :meth:`download`, :meth:`collect`, :meth:`release`.
+    """One batch's turn: fill ``host``, :meth:`upload`, :meth:`arrive`, compute, :meth:`download`, :meth:`collect`,
+    :meth:`release`.
 
     Attributes
     ----------
     host
         Pinned arrays to be filled before the upload, not to be touched between upload and :meth:`collect`.
-    device
-        The arrays on the device; to be used on the stream that was current at the upload.
     """
 
     def __init__(self, transfer: Transfer, turn: _Turn, layout: Layout) -> None:
         self._transfer, self._turn = transfer, turn
         self._layout = layout
         self.host: dict[str, HostArray] = turn.sending.host_arrays(layout)
-        self.device: dict[str, Array] = {}
+        self._device: dict[str, Array] = {}
+        self._sent: Any = None  # recorded behind the copy up
         self._results: dict[str, HostArray] | None = None
         self._state = "filling"
 
-    def upload(self) -> dict[str, Array]:
-        """Start the copy; the current stream waits for it, the host does not."""
+    def upload(self) -> None:
+        """Start the copy; nobody waits for it yet."""
         self._step("filling", "uploaded")
         xp, up = self._transfer.xp, self._transfer.up
         if xp is np:
-            self.device = dict(self.host)
-            return self.device
-        self.device = self._turn.sending.device_arrays(xp, up, self._layout)
+            self._device = dict(self.host)
+            return
+        self._device = self._turn.sending.device_arrays(xp, up, self._layout)
         self._turn.sending.start_up(up)
-        xp.cuda.get_current_stream().wait_event(_mark(xp, up))
-        return self.device
+        self._sent = _mark(xp, up)
+
+    def arrive(self) -> dict[str, Array]:
+        """Let the current stream wait for the copy, the host does not; return the arrays for use on that stream."""
+        self._step("uploaded", "arrived")
+        if self._sent is not None:
+            self._transfer.xp.cuda.get_current_stream().wait_event(self._sent)
+        return self._device
 
     def download(self, results: Mapping[str, Array]) -> None:
         """Start the copy of results that the current stream computes; the host does not wait."""
-        self._step("uploaded", "downloading")
+        self._step("arrived", "downloading")
         xp, down, piece = self._transfer.xp, self._transfer.down, self._turn.receiving
         if xp is np:
             self._results = dict(results)
             return
         layout = _layout(results)
         self._results = piece.host_arrays(layout)
+        fresh = piece.is_fresh
         packed = piece.device_arrays(xp, down, layout)
+        if fresh:  # work of the memory's former owner may be queued behind copies down
+            xp.cuda.get_current_stream().wait_event(_mark(xp, down))
         for name, array in results.items():
             packed[name][...] = array
         down.wait_event(_mark(xp, xp.cuda.get_current_stream()))
@@ -130,7 +151,7 @@ class Lap:
         """Give the turn's memory to the next lap; where a lap ends early, the device is waited for first."""
         if self._state == "released":
             return
-        if self._transfer.xp is not np and self._state in ("uploaded", "downloading"):
+        if self._transfer.xp is not np and self._state in ("uploaded", "arrived", "downloading"):
             for stream in (self._transfer.up, self._transfer.xp.cuda.get_current_stream(), self._transfer.down):
                 stream.synchronize()
         self._state = "released"
@@ -173,6 +194,11 @@ class _PinnedTwin:
             self._pinned, self._twin = _pinned(self._xp, self._used + self._used // 4), None
         return _views(self._pinned, layout, places)
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether device memory is yet to be had."""
+        return self._twin is None
+
     def device_arrays(self, xp: Namespace, stream: Any, layout: Layout) -> dict[str, Array]:
         """Return the same arrays on the device.
 
@@ -182,7 +208,6 @@ class _PinnedTwin:
         if self._twin is None:
             with stream:
                 self._twin = xp.empty(self._pinned.size, np.uint8)
-            xp.cuda.get_current_stream().wait_event(_mark(xp, stream))
         return _views(self._twin, layout, _places(layout)[0])
 
     def start_up(self, stream: Any) -> None:

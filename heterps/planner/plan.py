@@ -15,6 +15,7 @@ from heterps.graph import Graph
 from heterps.hardware import Device, Pool
 from heterps.hardware.values import pool_to_json
 from heterps.planner.costs.forecast import Certificate, Forecast, Rival
+from heterps.planner.ways import resolve_ways
 from heterps.protocol.words.modes import Async, Mode
 from heterps.stages import layers_of, lower
 from heterps.writing import write_whole
@@ -78,6 +79,8 @@ class Plan:
         Lanes of the Sync mode; rows per batch; batches in flight per lane.
     mode
         The consistency mode.
+    parameters
+        How parameters travel: ``{pattern: way}``, see :func:`~heterps.planner.ways.resolve_ways`.
     memory_bytes
         Expected memory of one worker, by pool (tables included where shard hosts sit).
     forecast, certificate, rivals, assumptions
@@ -98,9 +101,12 @@ class Plan:
     certificate: Certificate | None = None
     rivals: tuple[Rival, ...] = ()
     assumptions: tuple[str, ...] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self, PlanError, "plan")
+        if self.parameters:
+            resolve_ways(self.graph, self.parameters)
         if not self.stages:
             raise PlanError("a plan without a stage runs nothing")
         pools = {pool.name for pool in self.pools}
@@ -163,6 +169,7 @@ class Plan:
             "format": _FORMAT,
             **plain,
             "mode": self.mode.to_json(),
+            "parameters": dict(self.parameters),
             "stages": [asdict(stage) for stage in self.stages],
             "pools": [pool_to_json(pool) for pool in self.pools],
             "memory_bytes": dict(self.memory_bytes),

@@ -27,6 +27,7 @@ from heterps.planner.solve.problem import Placement, Problem, make_problem
 from heterps.planner.solve.remedies import infeasible
 from heterps.planner.solve.search import frontier as search_frontier
 from heterps.planner.solve.solvers import solver, solvers
+from heterps.planner.ways import resolve_ways
 from heterps.protocol.words.modes import Mode
 from heterps.stages import layers_of
 from heterps.stages.contract import UNIQUE_FRACTION
@@ -54,6 +55,7 @@ class Request:
     solver: str = "exact"
     seconds: float = SECONDS
     head_room: float = 0.0
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unique_fraction(self) -> float:
@@ -93,6 +95,7 @@ def plan(
     solver: str = "exact",
     seconds: float = SECONDS,
     head_room: float = 0.0,
+    parameters: Mapping[str, str] | None = None,
 ) -> Plan:
     """Decide what runs where.
 
@@ -123,6 +126,8 @@ def plan(
         Time limit of the whole search; what is not proved by then stands in the certificate as a gap.
     head_room
         Part of everything that is to stay free (0.2: stages, shard hosts, Hosts and links are at most 80 % busy).
+    parameters
+        How parameters travel, by name or pattern: ``{"fc*": "allreduce"}``; what is not named goes by its table.
 
     Raises
     ------
@@ -148,12 +153,14 @@ def plan(
         solver,
         seconds,
         head_room,
+        dict(parameters or {}),
     )
     return solve(request, mode)
 
 
 def solve(request: Request, mode: Mode | None = None) -> Plan:
     """Make the plan of a request, with its certificate, rivals and assumptions."""
+    resolve_ways(request.graph, request.parameters)
     solver(request.solver).solve(_TINY, 1.0)  # loads the compiled loops: not what a plan takes
     start = time.perf_counter()
     try:
@@ -174,6 +181,7 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
         certificate=_certificate(request, choice, seconds),
         rivals=tuple(rivals(request, draft)),
         assumptions=tuple(assumptions(request, draft)),
+        parameters=request.parameters,
     )
 
 
@@ -248,6 +256,8 @@ def assumptions(request: Request, draft: Draft) -> Iterable[str]:
     for pool in request.hardware.pools:
         if pool.name not in measured:
             yield f"pool {pool.name}: rates {draft.costs.rates(pool).source}, all work scales with units"
+    yield from _prices(request.hardware)
+    yield from _unused_rates(request.hardware)
     if measured:
         yield f"rates of {', '.join(measured)} were measured"
     seen = "sampled" if request.sample else "measured" if request.profile.unique_fraction else "assumed"
@@ -264,6 +274,23 @@ def assumptions(request: Request, draft: Draft) -> Iterable[str]:
         )
     if any(pool.emulated for pool in request.hardware.pools):
         yield "emulated: a pool tagged GPU runs NumPy"
+
+
+def _prices(hardware: Hardware) -> Iterable[str]:
+    """How old each price is."""
+    for pool in hardware.pools:
+        if pool.device.price_per_hour:
+            age = f"of {pool.device.price_date}" if pool.device.price_date else "without a date"
+            yield f"pool {pool.name}: price {age}, {pool.device.price_per_hour:g} an hour for a unit"
+
+
+def _unused_rates(hardware: Hardware) -> Iterable[str]:
+    """Faster arithmetic that a device has and models, which compute in float32, do not use."""
+    for pool in hardware.pools:
+        slow = pool.device.flops["float32"]
+        faster = [f"{dtype} {rate / slow:.2g} times" for dtype, rate in pool.device.flops.items() if rate > slow]
+        if faster:
+            yield f"pool {pool.name}: computes in float32; not used: {', '.join(faster)} that rate"
 
 
 def compare(request: Request) -> list[tuple[str, Plan | None, str]]:

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from heterps.protocol import BatchKey
 
-__all__ = ["Mark", "News", "OwnRows", "Rows"]
+__all__ = ["Mark", "News", "OwnRows", "ServedRows"]
 
 Grad = tuple[BatchKey, int]
 Mark = tuple[int, int]
 """Which tables, and how many changes they had seen."""
 
 
-class Rows(NamedTuple):
+class ServedRows(NamedTuple):
     """Answer to a pull: shards as they were when it was served."""
 
     mark: Mark
@@ -66,13 +66,13 @@ class OwnRows:
         """Say whether a host must be asked before a batch can be computed."""
         return host not in self.marks or any(shard not in self.base for shard in shards)
 
-    def take(self, host: int, rows: Rows) -> None:
+    def take(self, host: int, rows: ServedRows) -> None:
         """Take what was asked for, unless something newer was heard meanwhile: then it is asked for again."""
         if rows.mark[1] >= self.marks.get(host, rows.mark)[1]:
             self.note(host, rows)
         self.marks.setdefault(host, rows.mark)
 
-    def note(self, host: int, rows: Rows) -> None:
+    def note(self, host: int, rows: ServedRows) -> None:
         """Know shards as a host had them."""
         self.base.update(rows.values)
         self.heard.update((shard, (host, rows.mark)) for shard, _ in rows.values)

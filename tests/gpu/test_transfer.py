@@ -38,7 +38,8 @@ def play(machine: Machine, module: ModuleType, batches: int, depth: int = 3, gro
         lap = transfer.lap({"x": ((size,), np.float32), "y": ((2, 3), np.int64)})
         machine.touch(lap.host["x"], write=True)
         lap.host["x"][...], lap.host["y"][...] = n, n
-        sent = lap.upload()
+        lap.upload()
+        sent = lap.arrive()
         x, y = sent["x"], sent["y"]
         g, h = weights[:size], weights[size : size + 1]
 
@@ -75,10 +76,10 @@ def test_no_schedule_changes_a_result(depth: int) -> None:
 
 
 MISTAKES = [
-    Mistake(FILE, "xp.cuda.get_current_stream().wait_event(_mark(xp, up))", "_mark(xp, up)", "races"),
+    Mistake(FILE, "self._transfer.xp.cuda.get_current_stream().wait_event(self._sent)", "pass", "races"),
     Mistake(FILE, "down.wait_event(_mark(xp, xp.cuda.get_current_stream()))", "pass", "races"),
     Mistake(FILE, "self._turn.done.synchronize()", "pass", "races"),
-    Mistake(FILE, "wait_event(_mark(xp, up))", "wait_event(_mark(xp, xp.cuda.get_current_stream()))", "races"),
+    Mistake(FILE, "self._sent = _mark(xp, up)", "self._sent = _mark(xp, xp.cuda.get_current_stream())", "races"),
     Mistake(
         FILE, "down.wait_event(_mark(xp, xp.cuda.get_current_stream()))", "down.wait_event(_mark(xp, down))", "races"
     ),
@@ -86,13 +87,15 @@ MISTAKES = [
         FILE, "self._turn.done = _mark(xp, down)", "self._turn.done = _mark(xp, xp.cuda.get_current_stream())", "races"
     ),
     Mistake(FILE, "            with stream:\n    ", "", "races"),
-    Mistake(FILE, "            xp.cuda.get_current_stream().wait_event(_mark(xp, stream))\n", "", "races"),
+    Mistake(
+        FILE, "            xp.cuda.get_current_stream().wait_event(_mark(xp, down))\n", "            pass\n", "races"
+    ),
     Mistake(FILE, "self._free.pop(0)", "self._free[0]", "races"),
     Mistake(FILE, "[: self._used], stream=stream", "[: self._used]", "time"),
     Mistake(FILE, "get(stream=stream, ", "get(", "time"),
     Mistake(FILE, "blocking=False", "blocking=True", "time"),
     Mistake(FILE, "range(depth)", "range(1)", "time"),
-    Mistake(FILE, "= _stream(xp), _stream(xp)", "= xp.cuda.get_current_stream(), _stream(xp)", "time"),
+    Mistake(FILE, "cls(_stream(xp), _stream(xp))", "cls(xp.cuda.get_current_stream(), _stream(xp))", "time"),
     Mistake(FILE, "places.append(at)", "places.append(0)", "numbers"),
     Mistake(FILE, "-(-size // ALIGNMENT) * ALIGNMENT", "size", "alignment"),
 ]
@@ -143,7 +146,8 @@ def test_a_device_sees_one_copy_each_way_and_one_wait() -> None:
     for n in range(5):
         TRAFFIC.reset()
         with transfer.send({"x": np.full(4, n, np.float32), "ids": np.arange(3)}) as lap:
-            lap.download({"g": lap.device["x"] * 2, "ids": lap.device["ids"] + 1})
+            there = lap.arrive()
+            lap.download({"g": there["x"] * 2, "ids": there["ids"] + 1})
             result = lap.collect()
             np.testing.assert_array_equal(result["g"], np.full(4, 2 * n, np.float32))
             np.testing.assert_array_equal(result["ids"], [1, 2, 3])
@@ -153,8 +157,9 @@ def test_a_device_sees_one_copy_each_way_and_one_wait() -> None:
 def test_a_cpu_is_handed_the_arrays_themselves() -> None:
     host = {"x": np.ones(3)}
     with right.Transfer(np).send(host) as lap:
-        assert lap.device["x"] is host["x"]
-        lap.download({"g": lap.device["x"]})
+        there = lap.arrive()
+        assert there["x"] is host["x"]
+        lap.download({"g": there["x"]})
         assert lap.collect()["g"] is host["x"]
 
 
@@ -165,6 +170,7 @@ def test_a_lap_keeps_its_order_and_its_memory() -> None:
         transfer.lap({})
     with pytest.raises(RuntimeError, match="this lap is uploaded"):
         first.collect()
+    first.arrive()
     first.download({})
     assert first.collect() == {}
     first.release()
@@ -192,7 +198,7 @@ def test_a_gpu_overlaps_and_never_overwrites_what_is_still_read() -> None:
         if len(laps) == 3:
             ends.append(_finish(laps.popleft()))
         lap = transfer.send({"x": np.full(1_000_000, i, np.float32)})
-        y = lap.device["x"]
+        y = lap.arrive()["x"]
         for _ in range(20):  # keep the device busy so that a copy that came too early would show
             y = y * 1.0
         lap.download({"y": y})

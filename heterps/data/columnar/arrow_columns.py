@@ -118,11 +118,35 @@ class ArrowColumn:
             return np.where(negative, np.uint64(0) - wide, wide), negative
         return values.astype(np.uint64), negative
 
+    @property
+    def is_written(self) -> bool:
+        """Whether values are hashed as a file would have them written: floats, decimals, dates and times."""
+        kind = self.array.type
+        return any(check(kind) for check in (pa.types.is_floating, pa.types.is_decimal, pa.types.is_temporal))
+
+    @cached_property
+    def written(self) -> ArrowColumn:
+        """The column as text; whole floats (integers beside missing values, in pandas) as integers."""
+        return self.whole if pa.types.is_integer(self.whole.array.type) else ArrowColumn(self.name, _text(self.array))
+
+    @cached_property
+    def whole(self) -> ArrowColumn:
+        """The column as integers if it holds whole floats, NaN being missing; else as it is."""
+        if not pa.types.is_floating(self.array.type):
+            return self
+        array = pc.if_else(pc.is_nan(self.array), pa.scalar(None, self.array.type), self.array)
+        try:
+            return ArrowColumn(self.name, array.cast(pa.int64()))
+        except pa.ArrowInvalid:  # a fraction, an infinity, or more than 64 bits
+            return self
+
     def hashes(self, salt: int) -> npt.NDArray[np.uint64] | TakenColumn:
         """Hash each value's text; null is the empty string."""
         if self.dictionary is not None:
             table = np.asarray(self.dictionary.hashes(salt))
             return TakenColumn(np.append(table, _hash_of_nothing(salt)), self.index)
+        if self.is_written:
+            return self.written.hashes(salt)
         out = np.empty(len(self), np.uint64)
         if self.is_text:
             spans.hash_spans(*self.text, self.valid, np.uint64(salt), out)
@@ -214,6 +238,12 @@ class ArrowColumn:
         array = self.array.dictionary_decode() if self.dictionary is not None else self.array
         text = ArrowColumn(self.name, array)
         return ArrowColumn(self.name, pc.split_pattern(array, separator)) if text.is_text else text
+
+
+def _text(array: Any) -> Any:
+    if pa.types.is_floating(array.type):
+        array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
+    return array.cast(pa.string())
 
 
 def _checked(values: npt.NDArray[Any], valid: npt.NDArray[np.uint8]) -> Numbers:

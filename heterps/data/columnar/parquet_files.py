@@ -15,7 +15,7 @@ from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.files import about, expand, is_url, open_raw, size_of
 from heterps.data.core.fingerprint import digest
 from heterps.data.core.schema import Schema, check_distinct
-from heterps.data.core.split import Piece
+from heterps.data.core.split import Piece, Split
 from heterps.data.study.infer_schema import schema_of_kinds
 from heterps.data.text.delimited_text import Paths
 from heterps.errors import DataError
@@ -55,6 +55,21 @@ class Parquet(Dataset):
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start reading row groups."""
         return ColumnarSource(self.fields, _parts(pieces, self.fields), bad, self.labels)
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """Names of the columns in the first file."""
+        with _open(self.paths[0]) as file:
+            return tuple(file.schema_arrow.names)
+
+    def cells(self, split: Split, names: Sequence[str]) -> Any:
+        """Return columns of the row groups of a Split, of the types they have."""
+        tables = []
+        for piece in split.pieces:
+            with _open(piece.source) as file:
+                groups = list(range(piece.begin, piece.end))
+                tables.append(file.read_row_groups(groups, columns=list(names), use_threads=False))
+        return pa.concat_tables(tables).select(list(names))
 
     def select(self, *names: str) -> Parquet:
         """Keep some batch columns only: source columns of the others are not read."""
@@ -156,6 +171,7 @@ def parquet(paths: Paths, fields: Schema | None = None, *, label: str = "", **op
         Fields of :class:`~heterps.data.core.dataset.Dataset`.
     """
     files = expand(paths)
+    options = {"guessed": fields is None} | options
     if fields is None:
         with _open(files[0]) as file, about(files[0]):
             fields = schema_of_arrow(file.schema_arrow, label)
@@ -170,5 +186,6 @@ def schema_of_arrow(schema: Any, label: str = "") -> Schema:
 
 
 def _is_text(kind: Any) -> bool:
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return any(check(inner) for check in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
+    """Whoever made a dictionary, of text or numbers, said that the values are categories."""
+    text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    return pa.types.is_dictionary(kind) or any(check(kind) for check in text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.fingerprint import digest
 from heterps.data.core.schema import Schema, check_distinct
-from heterps.data.core.split import MEMORY_SPLIT_ROWS, Piece, spread_rows
+from heterps.data.core.split import MEMORY_SPLIT_ROWS, Piece, Split, spread_rows
 from heterps.errors import DataError
 
 __all__ = ["Table", "frame"]
@@ -55,6 +55,21 @@ class Table(Dataset):
         """Start evaluating ranges."""
         return ColumnarSource(self.fields, self._parts(pieces), bad, self.labels)
 
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """Names of the table's columns."""
+        return tuple(self.table.schema.names)
+
+    @property
+    def origin(self) -> str:
+        """What messages call it."""
+        return "the frame"
+
+    def cells(self, split: Split, names: Sequence[str]) -> Any:
+        """Return columns of the rows of a Split."""
+        wanted = self.table.select(list(names))
+        return pa.concat_tables([wanted.slice(piece.begin, piece.end - piece.begin) for piece in split.pieces])
+
     def _parts(self, pieces: tuple[Piece, ...]) -> Iterator[ColumnarPart]:
         wanted = self.table.select(list(self.fields.sources))
         for piece in pieces:
@@ -81,6 +96,7 @@ def frame(data: Any, fields: Schema | None = None, *, label: str = "", **options
         table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise DataError(f"the frame cannot be used: {error}") from error
+    options = {"guessed": fields is None} | options
     schema = schema_of_arrow(table.schema, label) if fields is None else fields
     missing = [name for name in schema.sources if name not in table.schema.names]
     if missing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -36,6 +36,7 @@ _NOT_ROWS = (
     "images",
     "classes",
     "function",
+    "guessed",
 )
 
 
@@ -90,6 +91,7 @@ class Dataset(ABC):
     bad_input: BadInput = field(default_factory=BadInput)
     labels: Labels = field(default_factory=Labels)
     split_cost: int = 32 << 20
+    guessed: bool = False  # whether the schema was inferred: what a model remembers goes before it
 
     @property
     @abstractmethod
@@ -180,6 +182,7 @@ class Dataset(ABC):
             bad_input=self.bad_input,
             labels=self.labels,
             split_cost=self.split_cost,
+            guessed=self.guessed,
         )
 
     def spread(self, parts: int, batch_size: int) -> Self:
@@ -205,9 +208,46 @@ class Dataset(ABC):
         """Return what tells the rows themselves from others; readers that know better than their pieces do better."""
         return {"pieces": [piece.to_json() for piece in self.pieces(self.split_cost)]}
 
-    def where(self, split: Split) -> tuple[str, ...]:
-        """Return the addresses of workers that hold the rows of a Split already; empty where any worker will do."""
+    @property
+    def source_names(self) -> tuple[str, ...] | None:
+        """Names of the source columns that there are; None where that cannot be told."""
+        return None
+
+    @property
+    def origin(self) -> str:
+        """What messages call the data: its first file."""
+        paths = vars(self).get("paths")
+        return str(paths[0]) if paths else "the data"
+
+    def reading(self) -> dict[str, Any]:
+        """Return what it takes besides a schema to read more such files, JSON-able; empty where that is nothing."""
+        return {}
+
+    def with_fields(self, fields: Schema) -> Self:
+        """Return this dataset with other columns, made of the same source columns."""
+        if "fields" not in vars(self):
+            raise DataError(f"the columns of {type(self).__name__} are what they are: they are not made by recipes")
+        changed: dict[str, Any] = {"fields": fields, "guessed": False}
+        return replace(self, **changed)
+
+    def cells(self, split: Split, names: Sequence[str]) -> Any:
+        """Return source columns of a Split as an Arrow table: a row for each row of the input, bad ones too."""
+        raise DataError(f"{type(self).__name__} keeps no source columns that could be fetched: {', '.join(names)}")
+
+    def where(self, splits: Sequence[Split]) -> tuple[tuple[str, ...], ...]:
+        """Return for each Split the addresses of workers that hold its rows already; empty where any worker will do."""
         return ()
+
+    def held_rows(self, split: Split) -> Mapping[str, Any]:
+        """Return what the reader of a Split must be handed, by name: futures of rows that lie on workers.
+
+        They are arguments of the task that reads: Dask has them there, from another worker at need, before it begins.
+        """
+        return {}
+
+    def given(self, rows: Mapping[str, Any]) -> Self:
+        """Return this dataset with what :meth:`held_rows` stands for, for reading that Split."""
+        return self
 
 
 def _tells(name: str, value: Any) -> bool:

@@ -25,7 +25,7 @@ def criteo_schema() -> Schema:
     )
 
 
-def Criteo(paths: Paths, **options: Any) -> Text:  # noqa: N802 - reads as the type it makes: hps.Criteo("train-*.tsv")
+def Criteo(paths: Paths, fields: Schema | None = None, **options: Any) -> Text:  # noqa: N802 - reads as the type it makes: hps.Criteo("train-*.tsv")
     """Read Criteo TSV files.
 
     Examples
@@ -35,5 +35,9 @@ def Criteo(paths: Paths, **options: Any) -> Text:  # noqa: N802 - reads as the t
     ...     for batch in data.read(split, batch_size=4096):
     ...         batch["ids"], batch["x"], batch["y"]
     """
-    settings: dict[str, Any] = {"fields": criteo_schema(), "delimiter": "\t", "quote": ""} | options
+    settings: dict[str, Any] = {
+        "fields": criteo_schema() if fields is None else fields,
+        "delimiter": "\t",
+        "quote": "",
+    } | options
     return Text(paths=expand(paths), columns=CRITEO_COLUMNS, **settings)

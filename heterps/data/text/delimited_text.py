@@ -13,7 +13,7 @@ from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.files import about, cut, expand, first_line, whole
 from heterps.data.core.fingerprint import file_marks
 from heterps.data.core.schema import Schema, check_distinct
-from heterps.data.core.split import Piece
+from heterps.data.core.split import Piece, Split
 from heterps.data.sources.pipe import opener_of
 from heterps.data.text.delimited import BAD, BAD_COLUMNS, REASONS, ROOM, parse_rows
 from heterps.data.text.line_records import TextBlock, line_marks, new_line_state
@@ -84,6 +84,22 @@ class Text(Dataset):
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start parsing pieces."""
         return _TextSource(self, pieces, bad)
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """Names of the source columns."""
+        return self.columns
+
+    def reading(self) -> dict[str, Any]:
+        """Return how lines are cut, and the names of columns where no header says them."""
+        named = {} if self.header else {"columns": list(self.columns)}
+        return {"delimiter": self.delimiter, "quote": self.quote, "trim": self.trim} | named
+
+    def cells(self, split: Split, names: Sequence[str]) -> Any:
+        """Return cells as they stand in the files, as text; null in lines that cannot be cut into columns."""
+        from heterps.data.text.cells import text_cells
+
+        return text_cells(self, split.pieces, names)
 
     def select(self, *names: str) -> Text:
         """Keep some batch columns only: the others are not even parsed."""
@@ -214,14 +230,15 @@ def csv(
     """
     _check_marks(delimiter, quote)
     files = expand(paths)
-    header = columns is None
+    header, guessed = columns is None, fields is None
     names = read_header(files[0], delimiter, quote) if columns is None else tuple(columns)
     if fields is None:
         from heterps.data.study.infer_schema import infer_schema
 
         with about(files[0]):
             fields = infer_schema(files[0], names, delimiter, quote, header, label)
-    settings: dict[str, Any] = {"delimiter": delimiter, "quote": quote, "header": header, "trim": trim} | options
+    settings: dict[str, Any] = {"delimiter": delimiter, "quote": quote, "header": header, "trim": trim}
+    settings |= {"guessed": guessed} | options
     return Text(paths=files, columns=names, fields=fields, **settings)
 
 

@@ -88,6 +88,10 @@ class SlotText(Dataset):
         """Start parsing pieces."""
         return _SlotSource(self, pieces, bad)
 
+    def reading(self) -> dict[str, Any]:
+        """Return how lines are cut."""
+        return {"style": self.style}
+
     def select(self, *names: str) -> SlotText:
         """Keep some batch columns only (not for counted text, where every slot takes its place on the line)."""
         if self.style == "counted":
@@ -199,6 +203,7 @@ def slot_text(paths: Paths, fields: Schema | None = None, *, style: Style = "nam
     >>> slot_text("part-*", fields, style="value:name")  # doctest: +SKIP
     """
     files = expand(paths)
+    options = {"guessed": fields is None} | options
     if fields is None:
         if style != "name:value":
             raise DataError(f"the schema of {style} text cannot be inferred: give fields=Schema.of(...)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heterps.planner.plan import Plan, Stage
 from heterps.planner.show.figures import bytes_text, count_text, money_text
+from heterps.planner.show.text_report import ways_text
 
 __all__ = ["Change", "diff"]
 
@@ -20,6 +21,7 @@ def _decisions(a: Plan, b: Plan) -> list[Change]:
     names = ("batch_size", "shard_hosts", "shard_pool", "lanes", "depth")
     rows = [(name.replace("_", " "), str(getattr(a, name)), str(getattr(b, name))) for name in names]
     rows.append(("mode", str(a.mode), str(b.mode)))
+    rows.append(("parameters", ways_text(a) or "by table", ways_text(b) or "by table"))
     rows.append(("model", _model(a, a), _model(a, b)))
     return rows
 

@@ -14,7 +14,7 @@ from heterps.planner.plan import Plan, Stage
 from heterps.planner.show.figures import bytes_text, count_text, money_text, percent_text, seconds_text
 from heterps.screen import Screen
 
-__all__ = ["machine_ratio", "render", "report_text"]
+__all__ = ["machine_ratio", "render", "report_text", "ways_text"]
 
 
 def report_text(plan: Plan, width: int = 110) -> str:
@@ -44,11 +44,18 @@ def machine_ratio(plan: Plan) -> str:
     return " : ".join(f"{units // divisor} {pool}" for pool, units in plan.units.items())
 
 
+def ways_text(plan: Plan) -> str:
+    """How parameters travel, where the plan says so: ``fc* allreduce, * table``."""
+    return ", ".join(f"{pattern} {way}" for pattern, way in plan.parameters.items())
+
+
 def _headline(plan: Plan) -> Text:
     shape = "one fused stage" if plan.is_fused else f"{len(plan.stages)} stages"
     lines = [
         f"Plan: {shape}, batches of {plan.batch_size:,}, {plan.lanes} lanes, depth {plan.depth}, {plan.mode.name} mode"
     ]
+    if plan.parameters:
+        lines.append(f"  parameters: {ways_text(plan)}")
     if any(pool.emulated for pool in plan.pools):
         lines.append("emulated: a pool tagged GPU runs NumPy")
     if plan.forecast is not None:

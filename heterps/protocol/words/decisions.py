@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from heterps.protocol.host.lanes import Lanes, Position
 from heterps.protocol.host.window import Window
 from heterps.protocol.words.events import Event
-from heterps.protocol.words.messages import Granted, Push, Reply, Request
+from heterps.protocol.words.messages import Granted, Push, Reply, Request, StoreGroup
 
 __all__ = [
     "Answer",
@@ -33,6 +33,7 @@ __all__ = [
     "Retain",
     "Serve",
     "Snapshot",
+    "Take",
     "TakeIn",
 ]
 
@@ -92,6 +93,12 @@ class Insert(NamedTuple):
     """Take in the rows of shards that came with this message."""
 
     message: TakeIn
+
+
+class Take(NamedTuple):
+    """Replace the parameters of the all-reduce group by those that came with this message."""
+
+    message: StoreGroup
 
 
 class Retain(NamedTuple):
@@ -167,5 +174,19 @@ class Snapshot:
 
 
 Decision = (
-    Answer | Serve | Apply | Keep | Commit | Load | Mark | Insert | Retain | Dismiss | Report | Forward | Fill | Confirm
+    Answer
+    | Serve
+    | Apply
+    | Keep
+    | Commit
+    | Load
+    | Mark
+    | Insert
+    | Take
+    | Retain
+    | Dismiss
+    | Report
+    | Forward
+    | Fill
+    | Confirm
 )

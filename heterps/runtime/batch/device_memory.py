@@ -12,7 +12,7 @@ from heterps.graph import Form, Graph
 from heterps.kernels.program.memory import program_bytes
 from heterps.kernels.program.steps import scope_of
 
-__all__ = ["check_memory", "least_bytes"]
+__all__ = ["check_memory", "fitting_batches", "least_bytes"]
 
 
 def least_bytes(graph: Graph, ops: Sequence[str], batch_size: int) -> int:
@@ -24,6 +24,11 @@ def least_bytes(graph: Graph, ops: Sequence[str], batch_size: int) -> int:
             size = 4 if graph[name].kind == "pull" else np.dtype(type_.dtype).itemsize
             fed += 0 if type_.form is Form.RAGGED else batch_size * math.prod(type_.shape) * size
     return program_bytes(graph, ops, batch_size) + fed
+
+
+def fitting_batches(graph: Graph, ops: Sequence[str], batch_size: int, free_bytes: int | None, most: int) -> int:
+    """Return how many batches may be on the device at once, each with a program: one at least, ``most`` at most."""
+    return most if free_bytes is None else max(1, min(most, free_bytes // least_bytes(graph, ops, batch_size)))
 
 
 def check_memory(graph: Graph, ops: Sequence[str], batch_size: int, free_bytes: int | None, device: str) -> None:

@@ -3,6 +3,11 @@
 A batch goes :meth:`~DeviceProgram.start`, then either :meth:`~DeviceProgram.backward` where the loss is computed here,
 or :meth:`~DeviceProgram.outputs` and, once others have given the gradients of these, :meth:`~DeviceProgram.backward`.
 On a CPU nothing is copied: results are views of the Program's buffers, as the Program says.
+
+Each of them is made of steps, of which only the last waits for the device: :meth:`~DeviceProgram.send`, and
+:meth:`~DeviceProgram.forward`; :meth:`~DeviceProgram.start_outputs`, and :meth:`~DeviceProgram.take_outputs`;
+:meth:`~DeviceProgram.give`, :meth:`~DeviceProgram.start_backward`, and :meth:`~DeviceProgram.take_gradients`. Who has
+several programs queues the work of one while another's is copied or computed.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.device import Lap, Transfer, to_device, to_host
+from heterps.device import CopyStreams, Lap, Transfer, to_device, to_host
 from heterps.graph import Graph
 from heterps.kernels.ops.rows import Lists, Rows
 from heterps.kernels.program.program import Gradients, Program
@@ -34,30 +39,66 @@ class DeviceProgram:
         As for :class:`~heterps.kernels.program.program.Program`.
     device
         What to compute on.
+    streams
+        Of copies, where several programs share them.
     """
 
-    def __init__(self, graph: Graph, ops: Iterable[str] | None, batch_size: int, device: ChosenDevice) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        ops: Iterable[str] | None,
+        batch_size: int,
+        device: ChosenDevice,
+        streams: CopyStreams | None = None,
+    ) -> None:
         self.device, self._away = device, device.xp is not np
         with device.current():
             self.program = Program(graph, ops, batch_size=batch_size, xp=device.xp)
-            self._transfer = Transfer(device.xp, depth=2)  # a batch's feeds, and the gradients given for it
-            self._params = device.xp.empty(self.program.layout.size if self._away else 0, np.float32)
+            self._transfer = Transfer(device.xp, 2, streams)  # a batch's feeds, and the gradients given for it
+            self._params: Any = device.xp.empty(self.program.layout.size if self._away else 0, np.float32)
         self.feeds, self.given, self.layout = self.program.feeds, self.program.given, self.program.layout
         self.has_steps = bool(self.program.scope.steps)
         self.computes_loss = graph.loss in {name for step in self.program.scope.steps for name in step.ops}
         self._laps: list[Lap] = []  # of the batch under way: its feeds have to stay until backward has read them
+        self._fed: Mapping[str, Any] = {}  # that batch's feeds, here
+        self._given: Mapping[str, Any] = {}  # the gradients given for it, here
+        self._outputs: dict[str, Any] = {}  # of that batch, asked for
+        self._has_outputs = False  # whether they were brought here
+        self._gradients = Gradients({}, np.empty(0, np.float32))  # of that batch, where it computes
         self._brought: dict[str, Any] = {}  # loss and prediction of that batch, once they are here
-        self._has_outputs = False  # whether the outputs of that batch were brought here
+
+    # --- a batch, one call after another
 
     def start(
         self, feeds: Mapping[str, Any], params: F32, *, changed: bool = True, train: bool = True, seed: int = 0
     ) -> None:
-        """Run forward, leaving the results where they are.
+        """Run forward, leaving the results where they are; see :meth:`send` and :meth:`forward`."""
+        self.send(feeds, params, changed=changed)
+        self.forward(train=train, seed=seed)
+
+    def outputs(self, names: Iterable[str] | None = None, *, predicted: bool = False) -> dict[str, Any]:
+        """Bring results of forward here by name; with ``predicted`` the prediction comes along."""
+        self.start_outputs(names, predicted=predicted)
+        return self.take_outputs()
+
+    def backward(
+        self, given: Mapping[str, Any] | None = None, out: F32 | None = None, rows: Mapping[str, F32] | None = None
+    ) -> Gradients:
+        """Run backward; the gradients are host arrays, in ``out`` and ``rows`` where those are given."""
+        self.give(given or {})
+        self.start_backward(out, rows)
+        return self.take_gradients(out, rows)
+
+    # --- the same in steps
+
+    def send(self, feeds: Mapping[str, Any], params: F32, *, changed: bool = True) -> None:
+        """Begin to copy a batch to the device; what was given is free when this returns, but on a CPU.
 
         ``changed`` says whether ``params`` are others than in the call before: if not, they are there already.
         """
+        self._fed = feeds
         if not self._away:
-            self.program.forward(feeds, params, train=train, seed=seed)
+            self._params = params
             return
         with self.device.current():
             self.release()
@@ -65,45 +106,72 @@ class DeviceProgram:
             sent = {f"{name}/{i}": array for name, value in feeds.items() for i, array in enumerate(_arrays(value))}
             if changed and params.size:
                 sent[_PARAMS] = params
-            there = self._send(sent)
+            self._laps.append(self._transfer.send(sent))
+
+    def forward(self, *, train: bool = True, seed: int = 0) -> None:
+        """Run forward on what was sent; the device is not waited for."""
+        if not self._away:
+            self.program.forward(self._fed, self._params, train=train, seed=seed)
+            return
+        with self.device.current():
+            there = dict(self._laps[-1].arrive())
             if _PARAMS in there:
                 self._params[...] = there.pop(_PARAMS)
             arrays = iter(there.values())
-            moved = {name: _with_arrays(value, arrays) for name, value in feeds.items()}
+            moved = {name: _with_arrays(value, arrays) for name, value in self._fed.items()}
             self.program.forward(moved, self._params, train=train, seed=seed)
 
-    def outputs(self, names: Iterable[str] | None = None, *, predicted: bool = False) -> dict[str, Any]:
-        """Bring results of forward here by name; with ``predicted`` the prediction comes along."""
+    def start_outputs(self, names: Iterable[str] | None = None, *, predicted: bool = False) -> None:
+        """Begin to copy results of forward here."""
         found = self.program.results()
-        chosen = {name: found[name] for name in (found if names is None else names) if name in found}
+        self._outputs = {name: found[name] for name in (found if names is None else names) if name in found}
         if not self._away:
-            return chosen
+            return
         with self.device.current():
-            down = {f"{name}/{i}": a for name, value in chosen.items() for i, a in enumerate(_arrays(value))}
-            here = self._bring(down | ({_PREDICTION: self.program.prediction} if predicted else {}))
+            down = {f"{name}/{i}": a for name, value in self._outputs.items() for i, a in enumerate(_arrays(value))}
+            self._laps[-1].download(down | ({_PREDICTION: self.program.prediction} if predicted else {}))
             self._has_outputs = True
-        arrays = iter([array.copy() for array in here.values()])
-        return {name: _with_arrays(value, arrays) for name, value in chosen.items()}
 
-    def backward(
-        self, given: Mapping[str, Any] | None = None, out: F32 | None = None, rows: Mapping[str, F32] | None = None
-    ) -> Gradients:
-        """Run backward; the gradients are host arrays, in ``out`` and ``rows`` where those are given."""
+    def take_outputs(self) -> dict[str, Any]:
+        """Wait for the results that were asked for."""
         if not self._away:
-            return self.program.backward(given, out, rows)
+            return self._outputs
+        arrays = iter([array.copy() for array in self._collect().values()])
+        return {name: _with_arrays(value, arrays) for name, value in self._outputs.items()}
+
+    def give(self, given: Mapping[str, Any]) -> None:
+        """Begin to copy the gradients of outputs to the device."""
+        self._given = given
+        if self._away and (given or self._has_outputs):  # else the lap of the feeds brings everything down
+            with self.device.current():
+                self._laps.append(self._transfer.send(dict(given)))
+
+    def start_backward(self, out: F32 | None = None, rows: Mapping[str, F32] | None = None) -> None:
+        """Run backward and begin to copy the gradients here; on a CPU they are in ``out`` and ``rows`` at once."""
+        if not self._away:
+            self._gradients = self.program.backward(self._given, out, rows)
+            return
         with self.device.current():
-            if given or self._has_outputs:  # else the lap of the feeds brings everything down
-                given = self._send(dict(given or {}))
-            gradients = self.program.backward(given)
+            given = self._laps[-1].arrive() if len(self._laps) > 1 else None
+            self._gradients = gradients = self.program.backward(given)
             down = {f"{name}/": gradient for name, gradient in gradients.inputs.items()}
             down |= {_DENSE: gradients.dense} if self.layout.size else {}
             if self.computes_loss:
                 down |= {_LOSS: self.program.loss_array, _PREDICTION: self.program.prediction}
-            here = self._bring(down)
+            self._laps[-1].download(down)
+
+    def take_gradients(self, out: F32 | None = None, rows: Mapping[str, F32] | None = None) -> Gradients:
+        """Wait for the gradients, and end the batch."""
+        if not self._away:
+            return self._gradients
+        with self.device.current():
+            here = self._collect()
             dense = _kept(here.get(_DENSE, np.empty(0, np.float32)), out)
-            inputs = {name: _kept(here[f"{name}/"], (rows or {}).get(name)) for name in gradients.inputs}
+            inputs = {name: _kept(here[f"{name}/"], (rows or {}).get(name)) for name in self._gradients.inputs}
             self.release()
         return Gradients(inputs, dense)
+
+    # --- the last batch
 
     @property
     def has_run(self) -> bool:
@@ -136,16 +204,9 @@ class DeviceProgram:
             lap.release()
         self._laps = []
 
-    def _send(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        lap = self._transfer.send(arrays)
-        self._laps.append(lap)
-        return dict(lap.device)
-
-    def _bring(self, results: Mapping[str, Any]) -> dict[str, Any]:
-        """One copy down and one wait; what is returned lies in memory that the next batch uses again."""
-        lap = self._laps[-1]
-        lap.download(results)
-        here = lap.collect()
+    def _collect(self) -> dict[str, Any]:
+        """Wait for the copy down; what is returned lies in memory that the next batch uses again."""
+        here = self._laps[-1].collect()
         self._brought = {name: here.pop(name).copy() for name in (_LOSS, _PREDICTION) if name in here}
         return here
 

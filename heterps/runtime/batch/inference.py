@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from heterps.data import BadRow, BadRows, Batch, Dataset, Schema, Split
 from heterps.errors import DataError, GraphError
@@ -24,9 +25,24 @@ from heterps.runtime.batch.columns import check_columns
 from heterps.runtime.batch.job import PREDICTION, Job
 from heterps.runtime.batch.walk import Walk
 
-__all__ = ["PREDICTION", "Inference", "Inferred", "Values", "check_readable", "infer_split", "joined", "sources_of"]
+__all__ = [
+    "PREDICTION",
+    "Cell",
+    "Inference",
+    "Inferred",
+    "Values",
+    "check_readable",
+    "columns_read",
+    "infer_split",
+    "joined",
+    "sources_of",
+]
 
 Values = npt.NDArray[Any] | Ragged
+
+
+class Cell(str):
+    """The name of a source column that is fetched as it stands, without passing through batches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,20 +54,21 @@ class Inferred:
     states: Mapping[str, State] = field(default_factory=dict)
     fetched: Mapping[str, Values] = field(default_factory=dict)
     bad: tuple[BadRow, ...] = ()
+    cells: Any = None  # an Arrow table with a row for each row of the input, bad ones too
 
 
-def sources_of(graph: Graph, schema: Schema, fetch: Sequence[str]) -> dict[str, str]:
-    """Say where each fetched name comes from: ``prediction``, an output or op of the graph, or a column of the data.
+def sources_of(graph: Graph, schema: Schema, fetch: Sequence[str], cells: Sequence[str] = ()) -> dict[str, str]:
+    """Say where each fetched name comes from: ``prediction``, an output or op of the graph, a column, a source column.
 
     Returns
     -------
     dict
-        For each name the op or column that gives its values.
+        For each name the op or column that gives its values, or a :class:`Cell`.
     """
-    return {name: _source(graph, schema, name) for name in fetch}
+    return {name: _source(graph, schema, name, cells) for name in fetch}
 
 
-def _source(graph: Graph, schema: Schema, name: str) -> str:
+def _source(graph: Graph, schema: Schema, name: str, cells: Sequence[str]) -> str:
     if name == PREDICTION and name not in graph.outputs:
         return PREDICTION
     op = graph.outputs.get(name, name)
@@ -61,18 +78,26 @@ def _source(graph: Graph, schema: Schema, name: str) -> str:
         return op
     if name in schema:
         return name
-    known = [PREDICTION, *graph.outputs, *(o.name for o in graph), *(n for n in schema.names if n not in graph)]
+    if name in cells:
+        return Cell(name)
+    known = [PREDICTION, *graph.outputs, *(o.name for o in graph), *schema.names, *cells]
     raise GraphError(f"nothing to fetch is called {name!r}; there are {', '.join(dict.fromkeys(known))}")
 
 
 def check_readable(job: Job, schema: Schema, metrics: Sequence[Metric] = (), fetch: Iterable[str] = ()) -> None:
     """Raise a DataError if the data lacks a column for these metrics and sources; only metrics need the label."""
-    walk, sources = Walk.reading(job, metrics, set(fetch)), set(fetch)
+    if metrics and job.model.label is None:
+        raise DataError(f"metrics compare with a label, but {job.model.graph.loss!r} computes its own")
+    check_columns(job.model.graph, schema, columns_read(job, metrics, fetch))
+
+
+def columns_read(job: Job, metrics: Sequence[Metric] = (), fetch: Iterable[str] = ()) -> set[str]:
+    """Return the columns of batches that these metrics and sources take."""
+    sources = {source for source in fetch if not isinstance(source, Cell)}
+    walk = Walk.reading(job, metrics, sources)
     graph = walk.graph
-    if walk.metrics and job.model.label is None:
-        raise DataError(f"metrics compare with a label, but {graph.loss!r} computes its own")
     read = {*walk.feeds, *sources, *(name for group in walk.groups for name in group.ids if name not in walk.unread)}
-    check_columns(graph, schema, {name for name in read if name in graph and graph[name].kind == "input"})
+    return {name for name in read if name in graph and graph[name].kind == "input"}
 
 
 class Inference:
@@ -97,7 +122,9 @@ class Inference:
         fetch: Mapping[str, str] | None = None,
         where: str = "this process",
     ) -> None:
-        self.job, self.fetch = job, dict(fetch or {})
+        self.job = job
+        self.fetch = {name: source for name, source in (fetch or {}).items() if not isinstance(source, Cell)}
+        self.cells = {name: source for name, source in (fetch or {}).items() if isinstance(source, Cell)}
         walk = Walk.reading(job, metrics, set(self.fetch.values()))
         self.bench = Workbench(job, depth=1, walk=walk, where=where)
 
@@ -111,7 +138,13 @@ class Inference:
                 pieces[name].append(values)
             samples += batch.size
         fetched = {name: _joined(p) for name, p in pieces.items() if p}
-        return Inferred(split.index, samples, self.bench.metrics.take(), fetched, tuple(bad.rows))
+        cells = self._cells(dataset, split) if self.cells else None
+        return Inferred(split.index, samples, self.bench.metrics.take(), fetched, tuple(bad.rows), cells)
+
+    def _cells(self, dataset: Dataset, split: Split) -> Any:
+        """Return source columns under the names they are fetched by."""
+        table = dataset.cells(split, list(dict.fromkeys(map(str, self.cells.values()))))
+        return pa.table({name: table[str(source)] for name, source in self.cells.items()})
 
     def _values(self, read: Read, batch: Batch) -> dict[str, Values]:
         """Take one batch through the bench; return copies of what is fetched."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,17 +13,20 @@ from heterps.device.found import FoundDevices, found_devices
 from heterps.errors import PlanError
 from heterps.kernels.program.steps import Scope, scope_of
 from heterps.metrics import Metric
+from heterps.planner.ways import Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Mode
 from heterps.runtime.batch.copy_checks import check_copy
-from heterps.runtime.batch.device_memory import check_memory
+from heterps.runtime.batch.device_memory import check_memory, fitting_batches
 from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.model import Model
+from heterps.runtime.batch.own_kinds import OwnKinds
 from heterps.tables import N_SHARDS
 
 __all__ = ["PREDICTION", "Job"]
 
+_OWN_KINDS = "own kinds"  # in a pickled job
 PREDICTION = "prediction"  # what the loss predicts, beside the ops a graph names
 
 
@@ -51,6 +54,8 @@ class Job:
         What stages are to compute on.
     local_rows
         Geo: rows of each table that a worker keeps from one range of batches to the next; None for all it has met.
+    ways
+        How each dense parameter and each table travels, by name; through its table where it is not named.
     """
 
     model: Model
@@ -63,6 +68,14 @@ class Job:
     memory_bytes: int | None = None
     devices: DeviceWish = field(default_factory=DeviceWish)
     local_rows: int | None = None
+    ways: Mapping[str, Way] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {_OWN_KINDS: OwnKinds.of(self.model.graph)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state.pop(_OWN_KINDS).install()
+        vars(self).update(state)
 
     def __post_init__(self) -> None:
         if self.local_rows is not None and self.local_rows < 1:
@@ -108,6 +121,13 @@ class Job:
         ops = self.stages[stage] if not self.fused else tuple(op.name for op in graph)
         check_memory(graph, ops, self.batch_size, found.free_bytes.get(chosen.place), str(chosen))
         return chosen
+
+    def batches_on(self, stage: int, chosen: ChosenDevice, most: int) -> int | None:
+        """Return how many batches of a stage a device of this process may hold at once; None on a CPU: any number."""
+        if chosen.library == "cpu":
+            return None
+        free = found_devices().free_bytes.get(chosen.place)
+        return fitting_batches(self.model.lowered.graph, self.stages[stage], self.batch_size, free, most)
 
     def scope(self, ops: tuple[str, ...]) -> Scope:
         """Return what running these ops takes and gives."""

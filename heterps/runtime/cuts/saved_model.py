@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heterps.data.core.data_form import DataForm
 from heterps.errors import CheckpointError
 from heterps.graph import Graph
 from heterps.runtime.batch.job import Job
+from heterps.runtime.cuts.folder_lock import FolderLock
 from heterps.tables import RULES, Rule
 from heterps.tables.snapshots.disk import guarded, read_small
-from heterps.writing import write_whole
+from heterps.writing import check_folder, write_whole
 
-__all__ = ["SavedModel", "made_folder"]
+__all__ = ["SavedModel", "begun", "made_folder"]
 
 _FORMAT = "heterps-model/2"
 _NAME = "model.json"
@@ -24,7 +26,7 @@ _SEAL = "sha256"
 
 @dataclass(frozen=True)
 class SavedModel:
-    """Graph, rules and settings of a job, as plain JSON beside its tables."""
+    """Graph, rules and settings of a job and the form of its data, as plain JSON beside its tables."""
 
     graph: Graph
     sparse: Rule
@@ -32,12 +34,13 @@ class SavedModel:
     seed: int
     batch_size: int
     mode: dict[str, Any]
+    form: DataForm | None = None
 
     @classmethod
-    def of(cls, job: Job) -> SavedModel:
-        """Describe a job."""
+    def of(cls, job: Job, form: DataForm | None = None) -> SavedModel:
+        """Describe a job and the data it was trained on."""
         model = job.model
-        return cls(model.graph, model.sparse, model.dense, model.seed, job.batch_size, job.mode.to_json())
+        return cls(model.graph, model.sparse, model.dense, model.seed, job.batch_size, job.mode.to_json(), form)
 
     def write(self, folder: Path) -> None:
         """Write ``model.json``, whole or not at all."""
@@ -48,6 +51,7 @@ class SavedModel:
             "mode": self.mode,
             "sparse": self.sparse.to_json(),
             "dense": self.dense.to_json(),
+            **({} if self.form is None else {"data": self.form.to_json()}),
             "graph": self.graph.to_json(),
         }
         write_whole(made_folder(folder) / _NAME, _sealed(value))
@@ -67,7 +71,20 @@ class SavedModel:
                 value["seed"],
                 value["batch_size"],
                 value["mode"],
+                DataForm.from_json(value["data"]) if "data" in value else None,
             )
+
+
+def begun(job: Job, folder: Path, form: DataForm | None = None) -> FolderLock:
+    """Take a folder for the cuts of a run, before anything is started for it."""
+    check_folder(folder)
+    lock = FolderLock(made_folder(folder))
+    try:
+        SavedModel.of(job, form).write(folder)
+    except BaseException:
+        lock.close()
+        raise
+    return lock
 
 
 def _sealed(value: dict[str, Any]) -> str:

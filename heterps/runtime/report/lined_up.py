@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from heterps.data import BadRow
 from heterps.errors import DataError
@@ -28,19 +30,22 @@ class Placed:
     values: Mapping[str, Values]
     where: npt.NDArray[np.int64]
     reasons: Mapping[int, BadRow]
+    cells: Any = None  # source columns as an Arrow table, one row for each of ``where``
 
 
 def placed(parts: Iterable[Inferred]) -> Iterator[Placed]:
     """Yield the results of Splits with places for bad rows; those before the first value come along with it."""
     early: list[BadRow] = []
+    cells: list[Any] = []
     known: Mapping[str, Values] = {}
     for part in parts:
         _check(part.bad)
         if part.samples:
             known = part.fetched
+        cells += [] if part.cells is None else [part.cells]
         if known:
-            yield _placed(part, early)
-            early = []
+            yield _placed(part, early, cells)
+            early, cells = [], []
         else:
             early += part.bad
     if early:
@@ -53,14 +58,17 @@ def _check(bad: Sequence[BadRow]) -> None:
             raise DataError(f"results cannot line up with the input: its reader does not say where {row} belongs")
 
 
-def _placed(part: Inferred, early: Sequence[BadRow]) -> Placed:
+def _placed(part: Inferred, early: Sequence[BadRow], cells: Sequence[Any]) -> Placed:
     order = [*early, *sorted(part.bad, key=lambda row: row.before)]
     places = [(0 if n < len(early) else row.before) + n for n, row in enumerate(order)]
     where = np.full(part.samples + len(order), -1, np.int64)
     good = np.ones(len(where), bool)
     good[places] = False
     where[good] = np.arange(part.samples)
-    return Placed(part.fetched, where, dict(zip(places, order, strict=True)))
+    beside = pa.concat_tables(cells) if cells else None
+    if beside is not None and beside.num_rows != len(where):
+        raise DataError(f"the data changed while it was read: it had {len(where)} rows, it has {beside.num_rows}")
+    return Placed(part.fetched, where, dict(zip(places, order, strict=True)), beside)
 
 
 def filled(parts: Iterable[Placed]) -> Iterator[Mapping[str, Values]]:
@@ -69,7 +77,8 @@ def filled(parts: Iterable[Placed]) -> Iterator[Mapping[str, Values]]:
     known: Mapping[str, Values] = {}
     for part in parts:
         known = part.values or known
-        yield {name: _filled(name, values, part) for name, values in known.items()}
+        beside = {} if part.cells is None else {name: part.cells[name].to_numpy() for name in part.cells.column_names}
+        yield {name: _filled(name, values, part) for name, values in known.items()} | beside
         count += len(part.reasons)
         first = first or next(iter(part.reasons.values()), None)
     if count:
@@ -77,6 +86,8 @@ def filled(parts: Iterable[Placed]) -> Iterator[Mapping[str, Values]]:
 
 
 def _filled(name: str, values: Values, part: Placed) -> Values:
+    if not len(part.where):  # of another part: this one has no rows
+        return values[:0]
     if not part.reasons:
         return values
     if not isinstance(values, np.ndarray) or values.dtype.kind != "f":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ __all__ = ["BAD_ROW", "write_parquet"]
 BAD_ROW = "bad_row"
 
 
-def write_parquet(path: str | os.PathLike[str], parts: Iterable[Placed]) -> Path:
-    """Write parts one after another; the file appears under its name when it is whole.
+def write_parquet(path: str | os.PathLike[str], parts: Iterable[Placed], names: Sequence[str]) -> Path:
+    """Write parts one after another, columns in the order of ``names``; the file appears when it is whole.
 
     A number a row becomes a column of its type, a vector a fixed-size list, ids of any number a list. A row that could
     not be read is null in all of them, and the column ``bad_row`` says why; it is null elsewhere.
@@ -30,7 +30,7 @@ def write_parquet(path: str | os.PathLike[str], parts: Iterable[Placed]) -> Path
     with whole_file(path, "wb") as file:
         writer, schema = None, None
         for part in parts:
-            table = _table(part, schema)
+            table = _table(part, names, schema)
             schema = table.schema
             writer = writer or pq.ParquetWriter(file, schema)
             writer.write_table(table)
@@ -40,21 +40,27 @@ def write_parquet(path: str | os.PathLike[str], parts: Iterable[Placed]) -> Path
     return Path(path)
 
 
-def _table(part: Placed, schema: pa.Schema | None) -> pa.Table:
+def _table(part: Placed, names: Sequence[str], schema: pa.Schema | None) -> pa.Table:
     """Return the rows of a part; one without values is of an earlier part's types."""
     size = len(part.where)
     texts: list[str | None] = [None] * size
     for row, bad in part.reasons.items():
         texts[row] = str(bad)
-    reasons = pa.array(texts, pa.string())
+    columns = _computed(part, schema)
+    if part.cells is not None:
+        columns |= {name: part.cells[name] for name in part.cells.column_names}
+    return pa.table({name: columns[name] for name in names} | {BAD_ROW: pa.array(texts, pa.string())})
+
+
+def _computed(part: Placed, schema: pa.Schema | None) -> dict[str, Any]:
     if not part.values:
         assert schema is not None
-        return pa.table([*(pa.nulls(size, field.type) for field in list(schema)[:-1]), reasons], schema=schema)
+        return {field.name: pa.nulls(len(part.where), field.type) for field in schema}
     columns = {name: _array(values) for name, values in part.values.items()}
     if part.reasons:
         where = pa.array(part.where, mask=part.where < 0)
         columns = {name: array.take(where) for name, array in columns.items()}
-    return pa.table(columns | {BAD_ROW: reasons})
+    return columns
 
 
 def _array(values: Any) -> pa.Array:

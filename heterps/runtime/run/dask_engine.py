@@ -21,10 +21,11 @@ from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.pools import pools_of
 from heterps.runtime.cluster.resources import resource_of
 from heterps.runtime.config import settings
-from heterps.runtime.cuts.checkpoints import Checkpoints, Held, Keeper
+from heterps.runtime.cuts.checkpoints import Checkpoints, Keeper
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.carrier import ClusterCarrier
+from heterps.runtime.run.engine_base import EngineBase
 from heterps.runtime.run.host_lines import Places, host_line
 from heterps.runtime.run.line import ActorLine, close_all
 from heterps.runtime.run.patience import Patience
@@ -40,7 +41,7 @@ __all__ = ["ClusterEngine"]
 _T = TypeVar("_T")
 
 
-class ClusterEngine:
+class ClusterEngine(EngineBase):
     """Runs a job on the pools of a cluster.
 
     Parameters
@@ -68,17 +69,15 @@ class ClusterEngine:
         closing: contextlib.ExitStack | None = None,
         checkpoints: Checkpoints | None = None,
     ) -> None:
+        super().__init__()
         self.checkpoints = checkpoints or Checkpoints()
         self._closing = closing or contextlib.ExitStack()
         self.job, self.client, self.report_s = job, client, report_s
         self.roles = roles or Roles(stages=("io", "compute")[: max(1, len(job.stages))])
         self._name = uuid.uuid4().hex[:8]
-        self._runs = self.passes = 0
         self._carrier: ClusterCarrier | None = None  # of the run that goes on, or went on last
-        self._training: Training | None = None  # while a run goes on
         self._places: Places = {}  # shard hosts, the newest last where one was made again
         self._silent: set[str] = set()  # workers that did not answer in time
-        self.held = Held()
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
@@ -101,28 +100,8 @@ class ClusterEngine:
         )
         self._carrier = carrier
         training = Training(job, dataset, epochs, carrier, arrivals, keeper, retries=settings().retries + 1)
-        self._training = training
-        try:
-            with carrier:
-                yield from training.reports(self.report_s)
-        finally:
-            self._training = None
-            self.held = keeper.held_after(training.succeeded, training.bad_streak)
-            self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
-
-    def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
-        """Do something between two batches, or between runs."""
-        return act() if self._training is None else self._training.at_rest(act, changes)
-
-    @property
-    def bad_streak(self) -> int:
-        """How many batches, up to the last one counted, had a loss that is no finite number."""
-        return self.held.bad_streak if self._training is None else self._training.bad_streak
-
-    @property
-    def next_pass(self) -> int:
-        """Number of the next pass that will have been begun by nobody."""
-        return self.passes if self._training is None else self._training.pass_ + 1
+        with self._going_on(training, keeper, epochs), carrier:
+            yield from training.reports(self.report_s)
 
     def stage_steps(self) -> dict[str, int]:
         """Return how many batches each compute worker of the run has computed, by name."""
@@ -155,6 +134,8 @@ class ClusterEngine:
                     hosts,
                     tuple(metrics),
                     dict(fetch or {}),
+                    tuple(rows := dataset.held_rows(split)),
+                    *rows.values(),
                     workers=workers,
                     key=f"heterps-infer-{run}-{split.index}",
                 )

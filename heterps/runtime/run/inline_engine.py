@@ -6,6 +6,7 @@ The same protocol, hosts and attempts as on a cluster, run one after another. Sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -25,11 +26,12 @@ from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, Wanted
 from heterps.runtime.batch.phases import total
 from heterps.runtime.batch.reading import Reading
-from heterps.runtime.cuts.checkpoints import Checkpoints, Held, Keeper
+from heterps.runtime.cuts.checkpoints import Checkpoints, Keeper
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.driver import HostInstruction
+from heterps.runtime.run.engine_base import EngineBase
 from heterps.runtime.run.stacks import thread_stacks
 from heterps.runtime.run.training import Training
 from heterps.runtime.wire.links import DirectLink, HostLink
@@ -44,7 +46,7 @@ _TURN = 4  # events of an attempt between looks at the run's: about a batch
 _POOL = "inline"  # the one thread, as reports call it
 
 
-class InlineEngine:
+class InlineEngine(EngineBase):
     """Everything in the calling thread.
 
     Parameters
@@ -63,18 +65,15 @@ class InlineEngine:
     def __init__(
         self, job: Job, report_s: float = 1.0, threads: int = 1, checkpoints: Checkpoints | None = None
     ) -> None:
+        super().__init__()
         # One thread: everything is one stage.
         self.job, self.report_s = replace(job, stages=(), devices=job.devices.together()), report_s
         self.checkpoints = checkpoints or Checkpoints()
-        self._runs = 0
-        self._blas = threadpoolctl.threadpool_limits(threads)
-        self.hosts: dict[int, ShardHost] = {}
-        self._copies: dict[int, ShardHost] = {}
-        self._attempts: dict[int, Attempt] = {}
+        self._blas = threadpoolctl.threadpool_limits(threads)  # put back when the engine is closed
+        self.hosts: dict[int, ShardHost] = {}  # by number, the newest copy of each; they keep their tables between runs
+        self._copies: dict[int, ShardHost] = {}  # by number of copy, also those of runs before
+        self._attempts: dict[int, Attempt] = {}  # those that have not ended; empty between runs
         self._arrivals = Arrivals()  # of the run that goes on, or went on last
-        self._training: Training | None = None  # while a run goes on
-        self.passes = 0
-        self.held = Held()
         depth = job.in_flight * max(job.lanes, 1) + 1
         self._bench = Workbench(self.job, depth=depth)
 
@@ -87,30 +86,12 @@ class InlineEngine:
         self.passes = keeper.first
         self._runs += 1
         self._arrivals = Arrivals()
-        training = self._training = Training(self.job, dataset, epochs, self, self._arrivals, keeper)
-        training.driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
-        training.driver.handle(WorkerJoined(_POOL, "io"))
-        try:
+        training = Training(self.job, dataset, epochs, self, self._arrivals, keeper)
+        with self._going_on(training, keeper, epochs), ExitStack() as stack:
+            stack.callback(self._end)
+            training.driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
+            training.driver.handle(WorkerJoined(_POOL, "io"))
             yield from training.reports(self.report_s)
-        finally:
-            self._end()
-            self._training = None
-            self.held = keeper.held_after(training.succeeded, training.bad_streak)
-            self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
-
-    def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
-        """Do something between two batches, or between runs."""
-        return act() if self._training is None else self._training.at_rest(act, changes)
-
-    @property
-    def bad_streak(self) -> int:
-        """How many batches, up to the last one counted, had a loss that is no finite number."""
-        return self.held.bad_streak if self._training is None else self._training.bad_streak
-
-    @property
-    def next_pass(self) -> int:
-        """Number of the next pass that will have been begun by nobody."""
-        return self.passes if self._training is None else self._training.pass_ + 1
 
     # --- what the loop asks for
 

@@ -89,7 +89,7 @@ class Training:
         self._keeper, self._first, self._epoch, self._rests = keeper, keeper.first, 0, 0
         spec = job.spec(keeper.first + epochs, final_cut=keeper.writes, **retries)
         splits = partial(dataset.splits, seed=job.model.seed)
-        self.driver = Driver(spec, carrier, arrivals, splits, cut=keeper.base, life=keeper.life)
+        self.driver = Driver(spec, carrier, arrivals, splits, where=dataset.where, cut=keeper.base, life=keeper.life)
         self._watchdog = Watchdog(settings().progress_s, carrier.stacks)
         self._reporter = Reporter(epochs, job.metrics, carrier.recount())
 

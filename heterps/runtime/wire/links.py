@@ -6,8 +6,9 @@ answer; a link outlives it.
 
 from __future__ import annotations
 
+import itertools
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import sleep
 from typing import Any, Protocol, runtime_checkable
 
@@ -46,6 +47,7 @@ __all__ = [
 F32 = npt.NDArray[np.float32]
 Payload = Wanted | PushedGradients | None
 Done = Callable[[Reply | None, Pulled | Refreshed | None], None]
+_AT_ONCE = 3  # batches that one attempt has at a stage worker: one copied there, one computing, one on its way back
 _RETRY_S = 0.2  # between tries at a host that does not answer: the run needs time to notice and replace it
 
 
@@ -167,11 +169,19 @@ class SocketLink:
 
 
 class StageLink:
-    """The way to one stage worker. Batches go out one after another from a thread of the link's own."""
+    """The way to one stage worker: threads that each carry one batch after another, a few batches at once.
 
-    def __init__(self, peer: Peer) -> None:
-        self._peer = peer  # opens its connection anew after one was lost
-        self._courier = Courier("stage-link", peer.close)
+    A stage on a device copies one batch while it computes another; with one batch at a time it would wait for each.
+
+    Parameters
+    ----------
+    peers
+        The stage worker, once for each batch that may be there at once.
+    """
+
+    def __init__(self, peers: Sequence[Peer]) -> None:
+        self._lanes = [_StageLane(peer) for peer in peers]
+        self._turn = itertools.count()
 
     def step(
         self, seed: int, feeds: Mapping[str, Any], done: Callable[[StageOutcome | None], None], failed: Failed
@@ -181,7 +191,28 @@ class StageLink:
         ``done`` takes the outcome, ``done(None)`` says that the stage worker, or whom it needs, does not answer;
         ``failed`` takes what the stage raised.
         """
+        self._lanes[next(self._turn) % len(self._lanes)].step(seed, feeds, done, failed)
 
+    def call(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
+        """Run the stage in the calling thread and wait for it; in the same process without laying anything out."""
+        return self._lanes[0].call(seed, feeds)
+
+    def close(self) -> None:
+        """End the threads once they are done with what they do now."""
+        for lane in self._lanes:
+            lane.close()
+
+
+class _StageLane:
+    """One connection and its thread."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer  # opens its connection with the first call, and anew after one was lost
+        self._courier = Courier("stage-link", peer.close)
+
+    def step(
+        self, seed: int, feeds: Mapping[str, Any], done: Callable[[StageOutcome | None], None], failed: Failed
+    ) -> None:
         def errand() -> None:
             try:
                 outcome = self.call(seed, feeds)
@@ -195,14 +226,12 @@ class StageLink:
         self._courier.send(errand, failed)
 
     def call(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
-        """Run the stage in the calling thread and wait for it; in the same process without laying anything out."""
         if isinstance(self._peer, DirectPeer) and isinstance(self._peer.service, StepService):
             return self._peer.service.step(seed, feeds)
         message = pack_step(seed, feeds)
         return unpack_outcome(self._peer.call("step", message.arrays, **message.head))
 
     def close(self) -> None:
-        """End the thread once it is done with what it does now."""
         self._courier.close()
 
 
@@ -214,4 +243,4 @@ def link_to_host(address: Address, tls: ssl.SSLContext | None = None, phases: Ph
 
 def link_to_stage(address: Address, tls: ssl.SSLContext | None = None) -> StageLink:
     """Take the nearest way to a stage worker."""
-    return StageLink(connect(address, tls=tls))
+    return StageLink([connect(address, tls=tls) for _ in range(_AT_ONCE)])

@@ -153,7 +153,6 @@ class ShardHost:
         if before.shard is not None:
             self.shard, self.counts, self._anew = before.shard, before.counts, False
             self._disk = before._disk
-            self.shard.forget(_CUTS)  # its cuts were the other run's
             for follower in before._followers:
                 stop_following(self.shard, follower)
 
@@ -312,6 +311,7 @@ class ShardHost:
             self._go_on_from(manifest.moment)
         elif self._anew:
             self.fresh(owned)
+        self._anew = True  # who returns to the beginning later finds rows here that were trained since
         self.deliver(Loaded(term, None if state is None else dict(state)))
 
     def _go_on_from(self, moment: str) -> None:

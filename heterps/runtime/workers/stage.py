@@ -2,19 +2,25 @@
 
 Each call has a thread and a program of its own; a semaphore bounds how many compute at once. A thread that waits for a
 later stage holds no right to compute, so CPU | GPU | CPU cannot deadlock.
+
+On a device a batch is a *flight*: :meth:`StageService.begin` copies it up and queues its work,
+:meth:`StageService.finish` waits for the results. The right to compute is held only while work is queued, never while
+the device is waited for or copied to; so one batch is copied up and another down while a third computes. All work of a
+process is queued on one stream, copies on two others.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from heterps.device import CopyStreams
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
 from heterps.runtime.batch.device_program import DeviceProgram
@@ -25,9 +31,10 @@ from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_outcome, unpack_step
 from heterps.runtime.wire.service import Method
 
-__all__ = ["DenseSource", "NextStage", "StageParams", "StageService"]
+__all__ = ["DenseSource", "Flight", "NextStage", "StageParams", "StageService"]
 
 F32 = npt.NDArray[np.float32]
+_LAST, _MIDDLE = 3, 8  # batches on a device: one copied up, one computing, one copied down; or waiting for others
 
 
 @dataclass(eq=False)
@@ -42,6 +49,16 @@ class StageParams:
         """Set some of them."""
         self.flat[span] = values
         self.changed = True
+
+
+@dataclass(eq=False)
+class Flight:
+    """A batch on its way through a stage: the program and parameters that it has for itself, and what it was fed."""
+
+    program: DeviceProgram
+    params: StageParams
+    seed: int
+    feeds: Mapping[str, Any]
 
 
 class DenseSource(Protocol):
@@ -92,45 +109,85 @@ class StageService:
         self._free: list[tuple[DeviceProgram, StageParams]] = []  # that no call uses
         self.steps = 0  # batches that went through; grows only
         self.phases = Phases()  # of all calls together
+        with self.device.current():
+            self._streams = CopyStreams.of(self.device.xp)
+        most = job.batches_on(index, self.device, _LAST if behind is None else _MIDDLE)
+        self._turns: AbstractContextManager[Any] = nullcontext() if most is None else threading.Semaphore(most)
 
     def step(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
         """Run the stage, and those behind it, on one batch."""
+        with self._turns:
+            return self.finish(self.begin(seed, feeds))
+
+    def begin(self, seed: int, feeds: Mapping[str, Any]) -> Flight:
+        """Copy a batch to the device and queue what can be computed with it; on a CPU it is computed."""
         program, params = self._take()
+        flight = Flight(program, params, seed, feeds)
         try:
-            return self._step(program, params, seed, feeds)
+            with self.phases(WAITING):
+                self._source.fill(program.layout, params)
+            self._send(flight)
+            with self._computing(), placed(self.where):
+                self._forward(flight)
+                if self._behind is None:
+                    self._start_backward(program)
+        except BaseException:
+            self._give_back(flight)
+            raise
+        return flight
+
+    def finish(self, flight: Flight) -> StageOutcome:
+        """Wait for what the batch gives, with the stages behind."""
+        try:
+            outcome = StageOutcome()
+            if self._behind is not None:
+                outcome = self._behind(flight.seed, self._passed_on(flight))
+                self._give(flight.program, outcome)
+                with self._computing(), placed(self.where):
+                    self._start_backward(flight.program)
+            with placed(self.where):
+                return self._outcome(flight.program, outcome)
         finally:
-            with self._lock:
-                self._free.append((program, params))
+            self._give_back(flight)
 
-    def _step(self, program: DeviceProgram, params: StageParams, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
-        with self.phases(WAITING):
-            self._source.fill(program.layout, params)
-        with self._computing(), placed(self.where):
-            self._forward(program, params, seed, feeds)
-            if self._behind is None:
-                return self._outcome(program, StageOutcome())
-            outputs = self._outputs(program)
-        outcome = self._behind(seed, {name: outputs.get(name, feeds.get(name)) for name in self._needs})
-        with self._computing(), placed(self.where):
-            return self._outcome(program, outcome)
-
-    def _forward(self, program: DeviceProgram, params: StageParams, seed: int, feeds: Mapping[str, Any]) -> None:
-        """Run forward; a stage that only passes on what it is fed, such as pulled rows, has nothing to run."""
+    def _send(self, flight: Flight) -> None:
+        """Begin to copy the batch; a stage that only passes on what it is fed, such as pulled rows, needs nothing."""
+        program, params = flight.program, flight.params
         if program.has_steps:
-            with self.phases("forward"):
-                wanted = {name: feeds[name] for name in program.feeds}
-                program.start(wanted, params.flat, changed=params.changed, seed=seed)
-                params.changed = False
+            with self.phases("forward"), placed(self.where):
+                wanted = {name: flight.feeds[name] for name in program.feeds}
+                program.send(wanted, params.flat, changed=params.changed)
 
-    def _outputs(self, program: DeviceProgram) -> dict[str, Any]:
-        with self.phases("forward"):
-            return program.outputs(self._needs) if program.has_steps else {}
+    def _forward(self, flight: Flight) -> None:
+        if flight.program.has_steps:
+            with self.phases("forward"):
+                flight.program.forward(seed=flight.seed)
+                flight.params.changed = False
+                if self._behind is not None:
+                    flight.program.start_outputs(self._needs)
+
+    def _passed_on(self, flight: Flight) -> dict[str, Any]:
+        """Return what the stages behind are fed: computed here, or handed through."""
+        outputs: Mapping[str, Any] = {}
+        if flight.program.has_steps:
+            with self.phases("forward"), placed(self.where):
+                outputs = flight.program.take_outputs()
+        return {name: outputs.get(name, flight.feeds.get(name)) for name in self._needs}
+
+    def _give(self, program: DeviceProgram, outcome: StageOutcome) -> None:
+        if program.has_steps:
+            with self.phases("backward"), placed(self.where):
+                program.give({name: outcome.gradients.pop(name) for name in program.given})
+
+    def _start_backward(self, program: DeviceProgram) -> None:
+        if program.has_steps:
+            with self.phases("backward"):
+                program.start_backward()
 
     def _outcome(self, program: DeviceProgram, outcome: StageOutcome) -> StageOutcome:
         if program.has_steps:
             with self.phases("backward"):
-                given = {name: outcome.gradients.pop(name) for name in program.given}
-                gradients = program.backward(given)
+                gradients = program.take_gradients()
                 outcome.dense[self.index] = gradients.dense.copy()
                 add_gradients(outcome.gradients, {name: np.array(g) for name, g in gradients.inputs.items()})
                 if self._behind is None:
@@ -147,10 +204,14 @@ class StageService:
         with self._lock:
             if self._free:
                 return self._free.pop()
-        graph = self.job.model.lowered.graph
+        graph, ops = self.job.model.lowered.graph, self.job.stages[self.index]
         with placed(self.where):
-            program = DeviceProgram(graph, self.job.stages[self.index], self.job.batch_size, self.device)
+            program = DeviceProgram(graph, ops, self.job.batch_size, self.device, self._streams)
         return program, StageParams(np.empty(program.layout.size, np.float32))
+
+    def _give_back(self, flight: Flight) -> None:
+        with self._lock:
+            self._free.append((flight.program, flight.params))
 
     @property
     def methods(self) -> Mapping[str, Method]:

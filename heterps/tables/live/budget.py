@@ -1,4 +1,4 @@
-"""Which rows go when a group is full."""
+"""Which rows go when a group is full, and what is said if none may."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from heterps.errors import TableFullError
 from heterps.tables.live.partition import RowPartition
 from heterps.tables.specs.accessor import Counters
 from heterps.tables.specs.spec import GroupSpec
 
-__all__ = ["INDEX_BYTES", "SHARE", "MemoryLimit", "evict", "worth"]
+__all__ = ["INDEX_BYTES", "SHARE", "MemoryLimit", "evict", "full_error", "worth"]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -56,6 +57,21 @@ class MemoryLimit:
     def rows(self, row_bytes: int) -> int:
         """Return how many rows of a size still fit."""
         return max(0, (self.limit_bytes - self.taken) // (row_bytes + INDEX_BYTES))
+
+
+def full_error(spec: GroupSpec, memory: MemoryLimit | None, rows: int, wanted: int) -> TableFullError:
+    """Say that a group with so many rows has no room for more, and what to do: memory ran out, or the budget."""
+    if memory is not None and (spec.budget is None or rows + wanted <= spec.budget):
+        return TableFullError(
+            f"group {spec.name!r} has no memory for {wanted} new ids: the tables of this shard host take "
+            f"{memory.taken:,} of at most {memory.limit_bytes:,} bytes. Give it more "
+            "(launch(memory=...), --memory, or the --memory-limit of its worker), use more shard hosts, shrink the "
+            "table, add an entry, or set storage to ssd"
+        )
+    return TableFullError(
+        f"group {spec.name!r} holds {rows} of at most {spec.budget} rows and {wanted} new ids need "
+        "one: raise budget, use more shard hosts, shrink the table, add an entry, or set when_full to an eviction"
+    )
 
 
 def worth(spec: GroupSpec, part: RowPartition, rows: I64) -> F64:

@@ -1,22 +1,28 @@
-"""What a push carries, and the sum of several lanes' gradients."""
+"""What a push carries, what came of it, and the sum of several lanes' gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from heterps.compiled import entry_loop
 from heterps.errors import TableError
-from heterps.tables.loops.jit import entry_loop
+from heterps.tables.hashing import check_ids
+from heterps.tables.loops.store import GradientColumns
 
-__all__ = ["RowGradients", "sum_lanes"]
+__all__ = ["NOTHING", "PushCounts", "RowGradients", "sum_lanes"]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 F32 = npt.NDArray[np.float32]
+
+_NONE32: F32 = np.empty(0, np.float32)
+_NO_ROWS: U32 = np.empty(0, np.uint32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +70,34 @@ class RowGradients:
             array = getattr(self, name)
             if array is not None and array.shape != (n,):
                 raise TableError(f"group {group!r}: {name} must have one element an id, got shape {array.shape}")
+
+    def columns(self, group: str) -> GradientColumns:
+        """Return them as compiled loops take them: contiguous arrays, empty ones for what is absent."""
+        values = np.ascontiguousarray(self.values).reshape(-1)
+        return GradientColumns(
+            check_ids(self.ids, f"group {group!r}"),
+            _NO_ROWS if self.rows is None else self.rows,
+            values,
+            values.view(np.uint32),
+            _NONE32 if self.show is None else np.ascontiguousarray(self.show, np.float32),
+            _NONE32 if self.click is None else np.ascontiguousarray(self.click, np.float32),
+        )
+
+
+class PushCounts(NamedTuple):
+    """Rows of a push: updated, skipped for NaN or Inf, created, and dropped because no entry admitted the id."""
+
+    applied: int = 0
+    skipped: int = 0
+    created: int = 0
+    dropped: int = 0
+
+    def plus(self, other: PushCounts) -> PushCounts:
+        """Return the sum."""
+        return PushCounts(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+NOTHING = PushCounts()
 
 
 @entry_loop

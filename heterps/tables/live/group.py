@@ -8,88 +8,35 @@ from contextlib import contextmanager
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import TableError, TableFullError
-from heterps.tables.hashing import RESERVED, check_ids, mix
-from heterps.tables.live.budget import INDEX_BYTES, SHARE, MemoryLimit, evict
-from heterps.tables.live.gradients import RowGradients
+from heterps.tables.hashing import RESERVED, check_ids
+from heterps.tables.live.budget import INDEX_BYTES, SHARE, MemoryLimit, evict, full_error
+from heterps.tables.live.gradients import NOTHING, PushCounts, RowGradients
 from heterps.tables.live.owners import Owners
 from heterps.tables.live.partition import RowPartition
 from heterps.tables.live.readers import Changes, Readers
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.loops.foreign import rebuilt_around
-from heterps.tables.loops.jit import entry_loop
 from heterps.tables.loops.row_loops import NO_ROW, push_rows, update_block, update_segment
+from heterps.tables.loops.splitting import find_reserved, split_ids
 from heterps.tables.loops.store import GradientColumns
 from heterps.tables.snapshots.records import fill
 from heterps.tables.specs.initialisers import Zeros
 from heterps.tables.specs.rules import Sum
 from heterps.tables.specs.spec import GroupSpec, TableSpec
 
-__all__ = ["NOTHING", "PushCounts", "RowGroup"]
+__all__ = ["RowGroup"]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
-
-_NONE32: F32 = np.empty(0, np.float32)
-_NO_ROWS: U32 = np.empty(0, np.uint32)
-
-
-class PushCounts(NamedTuple):
-    """Rows of a push: updated, skipped for NaN or Inf, created, and dropped because no entry admitted the id."""
-
-    applied: int = 0
-    skipped: int = 0
-    created: int = 0
-    dropped: int = 0
-
-    def plus(self, other: PushCounts) -> PushCounts:
-        """Return the sum."""
-        return PushCounts(*(a + b for a, b in zip(self, other, strict=True)))
-
-
-NOTHING = PushCounts()
-
-
-@entry_loop
-def _split(ids: U64, part_of: I32, parts: I32, order: I32, bounds: I64) -> Any:
-    """Sort positions by partition; return the first position whose id does not belong here, or -1."""
-    shards, n_parts = np.uint64(part_of.size), bounds.size - 1
-    mask = shards - np.uint64(1) if shards & (shards - np.uint64(1)) == np.uint64(0) else np.uint64(0)
-    bounds[:] = 0
-    for i in range(ids.size):
-        h = mix(ids[i])
-        part = part_of[np.int64(h & mask if mask else h % shards)]
-        if part < 0 or ids[i] == np.uint64(RESERVED):
-            return i
-        parts[i] = part
-        bounds[part + 1] += 1
-    for p in range(n_parts):
-        bounds[p + 1] += bounds[p]
-    for i in range(ids.size):
-        order[bounds[parts[i]]] = i
-        bounds[parts[i]] += 1
-    for p in range(n_parts, 0, -1):
-        bounds[p] = bounds[p - 1]
-    bounds[0] = 0
-    return -1
-
-
-@entry_loop
-def _find_reserved(ids: U64) -> Any:
-    """Return the position of a reserved id, or -1."""
-    for i in range(ids.size):
-        if ids[i] == np.uint64(RESERVED):
-            return i
-    return -1
-
 
 _FAR = 64  # calls at once, at most, whose new rows are not counted yet
 
@@ -207,10 +154,10 @@ class RowGroup:
         self._work.reserve(len(ids))
         if self._whole:
             order, bounds = self._work.all, np.array([0, len(ids)])
-            bad = int(_find_reserved(ids))
+            bad = int(find_reserved(ids))
         else:
             order, bounds = self._work.order, np.empty(len(self.partitions) + 1, np.int64)
-            bad = int(_split(ids, self._part_of, self._work.missing, order, bounds))
+            bad = int(split_ids(ids, self._part_of, self._work.missing, order, bounds))
         if bad >= 0:
             self._complain(int(ids[bad]))
         return order, bounds
@@ -256,7 +203,7 @@ class RowGroup:
         yielded takes the step that schedules and recency count by, and 64 bits for the entry's randomness.
         """
         grads.check(self.spec.name, self.spec.width)
-        g = self._gradients(grads)
+        g = grads.columns(self.spec.name)
         order, bounds = self.split(g.ids)
         make = self.spec.entry is None
         with self._room_for(g.ids, order, bounds, make):
@@ -289,7 +236,7 @@ class RowGroup:
     def _push_late(self, late: RowGradients, step: int, key: int) -> PushCounts:
         """Apply gradients of ids without a row: those that the entry admits and there is room for."""
         admitted = late.take(np.flatnonzero(self._admit(late, key)))
-        g = self._gradients(admitted)
+        g = admitted.columns(self.spec.name)
         order, bounds = self.split(g.ids)
         try:
             with self._room_for(g.ids, order, bounds, True):
@@ -311,17 +258,6 @@ class RowGroup:
             self.waiting.push(seen)
             shows, clicks = self.waiting.pull(late.ids, train=False)[0].T
         return entry.admit(late.ids, shows, clicks, key)
-
-    def _gradients(self, grads: RowGradients) -> GradientColumns:
-        values = np.ascontiguousarray(grads.values).reshape(-1)
-        return GradientColumns(
-            check_ids(grads.ids, f"group {self.spec.name!r}"),
-            _NO_ROWS if grads.rows is None else grads.rows,
-            values,
-            values.view(np.uint32),
-            _NONE32 if grads.show is None else np.ascontiguousarray(grads.show, np.float32),
-            _NONE32 if grads.click is None else np.ascontiguousarray(grads.click, np.float32),
-        )
 
     @contextmanager
     def _room_for(self, ids: U64, order: I32, bounds: I64, make: bool) -> Iterator[None]:
@@ -349,7 +285,7 @@ class RowGroup:
         keep = [rows[order[a:b]][present[order[a:b]]].astype(np.int64) for a, b in pairwise(bounds)]
         spared = sum(map(len, keep))
         if self.spec.when_full == "refuse" or wanted + spared > budget:
-            raise self._full_error(wanted)
+            raise full_error(self.spec, self._memory, len(self), wanted)
         self.evicted += evict(self.spec, self.partitions, keep, min(max(excess, budget // SHARE), len(self) - spared))
 
     def changed(self, reader: str, since: int | None = None) -> Changes:
@@ -420,22 +356,9 @@ class RowGroup:
             excess = max(excess, 1)
         if excess > 0:
             if self.spec.when_full == "refuse":
-                raise self._full_error(0)
+                raise full_error(self.spec, self._memory, len(self), 0)
             nothing = [np.empty(0, np.int64) for _ in self.partitions]
             self.evicted += evict(self.spec, self.partitions, nothing, excess)
-
-    def _full_error(self, wanted: int) -> TableFullError:
-        if self._memory is not None and (self.spec.budget is None or len(self) + wanted <= self.spec.budget):
-            return TableFullError(
-                f"group {self.spec.name!r} has no memory for {wanted} new ids: the tables of this shard host take "
-                f"{self._memory.taken:,} of at most {self._memory.limit_bytes:,} bytes. Give it more "
-                "(launch(memory=...), --memory, or the --memory-limit of its worker), use more shard hosts, shrink the "
-                "table, add an entry, or set storage to ssd"
-            )
-        return TableFullError(
-            f"group {self.spec.name!r} holds {len(self)} of at most {self.spec.budget} rows and {wanted} new ids need "
-            "one: raise budget, use more shard hosts, shrink the table, add an entry, or set when_full to an eviction"
-        )
 
 
 def _folder(spec: GroupSpec, folder: Path | None) -> Path | None:

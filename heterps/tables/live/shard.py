@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +26,14 @@ from heterps.tables.hashing import key_of
 from heterps.tables.live.ageing import Kind, after_save, shrink
 from heterps.tables.live.budget import MemoryLimit
 from heterps.tables.live.dense import DenseBlock
-from heterps.tables.live.gradients import RowGradients
-from heterps.tables.live.group import NOTHING, PushCounts, RowGroup
+from heterps.tables.live.gradients import NOTHING, PushCounts, RowGradients
+from heterps.tables.live.group import RowGroup
 from heterps.tables.live.owners import Owners
 from heterps.tables.live.shard_cut import Follow, Marks, ShardCut
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
+
+if TYPE_CHECKING:
+    from heterps.tables.on_device.device_dense import DeviceDense
 
 __all__ = ["Applied", "KeyedShard", "PulledRows", "Shard"]
 
@@ -91,6 +94,8 @@ class Shard:
         ``when_full`` says. None for as many as fit.
     adds
         What is pushed are changes to be added: rules are applied by those who send them.
+    dense_block
+        Where dense parameters are: made from their specifications and the seed; by default in memory.
     """
 
     def __init__(
@@ -104,6 +109,7 @@ class Shard:
         folder: str | Path | None = None,
         memory_bytes: int | None = None,
         adds: bool = False,
+        dense_block: Callable[..., DenseBlock | DeviceDense] = DenseBlock,
     ) -> None:
         self.seed = seed
         where, owners = None if folder is None else Path(folder), Owners(threads)
@@ -116,10 +122,10 @@ class Shard:
             self.groups[spec.name] = RowGroup(
                 spec, seed=seed, owned=mine, owners=owners, folder=where, memory=memory, adds=adds
             )
-        self.dense = DenseBlock(tuple(dense), seed=seed, adds=adds)
+        self.dense = dense_block(tuple(dense), seed=seed, **({"adds": True} if adds else {}))
         self.incarnation = uuid.uuid4().hex  # with the version: which state this is, wherever versions begin anew
         if memory is not None:
-            memory.fixed_bytes = self.dense.values.nbytes + self.dense.slots.nbytes
+            memory.fixed_bytes = self.dense.nbytes
         self._version = 0
         self._gate = threading.Condition()
         self._applying: set[BatchKey] = set()
@@ -153,7 +159,7 @@ class Shard:
         return PulledRows(values, rows, version)
 
     def pull_dense(self, out: F32 | None = None) -> F32:
-        """Return a flat copy of the dense parameters; ``self.dense.values`` is the live buffer."""
+        """Return a flat copy of the dense parameters on the host."""
         return self.dense.pull(out)
 
     def apply(
@@ -204,8 +210,7 @@ class Shard:
     @property
     def nbytes(self) -> int:
         """Bytes in use by rows, indices and dense parameters."""
-        dense = self.dense.values.nbytes + self.dense.slots.nbytes
-        return dense + sum(group.nbytes for group in self.groups.values())
+        return self.dense.nbytes + sum(group.nbytes for group in self.groups.values())
 
     def _push_groups(self, grads: Mapping[str, RowGradients], step: int, key: int) -> tuple[PushCounts, float]:
         with ExitStack() as stack:

@@ -146,6 +146,22 @@ def test_numbers_out_of_range_are_named(words: tuple[str, ...], name: str) -> No
     assert f"Invalid value for '{name}'" in refused(*words)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("fc", "--parameters takes PATTERN=WAY, got 'fc'"),
+        ("fc=table,fc=geo:3", "--parameters names 'fc' twice, as table and as geo:3"),
+        ("nothing*=table", "'nothing*' matches nothing"),
+    ],
+)
+@pytest.mark.parametrize("command", ["plan", "train"])
+def test_ways_that_cannot_be_read_are_named(command: str, given: str, message: str, model: Path) -> None:
+    table = model.with_suffix(".csv")
+    table.write_text("y,x\n1,2\n")
+    data = ("--data", table) if command == "train" else ()
+    assert message in refused(command, model, *data, "--parameters", given)
+
+
 @pytest.mark.parametrize("rate", ["-0.1", "NaN", "Infinity", "-Infinity", '"x"', "1" * 5000])
 def test_learning_rates_out_of_range_are_named(rate: str, model: Path) -> None:
     message = refused("train", model, "--data", "adult:train", "--sparse", f"Adam:lr={rate}")

@@ -176,16 +176,19 @@ def test_row_groups_are_splits_and_other_columns_are_not_read(tmp_path: Path) ->
 
 def test_wrong_files_and_columns_are_named(tmp_path: Path) -> None:
     (tmp_path / "no.parquet").write_bytes(b"hello there, this is text")
-    pq.write_table(pa.table({"a": [1.0], "when": pa.array([1], pa.timestamp("s"))}), tmp_path / "a.parquet")
+    times = pa.array([1], pa.timestamp("s"))
+    pq.write_table(pa.table({"a": [1.0], "when": times, "list": [[1]]}), tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"no\.parquet is no Parquet file"):
         parquet(tmp_path / "no.parquet")
-    with pytest.raises(DataError, match=r"a\.parquet has no column 'b'; it has a, when"):
+    with pytest.raises(DataError, match=r"a\.parquet has no column 'b'; it has a, when, list"):
         columns_of(parquet(tmp_path / "a.parquet", Schema.of(label("y", Number("b")))), 1)
     with pytest.raises(DataError, match=r"'when' has type timestamp\[ms\]: expected numbers"):
         columns_of(parquet(tmp_path / "a.parquet", Schema.of(label("y", Number("when")))), 1)
-    with pytest.raises(DataError, match=r"'a' has type double: a category or id needs text or integers"):
-        columns_of(parquet(tmp_path / "a.parquet", Schema.of(sparse("ids", Category("a")))), 1)
-    with pytest.raises(DataError, match="no column 'z' to be the label; there are a, when"):
+    with pytest.raises(DataError, match=r"'list' has type .*: a category or id needs text or integers"):
+        columns_of(parquet(tmp_path / "a.parquet", Schema.of(sparse("ids", Category("list")))), 1)
+    with pytest.raises(DataError, match=r"'when' has type timestamp\[ms\]: a category or id needs text or integers"):
+        columns_of(parquet(tmp_path / "a.parquet", Schema.of(sparse("ids", Salted("when")))), 1)
+    with pytest.raises(DataError, match="no column 'z' to be the label; there are a, when, list"):
         parquet(tmp_path / "a.parquet", label="z")
     with pytest.raises(DataError, match="the frame has no column 'b'; it has a"):
         frame(pd.DataFrame({"a": [1]}), Schema.of(label("y", Number("b"))))

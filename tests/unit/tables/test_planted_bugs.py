@@ -12,6 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from heterps.tables import KeyedShard
 from heterps.tables.live.changes import ChangeLog
+from heterps.tables.live.gradients import RowGradients
 from heterps.tables.live.group import RowGroup
 from heterps.tables.live.owners import Owners
 from heterps.tables.live.partition import RowPartition
@@ -64,14 +65,14 @@ def restore_forgets_the_window(patch: pytest.MonkeyPatch) -> None:
 
 
 def not_a_number_counts_as_zero(patch: pytest.MonkeyPatch) -> None:
-    checked = RowGroup._gradients
+    columns = RowGradients.columns
 
-    def lenient(group: RowGroup, grads: Any) -> Any:
-        found = checked(group, grads)
+    def lenient(grads: RowGradients, group: str) -> Any:
+        found = columns(grads, group)
         values = np.nan_to_num(found.values, posinf=0, neginf=0)
         return found._replace(values=values, bits=values.view(np.uint32))
 
-    patch.setattr(RowGroup, "_gradients", lenient)
+    patch.setattr(RowGradients, "columns", lenient)
 
 
 def leaves_out_the_last_partition(patch: pytest.MonkeyPatch) -> None:

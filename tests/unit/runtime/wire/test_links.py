@@ -1,6 +1,7 @@
 """A link outlives what a call raises, and hands it to whoever waits."""
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from queue import SimpleQueue
@@ -77,6 +78,22 @@ def test_a_stage_that_raises_tells_the_batch_and_goes_on(serve: Serve) -> None:
     assert stepped(link, 2) is None  # whom the stage needs is gone: the batch is tried again
     assert isinstance(stepped(link, 3), KeyError | RunError)  # as it is, or by its name
     assert stepped(link, 4).loss == 4
+    link.close()
+
+
+def test_a_stage_has_several_batches_at_once(serve: Serve) -> None:
+    """With one at a time a device could not copy the next while it computes: the barrier would never be passed."""
+    both = threading.Barrier(3)
+
+    class Stage(Trouble):
+        def step(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
+            both.wait(timeout=60)
+            return super().step(seed, feeds)
+
+    link, answers = link_to_stage(serve(Stage())), SimpleQueue[Any]()
+    for seed in range(3):
+        link.step(seed, {"x": np.ones(2, np.float32)}, answers.put, answers.put)
+    assert {answers.get(timeout=90).loss for _ in range(3)} == {0.0, 1.0, 2.0}
     link.close()
 
 

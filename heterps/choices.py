@@ -1,0 +1,107 @@
+"""What a user's words mean: the job that a plan and the arguments of ``launch`` describe, metrics, what is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from heterps.data import Schema
+from heterps.errors import DataError, GraphError
+from heterps.graph import Graph
+from heterps.metrics import Metric, metric
+from heterps.planner.plan import Plan
+from heterps.planner.ways import resolve_ways
+from heterps.protocol.words.modes import Async, Mode, mode_from_json, mode_from_text
+from heterps.runtime.batch.devices import DeviceWish
+from heterps.runtime.batch.inference import PREDICTION, sources_of
+from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.model import Model
+from heterps.runtime.config import bytes_of
+from heterps.tables import Adam, ElementAdaGrad, Rule
+
+__all__ = ["Fetch", "Metrics", "chosen_mode", "evaluation_metrics", "job_of", "named", "watched_tensors"]
+
+Metrics = Sequence[str | Metric]
+Fetch = str | Sequence[str] | Mapping[str, str]
+
+_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",), "softmax_cross_entropy": ("acc1",)}
+_EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {
+    "logloss": ("auc", "logloss"),
+    "mse": ("rmse", "mae"),
+    "softmax_cross_entropy": ("acc1", "acc5"),
+}
+
+
+def job_of(
+    plan: Plan,
+    mode: Mode,
+    *,
+    sparse: Rule | None,
+    dense: Rule | None,
+    seed: int,
+    metrics: Metrics | None,
+    memory: int | str | None,
+    device: str,
+    emulate: bool,
+    parameters: Mapping[str, str] | None,
+    local_rows: int | None = None,
+) -> Job:
+    """Return what a plan and the arguments of :func:`~heterps.session.launch` ask to run."""
+    summed = plan.lanes if mode.ordered else 1 if mode.has_copy else mode.unit
+    return Job(
+        Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed),
+        plan.batch_size,
+        mode,
+        hosts=plan.shard_hosts,
+        lanes=plan.lanes,
+        metrics=_metrics(plan.graph, metrics, _TRAINING_METRICS),
+        stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
+        memory_bytes=bytes_of(memory),
+        ways=resolve_ways(plan.graph, plan.parameters if parameters is None else parameters),
+        devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
+        local_rows=local_rows,
+    )
+
+
+def chosen_mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine: str) -> Mode:
+    """Turn what a user says, else the plan, into a mode.
+
+    A depth is for overlapping: where nothing overlaps, the plan's would only make batches stale.
+    """
+    if isinstance(given, Mode):
+        return given
+    if given is not None and given != Async.name:
+        return mode_from_json(given) if isinstance(given, Mapping) else mode_from_text(given)
+    mode = plan.mode if given is None else Async(depth=plan.depth)
+    return replace(mode, depth=1) if engine == "inline" and isinstance(mode, Async) else mode
+
+
+def _metrics(graph: Graph, given: Metrics | None, by_loss: Mapping[str, tuple[str, ...]]) -> tuple[Metric, ...]:
+    if given is None:
+        given = by_loss.get(graph[graph.loss].kind, ())
+    return tuple(metric(one) for one in ([given] if isinstance(given, str) else given))
+
+
+def evaluation_metrics(graph: Graph, given: Metrics | None) -> tuple[Metric, ...]:
+    """Return what is measured of predictions on data with labels."""
+    chosen = _metrics(graph, given, _EVALUATION_METRICS)
+    if not chosen:
+        raise DataError(f"no metrics: name some for a {graph[graph.loss].kind} loss")
+    return chosen
+
+
+def named(fetch: Fetch) -> dict[str, str]:
+    """Return what is fetched by the names it is given."""
+    if isinstance(fetch, str):
+        return {fetch: fetch}
+    return dict(fetch) if isinstance(fetch, Mapping) else {name: name for name in fetch}
+
+
+def watched_tensors(graph: Graph, fetch: Fetch | None) -> dict[str, str]:
+    """Return the op behind each name whose values are wanted while training."""
+    given = named(fetch or ())
+    for name, op in given.items():
+        if graph.outputs.get(op, op) != PREDICTION and graph[graph.outputs.get(op, op)].kind == "input":
+            raise GraphError(f"cannot fetch {name!r} while training: {op!r} is a column of the data")
+    return {name: sources_of(graph, Schema(), [op])[op] for name, op in given.items()}

@@ -1,0 +1,108 @@
+"""How each parameter travels between workers: patterns over names, resolved once into one value.
+
+The one place that knows the ways there are, which kind of parameter each can carry, and which of them engines run.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from heterps.errors import PlanError
+from heterps.graph import Graph
+from heterps.kernels.program.param_layout import ParamLayout
+from heterps.stages.lowering import groups_of
+
+__all__ = ["ALLREDUCE", "TABLE", "Way", "parse_way", "resolve_ways"]
+
+TABLE, ALLREDUCE, GEO, CACHE = "table", "allreduce", "geo", "cache"
+_NUMBERS = {TABLE: "", ALLREDUCE: "", GEO: "k", CACHE: "rows"}  # what stands behind the colon
+_CARRIES = {ALLREDUCE: "dense parameters", CACHE: "tables"}  # the other ways carry both
+_BUILT = (TABLE,)  # the others no engine runs yet
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way for a parameter: through its table, all-reduced, as a copy of one's own (Geo), through a cache of rows.
+
+    ``number`` is the k of Geo, the rows of a cache; None for the ways that have none.
+    """
+
+    kind: str = TABLE
+    number: int | None = None
+
+    def __str__(self) -> str:
+        return self.kind if self.number is None else f"{self.kind}:{self.number}"
+
+
+def parse_way(text: str) -> Way:
+    """Read a way as users write it."""
+    kind, colon, number = text.partition(":") if isinstance(text, str) else (text, "", "")
+    if kind not in _NUMBERS:
+        forms = (name + (f":{number}" if number else "") for name, number in _NUMBERS.items())
+        raise PlanError(f"parameters: the way {text!r} is not known: use one of {', '.join(forms)}")
+    wanted = _NUMBERS[kind]
+    if bool(colon) != bool(wanted) or (wanted and not (number.isascii() and number.isdigit() and int(number))):
+        form = f"{kind}:{wanted} with a whole number of at least 1" if wanted else f"{kind!r} alone"
+        raise PlanError(f"parameters: the way {text!r} is not understood: write {form}")
+    return Way(kind, int(number) if wanted else None)
+
+
+def resolve_ways(graph: Graph, patterns: Mapping[str, str]) -> dict[str, Way]:
+    """Return the way of every dense parameter (``op.name``) and every table; what no pattern names goes by its table.
+
+    A name itself (of a parameter, its op, or a table) counts before a pattern, a pattern before ``*``. Patterns of one
+    rank that disagree about a parameter are an error, as is one that matches nothing.
+    """
+    dense = {piece.name: (piece.name, piece.op) for piece in ParamLayout(graph)}
+    groups = groups_of(graph)
+    tables = {table: (table,) for group in groups for table in group.tables}
+    ways = {pattern: parse_way(text) for pattern, text in patterns.items()}
+    for pattern in ways:
+        if not any(fnmatch.filter(names, pattern) for names in (*dense.values(), *tables.values())):
+            raise PlanError(
+                f"parameters: {pattern!r} matches nothing; dense parameters are {_some(dense)}, tables {_some(tables)}"
+            )
+    found = {name: _way_of(name, names, ways) for name, names in (dense | tables).items()}
+    for name in dense:
+        _check_kind(f"dense parameter {name!r}", found[name], CACHE, "a cache holds rows of tables")
+    for name in tables:
+        _check_kind(f"table {name!r}", found[name], ALLREDUCE, "its rows do not fit on every worker")
+    for group in groups:
+        if len({found[table] for table in group.tables}) > 1:
+            shown = ", ".join(f"{table} {found[table]}" for table in sorted(group.tables))
+            raise PlanError(f"parameters: tables that are looked up by the same ids share rows and so a way: {shown}")
+    for name, way in found.items():
+        if way.kind not in _BUILT:
+            raise PlanError(f"parameters: no engine runs the way {str(way)!r} of {name!r} yet; use {_some(_BUILT)}")
+    return found
+
+
+def _way_of(name: str, names: Iterable[str], ways: Mapping[str, Way]) -> Way:
+    """Return the way that the patterns of the highest rank agree on."""
+    ranks: dict[int, dict[str, Way]] = {}
+    for pattern, way in ways.items():
+        if fnmatch.filter(names, pattern):
+            ranks.setdefault(2 if pattern in names else 0 if pattern == "*" else 1, {})[pattern] = way
+    if not ranks:
+        return Way()
+    highest = ranks[max(ranks)]
+    if len(set(highest.values())) > 1:
+        said = " and ".join(f"{pattern!r} says {way}" for pattern, way in highest.items())
+        raise PlanError(f"parameters: {said} of {name!r}: name it alone, or make the patterns agree")
+    return next(iter(highest.values()))
+
+
+def _check_kind(what: str, way: Way, impossible: str, reason: str) -> None:
+    if way.kind == impossible:
+        raise PlanError(
+            f"parameters: {what} cannot travel by {str(way)!r}: {reason}. That way is for {_CARRIES[impossible]}"
+        )
+
+
+def _some(names: Iterable[str]) -> str:
+    """Return the first few of many names."""
+    listed = list(names)
+    more = f" and {len(listed) - 8} more" if len(listed) > 8 else ""
+    return (", ".join(listed[:8]) or "none") + more

@@ -1,0 +1,49 @@
+"""What every engine keeps from one run to the next, and what is asked of it whether or not a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from heterps.runtime.cuts.checkpoints import Held, Keeper
+from heterps.runtime.run.training import Training
+
+__all__ = ["EngineBase"]
+
+_T = TypeVar("_T")
+
+
+class EngineBase:
+    """Counts passes, knows what the tables hold, and lets things be done to them between two batches."""
+
+    def __init__(self) -> None:
+        self.passes = 0  # since the tables were fresh: the number of the next, or of a run's first while it goes on
+        self.held = Held()  # what the tables hold between runs
+        self._runs = 0  # how many were begun
+        self._training: Training | None = None  # while a run goes on
+
+    @contextmanager
+    def _going_on(self, training: Training, keeper: Keeper, epochs: int) -> Iterator[None]:
+        """Be a context in which a run goes on; after it the tables hold what the run left."""
+        self._training = training
+        try:
+            yield
+        finally:
+            self._training = None
+            self.held = keeper.held_after(training.succeeded, training.bad_streak)
+            self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
+
+    def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
+        """Do something between two batches, or between runs."""
+        return act() if self._training is None else self._training.at_rest(act, changes)
+
+    @property
+    def bad_streak(self) -> int:
+        """How many batches, up to the last one counted, had a loss that is no finite number."""
+        return self.held.bad_streak if self._training is None else self._training.bad_streak
+
+    @property
+    def next_pass(self) -> int:
+        """Number of the next pass that will have been begun by nobody."""
+        return self.passes if self._training is None else self._training.pass_ + 1

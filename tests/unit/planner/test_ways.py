@@ -1,0 +1,72 @@
+import json
+
+import pytest
+
+from graphs.wide_deep import wide_deep
+from heterps.errors import PlanError
+from heterps.hardware import Hardware
+from heterps.planner import Plan, plan
+from heterps.planner.show.diff import diff
+from heterps.planner.ways import Way, parse_way, resolve_ways
+from heterps.session import launch
+
+
+@pytest.mark.parametrize(
+    ("text", "way"), [("table", Way()), ("allreduce", Way("allreduce")), ("geo:100", Way("geo", 100))]
+)
+def test_ways_are_read_as_they_are_written(text, way):
+    assert parse_way(text) == way
+    assert str(way) == text
+
+
+@pytest.mark.parametrize(
+    ("patterns", "message"),
+    [
+        ({"zz*": "table"}, r"'zz\*' matches nothing; dense parameters are fc0.weight, .*, tables deep, wide"),
+        ({"fc*": "tabel"}, "'tabel' is not known: use one of table, allreduce, geo:k, cache:rows"),
+        ({"fc*": "geo"}, "'geo' is not understood: write geo:k with a whole number of at least 1"),
+        ({"fc*": "geo:0"}, "'geo:0' is not understood"),
+        ({"fc*": "table:3"}, "'table:3' is not understood: write 'table' alone"),
+        ({"fc*": "table", "*.bias": "geo:5"}, r"'fc\*' says table and '\*.bias' says geo:5 of 'fc0.bias'"),
+        ({"fc0": "table", "fc0.weight": "geo:5"}, "'fc0' says table and 'fc0.weight' says geo:5 of 'fc0.weight'"),
+        ({"deep": "allreduce"}, "table 'deep' cannot travel by 'allreduce'.*for dense parameters"),
+        ({"out": "cache:10"}, "dense parameter 'out.weight' cannot travel by 'cache:10'.*for tables"),
+        ({"deep": "geo:5"}, "share rows and so a way: deep geo:5, wide table"),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, dict) else "",
+)
+def test_patterns_that_cannot_hold_are_named(patterns, message):
+    with pytest.raises(PlanError, match=message):
+        resolve_ways(wide_deep(), patterns)
+
+
+def test_a_name_counts_before_a_pattern_and_a_pattern_before_all(monkeypatch):
+    monkeypatch.setattr("heterps.planner.ways._BUILT", ("table", "allreduce", "geo"))
+    ways = resolve_ways(wide_deep(), {"*": "geo:5", "fc*": "allreduce", "fc1.bias": "table"})
+    assert ways["out.weight"] == ways["deep"] == Way("geo", 5)
+    assert ways["fc0.weight"] == ways["fc1.weight"] == Way("allreduce")
+    assert ways["fc1.bias"] == Way("table")
+
+
+def test_a_way_that_no_engine_runs_is_refused_where_it_is_named(monkeypatch):
+    monkeypatch.setattr("heterps.planner.ways._BUILT", ("table",))
+    made = Plan.fused(wide_deep(), batch_size=64)
+    for refused in (
+        lambda: launch(made, engine="inline", parameters={"*": "geo:5"}),
+        lambda: Plan.fused(wide_deep(), batch_size=64, parameters={"*": "geo:5"}),
+        lambda: plan(wide_deep(), Hardware.local(), batch_size=64, parameters={"*": "geo:5"}),
+    ):
+        with pytest.raises(PlanError, match=r"no engine runs the way 'geo:5' of 'fc0.weight' yet"):
+            refused()
+
+
+def test_a_plan_carries_its_ways(tmp_path):
+    made = plan(wide_deep(), Hardware.local(), batch_size=64, parameters={"fc*": "table"})
+    made.save(tmp_path / "plan.json")
+    assert json.loads((tmp_path / "plan.json").read_text())["parameters"] == {"fc*": "table"}
+    assert Plan.load(tmp_path / "plan.json") == made
+    assert "parameters: fc* table" in made.report()
+    bare = Plan.fused(wide_deep(), batch_size=64)
+    assert ("parameters", "by table", "fc* table") in diff(bare, made)
+    with launch(made, engine="inline") as session:
+        assert session.job.ways["fc0.weight"] == Way()
