@@ -61,7 +61,7 @@ def _pool(body: Found, devices: Mapping[str, Device]) -> Pool:
     name = body["device"].read(str)
     device = devices.get(name)
     if device is None:
-        body["device"].refuse(f"one of {', '.join(reversed(devices))}")
+        body["device"].refuse(f"one of {', '.join(list(devices)[::-1])}")
     hints = field_hints(Device)
     own = {key: body[key].read(hints[key]) for key in _OF_DEVICE if key in body.members()}
     if "price_per_hour" in own:
