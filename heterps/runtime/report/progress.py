@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from heterps.runtime.batch.exchange import Exchange
 from heterps.runtime.report.phase_profile import PhaseProfile
 
 __all__ = ["BAD_ROWS", "Progress"]
@@ -82,6 +83,11 @@ class Progress:
     fetched: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def exchange(self) -> Exchange:
+        """What workers and shard hosts said to each other since training began."""
+        return self.profile.exchange
+
+    @property
     def phases(self) -> dict[str, float]:
         """Seconds by phase, over all workers."""
         return self.profile.phases
@@ -104,6 +110,8 @@ class Progress:
             parts.append(f"emulated: {', '.join(emulated)}")
         if self.staleness:
             parts.append(f"staleness {self.staleness:.1f}")
+        if told := self.exchange.told(self.samples):
+            parts.append(told)
         if self.skipped:
             parts.append(f"{self.skipped} rows skipped")
         parts += [*_bad(self.bad_rows), *(f"valid {text}" for text in _bad(self.valid.get(BAD_ROWS, 0)))]
