@@ -12,7 +12,7 @@ from heterps.graph import Graph
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
 from heterps.planner.ways import resolve_ways
-from heterps.protocol.words.modes import Async, Mode, mode_from_json
+from heterps.protocol.words.modes import Async, Mode, mode_from_json, mode_from_text
 from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.inference import PREDICTION, sources_of
 from heterps.runtime.batch.job import Job
@@ -54,9 +54,10 @@ def job_of(
     device: str,
     emulate: bool,
     parameters: Mapping[str, str] | None,
+    local_rows: int | None = None,
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.session.launch` ask to run."""
-    summed = plan.lanes if mode.ordered else mode.unit
+    summed = plan.lanes if mode.ordered else 1 if mode.has_copy else mode.unit
     return Job(
         Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed),
         plan.batch_size,
@@ -69,6 +70,7 @@ def job_of(
         replicas=plan.replicas,
         ways=resolve_ways(plan.graph, plan.parameters if parameters is None else parameters),
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
+        local_rows=local_rows,
     )
 
 
@@ -88,7 +90,7 @@ def chosen_mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine
     if isinstance(given, Mode):
         return given
     if given is not None and given != Async.name:
-        return mode_from_json(given if isinstance(given, Mapping) else {"mode": given})
+        return mode_from_json(given) if isinstance(given, Mapping) else mode_from_text(given)
     mode = plan.mode if given is None else Async(depth=plan.depth)
     return replace(mode, depth=1) if engine == "inline" and isinstance(mode, Async) else mode
 

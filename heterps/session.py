@@ -78,6 +78,7 @@ def launch(
     replicas: int | None = None,
     device: str = "auto",
     emulate: bool = False,
+    local_rows: int | None = None,
     parameters: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Session:
@@ -93,7 +94,7 @@ def launch(
     engine
         ``"auto"`` or ``"dask"``; ``"inline"`` runs everything in the calling thread, without Dask.
     mode
-        ``"sync"``, ``"async"``, or a mode value such as ``Async(depth=4)``; by default the plan's.
+        ``"sync"``, ``"async"``, ``"geo:100"``, or a mode value such as ``Async(depth=4)``; by default the plan's.
     sparse, dense
         Rules of tables and of dense parameters where the graph names none; by default ``ElementAdaGrad(lr=0.01)``,
         whose steps do not depend on the scale of the loss, and ``Adam(lr=0.001)``.
@@ -124,6 +125,9 @@ def launch(
     emulate
         Let NumPy stand in on workers of a GPU pool that cannot use their GPU; without it they are refused, with the
         reason. Every report then says "emulated".
+    local_rows
+        Geo: rows of each table that a worker keeps for itself from one range of batches to the next, the least recent
+        go; by default all it has met.
     parameters
         How parameters travel, by name or pattern: ``{"fc*": "allreduce", "*": "table"}``; by default as the plan says,
         else through their tables.
@@ -150,6 +154,7 @@ def launch(
         device=device,
         emulate=emulate,
         parameters=parameters,
+        local_rows=local_rows,
     )
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,

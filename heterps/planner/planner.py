@@ -141,7 +141,7 @@ def plan(
 
     Examples
     --------
-    >>> from graphs.wide_deep import wide_deep
+    >>> from heterps.models import wide_deep
     >>> made = plan(wide_deep(), Hardware.local(), batch_size=4096)
     >>> [stage.name for stage in made.stages]
     ['all']

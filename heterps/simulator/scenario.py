@@ -212,7 +212,7 @@ def _draw_spec(rng: Random, theme: Theme) -> RunSpec:
         hosts=rng.choice(theme.hosts),
         shards=3,
         replicas=rng.choice(theme.replicas),
-        compute=rng.random() < 0.2,
+        compute=rng.random() < 0.2 and not mode.has_copy,  # a copy is trained where the data is read
         retries=1000,
         final_cut=rng.random() < 0.2,
     )

@@ -96,6 +96,7 @@ class World:
         self.problem = ""
         self._early: dict[tuple[str, int], list[Any]] = {}
         self._names = 0
+        self._tables = 0
         self._seen: Counter[str] = Counter()
         self._triggers = [fault for fault in scenario.faults if fault.after]
         self.run = RunState(scenario.spec)
@@ -107,6 +108,11 @@ class World:
         """Ask again and again, as a clock does that knows nothing of how long a cut takes."""
         self.handle(ev.CutAsked())
         self.net.at(self.scenario.cut_every, None, self._ask_for_cut)
+
+    def new_tables(self) -> int:
+        """Return a name for tables that a copy of a host has just got."""
+        self._tables += 1
+        return self._tables
 
     def start_workers(self) -> None:
         """Let the workers of all pools join."""

@@ -97,6 +97,8 @@ def main():
     workers, hosts, epochs = OPTIONS.get("workers", 2), OPTIONS.get("hosts", 1), OPTIONS.get("epochs", 2)
     names = ("checkpoint", "every_s", "resume", "replicas")
     options = {name: OPTIONS[name] for name in names if name in OPTIONS}
+    if MODE.startswith("geo"):
+        options |= {"sparse": hps.SGD(lr=0.1), "dense": hps.SGD(lr=0.1)}
     staged = OPTIONS.get("staged", False)
     before = OPTIONS.get("trained_before", 0)
     with hps.launch(plan(workers, hosts, staged), client=client, mode=MODE, report_s=0.05, **options) as session:
@@ -104,7 +106,8 @@ def main():
             session.fit(data(), epochs=before)
         last = train(session, client, epochs)
         result = {"samples": last.samples, "batches": last.batches, "digest": digest(session)}
-    with hps.launch(plan(1, 1), engine="inline", mode=MODE) as session:
+    rules = {name: options[name] for name in ("sparse", "dense") if name in options}
+    with hps.launch(plan(1, 1), engine="inline", mode=MODE, **rules) as session:
         if before:
             session.fit(data(), epochs=before)
         last = list(session.train(data(), epochs=epochs))[-1]

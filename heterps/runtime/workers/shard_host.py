@@ -29,6 +29,7 @@ from heterps.protocol.words.decisions import (
     Commit,
     Confirm,
     Decision,
+    Dismiss,
     Fill,
     Forward,
     Keep,
@@ -41,10 +42,10 @@ from heterps.protocol.words.decisions import (
 from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Diverged, Event
 from heterps.protocol.words.instructions import Attach, Detach, Discard, Rewind
 from heterps.protocol.words.keys import BatchKey
-from heterps.protocol.words.messages import Granted, Pull, Push, Reply, Request
+from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Reply, Request
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart, host_state
@@ -56,12 +57,24 @@ from heterps.runtime.wire.replica_packing import Filling, Forwarded
 from heterps.runtime.wire.service import Address, Method
 from heterps.runtime.workers.following import Following
 from heterps.runtime.workers.mirror import Mirror
-from heterps.tables import Kind, Shard, restore, since_of, sum_lanes, write_part
+from heterps.tables import (
+    Kind,
+    Moment,
+    Shard,
+    begin_following,
+    changes_since,
+    restore,
+    since_of,
+    stop_following,
+    sum_lanes,
+    without_deleted,
+    write_part,
+)
 
 __all__ = ["ShardHost"]
 
 F32 = npt.NDArray[np.float32]
-Done = Callable[[Reply, Pulled | None], None]
+Done = Callable[[Reply, Pulled | Refreshed | None], None]
 # A Sync pull that is not due by then is answered "wait" and asked again: so the caller knows that we live, and its
 # connection is free for what may have become more urgent, such as the word that its lane has stopped.
 _PATIENCE_S = 0.05
@@ -103,6 +116,8 @@ class ShardHost:
         self.model, self.host = job.model, host
         self._dense = job.model.parameters[first:last]  # that live here
         self._report, self._cut_every, self._threads = report, cut_every, threads
+        self._adds = job.mode.has_copy  # then what is pushed are changes, made by those who have rows of their own
+        self._followers: set[str] = set()  # their names
         self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
         self._memory_bytes = memory_bytes or job.memory_bytes
         self._bad_losses = settings().bad_losses  # in a row, before the run is told; 0: never
@@ -139,6 +154,7 @@ class ShardHost:
             threads=self._threads,
             folder=folder,
             memory_bytes=self._memory_bytes,
+            adds=self._adds,
         )
         self.counts = Counts()
 
@@ -156,6 +172,8 @@ class ShardHost:
         if before.shard is not None:
             self.shard, self.counts, self._anew = before.shard, before.counts, False
             self._disk = before._disk
+            for follower in before._followers:
+                stop_following(self.shard, follower)
 
     def deliver(self, message: Any, folder: str = "") -> None:
         """Take an instruction of the run; ``folder`` is where the cut is that it speaks of."""
@@ -167,6 +185,8 @@ class ShardHost:
 
     def request(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
         """Take a client's request; ``done`` is called with the answer, now or later, from this or another thread."""
+        if isinstance(payload, PushedGradients) and payload.since is not None and self.shard is not None:
+            payload = replace(payload, rows=without_deleted(self.shard, payload.since, payload.rows))
         tag = (payload, done)
         if self._ordered:
             with self.lock:
@@ -300,9 +320,10 @@ class ShardHost:
         """Do what the state machine has decided, with the gradients or ids that came with the request."""
         match decision:
             case Apply(push):
-                self._apply(push.key, payload)
-            case Answer((_, done), reply):
-                done(reply, None)
+                self._apply(push.key, payload, push.batches)
+            case Answer((sent, done), reply):
+                follows = isinstance(sent, PushedGradients) and sent.reader and isinstance(reply, Acked)
+                done(reply, self._refreshed(sent) if follows else None)
             case Serve((wanted, done), _, reply):
                 if not getattr(done, "gone", False):  # nobody waits for these rows any more
                     done(reply, self._pull(wanted))
@@ -310,6 +331,8 @@ class ShardHost:
                 self._forward(decision, payload)
             case Fill():
                 self._fill(decision)
+            case Dismiss(trainer):
+                self._dismiss(f"{trainer}/")
             case Keep(push):
                 with self.phases("push"):
                     self._kept[push] = payload.copy()  # beyond the reply: the sender uses its buffers again
@@ -330,8 +353,28 @@ class ShardHost:
             raise PeerLost(f"shard host {self.host} has no tables yet")
         return self.shard
 
+    def _refreshed(self, sent: PushedGradients) -> Refreshed:
+        """Say what changed since the sender last heard, its own changes included."""
+        shard = self.tables()
+        version = shard.version  # before the values: newer ones under an old version do no harm
+        with self.phases("pull"):
+            found = None if sent.since is None else changes_since(shard, sent.reader, sent.since)
+            moment, rows = found or (self._follow(sent.reader), {})
+            return Refreshed(rows, version, moment, found is not None, shard.pull_dense())
+
+    def _follow(self, reader: str) -> Moment:
+        self._followers.add(reader)
+        return begin_following(self.tables(), reader)
+
+    def _dismiss(self, trainer: str) -> None:
+        for follower in [name for name in self._followers if name.startswith(trainer)]:
+            self._followers.discard(follower)
+            if self.shard is not None:
+                stop_following(self.shard, follower)
+
     def _pull(self, wanted: Wanted) -> Pulled:
         shard = self.tables()
+        moment = self._follow(wanted.reader) if wanted.reader else None  # first: what is read then is not older
         values, rows, version = {}, {}, shard.version
         with self.phases("pull"):
             for name, ids in wanted.ids.items():
@@ -340,15 +383,16 @@ class ShardHost:
             dense = None
             if wanted.dense is not None:
                 dense = shard.pull_dense(wanted.dense if wanted.dense.size else None)
-        return Pulled(values, rows, version, dense)
+        return Pulled(values, rows, version, dense, moment)
 
-    def _apply(self, key: BatchKey, gradients: PushedGradients) -> None:
+    def _apply(self, key: BatchKey, gradients: PushedGradients, batches: int = 1) -> None:
         with self.phases("push"):
             applied = self.tables().apply(key, gradients.rows, gradients.dense)
         self.phases.carve({"rule": applied.rule_s})
         with self.lock:
-            self.counts.add(gradients, applied.skipped, applied.staleness)
-            due = self._cut_every is not None and self.counts.batches % self._cut_every == 0
+            before = self.counts.batches
+            self.counts.add(gradients, applied.skipped, applied.staleness, batches)
+            due = self._cut_every is not None and self.counts.batches // self._cut_every > before // self._cut_every
             diverged = 0 < self._bad_losses == self.counts.bad_streak
         if not self.state.serving:  # a backup counts along; its primary tells
             return
@@ -419,7 +463,7 @@ class _Waiter:
         self._answered = threading.Event()
         self._answer = Message({"wait": True})  # until there is another
 
-    def __call__(self, reply: Reply, pulled: Pulled | None) -> None:
+    def __call__(self, reply: Reply, pulled: Pulled | Refreshed | None) -> None:
         self._answer = pack_reply(reply, pulled)
         self._answered.set()
 

@@ -67,6 +67,8 @@ class RowGroup:
         Where rows are kept if the storage is "ssd".
     memory
         What all groups of the shard host may take together.
+    adds
+        What arrives are changes to be added, not gradients for the rule.
     """
 
     def __init__(
@@ -78,9 +80,10 @@ class RowGroup:
         owners: Owners | None = None,
         folder: Path | None = None,
         memory: MemoryLimit | None = None,
+        adds: bool = False,
     ) -> None:
         self._memory = memory  # shared with the other groups of the shard host
-        self.spec, self.layout = spec, RowLayout(spec, seed)
+        self.spec, self.layout = spec, RowLayout(spec, seed, adds=adds)
         self.owned = tuple(sorted(owned))
         self._owners = owners or Owners()
         count = max(1, min(self._owners.threads, len(self.owned)))
@@ -386,6 +389,6 @@ def _push_for(layout: RowLayout) -> Any:
     rules = tuple(s.rule for s in layout.segments)
     return (
         push_rows
-        if all(rule.code >= 0 for rule in rules)
+        if layout.adds or all(rule.code >= 0 for rule in rules)
         else rebuilt_around(rules, push_rows, update_segment, update_block)
     )

@@ -185,6 +185,12 @@ class RowPartition:
         absent: U64 = ids[rows == NO_ROW]
         return absent
 
+    def deleted_since(self, mark: int) -> U64:
+        """Return the ids without a row now that lost one after a mark."""
+        if self._changes is None:
+            return np.empty(0, np.uint64)
+        return self._absent(np.unique(self._changes.deleted_since(mark)))
+
     def keep_marks(self, marks: Collection[int]) -> None:
         """Note no more than these marks need; without any, nothing."""
         if self._changes is not None and marks:

@@ -106,7 +106,7 @@ class Readers:
 
         Rows are as they are now: what changes while they are copied is in this answer or the next, perhaps in both.
         """
-        found = self._changed(reader, since)
+        found = self.changed_if_known(reader, since)
         return found if found is not None else self._all(reader)
 
     def pieces(self, reader: str, since: int | None, rows: int) -> Iterator[Changes]:
@@ -121,7 +121,24 @@ class Readers:
             yield Changes(self._copied([(part, some)]), deleted, mark, found is None)
             found, deleted = (listed, deleted, mark), np.empty(0, np.uint64)
 
-    def _changed(self, reader: str, since: int | None) -> Changes | None:
+    def begin(self, reader: str) -> int:
+        """Return a mark for a reader that has nothing yet, or reads rows one by one."""
+        with self.marking(reader) as mark:
+            for part in self._group.partitions:
+                with part.lock:
+                    part.close_stretch(mark, None)
+            return mark
+
+    def deleted_since(self, since: int) -> U64:
+        """Return the ids without a row now that lost one after a mark, as far as that is known."""
+        listed = [np.empty(0, np.uint64)]
+        for part in self._group.partitions:
+            with part.lock:
+                listed.append(part.deleted_since(since))
+        return np.concatenate(listed)
+
+    def changed_if_known(self, reader: str, since: int | None) -> Changes | None:
+        """Return what changed since a mark of this reader; None if that is not known."""
         found = self._list_changed(reader, since)
         return None if found is None else Changes(self._copied(found[0]), *found[1:], False)
 

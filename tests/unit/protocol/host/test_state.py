@@ -79,12 +79,8 @@ def test_sync_commits_when_every_lane_is_past_and_in_lane_order() -> None:
     assert kinds(state.handle(late, "t")) == [de.Answer], "committed before"
 
 
-def test_geo_says_what_a_trainer_must_get() -> None:
-    state = host(Geo(k=2))
-    refreshes = [state.handle(Pull(1, 1, key(n), 9, n), "t")[0].refresh for n in (0, 0, 2)]
-    assert refreshes == ["full", "again", "changed"]
-    state.handle(do.ForgetTrainer(1, 9))
-    assert state.handle(Pull(1, 1, key(4), 9, 4), "t")[0].refresh == "full"
+def test_geo_notes_nothing_more_for_a_trainer_that_is_gone() -> None:
+    assert host(Geo(k=2)).handle(do.ForgetTrainer(1, 9)) == [de.Dismiss(9)]
 
 
 def pair() -> tuple[HostState, HostState]:
