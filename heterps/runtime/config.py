@@ -25,6 +25,7 @@ class Settings:
     """
 
     prefetch: int
+    bucket_bytes: int
     retries: int
     full_every: int
     connect_s: float
@@ -65,6 +66,7 @@ def settings() -> Settings:
     blas = _get("worker.blas-threads")
     return Settings(
         prefetch=_count("prefetch", least=0),
+        bucket_bytes=_bytes("bucket"),
         retries=_count("retries", least=0),
         full_every=_count("cuts.full-every", least=1),
         connect_s=_seconds("timeouts.connect"),
@@ -103,6 +105,13 @@ def bytes_of(memory: int | str | None) -> int | None:
     if found < 1:
         raise ClusterError(f"memory {memory!r}: must be a number of bytes such as 8GiB or 500MB")
     return found
+
+
+def _bytes(key: str) -> int:
+    try:
+        return bytes_of(_get(key)) or 1
+    except ClusterError as error:
+        raise ClusterError(f"config heterps.{key}: {error}") from error
 
 
 def _get(key: str) -> Any:

@@ -65,7 +65,7 @@ def train(session, client, epochs):
 def main():
     client = Client()
     workers, hosts, epochs = OPTIONS.get("workers", 2), OPTIONS.get("hosts", 1), 2
-    names = ("checkpoint", "every_s", "resume")
+    names = ("checkpoint", "every_s", "resume", "parameters")
     options = {name: OPTIONS[name] for name in names if name in OPTIONS}
     staged = OPTIONS.get("staged", False)
     before = OPTIONS.get("trained_before", 0)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from heterps.tables import RowGradients
 
-__all__ = ["Pulled", "PushedGradients", "Wanted"]
+__all__ = ["Pulled", "PushedGradients", "StoredDense", "Wanted"]
 
 F32 = npt.NDArray[np.float32]
 U64 = npt.NDArray[np.uint64]
@@ -53,3 +53,11 @@ class PushedGradients:
     dense: F32 | None = None
     samples: int = 0
     loss: float = 0.0
+
+
+@dataclass(eq=False)
+class StoredDense:
+    """What an all-reduce group gives one host to keep: its parameters and their optimiser slots, flat."""
+
+    values: F32
+    slots: F32

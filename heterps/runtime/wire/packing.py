@@ -40,6 +40,7 @@ __all__ = [
     "unpack_reply",
     "unpack_request",
     "unpack_step",
+    "unpack_words",
 ]
 
 F32 = npt.NDArray[np.float32]
@@ -77,10 +78,7 @@ def _pack_rows(rows: RowGradients, arrays: list[npt.NDArray[Any]]) -> list[Any]:
 def unpack_request(message: Message) -> tuple[messages.Request, Wanted | PushedGradients | None]:
     """Inverse of :func:`pack_request`."""
     head, arrays = message.head, list(message.arrays)
-    told = dict(head["request"], key=BatchKey(*head["request"]["key"]))
-    if "floor" in told:
-        told["floor"] = tuple(told["floor"])
-    request = _REQUESTS[head["kind"]](**told)
+    request = unpack_words(head)
     if head["kind"] == "Pull":
         dense = np.empty(0, np.float32) if head["dense"] else None
         ids = dict(zip(head["groups"], arrays, strict=True))
@@ -89,6 +87,14 @@ def unpack_request(message: Message) -> tuple[messages.Request, Wanted | PushedG
         rows = {name: _unpack_rows(told, arrays) for name, told in head["groups"].items()}
         return request, PushedGradients(rows, arrays.pop(0) if head["dense"] else None, head["samples"], head["loss"])
     return request, None
+
+
+def unpack_words(head: Mapping[str, Any]) -> messages.Request:
+    """Read a request without its payload."""
+    told = dict(head["request"], key=BatchKey(*head["request"]["key"]))
+    if "floor" in told:
+        told["floor"] = tuple(told["floor"])
+    return _REQUESTS[head["kind"]](**told)
 
 
 def _unpack_rows(told: Sequence[Any], arrays: list[npt.NDArray[Any]]) -> RowGradients:

@@ -43,6 +43,7 @@ from heterps.runtime.wire.links import HostLink, Payload, StageLink
 
 __all__ = ["Attempt"]
 
+ToGroup = Callable[[Request, Any, Callable[[Reply | None, Pulled | None], None]], None]
 _AGAIN_S = 0.1  # before a refused request is sent again
 
 
@@ -67,6 +68,8 @@ class Attempt:
         ``stage(worker)`` is the way to a stage worker; None where compute is fused.
     credits
         What waits at stage workers, of all attempts of this worker.
+    group
+        Takes requests to the all-reduce group, in this process; None where there is none.
     """
 
     def __init__(
@@ -79,13 +82,14 @@ class Attempt:
         tell: Callable[[Event], None],
         stage: Callable[[str], StageLink] | None = None,
         credits: Credits | None = None,
+        group: ToGroup | None = None,
     ) -> None:
         self.run, self.bench = run, bench
         self.client = ClientState(run, mode, credits)  # called by the attempt's own thread only
         self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()  # filled by any thread, emptied by its own
         self.ended = False  # once true nothing is carried out any more
         self.batches = 0  # that were read
-        self._reading, self._link, self._tell, self._stage = reading, link, tell, stage
+        self._reading, self._link, self._tell, self._stage, self._group = reading, link, tell, stage, group
         self._works: dict[int, BatchWork] = {}  # batches in flight, from Read to Free
         self._stepping: set[int] = set()  # of these, those whose outcome a stage worker still owes
         self._todo: deque[Action] = deque()  # in the order in which the client wanted them; empty between events
@@ -230,7 +234,11 @@ class Attempt:
         def done(reply: Reply | None, pulled: Pulled | None) -> None:
             self._post(lambda: self._answered(host, request, payload, reply, pulled))
 
-        self._link(self.client.layout.copies[host]).send(request, payload, done, self.fail)
+        if host < len(self.client.layout.copies):
+            self._link(self.client.layout.copies[host]).send(request, payload, done, self.fail)
+        else:
+            assert self._group is not None
+            self._group(request, payload, done)
 
     def _answered(
         self, host: int, request: Request, payload: Payload, reply: Reply | None, pulled: Pulled | None

@@ -17,17 +17,31 @@ import numpy.typing as npt
 
 from heterps.errors import CheckpointError
 from heterps.protocol.host.state import HostState
-from heterps.protocol.words.decisions import Answer, Apply, Commit, Decision, Keep, Load, Loaded, Mark, Report, Serve
+from heterps.protocol.words.decisions import (
+    Answer,
+    Apply,
+    Commit,
+    Decision,
+    Keep,
+    Load,
+    Loaded,
+    Mark,
+    Report,
+    Serve,
+    Take,
+)
 from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Diverged, Event
+from heterps.protocol.words.group import GroupState
 from heterps.protocol.words.keys import BatchKey
-from heterps.protocol.words.messages import Granted, Push, Reply, Request
+from heterps.protocol.words.messages import Granted, Push, Reply, Request, StoreGroup
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, StoredDense, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart, host_state
 from heterps.runtime.own_threads import start_thread
+from heterps.runtime.wire.group_packing import pack_state
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_dense, pack_reply, unpack_read, unpack_request
 from heterps.runtime.wire.peer import PeerLost
@@ -78,6 +92,9 @@ class ShardHost:
         first, last = job.model.dense_ranges(job.hosts)[host]
         self.model, self.host = job.model, host
         self._dense = job.model.parameters[first:last]  # that live here
+        self._reduced = job.reduced_on(host)  # of these, those that an all-reduce group trains and gives back
+        kept = {spec.name for spec in self._reduced}
+        self._pushed = {spec.name for spec in self._dense if spec.name not in kept} if kept else None
         self._report, self._cut_every, self._threads = report, cut_every, threads
         self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
         self._memory_bytes = memory_bytes or job.memory_bytes
@@ -109,6 +126,7 @@ class ShardHost:
             threads=self._threads,
             folder=folder,
             memory_bytes=self._memory_bytes,
+            pushed=self._pushed,
         )
         self.counts = Counts()
 
@@ -133,7 +151,9 @@ class ShardHost:
             for decision in self.state.handle(message):
                 self._carry_out(decision, None)
 
-    def request(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
+    def request(
+        self, request: Request | StoreGroup, payload: Wanted | PushedGradients | StoredDense | None, done: Done
+    ) -> None:
         """Take a client's request; ``done`` is called with the answer, now or later, from this or another thread."""
         tag = (payload, done)
         if self._ordered:
@@ -153,7 +173,13 @@ class ShardHost:
     @property
     def methods(self) -> Mapping[str, Method]:
         """What other processes may call."""
-        return {"request": self._on_request, "read": self._on_read, "dense": self._on_dense}
+        return {
+            "request": self._on_request,
+            "read": self._on_read,
+            "dense": self._on_dense,
+            "store": self._on_store,
+            "group": self._on_group,
+        }
 
     def _on_request(self, message: Message) -> Message:
         request, payload = unpack_request(message)
@@ -176,10 +202,39 @@ class ShardHost:
     def _on_dense(self, message: Message) -> Message:
         return pack_dense(*self.dense(message.head["known"]))
 
+    def _on_store(self, message: Message) -> Message:
+        """Take the parameters of the all-reduce group."""
+        waiter = _Waiter()
+        stored = StoredDense(*message.arrays)
+        self.request(StoreGroup(message.head["term"], message.head["serial"]), stored, waiter)
+        return waiter.wait(_PATIENCE_S)
+
+    def _on_group(self, message: Message) -> Message:
+        """Give a member of the all-reduce group what is kept for it, and where lanes stand."""
+        with self._lock:
+            if self.state.term != message.head["term"] or not self.state.serving:
+                raise PeerLost(f"shard host {self.host} is not of term {message.head['term']}")
+            shard, frontier = self._tables(), tuple(self.state.lanes.frontier)
+            dense, slots = shard.dense, shard.dense.slots_where
+            values = [dense.values[dense.where[spec.name]] for spec in self._reduced]
+            kept = [dense.slots[slots[spec.name]] for spec in self._reduced]
+            state = GroupState(min(frontier), frontier, ())
+            return pack_state(state, shard.version, _flat(values), _flat(kept))
+
+    def _take(self, stored: StoredDense) -> None:
+        dense, at, slot = self._tables().dense, 0, 0
+        for spec in self._reduced:
+            there = dense.slots_where[spec.name]
+            end, slot_end = at + spec.size, slot + there.stop - there.start
+            dense.set(spec.name, stored.values[at:end], stored.slots[slot:slot_end])
+            at, slot = end, slot_end
+
     # --- decisions
 
     def _carry_out(self, decision: Decision, payload: Any) -> None:
         match decision:
+            case Take():
+                self._take(payload)
             case Apply(push):
                 self._apply(push.key, payload)
             case Answer((_, done), reply):
@@ -215,7 +270,8 @@ class ShardHost:
                 values[name], rows[name] = pulled.values, pulled.rows
             dense = None
             if wanted.dense is not None:
-                dense = shard.pull_dense(wanted.dense if wanted.dense.size else None)
+                pull = shard.dense.pull_pushed if wanted.train else shard.dense.pull
+                dense = pull(wanted.dense if wanted.dense.size else None)
         return Pulled(values, rows, version, dense)
 
     def _apply(self, key: BatchKey, gradients: PushedGradients) -> None:
@@ -317,6 +373,10 @@ def _copy(gradients: PushedGradients) -> PushedGradients:
     }
     dense = None if gradients.dense is None else gradients.dense.copy()
     return PushedGradients(rows, dense, gradients.samples, gradients.loss)
+
+
+def _flat(pieces: list[F32]) -> F32:
+    return np.concatenate([*pieces, np.empty(0, np.float32)])
 
 
 def _sum_dense(parts: list[Any]) -> Any:

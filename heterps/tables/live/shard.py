@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
@@ -89,6 +89,8 @@ class Shard:
     memory_bytes
         What indices and rows in memory may take; new ids beyond that are refused, or old rows evicted, as each group's
         ``when_full`` says. None for as many as fit.
+    pushed
+        See :class:`~heterps.tables.live.dense.DenseBlock`.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Shard:
         threads: int = 1,
         folder: str | Path | None = None,
         memory_bytes: int | None = None,
+        pushed: Container[str] | None = None,
     ) -> None:
         self.seed = seed
         where, owners = None if folder is None else Path(folder), Owners(threads)
@@ -111,7 +114,7 @@ class Shard:
                 raise TableError(f"two groups of one name: {spec.name!r}")
             mine = _owned(owned, spec)
             self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where, memory=memory)
-        self.dense = DenseBlock(tuple(dense), seed=seed)
+        self.dense = DenseBlock(tuple(dense), seed=seed, pushed=pushed)
         self.incarnation = uuid.uuid4().hex  # with the version: which state this is, wherever versions begin anew
         if memory is not None:
             memory.fixed_bytes = self.dense.values.nbytes + self.dense.slots.nbytes
