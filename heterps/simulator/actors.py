@@ -95,6 +95,9 @@ class Copy:
 
     def _loaded(self, load: de.Load) -> None:
         if load.term == self.state.term and not self.state.serving:
+            if self.world.disk.is_broken(load.cut):
+                self.world.post(ev.CutLost(load.cut, self.world.disk.before(load.cut), "a bit has flipped"))
+                return
             shards, state = self.world.disk.read(load.cut)
             group = [self.world.scenario.spec.shards] if self.world.scenario.spec.group and self.host == 0 else []
             self.rows = {

@@ -32,7 +32,7 @@ def final(world: World) -> str:
     if spec.mode.ordered and [shard.value for shard in shards] != sync_values(spec, world.scenario.splits):
         return "Sync: the tables differ from those of the undisturbed run"
     if spec.final_cut and any(
-        world.disk.read(world.disk.published.number)[0][n].counts != wanted for n in range(len(shards))
+        world.disk.read(world.disk.cuts[-1].number)[0][n].counts != wanted for n in range(len(shards))
     ):
         return "the last cut on disk is not the final state"
     return ""

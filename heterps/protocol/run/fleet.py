@@ -31,9 +31,13 @@ class Fleet:
     rows.
     """
 
-    def __init__(self, hosts: int, shards: int, replicas: int, life: int) -> None:
+    def __init__(self, hosts: int, shards: int, replicas: int, life: int, stage_hosts: int = 0) -> None:
         self.replicas = replicas
-        self.owners = deal_shards(shards, hosts)
+        self.owners = deal_shards(shards, hosts - stage_hosts)
+        self.holders = range(hosts - stage_hosts, hosts)
+        """Hosts that are on compute workers; they have no backup."""
+        self.stage_workers: dict[str, None] = {}
+        """Compute workers that are there."""
         self.hosts = [FleetHost(index, life << 32) for index in range(hosts)]
         self.workers: dict[str, None] = {}
         self.places: dict[int, tuple[int, str]] = {}
@@ -83,12 +87,12 @@ class Fleet:
         for host in self.hosts:
             if host.primary is None:
                 out += self._place_primary(host, cut)
-            elif self.replicas > 1 and host.ready and host.backup is None:
+            elif self.replicas > 1 and host.ready and host.backup is None and host.index not in self.holders:
                 out += self._place_backup(host)
         return out
 
     def _place_primary(self, host: FleetHost, cut: int) -> list[Instruction]:
-        worker = self._emptiest(())
+        worker = next(iter(self.stage_workers), None) if host.index in self.holders else self._emptiest(())
         if worker is None:
             return []
         host.term += 1

@@ -14,7 +14,8 @@ Rules
 5. The run can return to a cut only when all its parts and its manifest are on disk.
 6. Rows move by copying first; owners change for all hosts at once, with new terms.
    Where dense parameters are all-reduced, the hosts get them then, before anything else: cuts and saves are theirs.
-7. A cut of nothing new is not made: a clock that asks while the last cut is written must not keep the run from ending.
+7. A cut that a host could not load is none: the run counts from the one before it, and all hosts return to that.
+8. A cut of nothing new is not made: a clock that asks while the last cut is written must not keep the run from ending.
 """
 
 from __future__ import annotations
@@ -111,10 +112,10 @@ class RunState(Workforce):
                 self.group.lose(event.worker)
         if self._stages.pop(event.worker, False):
             self._announce()
-        if event.worker in self.fleet.workers:
-            del self.fleet.workers[event.worker]
-            for copy in self.fleet.on(event.worker):
-                self._copy_lost(ev.CopyLost(copy))
+        self.fleet.workers.pop(event.worker, None)
+        self.fleet.stage_workers.pop(event.worker, None)
+        for copy in self.fleet.on(event.worker):
+            self._copy_lost(ev.CopyLost(copy))
 
     # --- hosts
 
@@ -236,6 +237,16 @@ class RunState(Workforce):
         if self._cutting is not None and event.cut == self._cutting.cut.number:
             self.moves += 1
             self.cut, self._cutting = self._cutting.cut, None
+
+    def _cut_lost(self, event: ev.CutLost) -> None:
+        """Count from the cut before (rule 7); told of by each host that was to load it, and once is enough."""
+        if event.cut != self.cut.number:
+            return
+        self.cut = event.before or Cut(mode=self.spec.mode.to_json())
+        if event.before is None:
+            self._abort(f"the last cut cannot be read, and there is none before it: {event.reason}")
+        elif self.phase is Phase.RESTORING:
+            self._restore()
 
     def _drop_cut(self, reason: str = "") -> None:
         """Give the cut up. One whose manifest may be on its way to the disk keeps its parts."""
@@ -445,6 +456,7 @@ _HANDLERS: dict[type, str] = {
     ev.CutFailed: "_cut_failed",
     ev.Diverged: "_diverged",
     ev.CutPublished: "_cut_published",
+    ev.CutLost: "_cut_lost",
     ev.RestAsked: "_rest_asked",
     ev.RestOver: "_rest_over",
     ev.MoveAsked: "_move_asked",

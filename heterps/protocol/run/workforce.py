@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from heterps.errors import PlanError, ProtocolError
 from heterps.protocol.run.books import Book, LaneBook, SplitBook, Work
@@ -52,7 +53,7 @@ class Workforce:
         self.spec = spec
         self.phase = Phase.RESTORING
         self.cut = cut
-        self.fleet = Fleet(spec.hosts, spec.shards, spec.replicas, life)
+        self.fleet = Fleet(spec.hosts, spec.shards, spec.replicas, life, spec.stage_hosts)
         self.group = ReduceGroup(life) if spec.group else None
         self.roster = Roster(ordered=spec.mode.ordered, life=life)
         self.book: Book = LaneBook(spec.lanes) if spec.mode.ordered else SplitBook()
@@ -65,6 +66,7 @@ class Workforce:
         self._version = life << 32
         self._serial = 0
         self._supplies: dict[int, tuple[int, bool]] = {}
+        self._holders: dict[int, tuple[tuple[str, ...], ...]] = {}  # by pass: who has the rows of each Split already
         self._asked_pass = -1
         self._failures: dict[int, int] = {}
         self._cut_wanted = False
@@ -124,6 +126,7 @@ class Workforce:
             self.fleet.workers[event.worker] = None
         elif event.worker not in self._stages:
             self._stages[event.worker] = False
+            self.fleet.stage_workers[event.worker] = None
             self._out.append(do.CreateStage(event.worker))
 
     def _servers_joined(self, event: ev.ServersJoined) -> None:
@@ -173,6 +176,7 @@ class Workforce:
         if complete and event.count > count:
             raise self._error(f"pass {event.pass_} was complete with {count} Splits, now there are {event.count}")
         self._supplies[event.pass_] = (max(count, event.count), complete or event.complete)
+        self._holders[event.pass_] = max(event.holders, self._holders.get(event.pass_, ()), key=len)
 
     def _attempt(self, number: int) -> LiveAttempt | None:
         """Return a live attempt, None for a stale one."""
@@ -343,11 +347,33 @@ class Workforce:
             self._out.append(do.NeedSplits(pass_))
 
     def _issue(self, target: int | None) -> None:
-        while self._holders_ready and (worker := self._worker_for(target)) is not None:
-            work = self.book.take(target)
-            if work is None:
-                return
+        """Hand out what there is.
+
+        Rows are read where they lie: what free workers hold goes to them, and what others hold waits for those. Lanes
+        must all run at once, and a cut must not wait, so there a holder comes first only among equals.
+        """
+        if target is None and not self.spec.mode.ordered and self._holders.get(self.book.pass_):
+            while self._holders_ready and (found := self._work_at_home()) is not None:
+                self._begin(*found, None)
+            return
+        while self._holders_ready and self._worker_for(target) is not None and (work := self.book.take(target)):
+            worker = self.roster.free(near=self._held_by(work.split))
+            assert worker is not None
             self._begin(work, worker, target)
+
+    def _work_at_home(self) -> tuple[Work, IoWorker] | None:
+        for worker in self.roster.able():
+            work = self.book.take(None, partial(self._may_read, worker.name))
+            if work is not None:
+                return work, worker
+        return None
+
+    def _may_read(self, worker: str, split: int) -> bool:
+        return not self.roster.waits_for(self._held_by(split), worker)
+
+    def _held_by(self, split: int | None) -> tuple[str, ...]:
+        holders = self._holders.get(self.book.pass_, ())
+        return holders[split] if split is not None and split < len(holders) else ()
 
     def _worker_for(self, target: int | None) -> IoWorker | None:
         """Return a free worker; when draining, at need one whose attempt is paused (that one starts again later)."""

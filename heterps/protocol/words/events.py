@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from heterps.protocol.words.cut import Cut
+
 __all__ = [
     "AbortAsked",
     "BackupReady",
@@ -16,6 +18,7 @@ __all__ = [
     "CopyLost",
     "CutAsked",
     "CutFailed",
+    "CutLost",
     "CutMarked",
     "CutPublished",
     "CutWritten",
@@ -114,11 +117,15 @@ class WorkerLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class SplitsReady(Event):
-    """Splits 0 … count-1 of a pass can be handed out; ``complete`` says that there will be no more in this pass."""
+    """Splits 0 … count-1 of a pass can be handed out; ``complete`` says that there will be no more in this pass.
+
+    ``holders`` names the workers that have the rows of each Split already, where any do; it may be shorter.
+    """
 
     pass_: int
     count: int
     complete: bool = True
+    holders: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +270,15 @@ class CutPublished(Event):
     """The manifest of the cut is on disk: from now on the run can return to it."""
 
     cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutLost(Event):
+    """A published cut cannot be read any more; ``before`` is the newest of the run before it, None if there is none."""
+
+    cut: int
+    before: Cut | None
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

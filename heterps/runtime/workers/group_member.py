@@ -150,14 +150,14 @@ class GroupMember:
 
     def _on_relay(self, message: Message) -> Message:
         relayed, part = unpack_relay(message)
-        waiter = _Waiter()
+        waiter = _WaitingMember()
         with self._lock:
             self._arrived = part
             self._handle(relayed, waiter)
         return waiter.wait()
 
     def _on_want(self, message: Message) -> Message:
-        waiter = _Waiter()
+        waiter = _WaitingMember()
         with self._lock:
             self._handle(unpack_want(message), waiter)
         return waiter.wait()
@@ -339,8 +339,9 @@ class GroupMember:
                 continue
             with self._lock:
                 if self._is_of(obtain.term) and not self.state.serving:
-                    np.copyto(self.shard.dense.values, values)
-                    np.copyto(self.shard.dense.slots, slots)
+                    dense = self.shard.dense
+                    for spec in dense.specs:
+                        dense.set(spec.name, values[dense.where[spec.name]], slots[dense.slots_where[spec.name]])
                     self.shard.adopt(Window(), version)
                     self._handle(CaughtUp(obtain.term, state))
 
@@ -394,7 +395,7 @@ class _Caller:
         self._done(reply, pulled)
 
 
-class _Waiter:
+class _WaitingMember:
     """A member in another process: its connection's thread waits here for the answer."""
 
     def __init__(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ from heterps.runtime.wire.packing import pack_dense, pack_reply, unpack_read, un
 from heterps.runtime.wire.peer import PeerLost
 from heterps.runtime.wire.service import Method
 from heterps.tables import Kind, RowGradients, Shard, restore, since_of, sum_lanes, write_part
+from heterps.tables.live.dense import DenseBlock
 
 __all__ = ["ShardHost"]
 
@@ -126,7 +128,7 @@ class ShardHost:
             threads=self._threads,
             folder=folder,
             memory_bytes=self._memory_bytes,
-            pushed=self._pushed,
+            dense_block=partial(DenseBlock, pushed=self._pushed),
         )
         self.counts = Counts()
 
@@ -142,7 +144,6 @@ class ShardHost:
         if before.shard is not None:
             self.shard, self.counts, self._anew = before.shard, before.counts, False
             self._disk = before._disk
-            self.shard.forget(_CUTS)  # its cuts were the other run's
 
     def deliver(self, message: Any, folder: str = "") -> None:
         """Take an instruction of the run; ``folder`` is where the cut is that it speaks of."""
@@ -270,9 +271,14 @@ class ShardHost:
                 values[name], rows[name] = pulled.values, pulled.rows
             dense = None
             if wanted.dense is not None:
-                pull = shard.dense.pull_pushed if wanted.train else shard.dense.pull
-                dense = pull(wanted.dense if wanted.dense.size else None)
+                out = wanted.dense if wanted.dense.size else None
+                dense = self._pull_pushed(out) if wanted.train else shard.pull_dense(out)
         return Pulled(values, rows, version, dense)
+
+    def _pull_pushed(self, out: F32 | None) -> F32:
+        dense = self._tables().dense
+        assert isinstance(dense, DenseBlock)
+        return dense.pull_pushed(out)
 
     def _apply(self, key: BatchKey, gradients: PushedGradients) -> None:
         with self.phases("push"):
@@ -311,6 +317,7 @@ class ShardHost:
             self._go_on_from(manifest.moment)
         elif self._anew:
             self.fresh(owned)
+        self._anew = True  # who returns to the beginning later finds rows here that were trained since
         self.deliver(Loaded(term, None if state is None else dict(state)))
 
     def _go_on_from(self, moment: str) -> None:

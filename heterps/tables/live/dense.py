@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heterps.compiled import entry_loop
 from heterps.errors import TableError
 from heterps.tables.loops.foreign import rebuilt_around
-from heterps.tables.loops.jit import entry_loop
 from heterps.tables.loops.store import BLOCK
 from heterps.tables.loops.update import update_rows
 from heterps.tables.loops.vector_lanes import all_finite
@@ -94,6 +94,11 @@ class DenseBlock:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use."""
+        return self.values.nbytes + self.slots.nbytes
+
     def __getitem__(self, name: str) -> F32:
         """Return a live view of a parameter in its own shape."""
         if name not in self.where:
@@ -131,6 +136,14 @@ class DenseBlock:
     @property
     def _spans(self) -> list[slice]:
         return [self.where[self.specs[k].name] for k in self._pushed]
+
+    def pull_there(self) -> F32:
+        """Return a copy where the parameters are, which is here."""
+        return self.pull()
+
+    def take_skipped(self) -> int:
+        """Return how many rows were left as they were of which no push has told: none."""
+        return 0
 
     def push(self, gradient: F32 | Mapping[str, Any], *, step: int = 0) -> int:
         """Apply a gradient of those that pushes are for, flat or by name; return the rows skipped for NaN or Inf."""

@@ -171,6 +171,13 @@ def one_life_for_all_drivers(patch: pytest.MonkeyPatch) -> None:
 
 
 @planted
+def hosts_of_compute_workers_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A compute worker that is lost is not looked at for the host that it holds."""
+    good = Fleet.on
+    patch.setattr(Fleet, "on", lambda self, worker: good(self, worker) if "server" in worker else [])
+
+
+@planted
 def only_the_lost_host_returns(patch: pytest.MonkeyPatch) -> None:
     """One host returns to the cut, the others stay ahead."""
     good = Fleet.restore
@@ -201,6 +208,20 @@ def splits_do_not_rewind(patch: pytest.MonkeyPatch) -> None:
         self.book.load = load  # type: ignore[method-assign]
 
     patch.setattr(RunState, "_restore", restore)
+
+
+@planted
+def splits_stay_at_the_cut_that_was_lost(patch: pytest.MonkeyPatch) -> None:
+    """Hosts fall back to the cut before the one they could not read, Splits only to that one."""
+    good = RunState._cut_lost
+
+    def cut_lost(self: RunState, event: Any) -> None:
+        load = self.book.load
+        self.book.load = lambda pass_, progress: None  # type: ignore[method-assign]
+        good(self, event)
+        self.book.load = load  # type: ignore[method-assign]
+
+    patch.setattr(RunState, "_cut_lost", cut_lost)
 
 
 @planted
