@@ -45,6 +45,10 @@ class Segments:
         size = bucket.stop - bucket.start
         return slice(bucket.start + size * owner // self.owners, bucket.start + size * (owner + 1) // self.owners)
 
+    def place(self, bucket: int, owner: int) -> int:
+        """Return where an owner's share of a bucket begins in all of its shares, which lie in the vector's order."""
+        return sum(share.stop - share.start for share in (self.share(b, owner) for b in self.buckets[bucket + 1 :]))
+
     @cached_property
     def parts(self) -> list[FlatPart]:
         """By owner: all of its shares."""

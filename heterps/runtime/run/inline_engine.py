@@ -158,8 +158,8 @@ class InlineEngine(EngineBase):
         """Start an attempt; it moves when it is pumped."""
         read = None if split is None else partial(self.job.read, self._dataset, split, bad=self._bad)
         reading = Reading(read, run.start)
-        group = self._member.request if self._member is not None else None
-        attempt = Attempt(run, self.job.mode, reading, self._bench, self._link, self._arrivals.tell, group=group)
+        tell = self._arrivals.tell
+        attempt = Attempt(run, self.job.mode, reading, self._bench, self._link, tell, group=self._member)
         self._attempts[run.attempt] = attempt
         attempt.start()
 

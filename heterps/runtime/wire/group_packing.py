@@ -9,10 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.protocol.words.group import GroupState, Relayed, Want
+from heterps.protocol.words.messages import Push
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_request, unpack_words
 
-__all__ = ["pack_relay", "pack_state", "unpack_relay", "unpack_state", "unpack_want"]
+__all__ = [
+    "pack_part",
+    "pack_relay",
+    "pack_state",
+    "unpack_part",
+    "unpack_relay",
+    "unpack_state",
+    "unpack_want",
+]
 
 F32 = npt.NDArray[np.float32]
 
@@ -27,6 +36,18 @@ def unpack_relay(message: Message) -> tuple[Relayed, F32 | None]:
     """Inverse of :func:`pack_relay`."""
     relayed = Relayed(message.head["term"], message.head["home"], unpack_words(message.head))
     return relayed, message.arrays[0] if message.arrays else None
+
+
+def pack_part(push: Push, bucket: int, part: F32) -> Message:
+    """Lay out the receiver's share of one bucket of a gradient, ahead of its push."""
+    return Message({**pack_request(push, None).head, "bucket": bucket}, [part])
+
+
+def unpack_part(message: Message) -> tuple[Push, int, F32]:
+    """Inverse of :func:`pack_part`."""
+    push = unpack_words(message.head)
+    assert isinstance(push, Push)
+    return push, message.head["bucket"], message.arrays[0]
 
 
 def unpack_want(message: Message) -> Want:

@@ -7,6 +7,7 @@ from threads of their own, one for each member and lane, as a push is answered o
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from time import sleep
 from typing import Any, NamedTuple
@@ -30,13 +31,14 @@ from heterps.protocol.words.group import (
     GroupState,
     MemberDecision,
     Obtain,
+    Position,
     Relay,
     Relayed,
     Settle,
     Settled,
     TakeStep,
 )
-from heterps.protocol.words.messages import Push, Reply, Request
+from heterps.protocol.words.messages import Push, Refused, Reply, Request
 from heterps.runtime.batch.flat_part import FlatPart
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
@@ -45,7 +47,15 @@ from heterps.runtime.batch.segments import Segments
 from heterps.runtime.config import settings
 from heterps.runtime.own_threads import Failed, start_thread
 from heterps.runtime.wire.courier import Courier
-from heterps.runtime.wire.group_packing import pack_relay, pack_state, unpack_relay, unpack_state, unpack_want
+from heterps.runtime.wire.group_packing import (
+    pack_part,
+    pack_relay,
+    pack_state,
+    unpack_part,
+    unpack_relay,
+    unpack_state,
+    unpack_want,
+)
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_reply, unpack_reply
 from heterps.runtime.wire.peer import Peer, PeerLost
@@ -107,6 +117,9 @@ class GroupMember:
         self._segments = Segments(len(self.shard.dense), 1, settings().bucket_bytes)
         self._gradients: dict[Push, F32] = {}  # that lanes of this process brought, until they are answered
         self._parts: dict[Push, F32] = {}  # by push: the segment added up here
+        self._ahead: dict[Push, int] = {}  # by push to come: buckets that were sent while backward went on
+        self._delivered: Counter[tuple[Push, str]] = Counter()  # of these, how many a member has taken
+        self._early: dict[Push, F32] = {}  # by push to come: what others sent ahead of the segment added up here
         self._total = np.empty(len(self.shard.dense), np.float32)  # of the present step
         self._arrived: F32 | None = None  # what came with the push that is being handled
         self._lines: dict[_LineKey, _Line] = {}  # that are open
@@ -130,10 +143,35 @@ class GroupMember:
                 self._gradients[request] = payload.dense
             self._handle(request, _Caller(done, payload, request))
 
+    def ahead(self, push: Push, gradient: F32, low: int) -> None:
+        """Send the buckets of a gradient that are complete from ``low`` on, while backward computes the others."""
+        with self._lock:
+            others = [member for member in self.state.members if member != self.worker]
+            if push.term != self.state.term or not self.state.serving or not others:
+                return
+            buckets, sent = self._segments.buckets, self._ahead.get(push, 0)
+            while sent < len(buckets) and buckets[sent].start >= low:
+                for member in others:
+                    self._send_ahead(member, push, gradient, sent)
+                sent += 1
+            self._ahead[push] = sent
+
+    def _send_ahead(self, member: str, push: Push, gradient: F32, bucket: int) -> None:
+        share = self._segments.share(self._segments.buckets[bucket], self._rank(member))
+        message = pack_part(push, bucket, gradient[share])
+        line = self._line(member, push.lane, push.attempt)
+
+        def errand() -> None:
+            if self._is_of(push.term) and self._call(line, "part", message) is not None:
+                with self._lock:
+                    self._delivered[push, member] += 1
+
+        line.courier.send(errand, self._failed)
+
     @property
     def methods(self) -> Mapping[str, Method]:
         """What other members may call."""
-        return {"relay": self._on_relay, "want": self._on_want, "state": self._on_state}
+        return {"relay": self._on_relay, "part": self._on_part, "want": self._on_want, "state": self._on_state}
 
     def close(self) -> None:
         """Let go of all connections; whoever waits is not answered."""
@@ -156,6 +194,18 @@ class GroupMember:
             self._handle(relayed, waiter)
         return waiter.wait()
 
+    def _on_part(self, message: Message) -> Message:
+        push, bucket, part = unpack_part(message)
+        with self._lock:
+            if push.term != self.state.term or not self.state.serving:
+                return pack_reply(Refused(self.state.term), None)
+            early = self._early.get(push)
+            if early is None:
+                early = self._early[push] = np.empty(self._mine.size, np.float32)
+            start = self._segments.place(bucket, self._rank(self.worker))
+            early[start : start + part.size] = part
+        return Message({})
+
     def _on_want(self, message: Message) -> Message:
         waiter = _WaitingMember()
         with self._lock:
@@ -173,8 +223,8 @@ class GroupMember:
 
     def _begin(self, form: FormGroup) -> None:
         self._segments = Segments(len(self.shard.dense), len(form.members), settings().bucket_bytes)
-        self._parts.clear()
-        self._gradients.clear()
+        for known in (self._parts, self._gradients, self._ahead, self._delivered, self._early):
+            known.clear()
         self._hang_up()
 
     def _handle(self, message: Any, tag: Any = None) -> None:
@@ -194,23 +244,37 @@ class GroupMember:
             case Relay(member, message):
                 self._relay(member, message)
             case Keep(push):
-                assert self._arrived is not None, "the first word of a push brings its gradient"
-                # That of a lane here belongs to us until it is answered; what came through a socket does not.
-                self._parts[push] = self._arrived if push in self._gradients else self._arrived.copy()
+                self._parts[push] = self._kept(push)
             case Add(_, pushes):
                 self._add(pushes)
             case Fetch():
                 self._fetch(decision)
             case Give(tag, _):
                 tag(None, self._mine.take(self._total))
-            case TakeStep(_, pushes):
+            case TakeStep(position, pushes):
                 self._step(pushes)
+                self._forget(position)
             case Obtain():
                 start_thread("obtain", self._obtain, decision, failed=self._failed)
             case Settle():
                 dense = self.shard.dense
                 pieces = dense.values.copy(), dense.slots.copy()
                 start_thread("settle", self._settle, decision, *pieces, failed=self._failed)
+
+    def _kept(self, push: Push) -> F32:
+        """Return the segment of a gradient that came with its push, or ahead of it."""
+        if self._arrived is None:
+            return self._early.pop(push)
+        # That of a lane here belongs to us until it is answered; what came through a socket does not.
+        return self._arrived if push in self._gradients else self._arrived.copy()
+
+    def _forget(self, position: Position) -> None:
+        """Drop what was sent ahead by attempts that were given up."""
+        for known in (self._ahead, self._early):
+            for push in [push for push in known if (push.key.pass_, push.step) <= position]:
+                del known[push]
+        for push, member in [each for each in self._delivered if (each[0].key.pass_, each[0].step) <= position]:
+            del self._delivered[push, member]
 
     @property
     def _mine(self) -> FlatPart:
@@ -260,7 +324,7 @@ class GroupMember:
         line = self._line(member, request.lane, request.attempt)
 
         def errand() -> None:
-            sent = part
+            sent = None if self._has_all(request, member) else part
             while self._is_open(request):
                 answer = self._call(line, "relay", pack_relay(message, sent))
                 if answer is not None and "wait" not in answer.head:
@@ -269,6 +333,11 @@ class GroupMember:
                 sent = None if answer is not None else part  # what has arrived once need not come again
 
         line.courier.send(errand, self._failed)
+
+    def _has_all(self, request: Request, member: str) -> bool:
+        """Say whether a member was sent all of a gradient before its push; errands of a line keep their order."""
+        with self._lock:
+            return isinstance(request, Push) and self._delivered[request, member] == len(self._segments.buckets)
 
     def _is_open(self, request: Request) -> bool:
         with self._lock:

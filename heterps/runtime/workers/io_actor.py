@@ -202,7 +202,7 @@ class IoActor:
             self._told(),
             partial(self._stage, slot),
             self._credits,
-            self._member.request if self._member is not None else None,
+            self._member,
         )
         with self._lock:
             if self._closed:  # whoever closed has not seen this attempt, so nobody would end it

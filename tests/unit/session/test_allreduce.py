@@ -4,12 +4,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
 
 import heterps as hps
 from heterps import ops
 from heterps.errors import PlanError
+from heterps.runtime.workers.group_member import GroupMember
 from heterps.tables.snapshots.snapshot import Snapshots
 from heterps.testing.engine_contract import plan, same, tables, trained
 from heterps.testing.small_model import columns, data
@@ -112,3 +114,20 @@ def test_what_cannot_be_reduced_is_refused_by_name() -> None:
         hps.launch(plan(), engine="inline", mode="async", parameters=ALL)
     with pytest.raises(PlanError, match=r"'fc.weight' is all-reduced.*use a plan of one stage.*not of 2"):
         hps.launch(staged(lanes=3), mode="sync", parameters=ALL)
+
+
+def test_buckets_go_out_while_backward_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In small buckets almost all of a gradient has arrived before its push, and pushes bring nothing more."""
+    ahead: list[bool] = []
+    good = GroupMember._has_all
+    monkeypatch.setattr(
+        GroupMember, "_has_all", lambda self, push, member: ahead.append(good(self, push, member)) or ahead[-1]
+    )
+    made = plan(lanes=3, workers=2)
+    with (
+        dask.config.set({"heterps.bucket": "64B"}),
+        hps.launch(made, engine="dask", mode="sync", parameters=ALL) as session,
+    ):
+        found = trained(session)
+    assert sum(ahead) > 10  # the others are words without a gradient
+    assert same(found, by_tables())
