@@ -26,9 +26,10 @@ from heterps.runtime.report.progress import Progress
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.carrier import ClusterCarrier
 from heterps.runtime.run.engine_base import EngineBase
-from heterps.runtime.run.host_lines import Places, host_line
+from heterps.runtime.run.host_lines import host_line
 from heterps.runtime.run.line import ActorLine, close_all
 from heterps.runtime.run.patience import Patience
+from heterps.runtime.run.places import Places
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.training import Training
 from heterps.runtime.wire.addresses import parse_address
@@ -76,7 +77,7 @@ class ClusterEngine(EngineBase):
         self.roles = roles or Roles(stages=("io", "compute")[: max(1, len(job.stages))])
         self._name = uuid.uuid4().hex[:8]
         self._carrier: ClusterCarrier | None = None  # of the run that goes on, or went on last
-        self._places: Places = {}  # shard hosts, the newest last where one was made again
+        self._places = Places()  # of shard hosts
         self._silent: set[str] = set()  # workers that did not answer in time
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
@@ -189,9 +190,8 @@ class ClusterEngine(EngineBase):
         return [found.result() for found in asked]
 
     def _lines(self) -> list[ActorLine]:
-        """Shard hosts in order, the newest where one was made again; those that are not there yet are made."""
-        lines = {host: line for (host, _), line in self._places.items()}
-        found = [lines[host] if host in lines else self._new_host(host) for host in range(self.job.hosts)]
+        """Shard hosts in order, of each the copy that answers; those that are not there yet are made."""
+        found = [self._places.line(host) or self._new_host(host) for host in range(self.job.hosts)]
         wait([line.made for line in found], settings().make_s)
         for host, line in enumerate(found):
             if not line.made.done():
@@ -204,13 +204,11 @@ class ClusterEngine(EngineBase):
     def _new_host(self, host: int) -> ActorLine:
         servers = self._workers(self.roles.server)
         worker = sorted(servers)[host % len(servers)]  # as the protocol would place it
-        line = self._places[host, worker] = host_line(self.client, self.job, host, worker)
-        return line
+        return self._places.set(host, worker, host_line(self.client, self.job, host, worker))
 
     def close(self) -> None:
         """End the shard hosts; what was not saved is gone."""
-        close_all(self._places.values())
-        self._places.clear()
+        close_all(self._places.clear())
         self._closing.close()
 
 

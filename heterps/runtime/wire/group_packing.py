@@ -11,7 +11,7 @@ import numpy.typing as npt
 from heterps.protocol.words.group import GroupState, Relayed, Want
 from heterps.protocol.words.messages import Push
 from heterps.runtime.wire.message import Message
-from heterps.runtime.wire.packing import pack_request, unpack_words
+from heterps.runtime.wire.packing import pack_request, unpack_header
 
 __all__ = [
     "pack_part",
@@ -34,7 +34,7 @@ def pack_relay(relayed: Relayed, part: F32 | None) -> Message:
 
 def unpack_relay(message: Message) -> tuple[Relayed, F32 | None]:
     """Inverse of :func:`pack_relay`."""
-    relayed = Relayed(message.head["term"], message.head["home"], unpack_words(message.head))
+    relayed = Relayed(message.head["term"], message.head["home"], unpack_header(message.head))
     return relayed, message.arrays[0] if message.arrays else None
 
 
@@ -45,7 +45,7 @@ def pack_part(push: Push, bucket: int, part: F32) -> Message:
 
 def unpack_part(message: Message) -> tuple[Push, int, F32]:
     """Inverse of :func:`pack_part`."""
-    push = unpack_words(message.head)
+    push = unpack_header(message.head)
     assert isinstance(push, Push)
     return push, message.head["bucket"], message.arrays[0]
 

@@ -38,10 +38,10 @@ from heterps.protocol.words.group import (
     Settled,
     TakeStep,
 )
-from heterps.protocol.words.messages import Push, Refused, Reply, Request
+from heterps.protocol.words.messages import Push, Refused, Reply, Request, StoreGroup
 from heterps.runtime.batch.flat_part import FlatPart
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, StoredDense, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.batch.segments import Segments
 from heterps.runtime.config import settings
@@ -57,7 +57,7 @@ from heterps.runtime.wire.group_packing import (
     unpack_want,
 )
 from heterps.runtime.wire.message import Message
-from heterps.runtime.wire.packing import pack_reply, unpack_reply
+from heterps.runtime.wire.packing import pack_reply, pack_request, unpack_reply
 from heterps.runtime.wire.peer import Peer, PeerLost
 from heterps.runtime.wire.service import Method
 from heterps.tables import Shard
@@ -440,15 +440,16 @@ class GroupMember:
             kept = self.job.reduced_on(host)
             if kept:
                 end, slot_end = dense.where[kept[-1].name].stop, dense.slots_where[kept[-1].name].stop
-                pieces = [values[at:end], slots[slot:slot_end]]
-                while self._is_of(settle.term) and not self._stored(copy, term, settle.serial, pieces):
+                stored = StoredDense(values[at:end], slots[slot:slot_end])
+                while self._is_of(settle.term) and not self._stored(copy, term, settle.serial, stored):
                     sleep(_AGAIN_S)
                 at, slot = end, slot_end
         self._told(Settled(settle.term, settle.serial))
 
-    def _stored(self, copy: int, term: int, serial: int, pieces: list[F32]) -> bool:
+    def _stored(self, copy: int, term: int, serial: int, stored: StoredDense) -> bool:
+        message = pack_request(StoreGroup(term, serial), stored)
         try:
-            answer = self._once(copy, "store", pieces, term=term, serial=serial)
+            answer = self._once(copy, "request", message.arrays, **message.head)
         except PeerLost:
             return False
         return answer.head.get("kind") == "Acked"

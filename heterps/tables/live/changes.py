@@ -106,6 +106,13 @@ class ChangeLog:
             total = total.joined(each) if each.mark > mark else total
         return total
 
+    def deleted_since(self, mark: int) -> U64:
+        """Return the ids that lost their row after a mark, up to now; none if that is not known."""
+        if not 0 <= self._known_from <= mark:
+            return np.empty(0, np.uint64)
+        closed = (each.deleted for each in self._closed if each.mark > mark)
+        return np.concatenate([np.empty(0, np.uint64), *closed, *self._deleted])
+
     def keep(self, marks: Collection[int]) -> None:
         """Join or forget stretches so that only these marks can be asked for."""
         first = min(marks)

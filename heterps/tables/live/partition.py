@@ -185,6 +185,12 @@ class RowPartition:
         absent: U64 = ids[rows == NO_ROW]
         return absent
 
+    def deleted_since(self, mark: int) -> U64:
+        """Return the ids without a row now that lost one after a mark."""
+        if self._changes is None:
+            return np.empty(0, np.uint64)
+        return self._absent(np.unique(self._changes.deleted_since(mark)))
+
     def keep_marks(self, marks: Collection[int]) -> None:
         """Note no more than these marks need; without any, nothing."""
         if self._changes is not None and marks:
@@ -220,6 +226,11 @@ class RowPartition:
         view[rows, first + columns.start : first + columns.stop] = values
         if layout.counter >= 0:
             self.words.view(np.float32)[rows, layout.counter + LIVE] = 1
+
+    def set_words(self, rows: I64, words: U32) -> None:
+        """Replace whole rows; their ids must be those that they have."""
+        capture_rows(self.store, rows)
+        self.words[rows] = words
 
     def set_slots(self, rows: I64, where: slice, slots: F32) -> None:
         """Replace optimiser slots of rows."""

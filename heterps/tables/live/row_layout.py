@@ -16,7 +16,7 @@ import numpy.typing as npt
 from heterps.tables.hashing import key_of
 from heterps.tables.specs.accessor import COUNTERS
 from heterps.tables.specs.initialisers import Initialiser
-from heterps.tables.specs.rules import Rule
+from heterps.tables.specs.rules import Rule, Sum
 from heterps.tables.specs.spec import GroupSpec, TableSpec
 
 __all__ = ["RowLayout", "RowSegment"]
@@ -41,10 +41,13 @@ class RowSegment:
 
 
 class RowLayout:
-    """The words of a row of a group."""
+    """The words of a row of a group.
 
-    def __init__(self, group: GroupSpec, seed: int) -> None:
-        self.group, self.seed = group, seed
+    ``adds``: what arrives are changes that are added to values; slots are there and stay as they are.
+    """
+
+    def __init__(self, group: GroupSpec, seed: int, *, adds: bool = False) -> None:
+        self.group, self.seed, self.adds = group, seed, adds
         self.half = group.dtype == "float16"
         self.width = group.width
         self.value = 2
@@ -90,7 +93,7 @@ class RowLayout:
     @cached_property
     def segment_numbers(self) -> npt.NDArray[np.int64]:
         """Integers of each segment."""
-        rows = [[s.rule.code, s.column, s.n, s.slot, s.init.code, s.gated] for s in self.segments]
+        rows = [[self._applied(s.rule).code, s.column, s.n, s.slot, s.init.code, s.gated] for s in self.segments]
         return np.array(rows, np.int64)
 
     @cached_property
@@ -121,12 +124,16 @@ class RowLayout:
 
     def rule_numbers(self, step: int) -> npt.NDArray[np.float32]:
         """Numbers of each segment's rule at a step."""
-        return np.stack([s.rule.packed(step) for s in self.segments])
+        return np.stack([self._applied(s.rule).packed(step) for s in self.segments])
+
+    def _applied(self, rule: Rule) -> Rule:
+        """What is done with what arrives: where that is a change to be added, the rule was applied elsewhere."""
+        return Sum(bounds=rule.bounds) if self.adds else rule
 
     @property
     def scheduled(self) -> bool:
         """Whether a rule's numbers change from step to step."""
-        return any(s.rule.scheduled for s in self.segments)
+        return any(self._applied(s.rule).scheduled for s in self.segments)
 
 
 def _parts(table: TableSpec) -> list[tuple[int, int, Rule, Initialiser, bool]]:
