@@ -113,6 +113,7 @@ class ClusterEngine(EngineBase):
         self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
     ) -> Iterator[Inferred]:
         """Run forward on every Split, as tasks of the io pool; results come in order."""
+        self._settle()
         hosts = self.host_addresses()
         workers = self._workers(self.roles.io)
         run = f"{self._name}-{uuid.uuid4().hex[:6]}"
