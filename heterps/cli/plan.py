@@ -125,6 +125,7 @@ def command() -> None:
 @click.option("--rows", type=_Count(), help="Rows to train on, for the size of the tables.")
 @click.option("--pin", "pins", multiple=True, metavar="OP=POOL", help="Place an op (a pattern) on a pool, cpu or gpu.")
 @parameters_option
+@click.option("--replicas", type=click.IntRange(1, 2), default=1, show_default=True, help="Copies of each shard host.")
 @click.option("--solver", "solver_name", default="exact", show_default=True, help="Registered solver.")
 @click.option("--compare", "comparing", is_flag=True, help="One row per solver: cost, gap, time.")
 @click.option("--explain", "explaining", is_flag=True, help="Each layer on each pool, each cut, each move.")
@@ -136,7 +137,7 @@ def make(
     target: str, settings: tuple[str, ...], hardware: str | None, catalogue: str | None, rows_per_second: float | None,
     arrival_rate: float | None, budget: float | None, batch_size: tuple[int, ...] | None, seconds: float,
     deadline: float | None, head_room: float, profile_path: str | None, data: tuple[str, ...], kind: str,
-    rows: float | None, pins: tuple[str, ...], parameters: tuple[str, ...], solver_name: str,
+    rows: float | None, pins: tuple[str, ...], parameters: tuple[str, ...], replicas: int, solver_name: str,
     comparing: bool, explaining: bool, objective: str | None, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
     """Plan a model and print the report."""
@@ -159,6 +160,7 @@ def make(
         seconds,
         head_room,
         parse_ways(parameters),
+        replicas,
     )
     console = _console()
     if comparing:

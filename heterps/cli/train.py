@@ -80,6 +80,11 @@ Examples:
     help="What the tables of one shard host may take, such as 8GiB; new ids beyond are refused.",
 )
 @click.option(
+    "--replicas",
+    type=click.IntRange(1, 2),
+    help="Copies of each shard host; 2: one that is lost costs nothing [default: 1, or the plan's].",
+)
+@click.option(
     "--resume", metavar="DIR", help="Go on from the newest cut in this folder, with the same data and options."
 )
 @click.option("--force", is_flag=True, help="Resume although data, shuffling, rules or metrics have changed.")
@@ -115,6 +120,7 @@ def command(
     checkpoint: str | None,
     every_batches: int | None,
     memory: str | None,
+    replicas: int | None,
     resume: str | None,
     force: bool,
     allow_empty: bool,
@@ -152,6 +158,7 @@ def command(
         resume=resume,
         force=force,
         memory=memory,
+        replicas=replicas,
         device=device,
         emulate=emulate,
         parameters=ways,

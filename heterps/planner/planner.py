@@ -56,6 +56,7 @@ class Request:
     seconds: float = SECONDS
     head_room: float = 0.0
     parameters: Mapping[str, str] = field(default_factory=dict)
+    replicas: int = 1
 
     @property
     def unique_fraction(self) -> float:
@@ -68,7 +69,7 @@ class Request:
         """Costs at one batch size."""
         layers = layers_of(self.graph, batch_size=batch_size, unique_fraction=self.unique_fraction)
         tables = forecast_tables(self.graph, self.sample, self.rows)
-        return Costs(self.graph, layers, self.hardware, self.profile, tables, self.head_room)
+        return Costs(self.graph, layers, self.hardware, self.profile, tables, self.head_room, self.replicas)
 
     def best(self) -> Choice | None:
         """The best draft and what is proved of it; None if it was proved that there is no plan.
@@ -96,6 +97,7 @@ def plan(
     seconds: float = SECONDS,
     head_room: float = 0.0,
     parameters: Mapping[str, str] | None = None,
+    replicas: int = 1,
 ) -> Plan:
     """Decide what runs where.
 
@@ -126,6 +128,9 @@ def plan(
         Time limit of the whole search; what is not proved by then stands in the certificate as a gap.
     head_room
         Part of everything that is to stay free (0.2: stages, shard hosts, Hosts and links are at most 80 % busy).
+    replicas
+        Copies of each shard host, 1 or 2: with 2 one that is lost costs nothing, for twice the memory, and the work and
+        bytes of gradients once more.
     parameters
         How parameters travel, by name or pattern: ``{"fc*": "allreduce"}``; what is not named goes by its table.
 
@@ -154,6 +159,7 @@ def plan(
         seconds,
         head_room,
         dict(parameters or {}),
+        replicas,
     )
     return solve(request, mode)
 

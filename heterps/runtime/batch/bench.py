@@ -163,20 +163,31 @@ class Workbench:
         seed = batch_seed(self.model.seed, *work.key)
         self.program.start(feeds, work.dense, changed=changed, train=self.walk.train, seed=seed)
 
-    def compute(self, work: BatchWork) -> None:
-        """Forward, loss and backward of a batch whose rows were all asked for and came."""
+    def compute(self, work: BatchWork, ahead: Callable[[F32, int], None] | None = None) -> None:
+        """Forward, loss and backward of a batch whose rows were all asked for and came.
+
+        ``ahead`` is told meanwhile from where on the gradient that is all-reduced is complete.
+        """
         self.copy.fill(work)
         with self.phases("forward"), placed(self._where):
             self._start(work)
         with self.phases("backward"), placed(self._where):
             # Forward has read the rows and nobody needs them any more: their buffer takes the gradient.
             rows = {pull_name(group): work.rows(group.name, group.width) for group in self.walk.groups}
-            self.program.backward(out=work.gradient, rows=rows)
+            self.program.backward(out=work.gradient, rows=rows, reached=self._reached(work, ahead))
             work.row_gradients = {group.name: rows[pull_name(group)] for group in self.walk.groups}
         work.loss = self.program.loss * work.read.size
         self.phases.carve(self.program.take_spent())
         self._measure(work, self.program)
         self.copy.learn(work)
+
+    def _reached(self, work: BatchWork, ahead: Callable[[F32, int], None] | None) -> Callable[[int], None] | None:
+        """Return what backward tells of the flat gradient, in terms of the part that is all-reduced."""
+        part = self.job.parts[-1]
+        if ahead is None or not self.job.reduced or not part.is_view:
+            return None
+        gradient, start = part.take(work.gradient), part.spans[0].start
+        return lambda low: ahead(gradient, max(0, low - start))
 
     def _measure(self, work: BatchWork, made: DeviceProgram | StageOutcome) -> None:
         if self.metrics:

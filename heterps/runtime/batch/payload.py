@@ -7,14 +7,14 @@ In one process payloads are passed as they are, buffers included. Between proces
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from heterps.tables import FollowedRows, Moment, RowGradients
 
-__all__ = ["Pulled", "PushedGradients", "Refreshed", "Wanted", "bytes_in"]
+__all__ = ["Pulled", "PushedGradients", "Refreshed", "StoredDense", "Wanted", "bytes_in"]
 
 F32 = npt.NDArray[np.float32]
 U64 = npt.NDArray[np.uint64]
@@ -66,6 +66,11 @@ class PushedGradients:
     reader: str = ""
     since: Moment | None = None
 
+    def copy(self) -> PushedGradients:
+        """Return the same in arrays of its own."""
+        dense = None if self.dense is None else self.dense.copy()
+        return replace(self, rows={name: _copied(g) for name, g in self.rows.items()}, dense=dense)
+
 
 @dataclass(eq=False)
 class Refreshed:
@@ -79,6 +84,18 @@ class Refreshed:
     moment: Moment
     known: bool
     dense: F32 | None = None
+
+
+@dataclass(eq=False)
+class StoredDense:
+    """What an all-reduce group gives one host to keep: its parameters and their optimiser slots, flat."""
+
+    values: F32
+    slots: F32
+
+    def copy(self) -> StoredDense:
+        """Return the same in arrays of its own."""
+        return StoredDense(self.values.copy(), self.slots.copy())
 
 
 def bytes_in(payload: Wanted | PushedGradients | Pulled | Refreshed | None) -> int:
@@ -97,3 +114,14 @@ def bytes_in(payload: Wanted | PushedGradients | Pulled | Refreshed | None) -> i
         case None:
             return 0
     return sum(array.nbytes for array in (*arrays, payload.dense) if array is not None)
+
+
+def _copied(g: RowGradients) -> RowGradients:
+    return RowGradients(
+        g.ids.copy(),
+        g.values.copy(),
+        None if g.rows is None else g.rows.copy(),
+        None if g.show is None else g.show.copy(),
+        None if g.click is None else g.click.copy(),
+        g.version,
+    )

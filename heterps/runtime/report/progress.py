@@ -42,6 +42,10 @@ class Progress:
         Batches whose loss was not a finite number; ``loss`` is NaN where there was one since the last report.
     failed_cuts
         Cuts that could not be written; the one before is still there.
+    unprotected
+        With replicas: shard hosts without a backup that could take over now.
+    together
+        With replicas: shard hosts whose backup is on the machine of its primary, so that both would be lost with it.
     busy
         Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
     profile
@@ -69,6 +73,8 @@ class Progress:
     bad_rows: int = 0
     bad_losses: int = 0
     failed_cuts: int = 0
+    unprotected: int = 0
+    together: int = 0
     busy: Mapping[str, float] = field(default_factory=dict)
     profile: PhaseProfile = field(default_factory=PhaseProfile)
     epoch_done: bool = False
@@ -113,6 +119,10 @@ class Progress:
             parts.append(f"{self.bad_losses} batches without a finite loss")
         if self.failed_cuts:
             parts.append(f"{self.failed_cuts} cuts failed")
+        if self.unprotected:
+            parts.append(f"{self.unprotected} shard host{'s' if self.unprotected > 1 else ''} without a backup")
+        if self.together:
+            parts.append("backups on the machine of their primary")
         return " | ".join(parts)
 
 

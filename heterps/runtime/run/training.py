@@ -101,6 +101,16 @@ class Training:
         except RunError:
             self._carrier.recount()  # what the tables hold now is still of use
             raise
+        except GeneratorExit:
+            self.settle()
+            raise
+
+    def settle(self) -> None:
+        """Have the shard hosts hold all that was trained so far: what is all-reduced they get when nothing is in
+        flight.
+        """
+        if self.driver.state.spec.group and not self.driver.finished:
+            self.at_rest(lambda: None)
 
     def _reports(self, report_s: float) -> Iterator[Progress]:
         reporter, carrier = self._reporter, self._carrier
@@ -116,7 +126,9 @@ class Training:
 
     def _progress(self, epoch: int, **ends: bool) -> Progress:
         self._reporter.failed_cuts = self.driver.failed_cuts
-        return self._reporter.progress(self._carrier.counts(), epoch, **ends)
+        fleet = self.driver.state.fleet
+        progress = self._reporter.progress(self._carrier.counts(), epoch, **ends)
+        return replace(progress, unprotected=fleet.unprotected, together=fleet.together)
 
     def _watched(self, progress: Progress) -> Progress:
         return replace(progress, fetched=self._carrier.peek())
@@ -162,7 +174,7 @@ class Training:
         """
         for left in reversed(range(_TRIES)):
             try:
-                done = self._rest(act)
+                done = self._rest(act, changes)
                 if changes:
                     self._keeper.owe()
                 return done
@@ -172,7 +184,7 @@ class Training:
                 _log.warning("a shard host did not answer while the run was at rest, trying again: %s", error)
         raise AssertionError("unreachable")
 
-    def _rest(self, act: Callable[[], _T]) -> _T:
+    def _rest(self, act: Callable[[], _T], changes: bool) -> _T:
         self._rests += 1
         rest = self._rests
         self.driver.handle(RestAsked(rest))
@@ -181,4 +193,4 @@ class Training:
                 self._turn()
             return act()
         finally:
-            self.driver.handle(RestOver(rest))
+            self.driver.handle(RestOver(rest, changes))  # also when it failed: some hosts may have changed

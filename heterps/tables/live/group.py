@@ -332,6 +332,21 @@ class RowGroup:
                 if slots is not None and table in self.layout.slot_columns:
                     part.set_slots(rows[at].astype(np.int64), self.layout.slot_columns[table], slots[at])
 
+    def put(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Set whole rows (:mod:`~heterps.tables.snapshots.records`) of unique ids, creating absent ones.
+
+        Whatever the rows were before is gone, so nobody else may change them meanwhile.
+        """
+        ids = check_ids(columns["id"], f"group {self.spec.name!r}")
+        rows = self.create(ids)
+        order, bounds = self.split(ids)
+        for p, part in enumerate(self.partitions):
+            at = order[bounds[p] : bounds[p + 1]]
+            words = np.zeros((len(at), self.layout.stride), np.uint32)
+            fill(self.layout, {name: array[at] for name, array in columns.items()}, words)
+            with part.lock:
+                part.set_words(rows[at].astype(np.int64), words)
+
     def append(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         """Add rows that were saved (:mod:`~heterps.tables.snapshots.records`) to an empty group; then
         :meth:`build_index`.

@@ -417,6 +417,12 @@ def cut_ignores_lanes_that_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 @planted
+def backups_are_kept_when_rows_were_changed(patch: pytest.MonkeyPatch) -> None:
+    """What an engine changed while the run rested is not on backups, which take over without it."""
+    patch.setattr(Fleet, "renew_backups", lambda self: [])
+
+
+@planted
 def answer_before_the_backup_has_it(patch: pytest.MonkeyPatch) -> None:
     """The primary acknowledges at once."""
     patch.setattr(Replica, "hold", lambda self, decisions: decisions)
