@@ -187,5 +187,5 @@ def schema_of_arrow(schema: Any, label: str = "") -> Schema:
 
 def _is_text(kind: Any) -> bool:
     """Whoever made a dictionary, of text or numbers, said that the values are categories."""
-    text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary)
     return pa.types.is_dictionary(kind) or any(check(kind) for check in text)

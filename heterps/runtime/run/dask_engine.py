@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from typing import Any, TypeVar
 
-from distributed import Client, Future
+from distributed import Client, Future, wait as wait_for
 
 from heterps.data import Dataset, Split
 from heterps.errors import ClusterError
@@ -34,7 +34,7 @@ from heterps.runtime.run.training import Training
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import LocalRun, local_run
-from heterps.runtime.workers.infer_task import infer_task
+from heterps.runtime.workers.infer_task import Shape, infer_task, shape_task
 
 __all__ = ["ClusterEngine"]
 
@@ -113,15 +113,60 @@ class ClusterEngine(EngineBase):
         self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
     ) -> Iterator[Inferred]:
         """Run forward on every Split, as tasks of the io pool; results come in order."""
+        with self._inferring(dataset, metrics, fetch or {}) as (tasks, workers):
+            for future, split in tasks:
+                yield self._inferred(future, split, workers)
+
+    def infer_there(self, dataset: Dataset, source: str, shape: Shape) -> list[Future]:
+        """Run forward on every Split and leave the results on workers: a future of ``shape(values, index)`` for each.
+
+        Parameters
+        ----------
+        dataset
+            A dask.dataframe's, one partition a Split.
+        source
+            What is fetched: see :func:`~heterps.runtime.batch.inference.sources_of`.
+        shape
+            Makes of an array with a value for each row, and the partition's index, what is kept.
+        """
+        with self._inferring(dataset, (), {source: source}) as (tasks, workers):
+            kept = [self._shaped(future, dataset, split, source, shape) for future, split in tasks]
+            for future, (_, split) in zip(kept, tasks, strict=True):
+                self._wait(future, split, workers)
+            for future, _ in tasks:
+                future.release()  # and not cancelled, which would take along what was made of it
+            tasks.clear()
+        return kept
+
+    def _shaped(self, inferred: Future, dataset: Dataset, split: Split, source: str, shape: Shape) -> Future:
+        return submitted(
+            self.client,
+            lambda reason: ClusterError(f"the cluster took no task of inference: {reason}"),
+            told,
+            f"predictions of split {split.index}",
+            shape_task,
+            shape,
+            source,
+            inferred,
+            *dataset.held_rows(split).values(),
+            key=f"heterps-kept-{uuid.uuid4().hex}",
+        )
+
+    @contextlib.contextmanager
+    def _inferring(
+        self, dataset: Dataset, metrics: Sequence[Metric], fetch: Mapping[str, str]
+    ) -> Iterator[tuple[list[tuple[Future, Split]], list[str]]]:
+        """Submit a task for each Split to workers; those that are left in the list at the end are cancelled."""
         hosts = self.host_addresses()
         workers = self._workers(self.roles.io)
         run = f"{self._name}-{uuid.uuid4().hex[:6]}"
         local_run(run, LocalRun(dataset, lambda event: None))
         there = None if parse_address(workers[0]).is_local else dataset
-        splits, futures = dataset.splits(), []
+        tasks: list[tuple[Future, Split]] = []
         try:
-            futures += [
-                submitted(
+            for split in dataset.splits():
+                rows = dataset.held_rows(split)
+                future = submitted(
                     self.client,
                     lambda reason: ClusterError(f"the cluster took no task of inference: {reason}"),
                     told,
@@ -133,21 +178,36 @@ class ClusterEngine(EngineBase):
                     split,
                     hosts,
                     tuple(metrics),
-                    dict(fetch or {}),
-                    tuple(rows := dataset.held_rows(split)),
+                    dict(fetch),
+                    tuple(rows),
                     *rows.values(),
                     workers=workers,
                     key=f"heterps-infer-{run}-{split.index}",
                 )
-                for split in splits
-            ]
-            for future, split in zip(futures, splits, strict=True):
-                yield self._inferred(future, split, workers)
+                tasks.append((future, split))
+            yield tasks, workers
         finally:
-            cancel(self.client, futures)  # also those nobody waits for any more
+            cancel(self.client, [future for future, _ in tasks])  # also those nobody waits for any more
             local_run(run, None)
 
     def _inferred(self, future: Future, split: Split, workers: Sequence[str]) -> Inferred:
+        async def ask() -> Inferred:
+            found: Inferred = await future
+            return found
+
+        return self._waited(ask, future, split, workers)
+
+    def _wait(self, future: Future, split: Split, workers: Sequence[str]) -> None:
+        """Wait for a result that stays where it is; raise what it raised."""
+
+        async def ask() -> None:
+            await wait_for(future)
+            if future.status == "error":
+                raise await future.exception()
+
+        self._waited(ask, future, split, workers)
+
+    def _waited(self, ask: Callable[[], Awaitable[_T]], future: Future, split: Split, workers: Sequence[str]) -> _T:
         """Wait as long as it takes while one of the workers is heard of, and may begin something."""
         paused = Patience(settings().workers_s)
 
@@ -163,10 +223,6 @@ class ClusterEngine(EngineBase):
             if future.status == "lost":
                 raise lost("Dask lost it")
             return max(float(worker["last_seen"]) for worker in there.values())
-
-        async def ask() -> Inferred:
-            found: Inferred = await future
-            return found
 
         return answer(self.client, ask, lost, settings().call_s, seen=seen, patient=True)
 
