@@ -51,7 +51,7 @@ def test_a_classifier_answers_with_a_dask_frame(client) -> None:  # type: ignore
         assert predicted.npartitions == shares.npartitions == len(SIZES)
         assert predicted.divisions == x.divisions
         assert list(shares.columns) == ["no", "yes"]
-        kept = {key for keys in client.has_what().values() for key in keys if str(key).startswith("heterps-kept")}
+        kept = {key for keys in client.has_what().values() for key in keys if str(key).startswith("heterps-infer")}
         assert len(kept) == 2 * len(SIZES)  # they are there already, on workers
         whole = pd.concat([part(i) for i in range(len(SIZES))])
         found = client.compute(predicted, sync=True)

@@ -21,6 +21,7 @@ from heterps.protocol.words.keys import BatchKey
 
 if TYPE_CHECKING:
     from heterps.data.core.persist import Persisted
+    from heterps.data.study.infer_schema import Study
 
 __all__ = ["Dataset", "Shuffle", "Source"]
 
@@ -92,6 +93,7 @@ class Dataset(ABC):
     labels: Labels = field(default_factory=Labels)
     split_cost: int = 32 << 20
     guessed: bool = False  # whether the schema was inferred: what a model remembers goes before it
+    study: Study | None = field(default=None, repr=False, compare=False)  # of the source columns, where it was inferred
 
     @property
     @abstractmethod
@@ -183,6 +185,7 @@ class Dataset(ABC):
             labels=self.labels,
             split_cost=self.split_cost,
             guessed=self.guessed,
+            study=self.study,
         )
 
     def spread(self, parts: int, batch_size: int) -> Self:

@@ -17,7 +17,8 @@ class LiveAttempt:
 
     ``serial`` is that of the last instruction to stop or go on; ``stopping`` says that it was told to stop,
     ``paused`` that it has, ``moving`` that it is to be continued on another worker, ``ending`` that all its batches are
-    read, so that it takes no slot any more, ``outrun`` that a twin of it was lost, which may have gone further.
+    read, so that it takes no slot any more, ``outrun`` that a twin of it was lost, which may have gone further,
+    ``waits`` that it will stand at this batch once the other lanes have come there, too (-1: it does not wait).
     """
 
     number: int
@@ -30,6 +31,7 @@ class LiveAttempt:
     moving: bool = False
     ending: bool = False
     outrun: bool = False
+    waits: int = -1
 
 
 @dataclass(slots=True)

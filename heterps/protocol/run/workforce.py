@@ -8,6 +8,7 @@ from functools import partial
 from heterps.errors import PlanError, ProtocolError
 from heterps.protocol.run.books import Book, LaneBook, SplitBook, Work
 from heterps.protocol.run.fleet import Fleet
+from heterps.protocol.run.group import ReduceGroup
 from heterps.protocol.run.roster import IoWorker, LiveAttempt, Roster
 from heterps.protocol.run.spec import TRANSITIONS, Phase, RunSpec
 from heterps.protocol.run.story import Story
@@ -52,7 +53,8 @@ class Workforce:
         self.spec = spec
         self.phase = Phase.RESTORING
         self.cut = cut
-        self.fleet = Fleet(spec.hosts, spec.shards, spec.replicas, life)
+        self.fleet = Fleet(spec.hosts, spec.shards, spec.replicas, life, spec.stage_hosts)
+        self.group = ReduceGroup(life) if spec.group else None
         self.roster = Roster(ordered=spec.mode.ordered, life=life)
         self.book: Book = LaneBook(spec.lanes) if spec.mode.ordered else SplitBook()
         self.book.load(cut.pass_, cut.progress)
@@ -83,12 +85,18 @@ class Workforce:
         hosts = self.fleet.hosts
         stages = tuple(w for w, ready in self._stages.items() if ready) if self.spec.compute else None
         copies = tuple(host.primary or 0 for host in hosts)
-        return Layout(self._version, copies, tuple(host.term for host in hosts), self.fleet.owners, stages)
+        group = None if self.group is None else self.group.term
+        return Layout(self._version, copies, tuple(host.term for host in hosts), self.fleet.owners, stages, group)
+
+    @property
+    def _holders_ready(self) -> bool:
+        """Whether all who hold parameters answer: the hosts, and the group where there is one."""
+        return self.fleet.ready and (self.group is None or self.group.ready)
 
     def _announce(self) -> None:
         """Tell every attempt the new layout, unless hosts are missing: then it is told when they are ready."""
         self._version += 1
-        if self.fleet.ready:
+        if self._holders_ready:
             layout = self.layout()
             self._out += [do.Announce(number, layout) for number in self.roster.attempts]
 
@@ -115,14 +123,19 @@ class Workforce:
             if event.worker not in self.roster.workers:
                 self.roster.join(event.worker, event.slots)
         elif event.role == "server":
-            self.fleet.workers[event.worker] = None
+            self.fleet.workers[event.worker] = ""
         elif event.worker not in self._stages:
             self._stages[event.worker] = False
+            self.fleet.stage_workers[event.worker] = None
             self._out.append(do.CreateStage(event.worker))
 
     def _servers_joined(self, event: ev.ServersJoined) -> None:
         for worker in event.workers:
             self._joined(ev.WorkerJoined(worker, "server"))
+        there = self.fleet.workers
+        there |= {w: machine for w, machine in zip(event.workers, event.machines, strict=False) if w in there}
+        held = {host: worker for host, worker in event.holds if worker in there}
+        self.fleet.held |= {host: worker for host, worker in held.items() if self.fleet.hosts[host].primary is None}
 
     def _leaving(self, event: ev.WorkerLeaving) -> None:
         worker = self.roster.workers.get(event.worker)
@@ -145,7 +158,7 @@ class Workforce:
     def _lose_io(self, worker: IoWorker) -> None:
         for attempt in list(worker.attempts.values()):
             self._give_up(attempt, f"worker {worker.name} was lost")
-        if self.spec.mode.refreshes:
+        if self.spec.mode.has_copy:
             self._out += [do.ForgetTrainer(copy, worker.number) for copy in self.fleet.primaries()]
 
     def _stage_ready(self, event: ev.StageReady) -> None:
@@ -195,13 +208,18 @@ class Workforce:
             return
         self._progress(attempt, event.upto)
         self.moves += 1
-        attempt.paused = True
+        attempt.paused, attempt.waits = True, -1
         # A twin is not fenced and may be ahead, or have been: only a fresh attempt knows where the lane is.
         twins = bool(self.roster.twins(attempt)) or attempt.outrun
         if attempt.moving or twins:
             self._drop_twins(attempt)
             self._cancel(attempt)
             self.book.give_back(attempt.work, clean=not twins)
+
+    def _lane_waits(self, event: ev.LaneWaits) -> None:
+        attempt = self._attempt(event.attempt)
+        if attempt is not None and attempt.serial == event.serial and attempt.stopping and not attempt.paused:
+            attempt.waits = attempt.work.step + event.upto
 
     def _split_ending(self, event: ev.SplitEnding) -> None:
         attempt = self._attempt(event.attempt)
@@ -280,18 +298,26 @@ class Workforce:
 
     def _pause(self, attempt: LiveAttempt, target: int) -> None:
         self._serial += 1
-        attempt.serial, attempt.stopping, attempt.paused = self._serial, True, False
+        attempt.serial, attempt.stopping, attempt.paused, attempt.waits = self._serial, True, False, -1
         self._out.append(do.Pause(attempt.number, max(0, target - attempt.work.step), self._serial))
 
     def _resume(self) -> None:
         layout = self.layout()
+        if self.roster.attempts:
+            self._train()
         for attempt in list(self.roster.attempts.values()):
             self._serial += 1
-            attempt.serial, attempt.stopping, attempt.paused = self._serial, False, False
+            attempt.serial, attempt.stopping, attempt.paused, attempt.waits = self._serial, False, False, -1
             self._out.append(do.Resume(attempt.number, self._serial, layout))
+
+    def _train(self) -> None:
+        """From here on the group may have what the hosts have not."""
+        if self.group is not None:
+            self.group.owed = True
 
     def _begin(self, work: Work, worker: IoWorker, target: int | None, oldest: int | None = None) -> None:
         attempt = self.roster.begin(self.book.pass_, work, worker)
+        self._train()
         until = None
         if target is not None:
             self._serial += 1
@@ -331,10 +357,10 @@ class Workforce:
         must all run at once, and a cut must not wait, so there a holder comes first only among equals.
         """
         if target is None and not self.spec.mode.ordered and self._holders.get(self.book.pass_):
-            while self.fleet.ready and (found := self._work_at_home()) is not None:
+            while self._holders_ready and (found := self._work_at_home()) is not None:
                 self._begin(*found, None)
             return
-        while self.fleet.ready and self._worker_for(target) is not None and (work := self.book.take(target)):
+        while self._holders_ready and self._worker_for(target) is not None and (work := self.book.take(target)):
             worker = self.roster.free(near=self._held_by(work.split))
             assert worker is not None
             self._begin(work, worker, target)

@@ -20,7 +20,7 @@ from heterps.runtime.wire.service import Address
 from heterps.runtime.wire.worker_sockets import client_tls, worker_place
 from heterps.runtime.workers.delivery import run_here
 
-__all__ = ["Shape", "infer_task", "shape_task"]
+__all__ = ["Shape", "infer_task", "keep_task"]
 
 Shape = Callable[[npt.NDArray[Any], Any], Any]
 
@@ -55,7 +55,8 @@ def infer_task(
             link.close()
 
 
-def shape_task(shape: Shape, source: str, inferred: Inferred, partition: Any) -> Any:
-    """Make what was inferred for a partition into what is kept; a partition without rows has no values."""
+def keep_task(shape: Shape, source: str, *args: Any) -> Any:
+    """Run forward on a Split that is one partition; return what is kept of it, and stays where it was made."""
+    inferred, partition = infer_task(*args), args[-1]
     found = [part[source] for part in filled(placed([inferred]))]
-    return shape(np.asarray(found[0]) if found else np.zeros(0), partition.index)
+    return shape(np.asarray(found[0]) if found else np.zeros(0), partition.index)  # one without rows has no values

@@ -21,6 +21,7 @@ from distributed import get_worker, secede
 from heterps.data import BadBook, Dataset, Split
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.batch.exchange import Exchange
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.kept_metrics import merge_states
 from heterps.runtime.batch.phases import total
@@ -111,7 +112,10 @@ class IoActor:
         bad = self._bad.counts() if self._bad is not None else {}
         devices = {slot.bench.device for slot in slots if slot.bench.program.has_steps}
         phases = total(slot.bench.phases.take() for slot in slots)
-        return {"states": states, "phases": phases, "bad_rows": bad, "devices": devices}
+        exchange = sum((slot.bench.exchange.take() for slot in slots), Exchange())
+        kept = [slot.bench.copy.size for slot in slots]
+        exchange += Exchange(local_rows=sum(k.local_rows for k in kept), local_bytes=sum(k.local_bytes for k in kept))
+        return {"states": states, "phases": phases, "bad_rows": bad, "devices": devices, "exchange": exchange}
 
     def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
         """Return tensors of a batch computed lately, between two of its batches where an attempt is running."""

@@ -145,7 +145,8 @@ class StageService:
                 self._give(flight.program, outcome)
                 with self._computing(), placed(self.where):
                     self._start_backward(flight.program)
-            return self._outcome(flight.program, outcome)
+            with placed(self.where):
+                return self._outcome(flight.program, outcome)
         finally:
             self._give_back(flight)
 
@@ -185,7 +186,7 @@ class StageService:
 
     def _outcome(self, program: DeviceProgram, outcome: StageOutcome) -> StageOutcome:
         if program.has_steps:
-            with self.phases("backward"), placed(self.where):
+            with self.phases("backward"):
                 gradients = program.take_gradients()
                 outcome.dense[self.index] = gradients.dense.copy()
                 add_gradients(outcome.gradients, {name: np.array(g) for name, g in gradients.inputs.items()})
