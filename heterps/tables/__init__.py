@@ -3,7 +3,7 @@
 from heterps.tables.live.ageing import KINDS, Kind
 from heterps.tables.live.gradients import RowGradients, sum_lanes
 from heterps.tables.live.readers import Changes
-from heterps.tables.live.routing import Routed, Router
+from heterps.tables.live.routing import RouteBuffers, Routed, Router
 from heterps.tables.live.shard import Applied, KeyedShard, PulledRows, Shard
 from heterps.tables.live.shard_cut import ShardCut
 from heterps.tables.snapshots.load import find_generation, load_table, restore, verify
@@ -60,6 +60,7 @@ __all__ = [
     "Normal",
     "ProbabilityEntry",
     "PulledRows",
+    "RouteBuffers",
     "Routed",
     "Router",
     "RowGradients",

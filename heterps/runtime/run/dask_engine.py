@@ -206,9 +206,12 @@ class ClusterEngine(EngineBase):
 
     def close(self) -> None:
         """End the shard hosts; what was not saved is gone."""
+        self._drop_tables()
+        self._closing.close()
+
+    def _drop_tables(self) -> None:
         close_all(self._places.values())
         self._places.clear()
-        self._closing.close()
 
 
 def _all_paused(workers: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:

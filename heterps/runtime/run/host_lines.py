@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -135,6 +136,11 @@ class HostLines:
         for (_, there), line in self.places.items():
             if there == worker:
                 line.abandon()
+
+    def retire(self) -> list[Future[None]]:
+        """Have the copies of this run change nothing any more, whatever comes late from its workers."""
+        there = {id(line): line for copy, (_, line) in self._copies.items() if copy in self.addresses}
+        return [line.ask("retire", self._run) for line in there.values()]
 
     # --- cuts
 

@@ -74,8 +74,7 @@ class InlineEngine(EngineBase):
         self._copies: dict[int, ShardHost] = {}  # by number of copy, also those of runs before
         self._attempts: dict[int, Attempt] = {}  # those that have not ended; empty between runs
         self._arrivals = Arrivals()  # of the run that goes on, or went on last
-        depth = job.in_flight * max(job.lanes, 1) + 1
-        self._bench = Workbench(self.job, depth=depth)
+        self._bench = Workbench(self.job)
 
     # --- training
 
@@ -224,6 +223,11 @@ class InlineEngine(EngineBase):
 
     def close(self) -> None:
         """Drop the tables, put BLAS threads back."""
+        self._drop_tables()
+        self._blas.restore_original_limits()
+
+    def _drop_tables(self) -> None:
         for host in self.hosts.values():
             host.close()
-        self._blas.restore_original_limits()
+        self.hosts.clear()
+        self._copies.clear()

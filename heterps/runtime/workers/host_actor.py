@@ -37,8 +37,10 @@ class HostActor:
     def begin(self, run: str, copy: int, cut_every: int | None) -> Address:
         """Make the copy that a run asked for, around the tables that are here; what it is to load comes next."""
         host = self._new_host(copy, teller(run, self._worker), cut_every)
-        if self._shard_host is not None and run != self._run:  # a second copy in one run begins anew, from a cut
-            host.take_over(self._shard_host)
+        if self._shard_host is not None:
+            self._shard_host.retire()
+            if run != self._run:  # a second copy in one run begins anew, from a cut
+                host.take_over(self._shard_host)
         self._run = run
         if self._listener is not None:
             self._listener.close()
@@ -74,6 +76,11 @@ class HostActor:
         assert self._shard_host is not None
         if instruction.copy == self._shard_host.state.copy:  # else a late word for a copy that was replaced
             self._shard_host.deliver(instruction, folder)
+
+    def retire(self, run: str) -> None:
+        """The run has ended: what comes late from its workers changes nothing."""
+        if self._shard_host is not None and run == self._run:
+            self._shard_host.retire()
 
     def part(self, cut: int) -> HostPart:
         """Return what the host wrote for a cut."""

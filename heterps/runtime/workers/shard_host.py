@@ -83,6 +83,9 @@ class ShardHost:
         self._memory_bytes = memory_bytes or job.memory_bytes
         self._bad_losses = settings().bad_losses  # in a row, before the run is told; 0: never
         self._lock = threading.RLock()  # around the state machine and what follows, but for reads of whole values
+        self._quiet = threading.Condition(self._lock)  # no request is being carried out
+        self._requests = 0  # that are being carried out
+        self._retired = False  # the run has ended: no request is begun, so that the tables stay as they are
         self.state = HostState(copy, job.mode, job.lanes)
         self.counts = Counts()  # of what is in the tables; replaced with them
         self.phases = Phases()  # of all callers together
@@ -135,6 +138,21 @@ class ShardHost:
 
     def request(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
         """Take a client's request; ``done`` is called with the answer, now or later, from this or another thread."""
+        if not self._begin_request():
+            return  # without an answer: whoever asks is about to be ended
+        try:
+            self._take(request, payload, done)
+        finally:
+            with self._lock:
+                self._requests -= 1
+                self._quiet.notify_all()
+
+    def _begin_request(self) -> bool:
+        with self._lock:
+            self._requests += not self._retired
+            return not self._retired
+
+    def _take(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
         tag = (payload, done)
         if self._ordered:
             with self._lock:
@@ -145,6 +163,12 @@ class ShardHost:
             decisions = self.state.handle(request, tag)
         for decision in decisions:
             self._carry_out(decision, payload)
+
+    def retire(self) -> None:
+        """Finish what is being carried out and begin nothing more: nobody's late push changes the tables after this."""
+        with self._lock:
+            self._retired = True
+            self._quiet.wait_for(lambda: not self._requests)
 
     def read(self, wanted: Wanted) -> Pulled:
         """Read without training: evaluation, prediction."""
