@@ -1,9 +1,11 @@
-"""What noting changes costs a push, and what cuts of changes save, in one run each.
+"""What noting changes costs a push, and what cuts of changes save, in one run.
 
-``python -m benchmarks.changes --rows 1e6`` prints ratios: a push with a reader against one without (wanted: at most
-1.03), and bytes and throughput of full cuts against cuts of changes while a table is trained with ids drawn by
-Zipf 1.1, a cut every so many seconds (wanted: at least 5 times fewer bytes). Batches come at the rate at which Wide &
-Deep trains on two cores, 40,000 samples a second, unless told otherwise: the faster, the more rows change between cuts.
+``python -m benchmarks.changes --rows 1e7`` prints ratios: a push with a reader against one without (wanted: at most
+1.03), also the first one after a mark, and bytes and throughput of full cuts against cuts of changes while a table is
+trained with ids drawn by Zipf 1.1, a cut every so many seconds (wanted: at least 5 times fewer bytes). Cuts follow the
+rule of a run: when changes outweigh what they build on, everything is written again. Batches come at the rate at which
+Wide & Deep trains on two cores, 40,000 samples a second: the faster, the more rows change between cuts. Then as fast as
+they can, also without cuts: that is what throughput is lost against.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,8 +75,16 @@ def follow(group: RowGroup) -> None:
                 part.close_stretch(mark, None)
 
 
-def push_ratio(shard: Shard, zipf: Zipf, rounds: int) -> tuple[float, float]:
-    """Return seconds of a push without a reader and how many times as long it takes with one."""
+class PushTimes(NamedTuple):
+    """Seconds of a push without a reader, and how many times as long the first after a mark and later ones take."""
+
+    plain_s: float
+    first: float
+    later: float
+
+
+def push_times(shard: Shard, zipf: Zipf, rounds: int) -> PushTimes:
+    """Measure pushes with and without a reader in turns."""
     group = shard.groups["g"]
     batches = [
         RowGradients(ids, np.ones((len(ids), DIM), np.float32), shard.pull("g", ids).rows)
@@ -89,46 +100,80 @@ def push_ratio(shard: Shard, zipf: Zipf, rounds: int) -> tuple[float, float]:
             out.append(time.thread_time() - start)
         return out
 
-    without, with_ = [], []
+    plain, first, later = [], [], []
     for _ in range(rounds):
         times()
-        without += [times() for _ in range(3)]
+        plain += [times() for _ in range(2)]
         follow(group)
-        times()
-        with_ += [times() for _ in range(3)]
+        first.append(times())
+        later += [times() for _ in range(2)]
         group.readers.forget("benchmark")
-    plain, noted = (np.median(np.array(each), axis=0).sum() for each in (without, with_))
-    return float(plain) / len(batches), float(noted / plain)
+    base, *noted = (float(np.median(np.array(each), axis=0).sum()) for each in (plain, first, later))
+    return PushTimes(base / len(batches), *(each / base for each in noted))
 
 
-def trained(shard: Shard, zipf: Zipf, *, every_s: float, cuts: int, rate: float, changes: bool) -> tuple[int, float]:
-    """Train while cuts are made, at most so many batches a second; return the bytes they wrote and pushes a second."""
-    with tempfile.TemporaryDirectory() as name:
-        shard.forget("cuts")
-        size = [0]
-        writer = threading.Thread(target=_cut, args=(shard, Path(name), every_s, cuts, changes, size))
-        pushed, start = 0, time.perf_counter()
-        writer.start()
-        while writer.is_alive():
-            ids = zipf.batch()
-            pulled = shard.pull("g", ids)
-            shard.apply(BatchKey(1, 0, pushed), {"g": RowGradients(ids, pulled.values, pulled.rows)})
-            pushed += 1
-            time.sleep(max(0.0, pushed / rate - (time.perf_counter() - start)) if rate else 0.0)
-        return size[0], pushed / (time.perf_counter() - start)
+class Trained(NamedTuple):
+    """Bytes that cuts wrote, and pushes a second beside them."""
+
+    size: int
+    pushes: float
 
 
-def _cut(shard: Shard, root: Path, every_s: float, cuts: int, changes: bool, size: list[int]) -> None:
-    snapshots, last = Snapshots(root), None
-    for _ in range(cuts):
-        begun = time.perf_counter()
-        folder = snapshots.begin(last if changes else None)
-        with shard.cut("cuts", moment=folder.name, since=since_of(folder)) as cut:
+class Cuts:
+    """Makes so many cuts of a shard, one in so many seconds; ``changes`` None makes none and only lets time pass."""
+
+    def __init__(self, shard: Shard, every_s: float, cuts: int, changes: bool | None) -> None:
+        self._shard, self._every_s, self._cuts, self._changes = shard, every_s, cuts, changes
+        self._chain: list[tuple[Path, int]] = []
+        self.size = 0
+
+    def run(self) -> None:
+        """Make them, in a folder of their own."""
+        with tempfile.TemporaryDirectory() as name:
+            snapshots = Snapshots(Path(name))
+            for _ in range(self._cuts):
+                begun = time.perf_counter()
+                if self._changes is not None:
+                    self._cut(snapshots)
+                time.sleep(max(0.0, self._every_s - (time.perf_counter() - begun)))
+
+    def _cut(self, snapshots: Snapshots) -> None:
+        (_, base), *changes = self._chain or [(Path(), 0)]
+        follows = self._changes and sum(size for _, size in changes) < base
+        folder = snapshots.begin(self._chain[-1][0] if follows else None)
+        with self._shard.cut("cuts", moment=folder.name, since=since_of(folder)) as cut:
             kind: Kind = "changes" if cut.partial else "checkpoint"
             part = write_part(cut, folder, kind=kind)
-        last = snapshots.commit(folder, [part], ledger=Window(), seed=0, groups=[GROUP], kind=kind)
-        size[0] += Manifest.read(last).size
-        time.sleep(max(0.0, every_s - (time.perf_counter() - begun)))
+        done = snapshots.commit(folder, [part], ledger=Window(), seed=0, groups=[GROUP], kind=kind)
+        size = Manifest.read(done).size
+        self._chain = [*self._chain, (done, size)] if follows else [(done, size)]
+        self.size += size
+
+
+def trained(shard: Shard, zipf: Zipf, rate: float, every_s: float, cuts: int, changes: bool | None) -> Trained:
+    """Train while cuts are made, at most so many batches a second (0: all it can)."""
+    shard.forget("cuts")
+    made = Cuts(shard, every_s, cuts, changes)
+    writer = threading.Thread(target=made.run)
+    pushed, start = 0, time.perf_counter()
+    writer.start()
+    while writer.is_alive():
+        ids = zipf.batch()
+        pulled = shard.pull("g", ids)
+        shard.apply(BatchKey(1, 0, pushed), {"g": RowGradients(ids, pulled.values, pulled.rows)})
+        pushed += 1
+        time.sleep(max(0.0, pushed / rate - (time.perf_counter() - start)) if rate else 0.0)
+    return Trained(made.size, pushed / (time.perf_counter() - start))
+
+
+def compare(shard: Shard, zipf: Zipf, rate: float, every_s: float, cuts: int) -> None:
+    """Print what cuts write and cost at a rate."""
+    none, full, some = (trained(shard, zipf, rate, every_s, cuts, changes) for changes in (None, False, True))
+    print(f"{f'at most {rate:g}' if rate else 'all it can'} pushes a second, {cuts} cuts, one in {every_s:g} s:")
+    for name, each in (("none", none), ("full", full), ("changes", some)):
+        lost = 1 - each.pushes / none.pushes
+        print(f"    {name:8s} {each.size / 1e6:9,.0f} MB {each.pushes:8.1f} pushes a second ({lost:6.1%} lost)")
+    print(f"    {full.size / some.size:.1f} times fewer bytes", flush=True)
 
 
 def main() -> None:
@@ -136,19 +181,17 @@ def main() -> None:
     parser.add_argument("--rows", type=float, default=1e6)
     parser.add_argument("--every", type=float, default=5.0, help="seconds from cut to cut")
     parser.add_argument("--cuts", type=int, default=10, help="the first of them full in any case")
-    parser.add_argument("--rate", type=float, default=10.0, help="batches of 4,096 samples a second; 0: all it can")
+    parser.add_argument("--rate", type=float, default=10.0, help="batches of 4,096 samples a second")
     parser.add_argument("--rounds", type=int, default=60)
     options = parser.parse_args()
     rows = int(options.rows)
     shard, zipf = filled(rows), Zipf(rows)
-    ratios = [push_ratio(shard, zipf, options.rounds // 3) for _ in range(3)]
-    plain, ratio = (statistics.median(each) for each in zip(*ratios, strict=True))
-    print(f"{rows:,} rows: a push takes {1e3 * plain:.2f} ms, with a reader {ratio:.3f} times as long", flush=True)
-    every = {"every_s": options.every, "cuts": options.cuts, "rate": options.rate}
-    full, slow = trained(shard, zipf, changes=False, **every)
-    some, quick = trained(shard, zipf, changes=True, **every)
-    print(f"{options.cuts} cuts, one in {options.every:g} s: full {full / 1e6:,.0f} MB, changes {some / 1e6:,.0f} MB")
-    print(f"    {full / some:.1f} times fewer bytes, {quick / slow:.3f} times as many pushes a second ({quick:.0f})")
+    measured = [push_times(shard, zipf, options.rounds // 3) for _ in range(3)]
+    plain, first, later = (statistics.median(each) for each in zip(*measured, strict=True))
+    print(f"{rows:,} rows: a push takes {1e3 * plain:.2f} ms, with a reader {later:.3f} times as long", end="")
+    print(f", the first after a mark {first:.3f} times", flush=True)
+    compare(shard, zipf, options.rate, options.every, options.cuts)
+    compare(shard, zipf, 0, options.every, options.cuts)
 
 
 if __name__ == "__main__":

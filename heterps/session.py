@@ -9,7 +9,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from heterps.choices import Fetch, Metrics, chosen_mode, evaluation_metrics, job_of, named, watched_tensors
+from heterps.choices import (
+    Fetch,
+    Metrics,
+    chosen_mode,
+    evaluation_metrics,
+    job_of,
+    named,
+    watched_tensors,
+    with_replicas,
+)
 from heterps.data import Dataset
 from heterps.data.core.data_form import DataForm, fitted
 from heterps.data.sources.given import given_data
@@ -66,8 +75,10 @@ def launch(
     resume: str | os.PathLike[str] | None = None,
     force: bool = False,
     memory: int | str | None = None,
+    replicas: int | None = None,
     device: str = "auto",
     emulate: bool = False,
+    local_rows: int | None = None,
     parameters: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Session:
@@ -83,7 +94,7 @@ def launch(
     engine
         ``"auto"`` or ``"dask"``; ``"inline"`` runs everything in the calling thread, without Dask.
     mode
-        ``"sync"``, ``"async"``, or a mode value such as ``Async(depth=4)``; by default the plan's.
+        ``"sync"``, ``"async"``, ``"geo:100"``, or a mode value such as ``Async(depth=4)``; by default the plan's.
     sparse, dense
         Rules of tables and of dense parameters where the graph names none; by default ``ElementAdaGrad(lr=0.01)``,
         whose steps do not depend on the scale of the loss, and ``Adam(lr=0.001)``.
@@ -105,12 +116,18 @@ def launch(
     memory
         What the tables of one shard host may take, in bytes or as ``"8GiB"``: new ids beyond that are refused by name.
         By default 70 % of the limit of its worker, less what that takes already; no limit within one process.
+    replicas
+        Copies of each shard host, by default as the plan says. With 2 every host has a backup on another worker, on
+        another machine where there is one: a host that is lost while training costs nothing. It takes twice the memory.
     device
         What stages compute on: ``"auto"`` (a GPU in the plan's GPU pools, the CPU elsewhere), ``"cpu"``, ``"gpu:0"``,
         or the name of a registered device. Where the plan has GPU pools the name is for their stages, else for all.
     emulate
         Let NumPy stand in on workers of a GPU pool that cannot use their GPU; without it they are refused, with the
         reason. Every report then says "emulated".
+    local_rows
+        Geo: rows of each table that a worker keeps for itself from one range of batches to the next, the least recent
+        go; by default all it has met.
     parameters
         How parameters travel, by name or pattern: ``{"fc*": "allreduce", "*": "table"}``; by default as the plan says,
         else through their tables.
@@ -125,6 +142,7 @@ def launch(
     ...     print(session.evaluate(Criteo("valid.tsv")))
     """
     name = choose_engine(engine, client)
+    plan = with_replicas(plan, replicas, name)
     job = job_of(
         plan,
         chosen_mode(mode, plan, name),
@@ -136,6 +154,7 @@ def launch(
         device=device,
         emulate=emulate,
         parameters=parameters,
+        local_rows=local_rows,
     )
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,

@@ -60,7 +60,7 @@ def leave(session: hps.Session, way: str, after_s: float) -> None:
 def counted(session: hps.Session) -> list[int]:
     """Return how many batches each shard host has applied; one that an interrupt kept from being made, none."""
     engine: Any = session.engine
-    answers = [line.ask("counts") for line in engine._places.values()]
+    answers = [line.ask("counts") for line in engine._places.lines.values()]
     return [0 if answer.exception(60) else answer.result().get("batches", 0) for answer in answers]
 
 

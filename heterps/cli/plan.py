@@ -110,6 +110,7 @@ def command() -> None:
 @click.argument("target", metavar="FILE[:FUNCTION]")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
 @click.option("--hardware", type=click.Path(dir_okay=False), help="TOML file of pools; default: this machine.")
+@click.option("--catalogue", type=click.Path(dir_okay=False), help="TOML file of devices that --hardware may name.")
 @click.option("--rows-per-second", type=_Count(), help="Least price per row with at least this throughput.")
 @click.option("--arrival-rate", type=_Count(), help="Least price per hour for rows that arrive at this rate.")
 @click.option("--budget", type=float, help="Most throughput for this price per hour; with --deadline, for the job.")
@@ -124,6 +125,7 @@ def command() -> None:
 @click.option("--rows", type=_Count(), help="Rows to train on, for the size of the tables.")
 @click.option("--pin", "pins", multiple=True, metavar="OP=POOL", help="Place an op (a pattern) on a pool, cpu or gpu.")
 @parameters_option
+@click.option("--replicas", type=click.IntRange(1, 2), default=1, show_default=True, help="Copies of each shard host.")
 @click.option("--solver", "solver_name", default="exact", show_default=True, help="Registered solver.")
 @click.option("--compare", "comparing", is_flag=True, help="One row per solver: cost, gap, time.")
 @click.option("--explain", "explaining", is_flag=True, help="Each layer on each pool, each cut, each move.")
@@ -132,10 +134,10 @@ def command() -> None:
 @click.option("--html", type=click.Path(dir_okay=False), help="Write the report as one self-contained page.")
 @click.option("--out", type=click.Path(dir_okay=False), help="Save the plan: `heterps train PLAN.json` runs it.")
 def make(
-    target: str, settings: tuple[str, ...], hardware: str | None, rows_per_second: float | None,
+    target: str, settings: tuple[str, ...], hardware: str | None, catalogue: str | None, rows_per_second: float | None,
     arrival_rate: float | None, budget: float | None, batch_size: tuple[int, ...] | None, seconds: float,
     deadline: float | None, head_room: float, profile_path: str | None, data: tuple[str, ...], kind: str,
-    rows: float | None, pins: tuple[str, ...], parameters: tuple[str, ...], solver_name: str,
+    rows: float | None, pins: tuple[str, ...], parameters: tuple[str, ...], replicas: int, solver_name: str,
     comparing: bool, explaining: bool, objective: str | None, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
     """Plan a model and print the report."""
@@ -147,7 +149,7 @@ def make(
     graph = load_graph(target, parse_settings(settings))
     request = Request(
         graph,
-        Hardware.from_toml(hardware) if hardware else Hardware.local(),
+        _hardware(hardware, catalogue),
         _goal(rows_per_second, arrival_rate, budget, rows, deadline),
         batch_size or BATCH_SIZES,
         Profile.load(profile_path) if profile_path else Profile({}),
@@ -158,6 +160,7 @@ def make(
         seconds,
         head_room,
         parse_ways(parameters),
+        replicas,
     )
     console = _console()
     if comparing:
@@ -217,6 +220,12 @@ def _print_load(found: LoadPlan, as_json: bool) -> None:
 def _console() -> Screen:
     """A console that does not squeeze tables where nobody looks at it."""
     return Screen(width=None if sys.stdout.isatty() else 130)
+
+
+def _hardware(path: str | None, catalogue: str | None) -> Hardware:
+    if path is None and catalogue is not None:
+        raise PlanError("--catalogue has the devices that the pools of --hardware name: give --hardware too")
+    return Hardware.from_toml(path, catalogue) if path else Hardware.local()
 
 
 def _goal(

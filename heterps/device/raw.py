@@ -9,7 +9,16 @@ from typing import Any, Protocol
 
 from heterps.device.arrays import Namespace
 
-__all__ = ["CUDA_OPTIONS", "CudaModule", "RawModule", "cuda_sources", "cuda_text", "raw_module", "set_raw_loader"]
+__all__ = [
+    "CUDA_OPTIONS",
+    "CudaModule",
+    "RawModule",
+    "cuda_sources",
+    "cuda_text",
+    "raw_module",
+    "runs_kernels",
+    "set_raw_loader",
+]
 
 # No fused multiply-add: sums and products then have the bits that NumPy's have.
 CUDA_OPTIONS = ("-std=c++17", "--fmad=false")
@@ -59,6 +68,11 @@ def set_raw_loader(device: str, load: Callable[[str], RawModule] | None) -> None
     else:
         _LOADERS[device] = load
     raw_module.cache_clear()
+
+
+def runs_kernels(xp: Namespace) -> bool:
+    """Whether kernels of ours reach the device of ``xp``."""
+    return getattr(xp, "__name__", "") in _LOADERS
 
 
 @cache

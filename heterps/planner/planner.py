@@ -56,6 +56,7 @@ class Request:
     seconds: float = SECONDS
     head_room: float = 0.0
     parameters: Mapping[str, str] = field(default_factory=dict)
+    replicas: int = 1
 
     @property
     def unique_fraction(self) -> float:
@@ -68,7 +69,7 @@ class Request:
         """Costs at one batch size."""
         layers = layers_of(self.graph, batch_size=batch_size, unique_fraction=self.unique_fraction)
         tables = forecast_tables(self.graph, self.sample, self.rows)
-        return Costs(self.graph, layers, self.hardware, self.profile, tables, self.head_room)
+        return Costs(self.graph, layers, self.hardware, self.profile, tables, self.head_room, self.replicas)
 
     def best(self) -> Choice | None:
         """The best draft and what is proved of it; None if it was proved that there is no plan.
@@ -96,6 +97,7 @@ def plan(
     seconds: float = SECONDS,
     head_room: float = 0.0,
     parameters: Mapping[str, str] | None = None,
+    replicas: int = 1,
 ) -> Plan:
     """Decide what runs where.
 
@@ -126,6 +128,9 @@ def plan(
         Time limit of the whole search; what is not proved by then stands in the certificate as a gap.
     head_room
         Part of everything that is to stay free (0.2: stages, shard hosts, Hosts and links are at most 80 % busy).
+    replicas
+        Copies of each shard host, 1 or 2: with 2 one that is lost costs nothing, for twice the memory, and the work and
+        bytes of gradients once more.
     parameters
         How parameters travel, by name or pattern: ``{"fc*": "allreduce"}``; what is not named goes by its table.
 
@@ -136,7 +141,7 @@ def plan(
 
     Examples
     --------
-    >>> from graphs.wide_deep import wide_deep
+    >>> from heterps.models import wide_deep
     >>> made = plan(wide_deep(), Hardware.local(), batch_size=4096)
     >>> [stage.name for stage in made.stages]
     ['all']
@@ -154,6 +159,7 @@ def plan(
         seconds,
         head_room,
         dict(parameters or {}),
+        replicas,
     )
     return solve(request, mode)
 
@@ -256,6 +262,8 @@ def assumptions(request: Request, draft: Draft) -> Iterable[str]:
     for pool in request.hardware.pools:
         if pool.name not in measured:
             yield f"pool {pool.name}: rates {draft.costs.rates(pool).source}, all work scales with units"
+    yield from _prices(request.hardware)
+    yield from _unused_rates(request.hardware)
     if measured:
         yield f"rates of {', '.join(measured)} were measured"
     seen = "sampled" if request.sample else "measured" if request.profile.unique_fraction else "assumed"
@@ -272,6 +280,23 @@ def assumptions(request: Request, draft: Draft) -> Iterable[str]:
         )
     if any(pool.emulated for pool in request.hardware.pools):
         yield "emulated: a pool tagged GPU runs NumPy"
+
+
+def _prices(hardware: Hardware) -> Iterable[str]:
+    """How old each price is."""
+    for pool in hardware.pools:
+        if pool.device.price_per_hour:
+            age = f"of {pool.device.price_date}" if pool.device.price_date else "without a date"
+            yield f"pool {pool.name}: price {age}, {pool.device.price_per_hour:g} an hour for a unit"
+
+
+def _unused_rates(hardware: Hardware) -> Iterable[str]:
+    """Faster arithmetic that a device has and models, which compute in float32, do not use."""
+    for pool in hardware.pools:
+        slow = pool.device.flops["float32"]
+        faster = [f"{dtype} {rate / slow:.2g} times" for dtype, rate in pool.device.flops.items() if rate > slow]
+        if faster:
+            yield f"pool {pool.name}: computes in float32; not used: {', '.join(faster)} that rate"
 
 
 def compare(request: Request) -> list[tuple[str, Plan | None, str]]:

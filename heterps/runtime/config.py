@@ -33,7 +33,9 @@ class Settings:
     make_s: float
     progress_s: float
     orphans_s: float
+    copy_rate: int
     bad_losses: int
+    strict_pools: bool
     blas_threads: int | None
     table_threads: int
     switch_interval_s: float
@@ -73,7 +75,9 @@ def settings() -> Settings:
         make_s=_seconds("timeouts.make", least=1e-3),
         progress_s=_seconds("timeouts.progress", least=1e-3),
         orphans_s=_seconds("orphans"),
+        copy_rate=_bytes("replicas.copy-rate"),
         bad_losses=_count("bad-losses", least=0),
+        strict_pools=_get("strict-pools") is True,
         blas_threads=None if blas is None else _count("worker.blas-threads", least=1),
         table_threads=_count("worker.table-threads", least=1),
         switch_interval_s=_seconds("worker.switch-interval"),
@@ -126,6 +130,17 @@ def _seconds(key: str, least: float = 0.0) -> float:
         at_least = f" of at least {least:g} s" if least else ""
         raise ClusterError(f"dask config heterps.{key} is {value!r}, must be a duration{at_least} such as 30s or 5ms")
     return seconds
+
+
+def _bytes(key: str) -> int:
+    value = _get(key)
+    try:
+        found = bytes_of(value)
+    except ClusterError:
+        found = None
+    if found is None:
+        raise ClusterError(f"dask config heterps.{key} is {value!r}, must be a number of bytes such as 256MiB")
+    return found
 
 
 def _refuse_unknown(found: Any, known: Mapping[str, Any], where: str) -> None:

@@ -23,14 +23,18 @@ def final(world: World) -> str:
         return f"the run was aborted: {world.run.reason}"
     layout, spec = world.run.layout(), world.scenario.spec
     shards = [world.copies[layout.copies[owner]].rows.get(n, SimulatedShard()) for n, owner in enumerate(layout.owners)]
+    if spec.group:
+        shards.append(world.copies[layout.copies[0]].rows[spec.shards])
     wanted = keys_of(world.scenario.splits, spec.passes)
     for number, shard in enumerate(shards):
         if shard.counts != wanted:
             return f"shard {number}: {_difference(shard.counts, wanted)}"
+    if len(notes := {shard.notes for shard in shards[: spec.shards]}) > 1:
+        return f"what was changed while the run rested is on some shards only: {notes}"
     if spec.mode.ordered and [shard.value for shard in shards] != sync_values(spec, world.scenario.splits):
         return "Sync: the tables differ from those of the undisturbed run"
     if spec.final_cut and any(
-        world.disk.read(world.disk.published.number)[0][n].counts != wanted for n in range(spec.shards)
+        world.disk.read(world.disk.cuts[-1].number)[0][n].counts != wanted for n in range(len(shards))
     ):
         return "the last cut on disk is not the final state"
     return ""
@@ -39,12 +43,15 @@ def final(world: World) -> str:
 def cut(world: World, made: Cut) -> str:
     """A cut is a moment: every shard has the same keys, once, and the windows beside them say so."""
     shards, state = world.disk.read(made.number)
-    if sorted(shards) != list(range(world.scenario.spec.shards)):
+    spec = world.scenario.spec
+    if sorted(shards) != list(range(spec.shards + spec.group)):
         return f"cut {made.number} has shards {sorted(shards)} only"
     first = shards[0].counts
     for number, shard in shards.items():
         if shard.counts != first or any(count != 1 for count in shard.counts.values()):
             return f"cut {made.number}, shard {number}: {_difference(shard.counts, dict.fromkeys(first, 1))}"
+    if len({shards[number].notes for number in range(world.scenario.spec.shards)}) > 1:
+        return f"cut {made.number} has what was changed while the run rested on some shards only"
     wanted = _keys_at(made, world.scenario.splits)
     if set(first) != wanted:
         return f"cut {made.number} has {sorted(first)}, but the run goes on after {sorted(wanted)}"

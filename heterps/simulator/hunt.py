@@ -91,9 +91,14 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         if splits[i]:
             yield replace(scenario, splits=(*splits[:i], splits[i] - 1, *splits[i + 1 :]))
     for name in ("passes", "lanes", "hosts", "replicas"):
-        fewer: dict[str, Any] = {name: max(1, getattr(spec, name) - 1)}
+        least = 1 + spec.stage_hosts if name == "hosts" else 1
+        fewer: dict[str, Any] = {name: max(least, getattr(spec, name) - 1)}
         yield replace(scenario, spec=replace(spec, **fewer))
+    if spec.stage_hosts:
+        yield replace(scenario, spec=replace(spec, hosts=spec.hosts - 1, stage_hosts=0))
     if scenario.io > 1:
         yield replace(scenario, io=scenario.io - 1)
+    if scenario.held:
+        yield replace(scenario, held=False)
     if scenario.lazy:
         yield replace(scenario, lazy=False)

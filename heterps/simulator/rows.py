@@ -17,15 +17,16 @@ __all__ = ["SimulatedShard", "gradient", "keys_of", "sync_values"]
 class SimulatedShard:
     """One logical shard of all tables: rows, in a word."""
 
-    __slots__ = ("counts", "value")
+    __slots__ = ("counts", "notes", "value")
 
-    def __init__(self, value: int = 0, counts: Mapping[BatchKey, int] | None = None) -> None:
+    def __init__(self, value: int = 0, counts: Mapping[BatchKey, int] | None = None, notes: int = 0) -> None:
         self.value = value
+        self.notes = notes  # how often somebody else than a batch has changed it, while the run rested
         self.counts: dict[BatchKey, int] = dict(counts or ())
 
     def copy(self) -> SimulatedShard:
         """Return an independent copy."""
-        return SimulatedShard(self.value, self.counts)
+        return SimulatedShard(self.value, self.counts, self.notes)
 
     def apply(self, grads: Sequence[tuple[BatchKey, int]]) -> None:
         """Apply the sum of gradients as one step."""
@@ -46,7 +47,7 @@ def keys_of(splits: Sequence[int], passes: int) -> dict[BatchKey, int]:
 
 def sync_values(spec: RunSpec, splits: Sequence[int]) -> list[int]:
     """Return the value of every shard after an undisturbed Sync run, computed in the plainest way."""
-    shards = [SimulatedShard() for _ in range(spec.shards)]
+    shards = [SimulatedShard() for _ in range(spec.shards + spec.group)]  # the group's parameters are one shard more
     for pass_ in range(spec.passes):
         streams = [
             [BatchKey(pass_, s, n) for s in range(lane, len(splits), spec.lanes) for n in range(splits[s])]

@@ -1,7 +1,7 @@
 """A training script for fault tests: trains, has one of its workers killed at random, and says what came out."""
 
 SCRIPT = '''
-import hashlib, json, os, pathlib, signal, sys, threading, time
+import hashlib, json, os, pathlib, random, signal, sys, threading, time
 from dataclasses import replace
 import numpy as np
 import heterps as hps
@@ -45,28 +45,60 @@ def plan(workers, hosts, staged=False):
     return replace(fused, stages=tuple(stages), pools=described, shard_pool="server")
 
 def kill(pids):
-    name, pid = next((n, p) for n, p in pids.items() if n.startswith(VICTIM))
+    able = sorted((n, p) for n, p in pids.items() if n.startswith(VICTIM))
+    name, pid = random.Random(OPTIONS.get("seed", 0)).choice(able) if "seed" in OPTIONS else able[0]
     os.kill(pid, signal.SIGSTOP if OPTIONS.get("freeze") else signal.SIGKILL)
     pathlib.Path("killed").write_text(name)
 
-def train(session, client, epochs):
-    """Kill once a third of all samples is applied."""
-    pids = {}
-    if VICTIM != "none":
-        found = client.run(os.getpid)
-        pids = {w["name"]: found[a] for a, w in identity_of(client)["workers"].items()}
-        pids["scheduler"] = client.run_on_scheduler(os.getpid)
-    for last in session.train(data(), epochs=epochs):
-        if pids and last.samples > ROWS * epochs // 3:
+def processes(client):
+    found = client.run(os.getpid)
+    pids = {w["name"]: found[a] for a, w in identity_of(client)["workers"].items()}
+    return {**pids, "scheduler": client.run_on_scheduler(os.getpid)}
+
+def break_cuts(pids):
+    """Flip a bit of the cut that was published last, or of all, once it holds changes; kill before there is another."""
+    from heterps.runtime.cuts.checkpoints import Keeper
+    from heterps.tables import Manifest, Snapshots
+    publish = Keeper.publish
+
+    def broken(self, cut, parts):
+        told = publish(self, cut, parts)
+        found = Snapshots(pathlib.Path(OPTIONS["checkpoint"]) / "checkpoint").generations()
+        if pids and Manifest.read(found[-1]).kind == "changes":
+            for folder in found if OPTIONS["break_cuts"] == "all" else found[-1:]:
+                path = next(path for path in sorted(folder.glob("*.parquet")) if path.stat().st_size)
+                data = bytearray(path.read_bytes())
+                data[len(data) // 2] ^= 1
+                path.write_bytes(data)
             kill(pids)
-            pids = {}
+            pids.clear()
+            pathlib.Path("broken").write_text(found[-1].name)
+        return told
+
+    Keeper.publish = broken
+
+def train(session, client, epochs):
+    """Kill once a third of all samples is applied; where there are backups, each time one is ready again."""
+    kills = 0 if VICTIM == "none" else OPTIONS.get("kills", 1)
+    killed = 0
+    if OPTIONS.get("break_cuts"):
+        break_cuts(processes(client))
+        kills = 0
+    for last in session.train(data(), epochs=epochs):
+        due = (killed + 1) * ROWS * epochs // (kills + 2)
+        if killed < kills and last.samples > due and not last.unprotected and not last.done:
+            kill(processes(client))
+            killed += 1
+    assert killed == kills, f"only {killed} of {kills} were killed"
     return last
 
 def main():
     client = Client()
-    workers, hosts, epochs = OPTIONS.get("workers", 2), OPTIONS.get("hosts", 1), 2
-    names = ("checkpoint", "every_s", "resume")
+    workers, hosts, epochs = OPTIONS.get("workers", 2), OPTIONS.get("hosts", 1), OPTIONS.get("epochs", 2)
+    names = ("checkpoint", "every_s", "resume", "replicas")
     options = {name: OPTIONS[name] for name in names if name in OPTIONS}
+    if MODE.startswith("geo"):
+        options |= {"sparse": hps.SGD(lr=0.1), "dense": hps.SGD(lr=0.1)}
     staged = OPTIONS.get("staged", False)
     before = OPTIONS.get("trained_before", 0)
     with hps.launch(plan(workers, hosts, staged), client=client, mode=MODE, report_s=0.05, **options) as session:
@@ -74,7 +106,8 @@ def main():
             session.fit(data(), epochs=before)
         last = train(session, client, epochs)
         result = {"samples": last.samples, "batches": last.batches, "digest": digest(session)}
-    with hps.launch(plan(1, 1), engine="inline", mode=MODE) as session:
+    rules = {name: options[name] for name in ("sparse", "dense") if name in options}
+    with hps.launch(plan(1, 1), engine="inline", mode=MODE, **rules) as session:
         if before:
             session.fit(data(), epochs=before)
         last = list(session.train(data(), epochs=epochs))[-1]

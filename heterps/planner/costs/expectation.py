@@ -41,7 +41,7 @@ def by_hand(
 
     Examples
     --------
-    >>> from graphs.wide_deep import wide_deep
+    >>> from heterps.models import wide_deep
     >>> made = by_hand(wide_deep(), Hardware.local(), [("cpu", ["read", "pull*"], 1), ("cpu", ["*"], 1)], batch_size=64)
     >>> [stage.layers[0] for stage in made.stages]
     ['read', 'wide']
@@ -82,7 +82,9 @@ def forecast(
     known = profile or Profile({})
     unique = sample.unique_fraction if sample else known.unique_fraction or UNIQUE_FRACTION
     layers = layers_of(plan.graph, batch_size=plan.batch_size, unique_fraction=unique)
-    costs = Costs(plan.graph, layers, hardware, known, forecast_tables(plan.graph, sample, rows))
+    costs = Costs(
+        plan.graph, layers, hardware, known, forecast_tables(plan.graph, sample, rows), replicas=plan.replicas
+    )
     server = hardware.pool(plan.shard_pool)
     problem = replace(build_problem(costs, server), members=_states(plan, layers))
     segments = tuple(_segment(plan, hardware, i) for i in range(len(plan.stages)))

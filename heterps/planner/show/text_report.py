@@ -63,7 +63,8 @@ def _headline(plan: Plan) -> Text:
     workers = ", ".join(f"{units} {pool}" for pool, units in plan.units.items())
     ratio = f" (ratio {machine_ratio(plan)})" if len(plan.units) > 1 else ""
     hosts = "1 shard host" if plan.shard_hosts == 1 else f"{plan.shard_hosts} shard hosts"
-    lines.append(f"  workers: {workers}{ratio}; {hosts} on {plan.shard_pool}")
+    copies = f", {plan.replicas} copies of each" if plan.replicas > 1 else ""
+    lines.append(f"  workers: {workers}{ratio}; {hosts} on {plan.shard_pool}{copies}")
     return Text("\n".join(lines) + "\n")
 
 

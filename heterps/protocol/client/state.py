@@ -2,11 +2,14 @@
 
 1. It asks every host where the Split stands, and begins at the first batch that is not applied everywhere.
 2. A batch is read, pulled from every host, computed; the gradients of a unit of batches go to every host in one push
-   each.
+   each. Where workers have rows of their own (``has_copy``) batches are computed in order, a few are pulled ahead, and
+   a unit is pushed before the first batch of the next is computed.
 3. A unit is done when every host acknowledged its push under the host's present term.
 4. What is not answered is sent again, the same bytes under the same key; a new term means sending again to that host.
 5. In Sync the next pull goes out only when the unit before is done. A lane that stops (paused, end of Split) says so to
    every host, so that the others do not wait for it.
+6. Where dense parameters are all-reduced, the group is one more host to which a unit is pushed last, when all others
+   have acknowledged it. It answers when every lane has pushed; a lane that is told to stop meanwhile says so.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from heterps.protocol.words.actions import (
     StepFailed,
     Tell,
 )
-from heterps.protocol.words.events import BatchesDone, Event, LayoutWanted, SplitDone, SplitPaused
+from heterps.protocol.words.events import BatchesDone, Event, LaneWaits, LayoutWanted, SplitDone, SplitPaused
 from heterps.protocol.words.instructions import Announce, Cancel, Pause, Resume, RunSplit
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.layout import Layout
@@ -55,7 +58,8 @@ class ClientState:
     """One attempt at one Split on one io worker.
 
     The engine carries out the actions that :meth:`start`, :meth:`handle`, :meth:`reply` and :meth:`timed_out`
-    return, in any order and at any time.
+    return, in any order and at any time; where workers have rows of their own a unit is settled when its push is
+    returned.
     """
 
     def __init__(self, run: RunSplit, mode: Mode, credits: Credits | None = None) -> None:
@@ -73,6 +77,8 @@ class ClientState:
         self._seen: dict[int, Seen] = {}
         self._computing: dict[int, str | None] = {}
         self._computed: set[int] = set()
+        self._due: set[int] = set()  # has_copy: granted, and waiting for their turn
+        self._turn = run.start  # has_copy: the next batch to be computed
         self._reading = False
         self._ready: int | None = None
         self._end: int | None = None
@@ -116,14 +122,21 @@ class ClientState:
             self._seen[host] = reply
         missing = self._missing[kind, n]
         missing.discard(host)
+        if kind is Push and missing == {self._group}:
+            return [self._send(len(self.layout.terms), Push, n), *self._say_that_it_waits()]
         return [] if missing else self._answered(kind, n)
+
+    @property
+    def _group(self) -> int | None:
+        """Number of the all-reduce group among the hosts, None where there is none."""
+        return None if self.layout.group is None else len(self.layout.terms)
 
     def accepts(self, host: int, request: Request, reply: Reply) -> bool:
         """Say whether the answer counts: it was waited for, and given under the host's present term.
 
         The engine asks before it takes the rows that came with a Granted.
         """
-        return reply.term == self.layout.terms[host] and (host, type(request), request.key.n) in self._open
+        return reply.term == self.layout.holders[host] and (host, type(request), request.key.n) in self._open
 
     def timed_out(self, host: int, request: Request) -> list[Action]:
         """No answer came in time: send it again, under the present term."""
@@ -154,7 +167,7 @@ class ClientState:
     def _place(self) -> None:
         """Begin at the first batch that is not everywhere; when draining, go on to the last that is anywhere."""
         low = min(seen.low for seen in self._seen.values()) - self._base
-        self.next = self._low = max(self.run.start, low)
+        self.next = self._low = self._turn = max(self.run.start, low)
         if self.until is not None:
             self.until = max(self.until, self._top())
         self._asked = True
@@ -165,13 +178,11 @@ class ClientState:
         return self._settle()
 
     def _begin(self, n: int) -> list[Action]:
-        """Begin a batch that was read: pull its rows; in Geo once for the whole unit."""
+        """Begin a batch that was read: pull its rows."""
         self._ready, self.next = None, n + 1
         unit = self._unit_of(n)
         if unit not in self._units:
             self._units.append(unit)
-        if self.mode.refreshes and n != unit:
-            return self._granted(n) if (Pull, unit) not in self._missing else []
         return self._send_all(Pull, n)
 
     def _back_out(self) -> list[Action]:
@@ -188,9 +199,18 @@ class ClientState:
         return [Forget(BatchKey(*self._stream, n))]
 
     def _granted(self, n: int) -> list[Action]:
-        """The rows are there. In Geo a pull is for the whole unit: all its batches read so far can be computed."""
-        last = self.next if self.mode.refreshes else n + 1
-        return self._compute(*(m for m in range(n, last) if m not in self._computing and m not in self._computed))
+        """The rows are there: the batch can be computed, where order matters when its turn comes."""
+        if not self.mode.has_copy:
+            return self._compute(n)
+        self._due.add(n)
+        return self._compute_in_turn()
+
+    def _compute_in_turn(self) -> list[Action]:
+        """One batch at a time: the next one is computed on what this one leaves."""
+        if self._computing or self._turn not in self._due:
+            return []
+        self._due.discard(self._turn)
+        return self._compute(self._turn)
 
     def _compute(self, *numbers: int) -> list[Action]:
         """Send batches to stage actors; where none is left they wait for the next layout."""
@@ -209,7 +229,11 @@ class ClientState:
             return []
         self.credits.give_back(self._computing.pop(n))  # by whichever actor: step has no effect but its result
         self._computed.add(n)
-        return self._push_if_whole(self._unit_of(n))
+        pushed = self._push_if_whole(self._unit_of(n))
+        if not self.mode.has_copy:
+            return pushed
+        self._turn = n + 1
+        return [*pushed, *self._compute_in_turn(), *self._settle()]
 
     def _push_if_whole(self, unit: int) -> list[Action]:
         """Push a unit once all its batches are computed (the last unit of a Split may be short)."""
@@ -257,11 +281,24 @@ class ClientState:
             self._reading = True
             return [Read(self.next)]
         if self._units or self._reading or self._missing or not (self._asked or self._end is not None):
-            return []
+            return self._say_that_it_waits()
         return self._report()
+
+    def _say_that_it_waits(self) -> list[Action]:
+        """The others must come to where a lane is that waits for them, or it will never stand."""
+        unit = self._units[0] if self._units else -1
+        if self.until is None or self._group is None or (self._group, Push, unit) not in self._open:
+            return []
+        waits = LaneWaits(self.run.attempt, self._unit_end(unit), self.serial)
+        if waits == self._told:
+            return []
+        self._told = waits
+        return [Tell(waits)]
 
     def _may_begin(self) -> bool:
         if self._reading or self._end is not None or not self._asked:
+            return False
+        if self.mode.has_copy and self.next - self._turn >= self.mode.held:
             return False
         unit = self._unit_of(self.next)
         inside = unit != self.next and unit in self._units  # a begun unit is always completed
@@ -307,12 +344,12 @@ class ClientState:
     # --- hosts
 
     def _send_all(self, kind: type, n: int) -> list[Action]:
-        hosts = range(len(self.layout.terms))
+        hosts = range(len(self.layout.holders))
         self._missing[kind, n] = set(hosts)
-        return [self._send(host, kind, n) for host in hosts]
+        return [self._send(host, kind, n) for host in hosts if kind is not Push or host != self._group]
 
     def _send(self, host: int, kind: type, n: int) -> Action:
-        request = self._request(kind, n, self.layout.terms[host])
+        request = self._request(kind, n, self.layout.holders[host])
         self._open[host, kind, n] = request
         return Send(host, request)
 
@@ -336,7 +373,7 @@ class ClientState:
         """Send again what hosts with a new term have not acknowledged; compute again what lost stages had."""
         if layout.version <= self.layout.version:
             return []
-        changed = {host for host, term in enumerate(layout.terms) if term != self.layout.terms[host]}
+        changed = {host for host, term in enumerate(layout.holders) if term != self.layout.holders[host]}
         self.layout = layout
         lost = set(self._computing.values()) - set(layout.stages or ("",))
         again: list[Action] = [self._send(host, kind, n) for host, kind, n in list(self._open) if host in changed]
@@ -347,10 +384,10 @@ class ClientState:
         return again
 
     def _refused(self, host: int, refused: Refused) -> list[Action]:
-        if refused.fenced and refused.term == self.layout.terms[host]:
+        if refused.fenced and refused.term == self.layout.holders[host]:
             self.stopped = True  # a later attempt has taken over
             return []
-        newer = refused.term > self.layout.terms[host]
+        newer = refused.term > self.layout.holders[host]
         return [Tell(LayoutWanted(self.run.attempt))] if newer else []
 
 

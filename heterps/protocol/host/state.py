@@ -23,6 +23,7 @@ from heterps.protocol.words.decisions import (
     Commit,
     Confirm,
     Decision,
+    Dismiss,
     Fill,
     Forward,
     Insert,
@@ -34,6 +35,7 @@ from heterps.protocol.words.decisions import (
     Retain,
     Serve,
     Snapshot,
+    Take,
     TakeIn,
 )
 from heterps.protocol.words.events import CutMarked, HostReady
@@ -48,8 +50,7 @@ from heterps.protocol.words.instructions import (
     Promote,
     Rewind,
 )
-from heterps.protocol.words.keys import BatchKey
-from heterps.protocol.words.messages import FAR, Acked, Advance, Ask, Granted, Pull, Push, Refused, Seen
+from heterps.protocol.words.messages import FAR, Acked, Advance, Ask, Granted, Pull, Push, Refused, Seen, StoreGroup
 from heterps.protocol.words.modes import Mode
 
 __all__ = ["HostState"]
@@ -85,8 +86,8 @@ class HostState:
         self.replica = Replica(copy)
         self._n_lanes = lanes
         self._waiting: list[tuple[Pull, Any]] = []
-        self._trainers: dict[int, BatchKey] = {}
         self._marked = 0
+        self._stored = 0  # serial of the newest parameters of the all-reduce group
 
     def handle(self, message: Any, tag: Any = None) -> list[Decision]:
         """Take one message (a client's request, an instruction, a word from the other copy) and decide.
@@ -115,7 +116,7 @@ class HostState:
         if request.attempt < self.fences.get(self._stream(request), 0):
             return [Answer(tag, Refused(self.term, fenced=True))]
         if type(request) is Pull and not self.mode.ordered:  # reads only: nothing that the backup would have to know
-            return [Serve(tag, request, Granted(self.term), self._refresh(request))]
+            return [Serve(tag, request, Granted(self.term))]
         return self._ordered(request, tag)
 
     def _stream(self, request: Any) -> tuple[int, int]:
@@ -176,14 +177,6 @@ class HostState:
             self._waiting = [(p, tag) for p, tag in self._waiting if (p.key.pass_, p.step) > committed]
         return [Serve(tag, pull, Granted(self.term)) for pull, tag in ready]
 
-    def _refresh(self, pull: Pull) -> str:
-        """Geo: what the trainer must get, by which pull of its was served last."""
-        if not self.mode.refreshes:
-            return ""
-        last = self._trainers.get(pull.lane)
-        self._trainers[pull.lane] = pull.key
-        return "full" if last is None else "again" if last == pull.key else "changed"
-
     def _raise_floor(self, floor: tuple[int, int]) -> None:
         if floor > self.window.floor:
             self.window.raise_floor(floor)
@@ -213,7 +206,7 @@ class HostState:
         state = loaded.state or {}
         self.window = Window.from_json(state.get("window", []))
         self.lanes = Lanes.from_json(state["frontier"]) if "frontier" in state else Lanes(self._n_lanes)
-        self.fences, self._trainers = {}, {}
+        self.fences = {}
         self.serving = True
         return [Report(HostReady(self.copy, self.term))]
 
@@ -256,6 +249,16 @@ class HostState:
     def _insert(self, rows: TakeIn, tag: Any) -> list[Decision]:
         return [Insert(rows), Answer(tag, Acked(self.term))]
 
+    def _store(self, store: StoreGroup, tag: Any) -> list[Decision]:
+        """Take the parameters of the all-reduce group; old ones may still be on their way."""
+        if store.term != self.term or not self.serving or store.serial < self._stored:
+            return [Answer(tag, Refused(self.term))]
+        return self._ordered(store, tag)
+
+    def _take_store(self, store: StoreGroup, tag: Any) -> list[Decision]:
+        self._stored = max(self._stored, store.serial)
+        return [Take(store), Answer(tag, Acked(self.term))]
+
     def _mark(self, mark: MarkCut, tag: Any) -> list[Decision]:
         if mark.term != self.term or not self.serving:
             return []
@@ -277,8 +280,7 @@ class HostState:
         return []
 
     def _forget(self, forget: ForgetTrainer, tag: Any) -> list[Decision]:
-        self._trainers.pop(forget.trainer, None)
-        return []
+        return [Dismiss(forget.trainer)]
 
     # --- between primary and backup
 
@@ -328,6 +330,7 @@ _EXECUTE: dict[type, str] = {
     Advance: "_advance",
     TakeIn: "_insert",
     Own: "_retain",
+    StoreGroup: "_take_store",
 }
 
 _HANDLERS: dict[type, str] = {
@@ -342,6 +345,7 @@ _HANDLERS: dict[type, str] = {
     Own: "_own",
     TakeIn: "_take_in",
     MarkCut: "_mark",
+    StoreGroup: "_store",
     Attach: "_attach",
     Detach: "_detach",
     Discard: "_discard",

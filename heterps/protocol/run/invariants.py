@@ -58,10 +58,11 @@ def copies_are_apart(run: RunState) -> bool:
 
 def copies_have_one_host(run: RunState) -> bool:
     """Every live copy is primary or backup of its host, on a worker that is there."""
-    hosts, servers = run.fleet.hosts, run.fleet.workers
+    fleet, hosts = run.fleet, run.fleet.hosts
     return all(
-        copy in (hosts[host].primary, hosts[host].backup) and worker in servers
-        for copy, (host, worker) in run.fleet.places.items()
+        copy in (hosts[host].primary, hosts[host].backup)
+        and worker in (fleet.stage_workers if host in fleet.holders else fleet.workers)
+        for copy, (host, worker) in fleet.places.items()
     )
 
 
@@ -103,8 +104,11 @@ def waits(run: RunState) -> tuple[str, ...]:
 
 
 def _waits(run: RunState) -> Iterator[str]:
-    if not run.fleet.workers and any(host.primary is None for host in run.fleet.hosts):
+    missing = {host.index in run.fleet.holders for host in run.fleet.hosts if host.primary is None}
+    if False in missing and not run.fleet.workers:
         yield "a server worker for the shard hosts"
+    if True in missing and not run.fleet.stage_workers:
+        yield "a compute worker for the dense parameters"
     workers = run.roster.workers.values()
     if not any(worker.usable or (worker.attempts and not worker.leaving) for worker in workers):
         yield "an io worker to run Splits"
@@ -129,6 +133,8 @@ def _stands(run: RunState) -> Iterator[str]:
     for host in run.fleet.hosts:
         if host.primary is not None and not host.ready:
             yield f"shard host {host.index} on worker {run.fleet.places[host.primary][1]} to be ready"
+    if run.group is not None and run.group.members and not run.group.ready:
+        yield f"the all-reduce group of {', '.join(run.group.members)} to form"
     if run._cutting is not None:
         copies = run._cutting.unmarked or run._cutting.unwritten
         what = "mark" if run._cutting.unmarked else "write"

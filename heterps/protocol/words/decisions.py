@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from heterps.protocol.host.lanes import Lanes, Position
 from heterps.protocol.host.window import Window
 from heterps.protocol.words.events import Event
-from heterps.protocol.words.messages import Granted, Push, Reply, Request
+from heterps.protocol.words.messages import Granted, Push, Reply, Request, StoreGroup
 
 __all__ = [
     "Answer",
@@ -21,6 +21,7 @@ __all__ = [
     "Commit",
     "Confirm",
     "Decision",
+    "Dismiss",
     "Fill",
     "Forward",
     "Insert",
@@ -32,28 +33,24 @@ __all__ = [
     "Retain",
     "Serve",
     "Snapshot",
+    "Take",
     "TakeIn",
 ]
 
 
 class Answer(NamedTuple):
-    """Send the reply to whoever made the request with this tag."""
+    """Send the reply to whoever made the request with this tag; with one to a push in Geo, what has changed."""
 
     tag: Any
     reply: Reply
 
 
 class Serve(NamedTuple):
-    """Read the rows of the request and send them with the reply.
-
-    ``refresh`` is "" except in Geo: "full" (everything the trainer holds), "changed" (ids changed by others since
-    its last pull), "again" (the same as last time, whose reply may be lost).
-    """
+    """Read the rows of the request and send them with the reply."""
 
     tag: Any
     request: Request
     reply: Granted
-    refresh: str = ""
 
 
 class Apply(NamedTuple):
@@ -98,10 +95,22 @@ class Insert(NamedTuple):
     message: TakeIn
 
 
+class Take(NamedTuple):
+    """Replace the parameters of the all-reduce group by those that came with this message."""
+
+    message: StoreGroup
+
+
 class Retain(NamedTuple):
     """Drop the rows of all other shards, and all kept gradients."""
 
     owned: tuple[int, ...]
+
+
+class Dismiss(NamedTuple):
+    """Geo: this trainer is gone; note nothing more for it."""
+
+    trainer: int
 
 
 class Report(NamedTuple):
@@ -164,4 +173,20 @@ class Snapshot:
     owned: tuple[int, ...]
 
 
-Decision = Answer | Serve | Apply | Keep | Commit | Load | Mark | Insert | Retain | Report | Forward | Fill | Confirm
+Decision = (
+    Answer
+    | Serve
+    | Apply
+    | Keep
+    | Commit
+    | Load
+    | Mark
+    | Insert
+    | Take
+    | Retain
+    | Dismiss
+    | Report
+    | Forward
+    | Fill
+    | Confirm
+)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from heterps.protocol.words.cut import Cut
+
 __all__ = [
     "AbortAsked",
     "BackupReady",
@@ -16,13 +18,17 @@ __all__ = [
     "CopyLost",
     "CutAsked",
     "CutFailed",
+    "CutLost",
     "CutMarked",
     "CutPublished",
     "CutWritten",
     "Diverged",
     "Event",
     "HostReady",
+    "LaneWaits",
     "LayoutWanted",
+    "MemberFormed",
+    "MemberReady",
     "MoveAsked",
     "RestAsked",
     "RestOver",
@@ -42,6 +48,7 @@ __all__ = [
     "WorkerJoined",
     "WorkerLeaving",
     "WorkerLost",
+    "WrittenBack",
 ]
 
 Role = Literal["io", "compute", "server"]
@@ -67,9 +74,15 @@ class WorkerJoined(Event):
 
 @dataclass(frozen=True, slots=True)
 class ServersJoined(Event):
-    """Several server workers are there at once: hosts are spread over all of them, not put on the first."""
+    """Several server workers are there at once: hosts are spread over all of them, not put on the first.
+
+    ``machines`` says where each of them runs, so that a backup is put on another machine than its primary where there
+    is one. ``holds`` are hosts whose tables lie on one of these workers from a run before: they are placed there.
+    """
 
     workers: tuple[str, ...]
+    machines: tuple[str, ...] = ()
+    holds: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +123,15 @@ class WorkerLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class SplitsReady(Event):
-    """Splits 0 … count-1 of a pass can be handed out; ``complete`` says that there will be no more in this pass."""
+    """Splits 0 … count-1 of a pass can be handed out; ``complete`` says that there will be no more in this pass.
+
+    ``holders`` names the workers that have the rows of each Split already, where any do; it may be shorter.
+    """
 
     pass_: int
     count: int
     complete: bool = True
+    holders: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +279,15 @@ class CutPublished(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class CutLost(Event):
+    """A published cut cannot be read any more; ``before`` is the newest of the run before it, None if there is none."""
+
+    cut: int
+    before: Cut | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RestAsked(Event):
     """The engine has something to do with all hosts while nothing is in flight: a Rest of this number follows."""
 
@@ -270,9 +296,13 @@ class RestAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class RestOver(Event):
-    """The engine is done with what it asked a rest for, or has given it up, perhaps before the rest came."""
+    """The engine is done with what it asked a rest for, or has given it up, perhaps before the rest came.
+
+    ``changed``: it has changed rows of the copies that answer; backups, which only repeat requests, do not have that.
+    """
 
     rest: int
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,3 +325,41 @@ class AbortAsked(Event):
     """Stop the run (user's interrupt, an error of the engine)."""
 
     reason: str
+
+
+# --- the all-reduce group
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFormed(Event):
+    """A member has taken note of a new term; all steps before ``applied`` are in its parameters (None: it has none)."""
+
+    worker: str
+    term: int
+    applied: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReady(Event):
+    """A member has the parameters of the foremost one and answers under this term."""
+
+    worker: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBack(Event):
+    """The shard hosts have the parameters of the group."""
+
+    worker: str
+    term: int
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWaits(Event):
+    """A lane that was told to stop has pushed to the group and waits for the other lanes: it will stand at ``upto``."""
+
+    attempt: int
+    upto: int
+    serial: int

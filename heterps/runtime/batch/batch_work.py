@@ -31,6 +31,7 @@ class BatchWork:
     routes: dict[str, RouteBuffers] = field(default_factory=lambda: defaultdict(RouteBuffers))  # that it lies in
     pulled: dict[int, Pulled] = field(default_factory=dict)  # by host: the answer that was accepted
     row_gradients: dict[str, F32] = field(default_factory=dict)  # by group, once the batch is computed
+    local: dict[str, npt.NDArray[np.uint32]] = field(default_factory=dict)  # by group: where rows of one's own stand
     loss: float = 0.0  # sum over the batch's rows
     program: DeviceProgram | None = None  # that holds the first stage's forward, between lead and follow
 

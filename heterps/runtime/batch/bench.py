@@ -23,7 +23,9 @@ from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
 from heterps.runtime.batch.device_program import DeviceProgram
 from heterps.runtime.batch.devices import ChosenDevice
+from heterps.runtime.batch.exchange import ExchangeCounter
 from heterps.runtime.batch.feeds import column_of, ids_of, rows_of
+from heterps.runtime.batch.geo_copy import GeoCopy
 from heterps.runtime.batch.job import PREDICTION, Job
 from heterps.runtime.batch.kept_metrics import KeptMetrics
 from heterps.runtime.batch.payload import Pulled, Wanted
@@ -61,6 +63,8 @@ class Workbench:
     ----------
     copy
         What is trained on, and what hosts are owed for it.
+    exchange
+        Counts what is sent to hosts and comes from them.
     """
 
     def __init__(
@@ -78,7 +82,8 @@ class Workbench:
         self._routers = {group.name: Router(job.owners) for group in self.walk.groups}
         self._free: list[BatchWork] = []  # whose buffers wait for another batch
         self._programs = [self._program()]  # that no batch in flight holds, but the first, which all share
-        self.copy: WorkingCopy = NoCopy(job, self.walk, self.phases)
+        self.copy = self._copy()
+        self.exchange = ExchangeCounter()
         self._drawing = drawing_ops(job.model.graph)
         self._behind = () if job.fused or not self.walk.train else needs_behind(job, 0)
         # Forward only: the parameters of the program as they were last read, for all batches.
@@ -87,6 +92,11 @@ class Workbench:
 
     def _program(self) -> DeviceProgram:
         return self.walk.program(self.job.batch_size, self.device)
+
+    def _copy(self) -> WorkingCopy:
+        if self.walk.train and self.job.mode.has_copy:
+            return GeoCopy(self.job, self.phases)
+        return NoCopy(self.job, self.walk, self.phases)
 
     @property
     def program(self) -> DeviceProgram:

@@ -17,13 +17,16 @@ from heterps.planner.ways import Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Mode
+from heterps.runtime.batch.copy_checks import check_copy
 from heterps.runtime.batch.device_memory import check_memory, fitting_batches
 from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.model import Model
+from heterps.runtime.batch.own_kinds import OwnKinds
 from heterps.tables import N_SHARDS
 
 __all__ = ["PREDICTION", "Job"]
 
+_OWN_KINDS = "own kinds"  # in a pickled job
 PREDICTION = "prediction"  # what the loss predicts, beside the ops a graph names
 
 
@@ -49,6 +52,10 @@ class Job:
         Ops by stage, in order; one stage means that everything runs where the data is read.
     devices
         What stages are to compute on.
+    replicas
+        Copies of each shard host.
+    local_rows
+        Geo: rows of each table that a worker keeps from one range of batches to the next; None for all it has met.
     ways
         How each dense parameter and each table travels, by name; through its table where it is not named.
     """
@@ -62,13 +69,24 @@ class Job:
     stages: tuple[tuple[str, ...], ...] = ()
     memory_bytes: int | None = None
     devices: DeviceWish = field(default_factory=DeviceWish)
+    replicas: int = 1
+    local_rows: int | None = None
     ways: Mapping[str, Way] = field(default_factory=dict)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {_OWN_KINDS: OwnKinds.of(self.model.graph)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state.pop(_OWN_KINDS).install()
+        vars(self).update(state)
+
     def __post_init__(self) -> None:
-        if self.mode.refreshes:
-            raise PlanError(
-                f"mode {self.mode.name!r} is not run by any engine yet; Async(merge=n) also sends less often"
-            )
+        if self.local_rows is not None and self.local_rows < 1:
+            raise PlanError(f"local_rows={self.local_rows}, but a worker must keep at least one row")
+        if self.mode.has_copy:
+            check_copy(self.model, self.mode, len(self.stages))
+        elif self.local_rows is not None:
+            raise PlanError(f"local_rows={self.local_rows}, but mode {self.mode.name!r} keeps no rows on workers")
         if not self.fused:
             self._check_stages()
 
@@ -130,11 +148,13 @@ class Job:
     @property
     def in_flight(self) -> int:
         """Batches that one attempt may hold at once."""
-        return self.mode.in_flight * self.mode.unit + 1
+        return self.mode.held + 1
 
     def spec(self, passes: int, **rest: Any) -> RunSpec:
         """Return what the protocol is told."""
-        return RunSpec(self.mode, passes, self.lanes, self.hosts, N_SHARDS, compute=not self.fused, **rest)
+        return RunSpec(
+            self.mode, passes, self.lanes, self.hosts, N_SHARDS, self.replicas, compute=not self.fused, **rest
+        )
 
     def read(self, dataset: Dataset, split: Split, start: int, bad: BadBook, prefetch: int = 0) -> Reader:
         """Read a Split from batch ``start`` on, up to ``prefetch`` batches ahead in a thread; memory needs none."""

@@ -17,8 +17,9 @@ from heterps.data import Batch
 from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
 from heterps.runtime.batch.batch_work import BatchWork
+from heterps.runtime.batch.exchange import Exchange
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.batch.walk import Walk
 from heterps.stages.lowering import Group
@@ -50,6 +51,25 @@ class WorkingCopy(Protocol):
 
     def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int) -> PushedGradients:
         """Return what is owed to a host for a unit of batches, the same whenever it is asked until it is freed."""
+
+    def free(self, unit: BatchKey) -> None:
+        """Every host has acknowledged what it was owed for a unit."""
+
+    def refresh(self, host: int, refreshed: Refreshed) -> None:
+        """Take what others changed at a host."""
+
+    def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
+        """Let an attempt train on it; ``lane`` names its worker, ``terms`` the hosts' state."""
+
+    def belongs_to(self, attempt: int) -> bool:
+        """Say whether an attempt may still use it."""
+
+    def leave(self, attempt: int, terms: tuple[int, ...], *, whole: bool) -> None:
+        """End an attempt; ``whole`` if everything it owed is acknowledged."""
+
+    @property
+    def size(self) -> Exchange:
+        """How many rows are kept, in its counts of local rows and bytes."""
 
 
 class NoCopy:
@@ -119,6 +139,28 @@ class NoCopy:
             )
         samples, loss = (work.read.size, work.loss) if host == 0 else (0, 0.0)
         return PushedGradients(rows, work.gradient[self._spans[host]], samples, loss)
+
+    def free(self, unit: BatchKey) -> None:
+        """Nothing is kept."""
+
+    def refresh(self, host: int, refreshed: Refreshed) -> None:
+        """Nothing is kept that could be refreshed: nobody asks for it."""
+        raise TypeError(f"host {host} answered a worker that follows nothing")
+
+    def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
+        """Any number of attempts may share it."""
+
+    def belongs_to(self, attempt: int) -> bool:
+        """Say yes."""
+        return True
+
+    def leave(self, attempt: int, terms: tuple[int, ...], *, whole: bool) -> None:
+        """Nothing is kept."""
+
+    @property
+    def size(self) -> Exchange:
+        """Nothing is kept."""
+        return Exchange()
 
 
 class ShownIds:

@@ -23,9 +23,10 @@ from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.attendance import Attendance
 from heterps.runtime.run.driver import HostInstruction
 from heterps.runtime.run.gathering import ReportGathering
-from heterps.runtime.run.host_lines import HostLines, Places
+from heterps.runtime.run.host_lines import HostLines
 from heterps.runtime.run.line import ActorLine, close_all
 from heterps.runtime.run.patience import Patience
+from heterps.runtime.run.places import Places
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.split_tasks import SplitTasks
@@ -52,7 +53,7 @@ class ClusterCarrier:
     arrivals
         Takes what happens, for the run's thread.
     places
-        Shard hosts by (number, worker); they outlive the run.
+        Shard hosts; they outlive the run.
     keeper
         Cuts of the run.
     fetch
@@ -79,9 +80,7 @@ class ClusterCarrier:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self._arrivals, self._keeper = arrivals, keeper
         self.hosts = HostLines(job, client, run, places, keeper, arrivals, self._give_up, self._moved)
-        self.attendance = Attendance(
-            client, roles, silent, arrivals, self._joined, self._held, self._left, self.hosts.rank
-        )
+        self.attendance = Attendance(client, roles, silent, arrivals, self._joined, self._held, self._left, places.held)
         self.stages = StageLines(
             job, client, run, roles, self.attendance, arrivals, lambda: self.hosts.all, self._give_up
         )
@@ -112,6 +111,7 @@ class ClusterCarrier:
         self.tasks.close()
         with suppress(Exception):
             self._steps = self.stages.steps()
+        self.hosts.end()
         close_all([*self._readers.values(), *(line for _, line in self.stages.lines)], *self.hosts.retire())
 
     def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
@@ -186,7 +186,8 @@ class ClusterCarrier:
 
     def run_split(self, run: do.RunSplit, split: Split | None) -> None:
         """Submit the task of an attempt."""
-        self.tasks.begin(run, split, self._addresses())
+        rows = self.dataset.held_rows(split) if split is not None else {}
+        self.tasks.begin(run, split, self._addresses(), rows)
 
     def _addresses(self) -> Addresses:
         """Of copies of shard hosts and of stages, as they are now: what is sent must not change on its way."""
@@ -246,10 +247,10 @@ class ClusterCarrier:
     def _lines(self) -> Iterator[tuple[str, ActorLine]]:
         yield from ((self.roles.io, line) for line in self._readers.values())
         yield from self.stages.lines
-        yield from ((self.roles.server, line) for line in self.hosts.places.values())
+        yield from ((self.roles.server, line) for line in self.hosts.places.lines.values())
 
     def _counter(self) -> ActorLine | None:
-        return next((line for (host, _), line in self.hosts.places.items() if host == 0), None)
+        return self.hosts.places.line(0)
 
     def recount(self) -> Counts:
         """Return what was applied, up to now."""

@@ -127,7 +127,8 @@ class InlineEngine(EngineBase):
         """Take metrics and times."""
         phases = (self._bench.phases, *(host.phases for host in self.hosts.values()))
         spent, states = total(each.take() for each in phases), self._bench.metrics.take()
-        reporter.add(_POOL, spent, states, self._bad.counts(), [self._bench.device])
+        exchange = self._bench.exchange.take() + self._bench.copy.size
+        reporter.add(_POOL, spent, states, self._bad.counts(), [self._bench.device], exchange)
         reporter.tick({_POOL: 1})
 
     def counts(self) -> Counts:

@@ -77,7 +77,7 @@ def check_devices(client: Client, job: Job, pools: Sequence[FoundPool]) -> None:
 
 def needs_of_roles(plan: Plan, roles: Roles) -> tuple[Need, ...]:
     """Return what the plan asks of the pools that were chosen for it."""
-    workers = {roles.server: plan.shard_hosts}
+    workers = {roles.server: plan.servers}
     memory = {roles.server: plan.memory_bytes.get(plan.shard_pool, 0.0)}
     for stage, pool in zip(plan.stages, roles.stages, strict=True):
         workers[pool] = max(workers.get(pool, 0), stage.units)

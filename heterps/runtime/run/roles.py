@@ -60,7 +60,7 @@ def _usual(plan: Plan, stage: int) -> tuple[str, ...]:
 def workers_for(plan: Plan) -> Mapping[str, int]:
     """Return the workers of an in-process cluster that is just what the plan needs."""
     roles = roles_for(plan)
-    workers = {roles.server: plan.shard_hosts}
+    workers = {roles.server: plan.servers}
     for stage, pool in zip(plan.stages, roles.stages, strict=True):
         workers[pool] = max(workers.get(pool, 0), stage.units)
     return workers

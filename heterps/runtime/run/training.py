@@ -92,9 +92,10 @@ class Training:
         self._keeper, self._first, self._epoch, self._rests = keeper, keeper.first, 0, 0
         spec = job.spec(keeper.first + epochs, final_cut=keeper.writes, **retries)
         splits = partial(dataset.splits, seed=job.model.seed)
-        self.driver = Driver(spec, carrier, arrivals, splits, cut=keeper.base, life=keeper.life)
+        self.driver = Driver(spec, carrier, arrivals, splits, where=dataset.where, cut=keeper.base, life=keeper.life)
         self.began = False
         """Whether every host had its tables at some time."""
+        self._ended: list[Progress] = []  # last reports of passes, to be yielded
         self._watchdog = Watchdog(settings().progress_s, carrier.stacks)
         self._reporter = Reporter(epochs, job.metrics, keeper.counted_before(carrier.recount()))
 
@@ -113,6 +114,8 @@ class Training:
         reporter, carrier = self._reporter, self._carrier
         while not self.driver.finished:
             self._turn()
+            while self._ended:
+                yield self._watched(self._ended.pop(0))
             if not self.driver.finished and reporter.due(report_s):
                 carrier.collect(reporter)
                 yield self._watched(self._progress(self._epoch + 1))
@@ -130,9 +133,11 @@ class Training:
                     return
                 self._turn()
 
-    def _progress(self, epoch: int, done: bool = False) -> Progress:
+    def _progress(self, epoch: int, **ends: bool) -> Progress:
         self._reporter.failed_cuts = self.driver.failed_cuts
-        return self._reporter.progress(self._carrier.counts(), epoch, done)
+        fleet = self.driver.state.fleet
+        progress = self._reporter.progress(self._carrier.counts(), epoch, **ends)
+        return replace(progress, unprotected=fleet.unprotected, together=fleet.together)
 
     def _watched(self, progress: Progress) -> Progress:
         return replace(progress, fetched=self._carrier.peek())
@@ -164,8 +169,10 @@ class Training:
         self.began |= driver.state.fleet.ready
         epoch = self.pass_ - self._first
         if epoch != self._epoch:  # before the first batch of the new pass is computed where this thread computes it
-            self._epoch = epoch
             carrier.collect(self._reporter, exactly=True)
+            if epoch > self._epoch and not driver.finished:  # that of the last pass is the last report of all
+                self._ended.append(self._progress(self._epoch + 1, epoch_done=True))
+            self._epoch = epoch
             self._reporter.next_epoch()
         moved |= carrier.pump()
         if self._keeper.is_due():
@@ -182,7 +189,7 @@ class Training:
         """
         for left in reversed(range(_TRIES)):
             try:
-                done = self._rest(act)
+                done = self._rest(act, changes)
                 if changes:
                     self._keeper.owe()
                 return done
@@ -192,7 +199,7 @@ class Training:
                 _log.warning("a shard host did not answer while the run was at rest, trying again: %s", error)
         raise AssertionError("unreachable")
 
-    def _rest(self, act: Callable[[], _T]) -> _T:
+    def _rest(self, act: Callable[[], _T], changes: bool) -> _T:
         self._rests += 1
         rest = self._rests
         self.driver.handle(RestAsked(rest))
@@ -201,4 +208,4 @@ class Training:
                 self._turn()
             return act()
         finally:
-            self.driver.handle(RestOver(rest))
+            self.driver.handle(RestOver(rest, changes))  # also when it failed: some hosts may have changed

@@ -19,9 +19,9 @@ from heterps.protocol.words import messages
 from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
 from heterps.runtime.batch.crossing import StageOutcome
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
 from heterps.runtime.wire.message import Message
-from heterps.tables import RowGradients
+from heterps.tables import FollowedRows, Moment, RowGradients
 
 __all__ = [
     "pack_dense",
@@ -35,6 +35,7 @@ __all__ = [
     "unpack_dense",
     "unpack_error",
     "unpack_feeds",
+    "unpack_header",
     "unpack_outcome",
     "unpack_read",
     "unpack_reply",
@@ -59,9 +60,11 @@ def pack_request(request: messages.Request, payload: Wanted | PushedGradients | 
     arrays: list[npt.NDArray[Any]] = []
     if isinstance(payload, Wanted):
         head |= {"groups": list(payload.ids), "dense": payload.dense is not None, "train": payload.train}
+        head["reader"] = payload.reader
         arrays = list(payload.ids.values())
     elif isinstance(payload, PushedGradients):
         head |= {"samples": payload.samples, "loss": payload.loss, "dense": payload.dense is not None}
+        head |= {"skipped": payload.skipped, "reader": payload.reader, "since": payload.since}
         head["groups"] = {name: _pack_rows(rows, arrays) for name, rows in payload.rows.items()}
         if payload.dense is not None:
             arrays.append(payload.dense)
@@ -77,18 +80,26 @@ def _pack_rows(rows: RowGradients, arrays: list[npt.NDArray[Any]]) -> list[Any]:
 def unpack_request(message: Message) -> tuple[messages.Request, Wanted | PushedGradients | None]:
     """Inverse of :func:`pack_request`."""
     head, arrays = message.head, list(message.arrays)
-    told = dict(head["request"], key=BatchKey(*head["request"]["key"]))
-    if "floor" in told:
-        told["floor"] = tuple(told["floor"])
-    request = _REQUESTS[head["kind"]](**told)
+    request = unpack_header(head)
     if head["kind"] == "Pull":
         dense = np.empty(0, np.float32) if head["dense"] else None
         ids = dict(zip(head["groups"], arrays, strict=True))
-        return request, Wanted(ids, dense=dense, train=head["train"])
+        return request, Wanted(ids, dense=dense, train=head["train"], reader=head["reader"])
     if head["kind"] == "Push":
         rows = {name: _unpack_rows(told, arrays) for name, told in head["groups"].items()}
-        return request, PushedGradients(rows, arrays.pop(0) if head["dense"] else None, head["samples"], head["loss"])
+        dense = arrays.pop(0) if head["dense"] else None
+        counted = (head["samples"], head["loss"], head["skipped"])
+        return request, PushedGradients(rows, dense, *counted, head["reader"], _moment(head["since"]))
     return request, None
+
+
+def unpack_header(head: Mapping[str, Any]) -> messages.Request:
+    """Return the request that a head tells of, without its payload."""
+    told = dict(head["request"], key=BatchKey(*head["request"]["key"]))
+    if "floor" in told:
+        told["floor"] = tuple(told["floor"])
+    request: messages.Request = _REQUESTS[head["kind"]](**told)
+    return request
 
 
 def _unpack_rows(told: Sequence[Any], arrays: list[npt.NDArray[Any]]) -> RowGradients:
@@ -97,27 +108,44 @@ def _unpack_rows(told: Sequence[Any], arrays: list[npt.NDArray[Any]]) -> RowGrad
     return RowGradients(ids, values, **{name: arrays.pop(0) for name in given}, version=version)
 
 
-def pack_reply(reply: messages.Reply, payload: Pulled | None) -> Message:
+def _moment(told: Any) -> Moment | None:
+    return None if told is None else Moment.from_json(told)
+
+
+def pack_reply(reply: messages.Reply, payload: Pulled | Refreshed | None) -> Message:
     """Lay a reply and its payload out for the wire."""
     head: dict[str, Any] = {"kind": type(reply).__name__, "reply": _fields(reply)}
     if payload is None:
         return Message(head)
+    head["moment"] = payload.moment
+    if isinstance(payload, Refreshed):
+        head |= {"refreshed": list(payload.rows), "version": payload.version, "known": payload.known}
+        changed: Arrays = [array for rows in payload.rows.values() for array in rows]
+        return Message(head, changed + ([payload.dense] if payload.dense is not None else []))
     head |= {"groups": list(payload.values), "version": payload.version, "dense": payload.dense is not None}
     arrays = [array for name in payload.values for array in (payload.values[name], payload.rows[name])]
     return Message(head, arrays + ([payload.dense] if payload.dense is not None else []))
 
 
-def unpack_reply(message: Message, wanted: Wanted | None = None) -> tuple[messages.Reply, Pulled | None]:
+def unpack_reply(message: Message, wanted: Wanted | None = None) -> tuple[messages.Reply, Pulled | Refreshed | None]:
     """Inverse of :func:`pack_reply`; rows are copied to the buffers that were given with the request."""
     head, arrays = message.head, list(message.arrays)
     reply = _REPLIES[head["kind"]](**head["reply"])
     if "version" not in head:
         return reply, None
+    if "refreshed" in head:
+        return reply, _unpack_refreshed(head, [array.copy() for array in arrays])  # the receive buffer is used again
     values, rows = {}, {}
     for name in head["groups"]:
         values[name], rows[name] = _into(wanted.out.get(name) if wanted else None, arrays.pop(0)), arrays.pop(0).copy()
     dense = _into(wanted.dense if wanted else None, arrays.pop(0)) if head["dense"] else None
-    return reply, Pulled(values, rows, head["version"], dense)
+    return reply, Pulled(values, rows, head["version"], dense, _moment(head["moment"]))
+
+
+def _unpack_refreshed(head: Mapping[str, Any], arrays: Arrays) -> Refreshed:
+    rows = {name: FollowedRows(arrays.pop(0), arrays.pop(0), arrays.pop(0)) for name in head["refreshed"]}
+    moment = Moment.from_json(head["moment"])
+    return Refreshed(rows, head["version"], moment, head["known"], arrays.pop(0) if arrays else None)
 
 
 def _into(out: F32 | None, array: F32) -> F32:

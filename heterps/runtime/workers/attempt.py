@@ -35,7 +35,7 @@ from heterps.protocol.words.modes import Mode
 from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.crossing import StageOutcome
-from heterps.runtime.batch.payload import Pulled, Wanted
+from heterps.runtime.batch.payload import Pulled, Refreshed, Wanted, bytes_in
 from heterps.runtime.batch.phases import WAITING
 from heterps.runtime.batch.reading import Reading
 from heterps.runtime.own_threads import start_timer
@@ -87,6 +87,7 @@ class Attempt:
         self.batches = 0  # that were read
         self._reading, self._link, self._tell, self._stage = reading, link, tell, stage
         self._works: dict[int, BatchWork] = {}  # batches in flight, from Read to Free
+        self._whole = False  # whether all that was owed to hosts is acknowledged
         self._stepping: set[int] = set()  # of these, those whose outcome a stage worker still owes
         self._todo: deque[Action] = deque()  # in the order in which the client wanted them; empty between events
 
@@ -94,6 +95,7 @@ class Attempt:
 
     def start(self) -> None:
         """Begin."""
+        self.bench.copy.enter(self.run.attempt, self.run.lane, self.run.layout.terms)
         self._carry_out(self.client.start())
 
     def pump(self, limit: int) -> bool:
@@ -133,6 +135,8 @@ class Attempt:
 
     def close(self) -> None:
         """End the reader. Buffers of batches in flight are not used again: a late answer may still write to them."""
+        if not self.ended:
+            self.bench.copy.leave(self.run.attempt, self.client.layout.terms, whole=self._whole)
         self.ended = True
         self.client.close()
         self._works.clear()
@@ -155,6 +159,8 @@ class Attempt:
 
     def _carry_out(self, actions: list[Action]) -> None:
         self._todo.extend(actions)
+        if not self.bench.copy.belongs_to(self.run.attempt):  # another attempt was begun, this one is over
+            self.close()
         while self._todo and not self.ended:
             action = self._todo.popleft()
             match action:
@@ -170,6 +176,7 @@ class Attempt:
                 case Compute(key, stage):
                     self._step(key, stage)
                 case Free(key, count):
+                    self.bench.copy.free(key)
                     for n in range(key.n, key.n + count):
                         if n in self._works:  # else the copy has learned from it, and it went then
                             self.bench.free(self._works.pop(n))
@@ -183,6 +190,7 @@ class Attempt:
     def _told(self, event: Event) -> None:
         self._tell(event)
         if isinstance(event, SplitDone):
+            self._whole = True
             self.close()
 
     def _read(self, n: int) -> None:
@@ -226,23 +234,37 @@ class Attempt:
             unit = range(request.key.n, request.key.n + request.batches)
             works = [self._works[n] for n in unit if n in self._works]
             payload = self.bench.copy.settle(request.key, works, host)
+        self.bench.exchange.add(sent=bytes_in(payload))
 
-        def done(reply: Reply | None, pulled: Pulled | None) -> None:
+        def done(reply: Reply | None, pulled: Pulled | Refreshed | None) -> None:
             self._post(lambda: self._answered(host, request, payload, reply, pulled))
 
         self._link(self.client.layout.copies[host]).send(request, payload, done, self.fail)
 
     def _answered(
-        self, host: int, request: Request, payload: Payload, reply: Reply | None, pulled: Pulled | None
+        self,
+        host: int,
+        request: Request,
+        payload: Payload,
+        reply: Reply | None,
+        answer: Pulled | Refreshed | None,
     ) -> list[Action]:
         if reply is None:
             return self.client.timed_out(host, request)
         if isinstance(reply, Refused):  # no answer: ask again, by then perhaps under another layout
             self._later(lambda: self.client.timed_out(host, request))
-        elif pulled is not None and self.client.accepts(host, request, reply):
-            assert isinstance(payload, Wanted)
-            self.bench.copy.take(self._works[request.key.n], host, payload, pulled)
+        elif answer is not None and self.client.accepts(host, request, reply):
+            self._take(host, request, payload, answer)
         return self.client.reply(host, request, reply)
+
+    def _take(self, host: int, request: Request, payload: Payload, answer: Pulled | Refreshed) -> None:
+        """Take what came with an answer that counts."""
+        self.bench.exchange.add(received=bytes_in(answer))
+        if isinstance(answer, Refreshed):
+            self.bench.copy.refresh(host, answer)
+        else:
+            assert isinstance(payload, Wanted)
+            self.bench.copy.take(self._works[request.key.n], host, payload, answer)
 
     def _later(self, event: Callable[[], list[Action]]) -> None:
         start_timer(_AGAIN_S, lambda: self._post(event), failed=self.fail)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +22,7 @@ from heterps.data import BadBook, Dataset, Split
 from heterps.errors import ClusterError
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.batch.exchange import Exchange
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.kept_metrics import merge_states
 from heterps.runtime.batch.phases import total
@@ -112,7 +113,10 @@ class IoActor:
         bad = self._bad.counts() if self._bad is not None else {}
         devices = {slot.bench.device for slot in slots if slot.bench.program.has_steps}
         phases = total(slot.bench.phases.take() for slot in slots)
-        return {"states": states, "phases": phases, "bad_rows": bad, "devices": devices}
+        exchange = sum((slot.bench.exchange.take() for slot in slots), Exchange())
+        kept = [slot.bench.copy.size for slot in slots]
+        exchange += Exchange(local_rows=sum(k.local_rows for k in kept), local_bytes=sum(k.local_bytes for k in kept))
+        return {"states": states, "phases": phases, "bad_rows": bad, "devices": devices, "exchange": exchange}
 
     def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
         """Return tensors of a batch computed lately, between two of its batches where an attempt is running."""
@@ -143,11 +147,14 @@ class IoActor:
 
     # --- called by the task of a Split
 
-    def run_attempt(self, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
+    def run_attempt(
+        self, run: do.RunSplit, split: Split | None, addresses: Addresses, rows: Mapping[str, Any] | None = None
+    ) -> int:
         """Run an attempt to its end in the calling thread; return how many batches it saw."""
         with self._lock:
             self._begun.add(run.attempt)
-        with closing(self._reading(run, split)) as reading:  # begins while the Split before is still computed
+        # Reading begins while the Split before is still computed.
+        with closing(self._reading(run, split, rows or {})) as reading:
             slot = self._take_slot(run.attempt)
             return self._run(run, reading, slot, addresses) if slot is not None else 0
 
@@ -196,12 +203,12 @@ class IoActor:
         if closed:
             slot.let_go()
 
-    def _reading(self, run: do.RunSplit, split: Split | None) -> Reading:
+    def _reading(self, run: do.RunSplit, split: Split | None, rows: Mapping[str, Any]) -> Reading:
         if split is None:
             return Reading(None, run.start)
         assert self.dataset is not None
         assert self._bad is not None
-        read = partial(self.job.read, self.dataset, split, bad=self._bad, prefetch=settings().prefetch)
+        read = partial(self.job.read, self.dataset.given(rows), split, bad=self._bad, prefetch=settings().prefetch)
         # In Sync a lane's next Split begins where this one has ended, and lanes must not wait for each other's slots.
         return Reading(read, run.start, None if self.job.mode.ordered else partial(self._at_end, run.attempt))
 
@@ -255,8 +262,10 @@ def _look(attempt: Attempt, fetch: Mapping[str, str], found: SimpleQueue[dict[st
     found.put(attempt.bench.peek(fetch))
 
 
-def run_attempt(actor: str, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
-    """The Dask task of one attempt.
+def run_attempt(
+    actor: str, run: do.RunSplit, split: Split | None, addresses: Addresses, names: Sequence[str] = (), *rows: Any
+) -> int:
+    """The Dask task of one attempt, with rows by name that its Split needs and that workers hold.
 
     It leaves the worker's thread pool at once: how many run together is for the run to say, and in Sync lanes that
     wait for each other must not wait for a thread.
@@ -266,4 +275,4 @@ def run_attempt(actor: str, run: do.RunSplit, split: Split | None, addresses: Ad
     if found is None:
         raise ClusterError(f"run {actor} has ended on {worker_place(worker)}: there is nothing to read for")
     secede()
-    return found.run_attempt(run, split, addresses)
+    return found.run_attempt(run, split, addresses, dict(zip(names, rows, strict=True)))

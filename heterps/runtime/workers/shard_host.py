@@ -2,13 +2,18 @@
 
 Many threads call it. The state machine is behind a lock; rows have their own locks, so that pulls and pushes of several
 workers run at once. In Sync a step's commit and the pulls that wait for it happen under the lock, in order.
+
+A host may have a backup (:mod:`heterps.runtime.workers.mirror`) or be one (:mod:`heterps.runtime.workers.following`).
 """
 
 from __future__ import annotations
 
+import ssl
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +21,31 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import CheckpointError
+from heterps.protocol import Window
 from heterps.protocol.host.state import HostState
-from heterps.protocol.words.decisions import Answer, Apply, Commit, Decision, Keep, Load, Loaded, Mark, Report, Serve
+from heterps.protocol.words.decisions import (
+    Answer,
+    Apply,
+    Commit,
+    Confirm,
+    Decision,
+    Dismiss,
+    Fill,
+    Forward,
+    Keep,
+    Load,
+    Loaded,
+    Mark,
+    Report,
+    Serve,
+)
 from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Diverged, Event
+from heterps.protocol.words.instructions import Attach, Detach, Discard, Rewind
 from heterps.protocol.words.keys import BatchKey
-from heterps.protocol.words.messages import Granted, Push, Reply, Request
+from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Reply, Request
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart, host_state
@@ -31,13 +53,28 @@ from heterps.runtime.own_threads import start_thread
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_dense, pack_reply, unpack_read, unpack_request
 from heterps.runtime.wire.peer import PeerLost
-from heterps.runtime.wire.service import Method
-from heterps.tables import Kind, RowGradients, Shard, restore, since_of, sum_lanes, write_part
+from heterps.runtime.wire.replica_packing import Filling, Forwarded
+from heterps.runtime.wire.service import Address, Method
+from heterps.runtime.workers.following import Following
+from heterps.runtime.workers.mirror import Mirror
+from heterps.tables import (
+    Kind,
+    Moment,
+    Shard,
+    begin_following,
+    changes_since,
+    restore,
+    since_of,
+    stop_following,
+    sum_lanes,
+    without_deleted,
+    write_part,
+)
 
 __all__ = ["ShardHost"]
 
 F32 = npt.NDArray[np.float32]
-Done = Callable[[Reply, Pulled | None], None]
+Done = Callable[[Reply, Pulled | Refreshed | None], None]
 # A Sync pull that is not due by then is answered "wait" and asked again: so the caller knows that we live, and its
 # connection is free for what may have become more urgent, such as the word that its lane has stopped.
 _PATIENCE_S = 0.05
@@ -79,13 +116,14 @@ class ShardHost:
         self.model, self.host = job.model, host
         self._dense = job.model.parameters[first:last]  # that live here
         self._report, self._cut_every, self._threads = report, cut_every, threads
+        self._adds = job.mode.has_copy  # then what is pushed are changes, made by those who have rows of their own
+        self._followers: set[str] = set()  # their names
         self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
         self._memory_bytes = memory_bytes or job.memory_bytes
         self._bad_losses = settings().bad_losses  # in a row, before the run is told; 0: never
-        self._lock = threading.RLock()  # around the state machine and what follows, but for reads of whole values
-        self._quiet = threading.Condition(self._lock)  # no request is being carried out
-        self._requests = 0  # that are being carried out
         self._retired = False  # the run has ended: no request is begun, so that the tables stay as they are
+        self._patience_s = settings().call_s / 3  # of callers that wait for a backup
+        self.lock = threading.RLock()  # around the state machine and what follows, but for reads of whole values
         self.state = HostState(copy, job.mode, job.lanes)
         self.counts = Counts()  # of what is in the tables; replaced with them
         self.phases = Phases()  # of all callers together
@@ -95,6 +133,11 @@ class ShardHost:
         self._folder = ""  # of the cut that was last spoken of
         self._anew = True  # whether cut 0 means fresh tables, not those of the run before
         self._disk: tempfile.TemporaryDirectory[str] | None = None  # of rows on disk; lives as long as the tables
+        self._mirror: Mirror | None = None  # of the backup that this copy has, or is getting
+        self._following = Following()  # what it does while it is a backup
+        self._busy = 0  # requests that are being carried out beside each other, without the lock
+        self._still = False  # somebody waits until there is none: nobody begins
+        self._moved = threading.Condition(self.lock)  # one of the two has changed
 
     # --- entry points
 
@@ -112,11 +155,13 @@ class ShardHost:
             threads=self._threads,
             folder=folder,
             memory_bytes=self._memory_bytes,
+            adds=self._adds,
         )
         self.counts = Counts()
 
     def close(self) -> None:
         """Drop the tables, and their files where they are on disk."""
+        self._end_mirror()
         self.shard = None
         if self._disk is not None:
             self._disk.cleanup()
@@ -124,51 +169,55 @@ class ShardHost:
 
     def take_over(self, before: ShardHost) -> None:
         """Go on with the tables of the run before; one that was left before it had any leaves nothing."""
+        before._end_mirror()
         if before.shard is not None:
             self.shard, self.counts, self._anew = before.shard, before.counts, False
             self._disk = before._disk
-            self.shard.forget(_CUTS)  # its cuts were the other run's
+            for follower in before._followers:
+                stop_following(self.shard, follower)
 
     def deliver(self, message: Any, folder: str = "") -> None:
         """Take an instruction of the run; ``folder`` is where the cut is that it speaks of."""
-        with self._lock:
+        with self.lock:
             self._folder = folder or self._folder
+            self._let_go(message)
             for decision in self.state.handle(message):
-                self._carry_out(decision, None)
+                self.carry_out(decision, None)
 
     def request(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
         """Take a client's request; ``done`` is called with the answer, now or later, from this or another thread."""
-        if not self._begin_request():
-            return  # without an answer: whoever asks is about to be ended
-        try:
-            self._take(request, payload, done)
-        finally:
-            with self._lock:
-                self._requests -= 1
-                self._quiet.notify_all()
-
-    def _begin_request(self) -> bool:
-        with self._lock:
-            self._requests += not self._retired
-            return not self._retired
-
-    def _take(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
+        if isinstance(payload, PushedGradients) and payload.since is not None and self.shard is not None:
+            payload = replace(payload, rows=without_deleted(self.shard, payload.since, payload.rows))
         tag = (payload, done)
         if self._ordered:
-            with self._lock:
-                for decision in self.state.handle(request, tag):
-                    self._carry_out(decision, payload)
+            with self.lock:
+                if not self._retired:  # else no answer: whoever asks is about to be ended
+                    self._carry_out_all(self.state.handle(request, tag), payload)
             return
-        with self._lock:
+        with self.lock:
+            while self._still:
+                self._moved.wait()
+            if self._retired:
+                return
             decisions = self.state.handle(request, tag)
+            self._busy += 1
+        try:
+            self._carry_out_all(decisions, payload)
+        finally:
+            with self.lock:
+                self._busy -= 1
+                self._moved.notify_all()
+
+    def _carry_out_all(self, decisions: Sequence[Decision], payload: Any) -> None:
+        """Carry out what one request led to; its gradients are for those decisions only that change something."""
+        is_new = any(isinstance(decision, Apply | Keep) for decision in decisions)
         for decision in decisions:
-            self._carry_out(decision, payload)
+            self.carry_out(decision, payload if is_new else None)
 
     def retire(self) -> None:
         """Finish what is being carried out and begin nothing more: nobody's late push changes the tables after this."""
-        with self._lock:
+        with self._standing_still():
             self._retired = True
-            self._quiet.wait_for(lambda: not self._requests)
 
     def read(self, wanted: Wanted) -> Pulled:
         """Read without training: evaluation, prediction."""
@@ -177,20 +226,22 @@ class ShardHost:
     @property
     def methods(self) -> Mapping[str, Method]:
         """What other processes may call."""
-        return {"request": self._on_request, "read": self._on_read, "dense": self._on_dense}
+        own: Mapping[str, Method] = {"request": self._on_request, "read": self._on_read, "dense": self._on_dense}
+        return {**own, **self._following.methods(self)}
 
     def _on_request(self, message: Message) -> Message:
         request, payload = unpack_request(message)
         waiter = _Waiter()
         self.request(request, payload, waiter)
-        return waiter.wait(_PATIENCE_S)
+        # Other answers wait for nobody but a backup; gradients would cost more to send again than to wait for it.
+        return waiter.wait(_PATIENCE_S if isinstance(request, Pull) else self._patience_s)
 
     def _on_read(self, message: Message) -> Message:
         return pack_reply(Granted(self.state.term), self.read(unpack_read(message)))
 
     def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
         """Return the dense parameters and a mark of their state; none if that is the mark the caller knows."""
-        shard = self._tables()
+        shard = self.tables()
         mark = f"{shard.incarnation}-{shard.version}"  # before the values: newer ones under an old mark do no harm
         if mark == known:
             return mark, None
@@ -200,20 +251,100 @@ class ShardHost:
     def _on_dense(self, message: Message) -> Message:
         return pack_dense(*self.dense(message.head["known"]))
 
+    # --- its backup
+
+    def attach(self, attach: Attach, address: Address, tls: ssl.SSLContext | None = None) -> None:
+        """Fill a backup beside training, then forward to it."""
+        with self.lock:
+            self._end_mirror()
+            self._mirror = Mirror(self, self.tables(), attach, address, tls, self._report)
+            self._mirror.start()
+
+    def hand_over(self, mirror: Mirror) -> None:
+        """Have a mirror take down what is left while nothing is applied, and forward from there on."""
+        with self._standing_still():
+            if mirror is self._mirror and self.state.serving:
+                mirror.take_down()
+                for decision in self.state.handle(mirror.attach):
+                    self.carry_out(decision, None)
+
+    @contextmanager
+    def _standing_still(self) -> Iterator[None]:
+        """Be a context in which what the state machine has let through is in the tables, and nothing else comes."""
+        with self.lock:
+            self._still = True
+            try:
+                while self._busy:
+                    self._moved.wait()
+                yield
+            finally:
+                self._still = False
+                self._moved.notify_all()
+
+    def confirmed(self, confirm: Confirm) -> None:
+        """The backup has followed so far: answer what waited for that."""
+        with self.lock:
+            decisions = self.state.handle(confirm)
+            if self._ordered:
+                for decision in decisions:
+                    self.carry_out(decision, None)
+                return
+        for decision in decisions:
+            self.carry_out(decision, None)
+
+    def _let_go(self, message: Any) -> None:
+        """End the mirror of a backup that this copy is not to have any more."""
+        ends = isinstance(message, Rewind | Discard)
+        if isinstance(message, Detach) and self._mirror is not None:
+            ends = message.backup == self._mirror.attach.backup
+        if ends:
+            self._end_mirror()
+
+    def _end_mirror(self) -> None:
+        if self._mirror is not None:
+            self._mirror.close()
+            self._mirror = None
+
+    def _forward(self, forward: Forward, gradients: PushedGradients | None) -> None:
+        if self._mirror is not None and self._mirror.attach.backup == forward.backup:
+            self._mirror.forward(Forwarded(forward, None if gradients is None else gradients.copy()))
+
+    def _fill(self, fill: Fill) -> None:
+        """Take down the state that belongs to the rows as they are now."""
+        shard = self.tables()
+        with shard.dense.lock:
+            dense, slots = shard.dense.values.copy(), shard.dense.slots.copy()
+        assert self._mirror is not None
+        self._mirror.fill(Filling(fill, shard.version, replace(self.counts), dense, slots, dict(self._kept)))
+
+    def begin_as(self, filling: Filling) -> None:
+        """Be what the primary was at a moment; its rows are here already."""
+        self.tables().adopt(Window(), filling.version)
+        self.counts = filling.counts
+        self._kept = {push: gradients.copy() for push, gradients in filling.kept.items()}
+
     # --- decisions
 
-    def _carry_out(self, decision: Decision, payload: Any) -> None:
+    def carry_out(self, decision: Decision, payload: Any) -> None:
+        """Do what the state machine has decided, with the gradients or ids that came with the request."""
         match decision:
             case Apply(push):
-                self._apply(push.key, payload)
-            case Answer((_, done), reply):
-                done(reply, None)
+                self._apply(push.key, payload, push.batches)
+            case Answer((sent, done), reply):
+                follows = isinstance(sent, PushedGradients) and sent.reader and isinstance(reply, Acked)
+                done(reply, self._refreshed(sent) if follows else None)
             case Serve((wanted, done), _, reply):
                 if not getattr(done, "gone", False):  # nobody waits for these rows any more
                     done(reply, self._pull(wanted))
+            case Forward():
+                self._forward(decision, payload)
+            case Fill():
+                self._fill(decision)
+            case Dismiss(trainer):
+                self._dismiss(f"{trainer}/")
             case Keep(push):
                 with self.phases("push"):
-                    self._kept[push] = _copy(payload)
+                    self._kept[push] = payload.copy()  # beyond the reply: the sender uses its buffers again
             case Commit(_, pushes):
                 self._commit([(push, self._kept.pop(push)) for push in pushes])
             case Load(term, cut, owned):
@@ -225,13 +356,34 @@ class ShardHost:
             case _:
                 raise TypeError(f"this engine does not carry out {decision!r}")
 
-    def _tables(self) -> Shard:
+    def tables(self) -> Shard:
+        """Return the tables that are here."""
         if self.shard is None:  # it can be reached before it was told what to load: who asks tries again
             raise PeerLost(f"shard host {self.host} has no tables yet")
         return self.shard
 
+    def _refreshed(self, sent: PushedGradients) -> Refreshed:
+        """Say what changed since the sender last heard, its own changes included."""
+        shard = self.tables()
+        version = shard.version  # before the values: newer ones under an old version do no harm
+        with self.phases("pull"):
+            found = None if sent.since is None else changes_since(shard, sent.reader, sent.since)
+            moment, rows = found or (self._follow(sent.reader), {})
+            return Refreshed(rows, version, moment, found is not None, shard.pull_dense())
+
+    def _follow(self, reader: str) -> Moment:
+        self._followers.add(reader)
+        return begin_following(self.tables(), reader)
+
+    def _dismiss(self, trainer: str) -> None:
+        for follower in [name for name in self._followers if name.startswith(trainer)]:
+            self._followers.discard(follower)
+            if self.shard is not None:
+                stop_following(self.shard, follower)
+
     def _pull(self, wanted: Wanted) -> Pulled:
-        shard = self._tables()
+        shard = self.tables()
+        moment = self._follow(wanted.reader) if wanted.reader else None  # first: what is read then is not older
         values, rows, version = {}, {}, shard.version
         with self.phases("pull"):
             for name, ids in wanted.ids.items():
@@ -240,16 +392,19 @@ class ShardHost:
             dense = None
             if wanted.dense is not None:
                 dense = shard.pull_dense(wanted.dense if wanted.dense.size else None)
-        return Pulled(values, rows, version, dense)
+        return Pulled(values, rows, version, dense, moment)
 
-    def _apply(self, key: BatchKey, gradients: PushedGradients) -> None:
+    def _apply(self, key: BatchKey, gradients: PushedGradients, batches: int = 1) -> None:
         with self.phases("push"):
-            applied = self._tables().apply(key, gradients.rows, gradients.dense)
+            applied = self.tables().apply(key, gradients.rows, gradients.dense)
         self.phases.carve({"rule": applied.rule_s})
-        with self._lock:
-            self.counts.add(gradients, applied.skipped, applied.staleness)
-            due = self._cut_every is not None and self.counts.batches % self._cut_every == 0
+        with self.lock:
+            before = self.counts.batches
+            self.counts.add(gradients, applied.skipped, applied.staleness, batches)
+            due = self._cut_every is not None and self.counts.batches // self._cut_every > before // self._cut_every
             diverged = 0 < self._bad_losses == self.counts.bad_streak
+        if not self.state.serving:  # a backup counts along; its primary tells
+            return
         if diverged:
             self._report(Diverged(self._bad_losses))
         if due:
@@ -274,23 +429,24 @@ class ShardHost:
         state: Mapping[str, Any] | None = None
         if cut:
             self.fresh(owned)
-            manifest = restore(self._tables(), self._folder)
+            manifest = restore(self.tables(), self._folder)
             state, self.counts = host_state(manifest), Counts(**manifest.position["counts"])
             self._go_on_from(manifest.moment)
         elif self._anew:
             self.fresh(owned)
+        self._anew = True  # who returns to the beginning later finds rows here that were trained since
         self.deliver(Loaded(term, None if state is None else dict(state)))
 
     def _go_on_from(self, moment: str) -> None:
         """Let the next cut hold only what changes from here on, if the tables are exactly what the cut holds."""
-        shard = self._tables()
+        shard = self.tables()
         if moment and not any(group.evicted for group in shard.groups.values()):  # a lowered budget takes rows away
             shard.remember(_CUTS, moment)
 
     def _mark(self, cut: int, state: dict[str, Any]) -> None:
         """From here on the first change of a row saves its old value; writing goes on beside training."""
         folder, counts = self._folder, vars(self.counts).copy()
-        rows = self._tables().cut(_CUTS, moment=Path(folder).name, since=since_of(folder))
+        rows = self.tables().cut(_CUTS, moment=Path(folder).name, since=since_of(folder))
         kind: Kind = "changes" if rows.partial else "checkpoint"
         copy, bad_streak = self.state.copy, self.counts.bad_streak
 
@@ -316,7 +472,7 @@ class _Waiter:
         self._answered = threading.Event()
         self._answer = Message({"wait": True})  # until there is another
 
-    def __call__(self, reply: Reply, pulled: Pulled | None) -> None:
+    def __call__(self, reply: Reply, pulled: Pulled | Refreshed | None) -> None:
         self._answer = pack_reply(reply, pulled)
         self._answered.set()
 
@@ -324,23 +480,6 @@ class _Waiter:
         """Return the answer, or the word that it is not there yet."""
         self.gone = not self._answered.wait(seconds)
         return self._answer
-
-
-def _copy(gradients: PushedGradients) -> PushedGradients:
-    """Keep gradients beyond the reply: the sender uses its buffers again."""
-    rows = {
-        name: RowGradients(
-            g.ids.copy(),
-            g.values.copy(),
-            None if g.rows is None else g.rows.copy(),
-            None if g.show is None else g.show.copy(),
-            None if g.click is None else g.click.copy(),
-            g.version,
-        )
-        for name, g in gradients.rows.items()
-    }
-    dense = None if gradients.dense is None else gradients.dense.copy()
-    return PushedGradients(rows, dense, gradients.samples, gradients.loss)
 
 
 def _sum_dense(parts: list[Any]) -> Any:

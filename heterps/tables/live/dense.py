@@ -16,7 +16,7 @@ from heterps.tables.loops.store import BLOCK
 from heterps.tables.loops.update import update_rows
 from heterps.tables.loops.vector_lanes import all_finite
 from heterps.tables.specs.initialisers import first_values
-from heterps.tables.specs.rules import NUMBERS, Rule
+from heterps.tables.specs.rules import NUMBERS, Rule, Sum
 from heterps.tables.specs.spec import DenseSpec
 
 __all__ = ["DenseBlock"]
@@ -50,11 +50,13 @@ def _apply(values: F32, slots: F32, grad: F32, plan: I64, numbers: F32) -> Any:
 class DenseBlock:
     """Values and optimiser slots of dense parameters.
 
-    First values are a function of (seed, name, row), as for sparse rows.
+    First values are a function of (seed, name, row), as for sparse rows. ``adds``: what arrives are changes to be
+    added, not gradients for the rules.
     """
 
-    def __init__(self, specs: Sequence[DenseSpec], *, seed: int) -> None:
+    def __init__(self, specs: Sequence[DenseSpec], *, seed: int, adds: bool = False) -> None:
         self.specs = tuple(specs)
+        self._applied = tuple(Sum(bounds=s.rule.bounds) if adds else s.rule for s in self.specs)
         self.lock = threading.Lock()
         names = [spec.name for spec in self.specs]
         if len(set(names)) < len(names):
@@ -68,23 +70,28 @@ class DenseBlock:
         self.slots = np.concatenate([*parts, np.empty(0, np.float32)]).astype(np.float32)
         self._plan = self._make_plan([len(part) for part in parts])
         self._numbers = self._make_numbers(0)
-        self._apply = _loop_for(tuple(spec.rule for spec in self.specs))
+        self._apply = _loop_for(self._applied)
         for spec in self.specs:
             self.values[self.where[spec.name]] = initial(spec, seed).ravel()
 
     def _make_plan(self, slots: Sequence[int]) -> I64:
         starts = np.cumsum([0, *slots])
         rows = [
-            [s.rule.code, self.where[s.name].start, s.rows, s.size // s.rows, starts[k], slots[k] // s.rows]
+            [self._applied[k].code, self.where[s.name].start, s.rows, s.size // s.rows, starts[k], slots[k] // s.rows]
             for k, s in enumerate(self.specs)
         ]
         return np.array(rows, np.int64).reshape(len(rows), 6)
 
     def _make_numbers(self, step: int) -> F32:
-        return np.array([spec.rule.packed(step) for spec in self.specs], np.float32).reshape(len(self.specs), NUMBERS)
+        return np.array([rule.packed(step) for rule in self._applied], np.float32).reshape(len(self.specs), NUMBERS)
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use."""
+        return self.values.nbytes + self.slots.nbytes
 
     def __getitem__(self, name: str) -> F32:
         """Return a live view of a parameter in its own shape."""
@@ -113,11 +120,19 @@ class DenseBlock:
             np.copyto(out, self.values)
         return out
 
+    def pull_there(self) -> F32:
+        """Return a copy where the parameters are, which is here."""
+        return self.pull()
+
+    def take_skipped(self) -> int:
+        """Return how many rows were left as they were of which no push has told: none."""
+        return 0
+
     def push(self, gradient: F32 | Mapping[str, Any], *, step: int = 0) -> int:
         """Apply a flat gradient (or one by name); return the rows skipped for NaN or Inf."""
         grad = self._flat(gradient)
         with self.lock:
-            if any(spec.rule.scheduled for spec in self.specs):
+            if any(rule.scheduled for rule in self._applied):
                 self._numbers = self._make_numbers(step)
             return int(self._apply(self.values, self.slots, grad, self._plan, self._numbers))
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,9 @@ from heterps.tables.live.group import RowGroup
 from heterps.tables.live.owners import Owners
 from heterps.tables.live.shard_cut import Follow, Marks, ShardCut
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
+
+if TYPE_CHECKING:
+    from heterps.tables.on_device.device_dense import DeviceDense
 
 __all__ = ["Applied", "KeyedShard", "PulledRows", "Shard"]
 
@@ -89,6 +92,10 @@ class Shard:
     memory_bytes
         What indices and rows in memory may take; new ids beyond that are refused, or old rows evicted, as each group's
         ``when_full`` says. None for as many as fit.
+    adds
+        What is pushed are changes to be added: rules are applied by those who send them.
+    dense_block
+        Where dense parameters are: made from their specifications and the seed; by default in memory.
     """
 
     def __init__(
@@ -101,6 +108,8 @@ class Shard:
         threads: int = 1,
         folder: str | Path | None = None,
         memory_bytes: int | None = None,
+        adds: bool = False,
+        dense_block: Callable[..., DenseBlock | DeviceDense] = DenseBlock,
     ) -> None:
         self.seed = seed
         where, owners = None if folder is None else Path(folder), Owners(threads)
@@ -110,11 +119,13 @@ class Shard:
             if spec.name in self.groups:
                 raise TableError(f"two groups of one name: {spec.name!r}")
             mine = _owned(owned, spec)
-            self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where, memory=memory)
-        self.dense = DenseBlock(tuple(dense), seed=seed)
+            self.groups[spec.name] = RowGroup(
+                spec, seed=seed, owned=mine, owners=owners, folder=where, memory=memory, adds=adds
+            )
+        self.dense = dense_block(tuple(dense), seed=seed, **({"adds": True} if adds else {}))
         self.incarnation = uuid.uuid4().hex  # with the version: which state this is, wherever versions begin anew
         if memory is not None:
-            memory.fixed_bytes = self.dense.values.nbytes + self.dense.slots.nbytes
+            memory.fixed_bytes = self.dense.nbytes
         self._version = 0
         self._gate = threading.Condition()
         self._applying: set[BatchKey] = set()
@@ -148,7 +159,7 @@ class Shard:
         return PulledRows(values, rows, version)
 
     def pull_dense(self, out: F32 | None = None) -> F32:
-        """Return a flat copy of the dense parameters; ``self.dense.values`` is the live buffer."""
+        """Return a flat copy of the dense parameters on the host."""
         return self.dense.pull(out)
 
     def apply(
@@ -199,8 +210,7 @@ class Shard:
     @property
     def nbytes(self) -> int:
         """Bytes in use by rows, indices and dense parameters."""
-        dense = self.dense.values.nbytes + self.dense.slots.nbytes
-        return dense + sum(group.nbytes for group in self.groups.values())
+        return self.dense.nbytes + sum(group.nbytes for group in self.groups.values())
 
     def _push_groups(self, grads: Mapping[str, RowGradients], step: int, key: int) -> tuple[PushCounts, float]:
         with ExitStack() as stack:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from heterps.tables.live.group import RowGroup
 from heterps.tables.live.owners import TURN
 from heterps.tables.live.partition import RowPartition
 from heterps.tables.snapshots.records import RowBuffer
+
+if TYPE_CHECKING:
+    from heterps.tables.on_device.device_dense import DeviceDense
 
 __all__ = ["Follow", "GroupCut", "Marks", "ShardCut"]
 
@@ -172,7 +175,7 @@ class ShardCut:
     def __init__(
         self,
         groups: Sequence[RowGroup],
-        dense: DenseBlock,
+        dense: DenseBlock | DeviceDense,
         window: Window | None,
         version: int,
         done: Callable[[], None],

@@ -12,9 +12,11 @@ from heterps.device.arrays import Namespace, to_device
 from heterps.device.compare import same
 from heterps.errors import HardwareError
 from heterps.tables.hashing import RESERVED
+from heterps.tables.live.dense import DenseBlock
 from heterps.tables.live.gradients import RowGradients
 from heterps.tables.live.group import RowGroup
 from heterps.tables.on_device.dedupe import distinct
+from heterps.tables.on_device.device_dense import DeviceDense
 from heterps.tables.on_device.device_rows import DeviceRows
 from heterps.tables.specs.initialisers import Normal, Uniform
 from heterps.tables.specs.rules import (
@@ -30,7 +32,7 @@ from heterps.tables.specs.rules import (
     StdAdaGrad,
     Sum,
 )
-from heterps.tables.specs.spec import GroupSpec, TableSpec
+from heterps.tables.specs.spec import DenseSpec, GroupSpec, TableSpec
 
 __all__ = ["BUILT_IN", "CHECKS"]
 
@@ -127,6 +129,7 @@ def check_device_rows(xp: Namespace) -> None:
     _check_crowded(xp)
     _check_reading(xp)
     _check_normal(xp)
+    _check_dense(xp)
 
 
 def _check_crowded(xp: Namespace) -> None:
@@ -175,6 +178,22 @@ def _check_normal(xp: Namespace) -> None:
     ids = np.unique(BATCHES[1])
     expected: Any = RowGroup(group, seed=3, owned=[0]).pull(ids, train=True)[0]
     same("device_rows.cu, normal first values", there.pull(to_device(ids, xp), train=True)[0], expected, ulps=1)
+
+
+def _check_dense(xp: Namespace) -> None:
+    """Every rule on dense parameters, one gradient not finite: bit for bit those of the loops."""
+    specs = [DenseSpec(f"{type(rule).__name__}.{k}", (3, 11), rule) for k, rule in enumerate(BUILT_IN)]
+    here, there = DenseBlock(specs, seed=5), DeviceDense(specs, seed=5, xp=xp)
+    rng, left_out = np.random.default_rng(3), 0
+    for step in range(3):
+        gradient = rng.standard_normal(len(here)).astype(np.float32)
+        gradient[40 * step] = np.nan
+        left_out += here.push(gradient, step=step)
+        there.push(to_device(gradient, xp), step=step)
+    same("device_rows.cu, dense values", there.values, here.values)
+    same("device_rows.cu, dense slots", there.slots, here.slots)
+    if there.take_skipped() != left_out:
+        raise HardwareError(f"device_rows.cu: {left_out} rows of dense parameters were to be left out")
 
 
 #: File name of a source to the check of its kernels.

@@ -221,17 +221,7 @@ static __device__ void foreign_rule(const float* p, float* w, float* s, const fl
     // foreign rule
 }
 
-// One thread per row: the rule of the columns from `column` on; their slots begin at word `slot`. Rows are unique, those
-// below zero are left out. `scales` has the shows behind each gradient if `scaled`.
-extern "C" __global__ void apply_rule(int code, const float* p, float* words, long long stride, const int* rows,
-                                      const float* gradients, int width, int column, int n, int slot, const float* scales,
-                                      int scaled, long long count) {
-    const long long i = thread_number();
-    if (i >= count || rows[i] < 0) return;
-    float* w = words + rows[i] * stride + column;
-    float* s = words + rows[i] * stride + slot;
-    const float* g = gradients + i * width + column;
-    const float scale = scaled ? scales[i] : 1.0f;
+static __device__ void change_row(int code, const float* p, float* w, float* s, const float* g, int n, float scale) {
     switch (code) {  // specs/rules.py
         case 0: step_by(p, w, g, n, p[2]); break;
         case 1: adagrad(p, w, s, g, n, scale); break;
@@ -245,4 +235,33 @@ extern "C" __global__ void apply_rule(int code, const float* p, float* words, lo
         case 9: step_by(p, w, g, n, -1.0f); break;
         default: foreign_rule(p, w, s, g, n, scale);
     }
+}
+
+// One thread per row: the rule of the columns from `column` on; their slots begin at word `slot`. Rows are unique, those
+// below zero are left out. `scales` has the shows behind each gradient if `scaled`.
+extern "C" __global__ void apply_rule(int code, const float* p, float* words, long long stride, const int* rows,
+                                      const float* gradients, int width, int column, int n, int slot, const float* scales,
+                                      int scaled, long long count) {
+    const long long i = thread_number();
+    if (i >= count || rows[i] < 0) return;
+    float* w = words + rows[i] * stride + column;
+    float* s = words + rows[i] * stride + slot;
+    const float* g = gradients + i * width + column;
+    const float scale = scaled ? scales[i] : 1.0f;
+    change_row(code, p, w, s, g, n, scale);
+}
+
+// A dense parameter of `count` rows of n values with slots of their own: one thread per row. Rows whose gradient has a
+// number that is not finite are left as they are; counts[0] += such rows.
+extern "C" __global__ void apply_dense(int code, const float* p, float* values, float* slots, const float* gradients, int n,
+                                       int per_row, int* counts, long long count) {
+    const long long i = thread_number();
+    if (i >= count) return;
+    const float* g = gradients + i * n;
+    bool good = true;
+    for (int j = 0; j < n; ++j) good = good && fabsf(g[j]) <= 3.402823466e38f;
+    if (good)
+        change_row(code, p, values + i * n, slots + i * per_row, g, n, 1.0f);
+    else
+        atomicAdd(&counts[0], 1);
 }

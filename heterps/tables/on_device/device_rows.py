@@ -23,7 +23,7 @@ from heterps.tables.on_device.dedupe import DistinctIds, distinct
 from heterps.tables.specs.rules import Rule
 from heterps.tables.specs.spec import GroupSpec
 
-__all__ = ["DeviceRows", "device_bytes"]
+__all__ = ["DeviceRows", "device_bytes", "kernels_for"]
 
 SOURCE = Path(__file__).with_name("device_rows.cu")
 #: Places of the index per row at least; at most twice as many, being a power of two.
@@ -61,7 +61,7 @@ class DeviceRows:
     ) -> None:
         _check_group(group)
         self.group, self.layout, self.xp = group, RowLayout(group, seed), xp
-        self._modules = {s.rule: _kernels_for(s.rule, xp) for s in self.layout.segments}
+        self._modules = {s.rule: kernels_for(s.rule, xp) for s in self.layout.segments}
         self._kernels = next(iter(self._modules.values()))
         self._limit = free_memory(xp) if limit is None else limit
         self._used = 0
@@ -257,7 +257,7 @@ def _check_group(group: GroupSpec) -> None:
             raise TableError(f"group {group.name!r} has {what}, which rows on a device do not know; leave it on hosts")
 
 
-def _kernels_for(rule: Rule, xp: Namespace) -> RawModule:
+def kernels_for(rule: Rule, xp: Namespace) -> RawModule:
     """Return the kernels with a rule's CUDA body in them, or say that it has none."""
     text, name = cuda_text(SOURCE), type(rule).__name__
     if rule.code < 0:

@@ -150,6 +150,37 @@ def test_a_lost_host_takes_all_back_to_the_cut() -> None:
     run.validate()
 
 
+def test_a_cut_that_a_host_cannot_load_takes_all_back_to_the_one_before() -> None:
+    run, out = started(RunSpec(hosts=2, shards=2), servers=2)
+    (attempt,) = only(out, do.RunSplit)
+    (pause,) = only(run.handle(ev.CutAsked()), do.Pause)
+    marks = only(run.handle(ev.SplitPaused(attempt.attempt, 3, pause.serial)), do.MarkCut)
+    run.handle(*(ev.CutMarked(m.copy, m.cut) for m in marks), *(ev.CutWritten(m.copy, m.cut) for m in marks))
+    run.handle(ev.CutPublished(marks[0].cut))
+    out = run.handle(ev.CopyLost(marks[0].copy))
+    (rewind,), (create,) = only(out, do.Rewind), only(out, do.CreateHost)
+    assert rewind.cut == create.cut == marks[0].cut
+    lost = ev.CutLost(rewind.cut, Cut(mode=Async().to_json()), "a bit has flipped")
+    again = run.handle(ev.HostReady(create.copy, create.term), lost)
+    assert [(i.copy, i.cut) for i in only(again, do.Rewind)] == [(create.copy, 0), (rewind.copy, 0)]
+    assert all(i.term > max(rewind.term, create.term) for i in only(again, do.Rewind))
+    assert run.handle(lost) == [], "the other host's word of the same cut"
+    out = run.handle(*(ev.HostReady(i.copy, i.term) for i in only(again, do.Rewind)))
+    (issued,) = only(out, do.RunSplit)
+    assert (issued.split, issued.start) == (0, 0)
+    run.validate()
+
+
+def test_a_cut_that_is_lost_while_nobody_needs_it_is_not_returned_to() -> None:
+    run, _ = started(RunSpec(shards=2), servers=2)
+    run.cut = Cut(7, mode=Async().to_json())
+    assert run.handle(ev.CutLost(7, Cut(3, mode=Async().to_json()), "gone")) == []
+    (create,) = only(run.handle(ev.CopyLost(1)), do.CreateHost)
+    assert create.cut == 3
+    (abort,) = only(run.handle(ev.CutLost(3, None, "gone as well")), do.Abort)
+    assert "none before it: gone as well" in abort.reason
+
+
 def test_a_ready_backup_is_promoted_and_nothing_is_cancelled() -> None:
     run, out = started(RunSpec(shards=2, replicas=2), servers=2)
     (attempt,) = only(out, do.RunSplit)
@@ -324,6 +355,29 @@ def test_stage_workers_come_and_go_by_announcement() -> None:
     assert run.handle(ev.StageLost("gpu0"))[0] == do.CreateStage("gpu0")
 
 
+def test_a_stage_holder_is_on_a_compute_worker_and_takes_all_back_when_that_is_lost() -> None:
+    run = RunState(RunSpec(hosts=2, shards=2, replicas=2, compute=True, stage_hosts=1))
+    out = run.handle(ev.WorkerJoined("io0", "io"), ev.ServersJoined(("server0", "server1")))
+    (host,) = only(out, do.CreateHost)
+    assert (host.host, host.owned) == (0, (0, 1))
+    assert run.waiting_for()[0] == "a compute worker for the dense parameters"
+    (holder,) = only(run.handle(ev.WorkerJoined("gpu0", "compute"), ev.WorkerJoined("gpu1", "compute")), do.CreateHost)
+    assert (holder.host, holder.worker, holder.owned) == (1, "gpu0", ())
+    out = run.handle(ev.HostReady(host.copy, host.term), ev.HostReady(holder.copy, holder.term), ev.SplitsReady(0, 1))
+    assert [attach.copy for attach in only(out, do.Attach)] == [host.copy]  # a holder has no backup
+    run.handle(ev.StageReady("gpu0"), ev.StageReady("gpu1"))
+    run.validate()
+    out = run.handle(ev.WorkerLost("gpu1"))
+    assert not only(out, do.Rewind)
+    out = run.handle(ev.WorkerLost("gpu0"), ev.WorkerJoined("gpu2", "compute"))
+    (rewind,) = only(out, do.Rewind)
+    assert (rewind.copy, rewind.cut) == (host.copy, 0)
+    (again,) = only(out, do.CreateHost)
+    assert (again.host, again.worker) == (1, "gpu2")
+    assert again.term > holder.term
+    run.validate()
+
+
 def test_a_lost_worker_does_not_come_back_under_its_name() -> None:
     run, _ = started(RunSpec(shards=2), splits=1)
     run.handle(ev.WorkerLost("io0"))
@@ -340,7 +394,9 @@ def test_geo_forgets_the_trainer_of_a_lost_worker() -> None:
     assert again.lane != attempt.lane
 
 
-@pytest.mark.parametrize("wrong", [{"passes": 0}, {"replicas": 3}, {"hosts": 5, "shards": 4}])
+@pytest.mark.parametrize(
+    "wrong", [{"passes": 0}, {"replicas": 3}, {"hosts": 5, "shards": 4}, {"hosts": 2, "stage_hosts": 1}]
+)
 def test_a_spec_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(PlanError, match="run: "):
         RunSpec(**wrong)  # type: ignore[arg-type]
@@ -372,3 +428,43 @@ def test_a_held_worker_is_given_nothing_until_it_is_freed_whatever_order_that_is
     assert not run.waiting_for()
     run.handle(ev.WorkerHeld("w", 5))
     assert not run.waiting_for()  # what it runs goes on
+
+
+def made(instructions: list[do.Instruction]) -> list[tuple[int, str, bool]]:
+    """Return the copies that are to be made: host, worker, whether it is a backup."""
+    return [(c.host, c.worker, c.cut is None) for c in instructions if isinstance(c, do.CreateHost)]
+
+
+def test_a_backup_is_put_on_another_machine_where_there_is_one() -> None:
+    run = RunState(RunSpec(shards=4, hosts=1, replicas=2))
+    (create,) = run.handle(ev.ServersJoined(("a1", "a2", "b1"), ("a", "a", "b")))
+    assert made(run.handle(ev.HostReady(create.copy, create.term))) == [(0, "b1", True)]
+    assert (run.fleet.unprotected, run.fleet.together) == (1, 0)
+
+
+def test_a_backup_beside_its_primary_is_better_than_none_and_said_so() -> None:
+    run = RunState(RunSpec(shards=4, hosts=1, replicas=2))
+    (create,) = run.handle(ev.ServersJoined(("a1", "a2"), ("a", "a")))
+    backup, *_ = run.handle(ev.HostReady(create.copy, create.term))
+    assert made([backup]) == [(0, "a2", True)]
+    run.handle(ev.BackupReady(create.copy, backup.copy))
+    assert (run.fleet.unprotected, run.fleet.together) == (0, 1)
+
+
+def test_hosts_are_placed_where_their_tables_are_though_two_lie_on_one_worker() -> None:
+    run = RunState(RunSpec(shards=4, hosts=3))
+    held = ((1, "b"), (2, "b"), (0, "gone"))
+    placed = made(run.handle(ev.ServersJoined(("a", "b", "c"), holds=held)))
+    assert sorted(placed) == [(0, "a", False), (1, "b", False), (2, "b", False)]
+
+
+def test_backups_are_made_anew_when_rows_were_changed_behind_their_backs() -> None:
+    run = RunState(RunSpec(shards=4, hosts=1, replicas=2))
+    (create,) = run.handle(ev.ServersJoined(("a", "b"), ("a", "b")))
+    backup, *_ = run.handle(ev.HostReady(create.copy, create.term))
+    run.handle(ev.BackupReady(create.copy, backup.copy))
+    assert not run.handle(ev.RestOver(1)), "nothing was changed"
+    out = run.handle(ev.RestOver(2, changed=True))
+    assert [type(i) for i in out] == [do.Detach, do.Discard, do.CreateHost, do.Attach]
+    assert run.fleet.unprotected == 1
+    assert not run.handle(ev.RestOver(2, changed=True)), "a word that comes twice"
