@@ -206,5 +206,8 @@ class ClusterEngine(EngineBase):
 
     def close(self) -> None:
         """End the shard hosts; what was not saved is gone."""
-        close_all(self._places.clear())
+        self._drop_tables()
         self._closing.close()
+
+    def _drop_tables(self) -> None:
+        close_all(self._places.clear())

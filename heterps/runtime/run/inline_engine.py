@@ -77,8 +77,7 @@ class InlineEngine(EngineBase):
         self._attempts: dict[int, Attempt] = {}  # those that have not ended; empty between runs
         self._arrivals = Arrivals()  # of the run that goes on, or went on last
         self._member: GroupMember | None = None  # of the run that goes on, where parameters are all-reduced
-        depth = job.in_flight * max(job.lanes, 1) + 1
-        self._bench = Workbench(self.job, depth=depth)
+        self._bench = Workbench(self.job)
 
     # --- training
 
@@ -248,5 +247,10 @@ class InlineEngine(EngineBase):
 
     def close(self) -> None:
         """Drop the tables."""
+        self._drop_tables()
+
+    def _drop_tables(self) -> None:
         for host in self.hosts.values():
             host.close()
+        self.hosts.clear()
+        self._copies.clear()
