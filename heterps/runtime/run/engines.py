@@ -14,7 +14,7 @@ from heterps.runtime.batch.job import Job
 from heterps.runtime.cuts.checkpoints import Held
 from heterps.runtime.report.progress import Progress
 
-__all__ = ["ENGINES", "Engine", "Scalable", "choose_engine", "make_engine"]
+__all__ = ["ENGINES", "Engine", "PredictsThere", "Scalable", "choose_engine", "make_engine"]
 
 _T = TypeVar("_T")
 
@@ -83,6 +83,14 @@ class Scalable(Protocol):
 
     def scale(self, wanted: Mapping[str, int]) -> None:
         """Ask workers to leave, so that so many of a role (``servers``, ``io``) stay."""
+
+
+@runtime_checkable
+class PredictsThere(Protocol):
+    """An engine whose workers can keep what they infer."""
+
+    def infer_there(self, dataset: Dataset, source: str, shape: Callable[[Any, Any], Any]) -> list[Any]:
+        """Run forward on every Split; return a future of ``shape(values, index)`` for each."""
 
 
 Factory = Callable[[Job, Plan, Any, Mapping[str, Any]], Engine]

@@ -102,7 +102,7 @@ class Readers:
                 part.keep_marks(marks)
 
     def changed(self, reader: str, since: int | None = None) -> Changes:
-        """Return what changed since a mark of this reader, everything if that is not known.
+        """Return what changed since a mark of this reader's last answers, everything if that is not known.
 
         Rows are as they are now: what changes while they are copied is in this answer or the next, perhaps in both.
         """
@@ -143,8 +143,9 @@ class Readers:
         return None if found is None else Changes(self._copied(found[0]), *found[1:], False)
 
     def _list_changed(self, reader: str, since: int | None) -> _Listed | None:
-        if since is None or since > self._last:
+        if since not in self._held.get(reader, ()):  # another's, or of tables that were here before: numbers repeat
             return None
+        assert since is not None
         listed = []
         with self.marking(reader, (since,)) as mark:
             for part in self._group.partitions:
