@@ -2,7 +2,7 @@
 
     HETERPS_TEXT8=text8.head python -m benchmarks.geo_links [--seconds 15] [--rate 100] [--workload word2vec] [MODE ...]
 
-Prints samples/s, bytes per sample on the workers' links, CPU of workers and servers. With ``--quality`` it trains the
+``HETERPS_SAMPLES`` bounds the samples. Prints samples/s, bytes per sample on the workers' links, CPU of workers and servers. With ``--quality`` it trains the
 same samples in every mode without limits on links, and prints how good the model is.
 """
 
