@@ -95,7 +95,7 @@ def train(session, client, epochs):
 def main():
     client = Client()
     workers, hosts, epochs = OPTIONS.get("workers", 2), OPTIONS.get("hosts", 1), OPTIONS.get("epochs", 2)
-    names = ("checkpoint", "every_s", "resume", "replicas")
+    names = ("checkpoint", "every_s", "resume", "replicas", "parameters")
     options = {name: OPTIONS[name] for name in names if name in OPTIONS}
     if MODE.startswith("geo"):
         options |= {"sparse": hps.SGD(lr=0.1), "dense": hps.SGD(lr=0.1)}
