@@ -99,7 +99,7 @@ class Job:
         if not self.mode.ordered:
             raise PlanError(
                 f"{first!r} is all-reduced, which adds the lanes of a step in order: use mode 'sync' (--mode sync), "
-                f"not {self.mode.name!r}"
+                f"not {self.mode.name!r}, or send it by its table (--parameters '*=table')"
             )
         if not self.fused:
             raise PlanError(
