@@ -50,8 +50,6 @@ class Workbench:
     ----------
     job
         What is trained, and how it is cut into stages: the first runs here.
-    depth
-        Batches that may be in flight at once.
     walk
         What of the model runs; by default what training needs.
     phases
@@ -72,7 +70,6 @@ class Workbench:
     def __init__(
         self,
         job: Job,
-        depth: int = 8,
         walk: Walk | None = None,
         phases: Phases | None = None,
         where: str = "this process",
@@ -82,8 +79,7 @@ class Workbench:
         self.phases, self._where = phases or Phases(), where
         self.device = device or job.device_here(0)
         self.metrics = KeptMetrics(self.walk.metrics, job.model.label)
-        # A router's results stay valid for ``depth`` further batches.
-        self._routers = {group.name: Router(job.owners, depth=depth) for group in self.walk.groups}
+        self._routers = {group.name: Router(job.owners) for group in self.walk.groups}
         self._free: list[BatchWork] = []  # whose buffers wait for another batch
         self._programs = [self._program()]  # that no batch in flight holds, but the first, which all share
         self.copy = self._copy()
@@ -118,7 +114,8 @@ class Workbench:
         work.batch, work.pulled = batch, {}
         with self.phases("deduplicate"):
             for group in self.walk.groups:
-                work.routed[group.name] = self._routers[group.name].route(ids_of(batch, group))
+                ids, buffers = ids_of(batch, group), work.routes[group.name]
+                work.routed[group.name] = self._routers[group.name].route(ids, buffers)
         return work
 
     def _new(self) -> BatchWork:

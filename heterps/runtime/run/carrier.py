@@ -114,7 +114,7 @@ class ClusterCarrier:
         with suppress(Exception):
             self._steps = self.stages.steps()
         self.hosts.end()
-        close_all([*self._readers.values(), *(line for _, line in self.stages.lines)])
+        close_all([*self._readers.values(), *(line for _, line in self.stages.lines)], *self.hosts.retire())
 
     def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
         with self._arrivals.told_of_failure():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -217,6 +218,11 @@ class HostLines:
             self._copies[attach.copy][1].ask("deliver", do.Detach(attach.copy, backup))
         self._attached.clear()
         close_all([self.places.lines.pop(place) for place in self.places.backups()])
+
+    def retire(self) -> list[Future[None]]:
+        """Have the copies of this run change nothing any more, whatever comes late from its workers."""
+        there = {id(line): line for copy, (_, line) in self._copies.items() if copy in self.addresses}
+        return [line.ask("retire", self._run) for line in there.values()]
 
     # --- cuts
 

@@ -60,8 +60,8 @@ class InlineEngine(EngineBase):
     checkpoints
         When to make cuts and what to go on from.
     threads
-        Threads of a BLAS call while the engine lives. More than one helps little at the sizes of these models, and on
-        a machine with other work it costs a lot: BLAS threads spin while they wait for each other.
+        Threads of a BLAS call while the engine trains or infers. More than one helps little at the sizes of these
+        models, and on a machine with other work it costs a lot: BLAS threads spin while they wait for each other.
     """
 
     def __init__(
@@ -71,14 +71,13 @@ class InlineEngine(EngineBase):
         # One thread: everything is one stage.
         self.job, self.report_s = replace(job, stages=(), devices=job.devices.together()), report_s
         self.checkpoints = checkpoints or Checkpoints()
-        self._blas = threadpoolctl.threadpool_limits(threads)  # put back when the engine is closed
+        self._limit = partial(threadpoolctl.ThreadpoolController().limit, limits=threads)  # around what computes
         self.hosts: dict[int, ShardHost] = {}  # by number, the newest copy of each; they keep their tables between runs
         self._copies: dict[int, ShardHost] = {}  # by number of copy, also those of runs before
         self._attempts: dict[int, Attempt] = {}  # those that have not ended; empty between runs
         self._arrivals = Arrivals()  # of the run that goes on, or went on last
         self._member: GroupMember | None = None  # of the run that goes on, where parameters are all-reduced
-        depth = job.in_flight * max(job.lanes, 1) + 1
-        self._bench = Workbench(self.job, depth=depth)
+        self._bench = Workbench(self.job)
 
     # --- training
 
@@ -94,6 +93,7 @@ class InlineEngine(EngineBase):
         training = Training(self.job, dataset, epochs, self, self._arrivals, keeper)
         with self._going_on(training, keeper, epochs), ExitStack() as stack:
             stack.callback(self._end)
+            stack.enter_context(self._limit())
             training.driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
             training.driver.handle(WorkerJoined(_POOL, "io"))
             yield from training.reports(self.report_s)
@@ -220,7 +220,9 @@ class InlineEngine(EngineBase):
         self._settle()
         inference = Inference(self.job, metrics, fetch)
         for split in dataset.splits():
-            yield inference.run(self.read, dataset, split)
+            with self._limit():
+                inferred = inference.run(self.read, dataset, split)
+            yield inferred
 
     def read(self, host: int, wanted: Wanted) -> Pulled:
         """Read rows and parameters without training."""
@@ -244,7 +246,11 @@ class InlineEngine(EngineBase):
         return made
 
     def close(self) -> None:
-        """Drop the tables, put BLAS threads back."""
+        """Drop the tables."""
+        self._drop_tables()
+
+    def _drop_tables(self) -> None:
         for host in self.hosts.values():
             host.close()
-        self._blas.restore_original_limits()
+        self.hosts.clear()
+        self._copies.clear()

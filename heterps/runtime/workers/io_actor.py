@@ -19,6 +19,7 @@ from typing import Any
 from distributed import get_worker, secede
 
 from heterps.data import BadBook, Dataset, Split
+from heterps.errors import ClusterError
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.exchange import Exchange
@@ -269,8 +270,7 @@ class IoActor:
                 return None
             if self._slots:
                 return self._slots.pop()
-        job = self.job
-        return _Slot(Workbench(job, depth=job.in_flight + 1, where=f"stage 0 on {worker_place(self._worker)}"))
+        return _Slot(Workbench(self.job, where=f"stage 0 on {worker_place(self._worker)}"))
 
     def _link(self, slot: _Slot, copy: int) -> HostLink:
         link = slot.links.get(copy)
@@ -310,6 +310,9 @@ def run_attempt(
     It leaves the worker's thread pool at once: how many run together is for the run to say, and in Sync lanes that
     wait for each other must not wait for a thread.
     """
-    found = _ACTORS[actor, get_worker().address]
+    worker = get_worker()
+    found = _ACTORS.get((actor, worker.address))
+    if found is None:
+        raise ClusterError(f"run {actor} has ended on {worker_place(worker)}: there is nothing to read for")
     secede()
     return found.run_attempt(run, split, addresses, dict(zip(names, rows, strict=True)))

@@ -128,6 +128,7 @@ class ShardHost:
         self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
         self._memory_bytes = memory_bytes or job.memory_bytes
         self._bad_losses = settings().bad_losses  # in a row, before the run is told; 0: never
+        self._retired = False  # the run has ended: no request is begun, so that the tables stay as they are
         self._patience_s = settings().call_s / 3  # of callers that wait for a backup
         self.lock = threading.RLock()  # around the state machine and what follows, but for reads of whole values
         self.state = HostState(copy, job.mode, job.lanes)
@@ -200,11 +201,14 @@ class ShardHost:
         tag = (payload, done)
         if self._ordered:
             with self.lock:
-                self._carry_out_all(self.state.handle(request, tag), payload)
+                if not self._retired:  # else no answer: whoever asks is about to be ended
+                    self._carry_out_all(self.state.handle(request, tag), payload)
             return
         with self.lock:
             while self._still:
                 self._moved.wait()
+            if self._retired:
+                return
             decisions = self.state.handle(request, tag)
             self._busy += 1
         try:
@@ -219,6 +223,11 @@ class ShardHost:
         is_new = any(isinstance(decision, Apply | Keep | Take) for decision in decisions)
         for decision in decisions:
             self.carry_out(decision, payload if is_new else None)
+
+    def retire(self) -> None:
+        """Finish what is being carried out and begin nothing more: nobody's late push changes the tables after this."""
+        with self._standing_still():
+            self._retired = True
 
     def read(self, wanted: Wanted) -> Pulled:
         """Read without training: evaluation, prediction."""
