@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from heterps.data import Schema
-from heterps.errors import DataError, GraphError
+from heterps.errors import DataError, GraphError, PlanError
 from heterps.graph import Graph
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
@@ -44,15 +44,18 @@ def job_of(
     memory: int | str | None,
     device: str,
     emulate: bool,
+    dense_on: str,
     parameters: Mapping[str, str] | None,
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.session.launch` ask to run."""
     summed = plan.lanes if mode.ordered else mode.unit
+    holder = _has_holder(plan, dense_on)
     return Job(
         Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed),
         plan.batch_size,
         mode,
-        hosts=plan.shard_hosts,
+        hosts=plan.shard_hosts + holder,
+        holder=holder,
         lanes=plan.lanes,
         metrics=_metrics(plan.graph, metrics, _TRAINING_METRICS),
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
@@ -60,6 +63,15 @@ def job_of(
         ways=resolve_ways(plan.graph, plan.parameters if parameters is None else parameters),
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
     )
+
+
+def _has_holder(plan: Plan, dense_on: str) -> bool:
+    """Whether a compute stage holds the dense parameters."""
+    if dense_on not in ("hosts", "stage"):
+        raise PlanError(f"dense_on={dense_on!r}; dense parameters are on the shard 'hosts' or with the first 'stage'")
+    if dense_on == "stage" and plan.is_fused:
+        raise PlanError("dense_on='stage': this plan computes where the data is read; give it a stage on other workers")
+    return dense_on == "stage"
 
 
 def chosen_mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine: str) -> Mode:

@@ -68,6 +68,7 @@ def launch(
     memory: int | str | None = None,
     device: str = "auto",
     emulate: bool = False,
+    dense_on: str = "hosts",
     parameters: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Session:
@@ -111,6 +112,10 @@ def launch(
     emulate
         Let NumPy stand in on workers of a GPU pool that cannot use their GPU; without it they are refused, with the
         reason. Every report then says "emulated".
+    dense_on
+        Where dense parameters and their optimiser's slots are: on the shard ``"hosts"``, or with the first compute
+        ``"stage"``, on the device that it computes on: nothing dense then crosses between that worker and others, and
+        a run that loses the worker returns to its last cut.
     parameters
         How parameters travel, by name or pattern: ``{"fc*": "allreduce", "*": "table"}``; by default as the plan says,
         else through their tables.
@@ -135,6 +140,7 @@ def launch(
         memory=memory,
         device=device,
         emulate=emulate,
+        dense_on=dense_on,
         parameters=parameters,
     )
     checkpoints = Checkpoints(

@@ -29,6 +29,8 @@ class BatchWork:
     routed: dict[str, Routed] = field(default_factory=dict)  # by group: where each id's row comes from
     pulled: dict[int, Pulled] = field(default_factory=dict)  # by host: the answer that was accepted
     row_gradients: dict[str, F32] = field(default_factory=dict)  # by group, once the batch is computed
+    kept: tuple[int, ...] = ()  # seed of the batch, if the stage holder has some of its dense gradient
+    is_all_kept: bool = False  # it has all of it
     loss: float = 0.0  # sum over the batch's rows
     program: DeviceProgram | None = None  # that holds the first stage's forward, between lead and follow
 

@@ -49,6 +49,9 @@ class Job:
         Ops by stage, in order; one stage means that everything runs where the data is read.
     devices
         What stages are to compute on.
+    holder
+        Whether the last host is a stage holder: on a worker of the first compute stage, with all dense parameters, on
+        the device that the stage computes on.
     ways
         How each dense parameter and each table travels, by name; through its table where it is not named.
     """
@@ -62,6 +65,7 @@ class Job:
     stages: tuple[tuple[str, ...], ...] = ()
     memory_bytes: int | None = None
     devices: DeviceWish = field(default_factory=DeviceWish)
+    holder: bool = False
     ways: Mapping[str, Way] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -121,7 +125,18 @@ class Job:
     @property
     def owners(self) -> tuple[int, ...]:
         """Host of each logical shard."""
-        return deal_shards(N_SHARDS, self.hosts)
+        return deal_shards(N_SHARDS, self.hosts - self.holder)
+
+    @property
+    def dense_ranges(self) -> tuple[tuple[int, int], ...]:
+        """First and last dense parameter of each host."""
+        if not self.holder:
+            return self.model.dense_ranges(self.hosts)
+        return *((0, 0) for _ in range(self.hosts - 1)), (0, len(self.model.parameters))
+
+    def is_holder(self, host: int) -> bool:
+        """Whether a host is the stage holder."""
+        return self.holder and host == self.hosts - 1
 
     def owned(self, host: int) -> tuple[int, ...]:
         """Logical shards of a host."""
@@ -134,7 +149,16 @@ class Job:
 
     def spec(self, passes: int, **rest: Any) -> RunSpec:
         """Return what the protocol is told."""
-        return RunSpec(self.mode, passes, self.lanes, self.hosts, N_SHARDS, compute=not self.fused, **rest)
+        return RunSpec(
+            self.mode,
+            passes,
+            self.lanes,
+            self.hosts,
+            N_SHARDS,
+            compute=not self.fused,
+            stage_hosts=int(self.holder),
+            **rest,
+        )
 
     def read(self, dataset: Dataset, split: Split, start: int, bad: BadBook, prefetch: int = 0) -> Reader:
         """Read a Split from batch ``start`` on, up to ``prefetch`` batches ahead in a thread; memory needs none."""

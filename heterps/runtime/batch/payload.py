@@ -47,9 +47,13 @@ class Pulled:
 
 @dataclass(eq=False)
 class PushedGradients:
-    """What a Push brings one host: summed row gradients by group, a flat dense gradient, and what to count."""
+    """What a Push brings one host: summed row gradients by group, a flat dense gradient, and what to count.
+
+    ``kept`` are seeds of batches of which a stage has left dense gradients with the host: they belong to this push.
+    """
 
     rows: Mapping[str, RowGradients]
     dense: F32 | None = None
     samples: int = 0
     loss: float = 0.0
+    kept: tuple[int, ...] = ()

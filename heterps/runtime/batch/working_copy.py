@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.data import Batch
+from heterps.kernels.program.param_layout import ParamLayout
 from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
 from heterps.runtime.batch.batch_work import BatchWork
@@ -68,8 +69,11 @@ class NoCopy:
     def __init__(self, job: Job, walk: Walk, phases: Phases) -> None:
         self._walk, self._phases = walk, phases
         # By host: its piece of the dense parameters.
-        self._spans = [job.model.span(*r) for r in job.model.dense_ranges(job.hosts)]
-        self._has_dense = walk.train and job.model.layout.size > 0
+        self._spans = [job.model.span(*r) for r in job.dense_ranges]
+        graph = walk.graph
+        ops = [op.name for op in graph] if walk.ops is None else walk.ops
+        self._has_dense = walk.train and ParamLayout(graph, ops).size > 0  # else others compute with them
+        self._holder = job.hosts - 1 if job.holder else -1
         self._shown = ShownIds(job)
 
     def wanted(self, work: BatchWork, host: int) -> Wanted:
@@ -101,8 +105,10 @@ class NoCopy:
             if len(parts) == 1:
                 return parts[0]
             rows = {name: sum_lanes([part.rows[name] for part in parts]) for name in parts[0].rows}
-            dense = np.add.reduce([part.dense for part in parts if part.dense is not None])
-            return PushedGradients(rows, dense, sum(p.samples for p in parts), sum(p.loss for p in parts))
+            given = [part.dense for part in parts if part.dense is not None]
+            dense = np.add.reduce(given) if given else None
+            kept = tuple(seed for part in parts for seed in part.kept)
+            return PushedGradients(rows, dense, sum(p.samples for p in parts), sum(p.loss for p in parts), kept)
 
     def _gradients(self, work: BatchWork, host: int) -> PushedGradients:
         pulled, rows = work.pulled[host], {}
@@ -118,7 +124,8 @@ class NoCopy:
                 pulled.version,
             )
         samples, loss = (work.read.size, work.loss) if host == 0 else (0, 0.0)
-        return PushedGradients(rows, work.gradient[self._spans[host]], samples, loss)
+        dense = None if host == self._holder and work.is_all_kept else work.gradient[self._spans[host]]
+        return PushedGradients(rows, dense, samples, loss, work.kept if host == self._holder else ())
 
 
 class ShownIds:

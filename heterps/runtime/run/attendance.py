@@ -158,5 +158,5 @@ class Attendance:
         for address, roles in found.items():
             self._used.setdefault(address, set()).update(roles)
         for role in ("compute", "io"):
-            for address in sorted(a for a, roles in new.items() if role in roles):
+            for address in sorted((a for a, roles in new.items() if role in roles), key=self._rank):
                 self._on_joined(address, role)

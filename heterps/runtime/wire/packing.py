@@ -62,6 +62,7 @@ def pack_request(request: messages.Request, payload: Wanted | PushedGradients | 
         arrays = list(payload.ids.values())
     elif isinstance(payload, PushedGradients):
         head |= {"samples": payload.samples, "loss": payload.loss, "dense": payload.dense is not None}
+        head["kept"] = payload.kept
         head["groups"] = {name: _pack_rows(rows, arrays) for name, rows in payload.rows.items()}
         if payload.dense is not None:
             arrays.append(payload.dense)
@@ -87,7 +88,8 @@ def unpack_request(message: Message) -> tuple[messages.Request, Wanted | PushedG
         return request, Wanted(ids, dense=dense, train=head["train"])
     if head["kind"] == "Push":
         rows = {name: _unpack_rows(told, arrays) for name, told in head["groups"].items()}
-        return request, PushedGradients(rows, arrays.pop(0) if head["dense"] else None, head["samples"], head["loss"])
+        dense = arrays.pop(0) if head["dense"] else None
+        return request, PushedGradients(rows, dense, head["samples"], head["loss"], tuple(head["kept"]))
     return request, None
 
 
@@ -199,7 +201,8 @@ def pack_outcome(outcome: StageOutcome) -> Message:
     """Lay an outcome out for the wire."""
     stages = sorted(outcome.dense)
     arrays = [*outcome.gradients.values(), *(outcome.dense[i] for i in stages), np.asarray(outcome.prediction)]
-    return Message({"gradients": list(outcome.gradients), "stages": stages, "loss": outcome.loss}, arrays)
+    head = {"gradients": list(outcome.gradients), "stages": stages, "loss": outcome.loss, "kept": outcome.kept}
+    return Message(head, arrays)
 
 
 def unpack_outcome(message: Message) -> StageOutcome:
@@ -207,7 +210,7 @@ def unpack_outcome(message: Message) -> StageOutcome:
     head, arrays = message.head, [array.copy() for array in message.arrays]
     gradients = {name: arrays.pop(0) for name in head["gradients"]}
     dense = {i: arrays.pop(0) for i in head["stages"]}
-    return StageOutcome(gradients, dense, head["loss"], arrays.pop(0))
+    return StageOutcome(gradients, dense, head["loss"], arrays.pop(0), tuple(head["kept"]))
 
 
 def pack_error(error: Exception) -> Message:

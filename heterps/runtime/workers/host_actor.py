@@ -42,6 +42,8 @@ class HostActor:
         self._run = run
         if self._listener is not None:
             self._listener.close()
+        if self._shard_host is not None:  # a stage of this process may still know it
+            self._shard_host.close()
         self._shard_host = host
         self._listener = self._listen(host, lambda error: teller(run, self._worker)(CopyLost(copy)))
         return self._listener.address
@@ -82,7 +84,7 @@ class HostActor:
 
     def counts(self) -> dict[str, Any]:
         """Return what was applied so far."""
-        return vars(self._shard_host.counts).copy() if self._shard_host else {}
+        return vars(self._shard_host.counted()).copy() if self._shard_host else {}
 
     def collect(self) -> dict[str, Any]:
         """Return times since the last call."""

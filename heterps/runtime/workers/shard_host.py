@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heterps.device import to_host
 from heterps.errors import CheckpointError
 from heterps.protocol.host.state import HostState
 from heterps.protocol.words.decisions import Answer, Apply, Commit, Decision, Keep, Load, Loaded, Mark, Report, Serve
 from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Diverged, Event
 from heterps.protocol.words.keys import BatchKey
-from heterps.protocol.words.messages import Granted, Push, Reply, Request
+from heterps.protocol.words.messages import Granted, Push, Refused, Reply, Request
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
@@ -32,7 +33,9 @@ from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_dense, pack_reply, unpack_read, unpack_request
 from heterps.runtime.wire.peer import PeerLost
 from heterps.runtime.wire.service import Method
+from heterps.runtime.workers.stage_holder import StageHolder
 from heterps.tables import Kind, RowGradients, Shard, restore, since_of, sum_lanes, write_part
+from heterps.tables.live.dense import DenseBlock
 
 __all__ = ["ShardHost"]
 
@@ -75,9 +78,10 @@ class ShardHost:
         threads: int = 1,
         memory_bytes: int | None = None,
     ) -> None:
-        first, last = job.model.dense_ranges(job.hosts)[host]
+        first, last = job.dense_ranges[host]
         self.model, self.host = job.model, host
         self._dense = job.model.parameters[first:last]  # that live here
+        self.holder = StageHolder(job) if job.is_holder(host) else None
         self._report, self._cut_every, self._threads = report, cut_every, threads
         self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
         self._memory_bytes = memory_bytes or job.memory_bytes
@@ -109,6 +113,7 @@ class ShardHost:
             threads=self._threads,
             folder=folder,
             memory_bytes=self._memory_bytes,
+            dense_block=DenseBlock if self.holder is None else self.holder.block,
         )
         self.counts = Counts()
 
@@ -125,6 +130,7 @@ class ShardHost:
             self.shard, self.counts, self._anew = before.shard, before.counts, False
             self._disk = before._disk
             self.shard.forget(_CUTS)  # its cuts were the other run's
+            before.shard = before._disk = None  # who still knows it there must not read, or leave anything
 
     def deliver(self, message: Any, folder: str = "") -> None:
         """Take an instruction of the run; ``folder`` is where the cut is that it speaks of."""
@@ -165,31 +171,43 @@ class ShardHost:
         return pack_reply(Granted(self.state.term), self.read(unpack_read(message)))
 
     def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
-        """Return the dense parameters and a mark of their state; none if that is the mark the caller knows."""
+        """Return the dense parameters and a mark of their state; none if that is the mark the caller knows.
+
+        They are where the stage holder has them, on its device perhaps; on the wire they are host arrays.
+        """
         shard = self._tables()
         mark = f"{shard.incarnation}-{shard.version}"  # before the values: newer ones under an old mark do no harm
         if mark == known:
             return mark, None
         with self.phases("pull"):
-            return mark, shard.pull_dense()
+            return mark, shard.dense.pull_there()
 
     def _on_dense(self, message: Message) -> Message:
-        return pack_dense(*self.dense(message.head["known"]))
+        mark, values = self.dense(message.head["known"])
+        return pack_dense(mark, None if values is None else to_host(values))
+
+    def keep(self, seed: int, stage: int, gradient: Any) -> None:
+        """Stage holder: take the dense gradient of a stage of this process."""
+        self._tables()
+        assert self.holder is not None
+        self.holder.keep(seed, stage, gradient)
 
     # --- decisions
 
     def _carry_out(self, decision: Decision, payload: Any) -> None:
         match decision:
             case Apply(push):
-                self._apply(push.key, payload)
-            case Answer((_, done), reply):
+                self._apply(push.key, self._whole(payload))
+            case Answer((given, done), reply):
+                if self.holder is not None and isinstance(given, PushedGradients) and not isinstance(reply, Refused):
+                    self.holder.forget(given.kept)
                 done(reply, None)
             case Serve((wanted, done), _, reply):
                 if not getattr(done, "gone", False):  # nobody waits for these rows any more
                     done(reply, self._pull(wanted))
             case Keep(push):
                 with self.phases("push"):
-                    self._kept[push] = _copy(payload)
+                    self._kept[push] = _copy(self._whole(payload))
             case Commit(_, pushes):
                 self._commit([(push, self._kept.pop(push)) for push in pushes])
             case Load(term, cut, owned):
@@ -200,6 +218,9 @@ class ShardHost:
                 self._report(event)
             case _:
                 raise TypeError(f"this engine does not carry out {decision!r}")
+
+    def _whole(self, payload: PushedGradients) -> PushedGradients:
+        return payload if self.holder is None else self.holder.whole(payload)
 
     def _tables(self) -> Shard:
         if self.shard is None:  # it can be reached before it was told what to load: who asks tries again
@@ -231,6 +252,13 @@ class ShardHost:
         if due:
             self._report(CutAsked())
 
+    def counted(self) -> Counts:
+        """Return what is in the tables, with what the device has counted of it."""
+        skipped = self.shard.dense.take_skipped() if self.shard is not None else 0
+        with self._lock:
+            self.counts.skipped += skipped
+        return self.counts
+
     def _commit(self, lanes: list[tuple[Push, PushedGradients]]) -> None:
         """Sum in lane order, then one update: the same bits whoever computed the lanes."""
         if not lanes:
@@ -247,6 +275,8 @@ class ShardHost:
     def _load(self, term: int, cut: int, owned: tuple[int, ...]) -> None:
         """Load a cut; cut 0 is what the run began with: fresh tables, or those of the run before."""
         self._kept.clear()
+        if self.holder is not None:
+            self.holder.clear()
         state: Mapping[str, Any] | None = None
         if cut:
             self.fresh(owned)
@@ -265,7 +295,9 @@ class ShardHost:
 
     def _mark(self, cut: int, state: dict[str, Any]) -> None:
         """From here on the first change of a row saves its old value; writing goes on beside training."""
-        folder, counts = self._folder, vars(self.counts).copy()
+        if self.holder is not None:
+            self.holder.clear()
+        folder, counts = self._folder, vars(self.counted()).copy()
         rows = self._tables().cut(_CUTS, moment=Path(folder).name, since=since_of(folder))
         kind: Kind = "changes" if rows.partial else "checkpoint"
         copy, bad_streak = self.state.copy, self.counts.bad_streak

@@ -19,9 +19,10 @@ from heterps.runtime.own_threads import logged, start_thread
 from heterps.runtime.wire.links import HostLink, link_to_host, link_to_stage
 from heterps.runtime.wire.own_links import OwnLinks
 from heterps.runtime.wire.peer import PeerLost
-from heterps.runtime.wire.service import Address, Listener
+from heterps.runtime.wire.service import Address, Listener, local_service
 from heterps.runtime.wire.worker_sockets import client_tls, listen_on, server_tls, worker_place
 from heterps.runtime.workers.delivery import teller
+from heterps.runtime.workers.shard_host import ShardHost
 from heterps.runtime.workers.stage import StageParams, StageService
 
 __all__ = ["DenseReader", "StageActor", "StagesBehind"]
@@ -101,17 +102,23 @@ class DenseReader:
 
     def __init__(self, job: Job, hosts: Sequence[Address], tls: ssl.SSLContext | None = None) -> None:
         self._model, self._tls = job.model, tls
-        self._ranges = job.model.dense_ranges(job.hosts)
+        self._ranges = job.dense_ranges
         self._links = self._to(hosts)  # replaced as one when hosts move
+        self._hosts, self._has_holder = hosts, job.holder
 
     def _to(self, hosts: Sequence[Address]) -> OwnLinks[HostLink]:
         return OwnLinks(lambda host: link_to_host(hosts[host], self._tls))
 
     def move(self, hosts: Sequence[Address]) -> None:
         """Read from other hosts from now on."""
-        before, self._links = self._links, self._to(hosts)
+        before, self._links, self._hosts = self._links, self._to(hosts), hosts
         # A call to a host that is gone may take its time to end, and nobody waits for it.
         start_thread("close-links", before.close, failed=logged("closing links to hosts that have moved"))
+
+    def holder(self) -> ShardHost | None:
+        """Return the stage holder if it is in this process."""
+        found = local_service(self._hosts[-1]) if self._has_holder else None
+        return found if isinstance(found, ShardHost) else None
 
     def close(self) -> None:
         """Let go of the connections."""
