@@ -11,14 +11,18 @@ def dcn_v2(
     crosses: int = 2,
     rank: int | None = None,
     hidden: tuple[int, ...] = (400, 400),
+    weighted: bool = False,
 ) -> hps.Graph:
+    """Columns as for wide_deep."""
     ids = ops.input("ids", shape=(slots,), dtype="uint64")
-    x, y = ops.input("x", shape=(dense,)), ops.input("y")
-    x0 = ops.concat(ops.lookup(ids, table="embedding", dim=dim), x, name="features")
+    x = [ops.input("x", shape=(dense,))] if dense else []
+    y, weight = ops.input("y"), ops.input("weight") if weighted else None
+    x0 = ops.concat(ops.lookup(ids, table="embedding", dim=dim), *x, name="features")
     c = x0
     for i in range(crosses):
         c = ops.cross(x0, c, rank=rank, name=f"cross{i}")
     h = x0
     for i, width in enumerate(hidden):
         h = ops.relu(ops.dense(h, width, name=f"fc{i}"), name=f"relu{i}")
-    return hps.Graph(loss=ops.logloss(ops.dense(ops.concat(c, h, name="both"), 1, name="out"), y, name="loss"))
+    logit = ops.dense(ops.concat(c, h, name="both"), 1, name="out")
+    return hps.Graph(loss=ops.logloss(logit, y, weight, name="loss"))

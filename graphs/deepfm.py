@@ -10,17 +10,19 @@ def deepfm(
     dim: int = 16,
     hidden: tuple[int, ...] = (400, 400, 400),
     linear: bool = True,
+    weighted: bool = False,
 ) -> hps.Graph:
-    """Columns ``ids``, ``x`` and ``y``; ``linear`` gives the numbers first-order terms too."""
+    """Columns as for wide_deep; ``linear`` gives the numbers first-order terms too."""
     ids = ops.input("ids", shape=(slots,), dtype="uint64")
-    x, y = ops.input("x", shape=(dense,)), ops.input("y")
+    x = [ops.input("x", shape=(dense,))] if dense else []
+    y, weight = ops.input("y"), ops.input("weight") if weighted else None
     first = ops.sum(ops.lookup(ids, table="first", dim=1, init={"kind": "Zeros"}), name="first_order")
     vectors = ops.lookup(ids, table="vectors", dim=dim)
-    h = ops.concat(vectors, x, name="features")
+    h = ops.concat(vectors, *x, name="features")
     for i, width in enumerate(hidden):
         h = ops.relu(ops.dense(h, width, name=f"fc{i}"), name=f"relu{i}")
     deep = ops.dense(h, 1, name="out")
-    if linear:
-        deep = ops.add(deep, ops.dense(x, 1, bias=False, name="linear"), name="deep")
+    if linear and x:
+        deep = ops.add(deep, ops.dense(x[0], 1, bias=False, name="linear"), name="deep")
     logit = ops.add(first, ops.fm(vectors, name="fm"), deep, name="logit")
-    return hps.Graph(loss=ops.logloss(logit, y, name="loss"))
+    return hps.Graph(loss=ops.logloss(logit, y, weight, name="loss"))

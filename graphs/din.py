@@ -1,5 +1,7 @@
 """DIN: what a user has seen, weighted by how it suits the candidate (Zhou et al., 2018)."""
 
+from collections.abc import Callable
+
 import heterps as hps
 from heterps import ops
 
@@ -21,7 +23,7 @@ def din(
     both = ops.mul(candidate, interest, name="match")
     people = ops.lookup(user, table="users", dim=dim, name="people")
     h = ops.concat(people, candidate, interest, both, name="features")
-    bend = {"dice": ops.dice, "prelu": ops.prelu}[activation]
+    bends: dict[str, Callable[..., ops.Tensor]] = {"dice": ops.dice, "prelu": ops.prelu}
     for i, width in enumerate(hidden):
-        h = bend(ops.dense(h, width, name=f"fc{i}"), name=f"{activation}{i}")
+        h = bends[activation](ops.dense(h, width, name=f"fc{i}"), name=f"{activation}{i}")
     return hps.Graph(loss=ops.logloss(ops.dense(h, 1, name="out"), ops.input("y"), name="loss"))

@@ -5,14 +5,21 @@ from heterps import ops
 
 
 def wide_deep(
-    slots: int = 26, dense: int = 13, dim: int = 16, hidden: tuple[int, ...] = (400, 400, 400), dropout: float = 0.0
+    slots: int = 26,
+    dense: int = 13,
+    dim: int = 16,
+    hidden: tuple[int, ...] = (400, 400, 400),
+    dropout: float = 0.0,
+    weighted: bool = False,
 ) -> hps.Graph:
+    """Columns ``ids``, ``x`` (where ``dense`` is not 0), ``y``, and ``weight`` where it is ``weighted``."""
     ids = ops.input("ids", shape=(slots,), dtype="uint64")
-    x, y = ops.input("x", shape=(dense,)), ops.input("y")
+    x = [ops.input("x", shape=(dense,))] if dense else []
+    y, weight = ops.input("y"), ops.input("weight") if weighted else None
     wide = ops.sum(ops.lookup(ids, table="wide", dim=1, init={"kind": "Zeros"}), name="wide_sum")
-    h = ops.concat(ops.lookup(ids, table="deep", dim=dim), x, name="features")
+    h = ops.concat(ops.lookup(ids, table="deep", dim=dim), *x, name="features")
     for i, width in enumerate(hidden):
         h = ops.relu(ops.dense(h, width, name=f"fc{i}"), name=f"relu{i}")
         h = ops.dropout(h, dropout, name=f"drop{i}") if dropout else h
     logit = ops.add(wide, ops.dense(h, 1, name="out"), name="logit")
-    return hps.Graph(loss=ops.logloss(logit, y, name="loss"))
+    return hps.Graph(loss=ops.logloss(logit, y, weight, name="loss"))

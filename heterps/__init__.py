@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from heterps.protocol.words.keys import BatchKey as BatchKey
     from heterps.protocol.words.modes import Async as Async, Sync as Sync
     from heterps.ragged import Ragged as Ragged
+    from heterps.runtime.cluster.dask_frames import dask_frame as dask_frame
     from heterps.runtime.cluster.probe import discover as discover
     from heterps.runtime.report.phase_profile import PhaseProfile as PhaseProfile
     from heterps.runtime.report.progress import Progress as Progress
@@ -63,6 +64,7 @@ _HOMES = {
     "heterps.protocol.words.keys": "BatchKey",
     "heterps.protocol.words.modes": "Async Sync",
     "heterps.ragged": "Ragged",
+    "heterps.runtime.cluster.dask_frames": "dask_frame",
     "heterps.runtime.cluster.probe": "discover",
     "heterps.runtime.report.phase_profile": "PhaseProfile",
     "heterps.runtime.report.progress": "Progress",

@@ -1,11 +1,75 @@
-"""What numba compiled and what it took from its cache on disk, loop by loop."""
+"""How loops are compiled and kept on disk: the kinds of loops, and what numba did for each of them.
+
+numba makes wrappers for Python and for C around every function it compiles; with a dozen arrays in the arguments they
+take longer to compile than the loop. So only functions that Python calls have one. Division by zero gives infinity as
+in NumPy: an exception in the middle of an update would leave half a row.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["Warmed", "accounts"]
+import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+from heterps.loop_key import loop_key
+
+__all__ = ["Warmed", "accounts", "entry_loop", "inline", "inner_loop", "njit", "row_loop"]
+
+
+class _LoopCache(FunctionCache):
+    """numba's cache of a loop, in files named after everything that became part of the loop.
+
+    numba looks at the loop's own file only: with another function inlined from elsewhere it would go on running the
+    old one. Other contents have other names, so that no process takes a loop for one that another is about to replace.
+    """
+
+    def __init__(self, loop: Any) -> None:
+        super().__init__(loop.py_func)
+        self._loop = loop
+        self._found = False  # whether the files are known: what a loop uses may be defined behind it
+
+    def _find_files(self) -> None:
+        if not self._found:
+            key = loop_key(self._loop)
+            name = f"{self._impl.filename_base}.{key}"
+            self._cache_file = IndexDataCacheFile(cache_path=self._cache_path, filename_base=name, source_stamp=key)
+            self._found = True
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        self._find_files()
+        return super()._load_overload(sig, target_context)
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        self._find_files()
+        super()._save_overload(sig, data)
+
+
+def njit(*, cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return numba's decorator of that name, but for a cache that knows what was inlined."""
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        loop = numba.njit(**options)(function)
+        if cache and hasattr(loop, "py_func"):  # else numba is switched off
+            loop._cache = _LoopCache(loop)
+        return loop
+
+    return compiled
+
+
+#: Called from Python.
+entry_loop = njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)
+#: Called from Python with many arrays; allocates none, so needs no counts of references. numba counts wherever an array
+#: is taken out of a tuple or goes to an inlined function: atomic additions, for each value of a line or row of a table.
+row_loop = njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True, _nrt=False)
+#: Called by other loops only, once per block of rows or seldom; allocates nothing either.
+inner_loop = njit(
+    nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True, _nrt=False
+)
+#: Called per row or per value: becomes part of the caller, since a call costs more than the work.
+inline = njit(nogil=True, error_model="numpy", inline="always")
 
 
 class Warmed(NamedTuple):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from heterps.compiled import njit
 
 __all__ = ["GOLDEN", "MASK", "finalise", "finalise_array", "finalise_word"]
 

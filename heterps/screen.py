@@ -35,10 +35,15 @@ class Screen(Console):
         return super().render_str(printable(text), **options)
 
     def table(
-        self, title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()
+        self,
+        title: str,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        right: Sequence[str] = (),
+        plain: bool = False,
     ) -> None:
-        """Print a table with its title; columns named in ``right`` are set to the right."""
-        if len(rows) > _LONG:
+        """Print a table with its title; columns named in ``right`` are set to the right, ``plain`` has no frame."""
+        if plain or len(rows) > _LONG:
             self.file.write(_plain(title, headings, rows, right) + "\n")
             return
         table = Table(title=title, title_justify="left")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import signature
 from typing import Any, TypeVar
 
 import click
 
-from heterps.data import READERS, Dataset
+from heterps.data import READERS, Dataset, open_dataset
 from heterps.data.core.data_form import DataForm
+from heterps.data.core.formats import guess_format
 from heterps.data.sources.given import open_known
+from heterps.data.study.schema_file import read_schema
 from heterps.errors import DataError, UnknownKindError
 
-__all__ = ["data_options", "opened", "parse_names", "sample_options"]
+__all__ = ["Said", "data_options", "opened", "opened_as", "parse_names", "sample_options", "schema_options"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -40,6 +44,62 @@ def _options(command: _F, purpose: str, required: bool) -> _F:
         "--format", "kind", default="auto", show_default=True, metavar="NAME", help=f"Of the data: auto, {formats}."
     )
     return data(kind(command))
+
+
+def schema_options(command: _F) -> _F:
+    """Add options that say what columns are, beside what is inferred."""
+    several = "; several, or as a,b,c"
+    options = (
+        click.option("--label", metavar="NAME", default="", help="Column to predict [default: y, label, click, ...]."),
+        click.option("--categorical", multiple=True, metavar="NAMES", help=f"Columns to take for categories{several}."),
+        click.option("--numeric", multiple=True, metavar="NAMES", help=f"Columns to take for numbers{several}."),
+        click.option("--ignore", multiple=True, metavar="NAMES", help=f"Columns to leave out{several}."),
+        click.option("--weight", metavar="NAME", default="", help="Column with the weight of each row."),
+        click.option("--schema", metavar="FILE", help="TOML that `heterps schema` wrote: decides all columns."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the options of :func:`schema_options` say."""
+
+    label: str = ""
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    weight: str = ""
+    schema: str | None = None
+
+    def options(self, paths: Any, kind: str) -> dict[str, Any]:
+        """Return options for the reader of a format."""
+        choices: dict[str, Any] = {"label": self.label, "weight": self.weight}
+        choices |= {name: parse_names(getattr(self, name)) for name in ("categorical", "numeric", "ignore")}
+        choices = {name: value for name, value in choices.items() if value}
+        if self.schema and choices:
+            raise DataError(f"--schema decides all columns: leave out --{next(iter(choices))}, or change {self.schema}")
+        given = {"fields": read_schema(self.schema)} if self.schema else choices
+        if given:
+            _check_taken(next(iter(choices), "schema"), guess_format(paths) if kind == "auto" else kind)
+        return given
+
+
+def _check_taken(option: str, kind: str) -> None:
+    """Refuse options for a format whose columns are fixed."""
+    wanted = "fields" if option == "schema" else "label"
+    taken = [name for name, reader in READERS.items() if wanted in signature(reader).parameters]
+    if kind in READERS and kind not in taken:
+        raise DataError(f"--{option} cannot be used with format {kind!r}: use it with {', '.join(sorted(taken))}")
+
+
+def opened_as(paths: tuple[str, ...], kind: str, said: Said) -> Dataset:
+    """Open what ``--data`` names with what the options say about its columns."""
+    files: Any = paths[0] if len(paths) == 1 else list(paths)
+    is_bundled = any(path.split(":")[0] == "adult" for path in paths)
+    options = said.options(files, "adult" if is_bundled else kind)
+    return open_dataset(files, kind, **options) if options else opened(paths, kind)
 
 
 def opened(paths: tuple[str, ...], kind: str, form: DataForm | None = None) -> Dataset:

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from heterps import models
+from heterps.data import Schema
 from heterps.errors import GraphError, HeterpsError
 from heterps.graph import Graph
 
@@ -24,30 +26,78 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
         name, sign, text = pair.partition("=")
         if not sign or not name.isidentifier():
             raise GraphError(f"--set takes name=value, got {pair!r}")
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):  # no JSON, or none that can be used
-            value = text
-        settings[name] = tuple(value) if isinstance(value, list) else value
+        settings[name] = _value(text)
     return settings
 
 
-def load_graph(target: str, settings: dict[str, Any] | None = None) -> Graph:
-    """Load ``graphs/wide_deep.py``, ``graphs/wide_deep.py:wide_deep`` or ``model.json``."""
+def _value(text: str) -> Any:
+    """Return what a value means: JSON, several with commas between as a tuple, else the text."""
+    try:
+        value = json.loads(text)
+        return tuple(value) if isinstance(value, list) else value
+    except (ValueError, RecursionError):  # no JSON, or none that can be used
+        pass
+    inner = text.strip().removeprefix("(").removesuffix(")").strip().removesuffix(",")
+    if inner == text.strip() and "," not in inner:
+        return text
+    try:
+        return tuple(json.loads(f"[{inner}]"))
+    except (ValueError, RecursionError):
+        return text
+
+
+def load_graph(target: str, settings: dict[str, Any] | None = None, schema: Schema | None = None) -> Graph:
+    """Load a model.
+
+    Parameters
+    ----------
+    target
+        The name of one in :mod:`heterps.models`, ``my_model.py``, ``my_model.py:function`` or ``graph.json``.
+    settings
+        Arguments of the function.
+    schema
+        Columns of the data: arguments called slots, dense and weighted follow from them unless they are set.
+    """
     name, _, function = target.partition(":")
     path = Path(name)
-    if not path.exists():
-        near = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
-        raise GraphError(f"no file {name}" + (f"; {path.parent}/ has {', '.join(near)}" if near else ""))
-    if path.suffix == ".json":
+    if path.suffix == ".json" and path.exists():
         return Graph.load(path)
-    build = _function(_module(path), path, function)
+    if not function and not path.is_file() and name in models.__all__:
+        build, path = getattr(models, name), Path(models.__path__[0]) / f"{name}.py"
+    elif path.exists():
+        build = _function(_module(path), path, function)
+    else:
+        near = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
+        there = f"; {path.parent}/ has {', '.join(near)}" if near else ""
+        raise GraphError(f"no file {name}{there}; models known by name are {', '.join(models.__all__)}")
+    return _built(build, path, _arguments(build, settings or {}, schema))
+
+
+def _arguments(build: Any, settings: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
+    """Return the settings, with what follows from the data; one number for a tuple is a tuple of one."""
+    known = inspect.signature(build).parameters
+    given = dict(settings)
+    for name, value in settings.items():
+        if name in known and isinstance(known[name].default, tuple) and isinstance(value, int | float):
+            given[name] = (value,)
+    return {name: value for name, value in _offered(schema).items() if name in known} | given
+
+
+def _offered(schema: Schema | None) -> dict[str, Any]:
+    if schema is None or not {"ids", "x"} & set(schema.names):
+        return {}
+    width = {name: schema[name].width if name in schema else 0 for name in ("ids", "x")}
+    weighted = {"weighted": True} if "weight" in schema else {}
+    return ({"slots": width["ids"]} if width["ids"] else {}) | {"dense": width["x"]} | weighted
+
+
+def _built(build: Any, path: Path, settings: dict[str, Any]) -> Graph:
     try:
-        inspect.signature(build).bind(**(settings or {}))
+        inspect.signature(build).bind(**settings)
     except TypeError as error:
         raise GraphError(f"{build.__name__}{inspect.signature(build)}: {error}") from None
     try:
-        graph = build(**(settings or {}))
+        graph = build(**settings)
     except HeterpsError as error:
         raise GraphError(f"{path}:{_line(error, path)} in {build.__name__}(): {error}") from error
     except (Exception, SystemExit) as error:

@@ -7,6 +7,9 @@ from pathlib import Path
 import click
 from rich.table import Table
 
+from heterps.runtime.batch.columns import describe as describe_column
+from heterps.runtime.cuts.saved_model import SavedModel
+from heterps.runtime.cuts.saving import snapshot_folder
 from heterps.screen import Screen
 from heterps.tables.snapshots.inspection import Comparison, TableReport, compare, describe
 from heterps.tables.snapshots.load import verify as verify_files
@@ -21,26 +24,39 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 @click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="How many ids to list.")
 @click.option("--verify", is_flag=True, help="Check the hash of every file first.")
 def command(paths: tuple[Path, ...], top: int, verify: bool) -> None:
-    r"""Show what a snapshot holds, or compare two by id.
+    r"""Show what a saved model or snapshot holds, or compare two by id.
 
-    PATH is a folder of snapshots (the newest is taken) or one generation.
+    PATH is what `heterps train --out` or session.save wrote, a folder of snapshots (the newest is taken), or one.
 
     \b
     Examples:
-      heterps inspect out/wide_deep                  tables, rows, bytes, top ids, norms
+      heterps inspect out/wide_deep                  data, tables, rows, bytes, top ids, norms
       heterps inspect out/wide_deep --verify         check all hashes too
       heterps inspect out/run/00000001 out/run       what changed since generation 1
     """
     console = Screen()
     if len(paths) > 2:
         raise click.UsageError(f"inspect takes one snapshot or two, got {len(paths)}")
+    models, paths = paths, tuple(map(snapshot_folder, paths))
     if verify:
         for path in paths:
             console.print(f"{len(verify_files(path).files)} files of {path} are as they were written")
     if len(paths) == 1:
+        if (models[0] / "model.json").exists():
+            _show_model(console, SavedModel.read(models[0]))
         _show(console, paths[0], top)
     else:
         _show_comparison(console, compare(*paths, top=top))
+
+
+def _show_model(console: Screen, model: SavedModel) -> None:
+    loss = model.graph[model.graph.loss]
+    rules = f"tables {model.sparse}, dense parameters {model.dense}"
+    console.print(f"a model of {len(model.graph)} ops with {loss.kind} for a loss", soft_wrap=True, highlight=False)
+    console.print(f"rules: {rules}", soft_wrap=True, highlight=False)
+    for column in model.form.fields if model.form else ():
+        made = f" of {', '.join(column.labels)}" if column.of else ""
+        console.print(f"column {describe_column(column)}{made}", soft_wrap=True, highlight=False)
 
 
 def _show(console: Screen, path: Path, top: int) -> None:

@@ -110,6 +110,7 @@ def command() -> None:
 @click.argument("target", metavar="FILE[:FUNCTION]")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
 @click.option("--hardware", type=click.Path(dir_okay=False), help="TOML file of pools; default: this machine.")
+@click.option("--catalogue", type=click.Path(dir_okay=False), help="TOML file of devices that --hardware may name.")
 @click.option("--rows-per-second", type=_Count(), help="Least price per row with at least this throughput.")
 @click.option("--arrival-rate", type=_Count(), help="Least price per hour for rows that arrive at this rate.")
 @click.option("--budget", type=float, help="Most throughput for this price per hour; with --deadline, for the job.")
@@ -132,7 +133,7 @@ def command() -> None:
 @click.option("--html", type=click.Path(dir_okay=False), help="Write the report as one self-contained page.")
 @click.option("--out", type=click.Path(dir_okay=False), help="Save the plan: `heterps train PLAN.json` runs it.")
 def make(
-    target: str, settings: tuple[str, ...], hardware: str | None, rows_per_second: float | None,
+    target: str, settings: tuple[str, ...], hardware: str | None, catalogue: str | None, rows_per_second: float | None,
     arrival_rate: float | None, budget: float | None, batch_size: tuple[int, ...] | None, seconds: float,
     deadline: float | None, head_room: float, profile_path: str | None, data: tuple[str, ...], kind: str,
     rows: float | None, pins: tuple[str, ...], parameters: tuple[str, ...], solver_name: str,
@@ -147,7 +148,7 @@ def make(
     graph = load_graph(target, parse_settings(settings))
     request = Request(
         graph,
-        Hardware.from_toml(hardware) if hardware else Hardware.local(),
+        _hardware(hardware, catalogue),
         _goal(rows_per_second, arrival_rate, budget, rows, deadline),
         batch_size or BATCH_SIZES,
         Profile.load(profile_path) if profile_path else Profile({}),
@@ -217,6 +218,12 @@ def _print_load(found: LoadPlan, as_json: bool) -> None:
 def _console() -> Screen:
     """A console that does not squeeze tables where nobody looks at it."""
     return Screen(width=None if sys.stdout.isatty() else 130)
+
+
+def _hardware(path: str | None, catalogue: str | None) -> Hardware:
+    if path is None and catalogue is not None:
+        raise PlanError("--catalogue has the devices that the pools of --hardware name: give --hardware too")
+    return Hardware.from_toml(path, catalogue) if path else Hardware.local()
 
 
 def _goal(

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.table import Table
 
-from heterps.cli._data import data_options, opened, parse_names
+from heterps.cli._data import Said, data_options, opened, opened_as, parse_names, schema_options
 from heterps.cli._device import device_options
 from heterps.cli._models import load_graph, parse_settings
 from heterps.cli._rules import parse_rule
+from heterps.cli._stopping import Stop, deferred
 from heterps.cli._ways import parameters_option, parse_ways
-from heterps.data import Dataset
+from heterps.data import DataForm, Dataset, Schema
 from heterps.errors import DataError
 from heterps.hardware import Hardware
 from heterps.planner.plan import Plan
 from heterps.planner.planner import plan as make_plan
 from heterps.runtime.report.meter import metered
 from heterps.runtime.report.phase_profile import PhaseProfile
+from heterps.runtime.report.progress import Progress
 from heterps.screen import Screen
 from heterps.session import launch
 from heterps.writing import check_folder, check_target
@@ -29,8 +32,10 @@ __all__ = ["command"]
 
 _EPILOG = """\b
 Examples:
-  heterps train graphs/wide_deep.py --data adult:train --valid adult:test \\
-      --set slots=19 --set dense=5 --epochs 2 --out model/
+  heterps train wide_deep --data clicks.csv --label clicked --out model/
+  heterps train deepfm --data clicks.parquet --categorical zip,hour --ignore id --set hidden=64,32
+  heterps train wide_deep --data adult:train --valid adult:test --epochs 2 --out model/
+  heterps train my_model.py:towers --data clicks.csv --schema clicks.toml
   heterps train graphs/dlrm.py --data 'day_*.tsv' --format criteo --mode sync
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --every-batches 10000
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --resume run/
@@ -40,8 +45,9 @@ Examples:
 
 
 @click.command(short_help="Train a model on files.", epilog=_EPILOG)
-@click.argument("target", metavar="FILE[:FUNCTION]")
+@click.argument("target", metavar="MODEL")
 @data_options
+@schema_options
 @click.option("--valid", multiple=True, metavar="PATH", help="Evaluated after each pass.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows per batch [default: 1024, or the plan's].")
@@ -89,6 +95,12 @@ def command(
     target: str,
     data: tuple[str, ...],
     kind: str,
+    label: str,
+    categorical: tuple[str, ...],
+    numeric: tuple[str, ...],
+    ignore: tuple[str, ...],
+    weight: str,
+    schema: str | None,
     valid: tuple[str, ...],
     settings: tuple[str, ...],
     batch_size: int | None,
@@ -114,16 +126,23 @@ def command(
     profile: bool,
     profile_svg: str | None,
 ) -> None:
-    """Train the model that FUNCTION in FILE returns, or a graph or plan saved as JSON."""
+    """Train a model.
+
+    MODEL is the name of a built-in one (wide_deep, deepfm, dlrm, ...), FILE[:FUNCTION] with a function that returns a
+    graph, or a graph or plan saved as JSON. Arguments called slots, dense and weighted follow from the data.
+    """
     for folder in filter(None, (out, checkpoint)):
         check_folder(folder)
     if profile_svg:
         check_target(profile_svg)
     ways = parse_ways(parameters) or None
-    plan = _plan(target, settings, batch_size)
-    training, validation = opened(data, kind), opened(valid, kind) if valid else None
-    rules = [parse_rule(text) if text else None for text in (sparse, dense)]
     console = Screen()
+    training = opened_as(data, kind, Said(label, categorical, numeric, ignore, weight, schema))
+    for note in training.study.notes if training.study else ():
+        console.print(note, highlight=False, soft_wrap=True)
+    plan = _plan(target, settings, batch_size, training.schema)
+    validation = opened(valid, kind, DataForm.of(training)) if valid else None
+    rules = [parse_rule(text) if text else None for text in (sparse, dense)]
     with launch(
         plan,
         engine=engine,
@@ -143,10 +162,12 @@ def command(
         parameters=ways,
     ) as session:
         reports = _checked(session, training.shuffle(shuffle), epochs, validation, allow_empty)
-        last = deque(metered(reports, console), maxlen=1).pop()
+        with deferred(bool(out)) as stop:
+            last = _followed(reports, console, stop)
         if out:
             session.save(out)
-            console.print(f"saved to {out}", highlight=False)
+            console.print(_saved(out, last, stop), highlight=False, soft_wrap=True)
+        stop.go_on()
     if profile:
         _print_profile(console, last.profile)
     if profile_svg:
@@ -154,14 +175,31 @@ def command(
         console.print(f"drawn to {profile_svg}", highlight=False)
 
 
-def _plan(target: str, settings: tuple[str, ...], batch_size: int | None) -> Plan:
+def _followed(reports: Generator[Progress, None, None], console: Screen, stop: Stop) -> Progress:
+    """Train to the end, or to the first report after a signal: whole batches are in the tables then."""
+    with closing(reports):
+        for progress in metered(reports, console):
+            last = progress
+            if stop.asked:
+                break
+    return last
+
+
+def _saved(out: str, last: Progress, stop: Stop) -> str:
+    if not stop.asked or last.done:
+        return f"saved to {out}"
+    return f"saved to {out} what was trained: {last.samples:,} samples, in epoch {last.epoch} of {last.epochs}"
+
+
+def _plan(target: str, settings: tuple[str, ...], batch_size: int | None, schema: Schema) -> Plan:
     """Take a plan as it is; plan a graph for this machine."""
     if target.endswith(".json") and _is_plan(target):
         plan = Plan.load(target)
         if batch_size not in (None, plan.batch_size) or settings:
             raise DataError(f"{target} is a plan: its batch size and model are decided; plan again to change them")
         return plan
-    return make_plan(load_graph(target, parse_settings(settings)), Hardware.local(), batch_size=batch_size or 1024)
+    graph = load_graph(target, parse_settings(settings), schema)
+    return make_plan(graph, Hardware.local(), batch_size=batch_size or 1024)
 
 
 def _is_plan(target: str) -> bool:
@@ -177,7 +215,16 @@ def _checked(session: Any, data: Dataset, epochs: int, valid: Dataset | None, al
     try:
         return session.train(data, epochs, valid, allow_empty=allow_empty)
     except DataError as error:
-        raise DataError(f"{error}\nThe model's arguments can be changed with --set NAME=VALUE") from error
+        raise DataError(f"{error}\n{_remedy(data)}") from error
+
+
+def _remedy(data: Dataset) -> str:
+    kinds = {column.kind for column in data.schema}
+    if data.study and data.study.columns and not kinds & {"label"}:
+        return "The data has no column that is called as labels are: name it with --label"
+    if data.study and data.study.columns and not kinds & {"sparse", "ragged"}:
+        return "No column was taken for a category: name some with --categorical"
+    return "The model's arguments can be changed with --set NAME=VALUE"
 
 
 def _print_profile(console: Screen, profile: PhaseProfile) -> None:

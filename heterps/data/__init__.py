@@ -22,6 +22,7 @@ from heterps.data.study.importance import Importance, feature_importance, slots_
 from heterps.data.study.statistics import Moments, moments, standardised
 from heterps.data.text.criteo import Criteo
 from heterps.data.text.delimited_text import Text, csv, tsv
+from heterps.data.text.libsvm import LibSvm, libsvm
 from heterps.data.text.slot_text import SlotText, slot_text
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "Images",
     "Importance",
     "Labels",
+    "LibSvm",
     "Match",
     "Moments",
     "Number",
@@ -77,6 +79,7 @@ __all__ = [
     "idx",
     "image_folder",
     "label",
+    "libsvm",
     "moments",
     "open_dataset",
     "parquet",

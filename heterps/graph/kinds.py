@@ -11,7 +11,7 @@ from heterps.errors import GraphError, HeterpsError, UnknownKindError
 from heterps.fields import Found
 from heterps.graph.types import TensorType
 
-__all__ = ["REQUIRED", "Attrs", "OpKind", "Param", "kind", "kinds", "register_kind"]
+__all__ = ["REQUIRED", "Attrs", "OpKind", "Param", "kind", "kinds", "register_kind", "take_over_kind"]
 
 Attrs = Mapping[str, Any]
 
@@ -113,6 +113,11 @@ def register_kind(new: OpKind) -> OpKind:
     if _KINDS.setdefault(new.name, new) is not new:
         raise GraphError(f"op kind {new.name!r} is registered already; choose another name")
     return new
+
+
+def take_over_kind(new: OpKind) -> None:
+    """Make a kind known that came with a graph from another process, whatever was known under its name."""
+    _KINDS[new.name] = new
 
 
 def kind(name: str) -> OpKind:

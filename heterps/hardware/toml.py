@@ -10,21 +10,31 @@ from typing import Any
 from heterps.documents import read_text, toml_of
 from heterps.errors import HardwareError
 from heterps.fields import Found, field_hints
-from heterps.hardware.catalogue import catalogue
+from heterps.hardware.catalogue import catalogue, read_catalogue
 from heterps.hardware.values import Device, Hardware, Host, Link, Pool
 
 __all__ = ["read_toml", "write_toml"]
 
-_OF_DEVICE = ("price_per_hour", "sold_in", "efficiency")  # a pool may say these otherwise than its device does
+_OF_DEVICE = (
+    "price_per_hour",
+    "price_date",
+    "sold_in",
+    "efficiency",
+)  # a pool may say these otherwise than its device does
 
 
-def read_toml(source: str) -> Hardware:
-    """Return the hardware of a TOML file, or of TOML text (anything with a line break)."""
+def read_toml(source: str, own_catalogue: str | None = None) -> Hardware:
+    """Return the hardware of a TOML file, or of TOML text (anything with a line break).
+
+    A pool's device is looked for in the file itself, then in a catalogue of one's own, then in the package's.
+    """
     text = source if "\n" in source else read_text(source, HardwareError)
     found = toml_of(text, "TOML text" if "\n" in source else source, HardwareError)
     found.only(("device", "pool", "host", "link"))
     own = found.get("device", {})
-    devices = {name: own[name].make(Device, name=name) for name in own.members()}
+    described = {name: own[name].make(Device, name=name) for name in own.members()}
+    catalogues = (described, read_catalogue(own_catalogue) if own_catalogue else {}, catalogue())
+    devices = {name: device for known in reversed(catalogues) for name, device in known.items()}
     values = {
         "pools": tuple(_pool(body, devices) for body in found.get("pool", ())),
         "hosts": found.get("host", ()).read(tuple[Host, ...]),
@@ -49,12 +59,14 @@ def write_toml(hardware: Hardware) -> str:
 
 def _pool(body: Found, devices: Mapping[str, Device]) -> Pool:
     name = body["device"].read(str)
-    device = devices.get(name) or catalogue().get(name)
+    device = devices.get(name)
     if device is None:
-        body["device"].refuse(f"one of {', '.join([*devices, *catalogue()])}")
+        body["device"].refuse(f"one of {', '.join(list(devices)[::-1])}")
     hints = field_hints(Device)
     own = {key: body[key].read(hints[key]) for key in _OF_DEVICE if key in body.members()}
-    return body.without("device", *own).make(Pool, device=replace(device, **own))
+    if "price_per_hour" in own:
+        own.setdefault("price_date", "")  # the device's is that of another price
+    return body.without("device", *_OF_DEVICE).make(Pool, device=replace(device, **own))
 
 
 def _block(head: str, value: Any, skip: tuple[str, ...] = ()) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal
@@ -36,6 +37,8 @@ class Device:
         Share of the peak figures that kernels reach: 1 for measured figures, less for data sheets.
     price_per_hour, sold_in
         Price of one unit, and the number in which units are sold (8 for a machine with eight GPUs).
+    price_date
+        Month of the price, ``"2024-06"``; empty where nobody said.
     source
         Where the figures come from.
     """
@@ -52,10 +55,13 @@ class Device:
     efficiency: Annotated[float, Range(above=0, at_most=1)] = 1.0
     price_per_hour: NotNegative = 0.0
     sold_in: Count = 1
+    price_date: str = ""
     source: str = ""
 
     def __post_init__(self) -> None:
         check_fields(self, HardwareError, f"device {self.name!r}")
+        if self.price_date and not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", self.price_date):
+            raise HardwareError(f"device {self.name!r}: price_date is {self.price_date!r}, must be a month, YYYY-MM")
         if "float32" not in self.flops:
             raise HardwareError(f"device {self.name!r}: flops has no float32 figure, only {sorted(self.flops)}")
 
@@ -193,11 +199,14 @@ class Hardware:
         return Found.of(data, HardwareError, "hardware").make(cls)
 
     @classmethod
-    def from_toml(cls, source: str) -> Hardware:
-        """Read a TOML file (a path) or text; ``docs/planner.md`` shows the format."""
+    def from_toml(cls, source: str, catalogue: str | None = None) -> Hardware:
+        """Read a TOML file (a path) or text; ``docs/planner.md`` shows the format.
+
+        ``catalogue`` is a file of devices of one's own, which come before those that ship with the package.
+        """
         from heterps.hardware.toml import read_toml
 
-        return read_toml(source)
+        return read_toml(source, catalogue)
 
     def to_toml(self) -> str:
         """Return TOML text that :meth:`from_toml` reads back to an equal value."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from heterps.compiled import njit
 
 __all__ = ["LOOPS", "loop", "reassociating_loop", "unlocked"]
 
@@ -51,6 +52,6 @@ def reassociating_loop(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _compiled(function: Callable[..., Any], fastmath: set[str]) -> Callable[..., Any]:
     # numpy's error model: division by zero gives inf, and so a check per element does not stop vectorisation.
-    compiled = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=fastmath)(function)
+    compiled = njit(nogil=True, cache=True, error_model="numpy", fastmath=fastmath)(function)
     LOOPS[f"{function.__module__}.{function.__name__}"] = compiled
     return compiled  # type: ignore[no-any-return]

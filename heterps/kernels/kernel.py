@@ -27,7 +27,7 @@ from heterps.errors import GraphError, UnknownKindError
 from heterps.graph import Graph, Op, kind
 from heterps.kernels.cost import OpCost, OpWork
 
-__all__ = ["FUSED", "Call", "Kernel", "kernel", "kernels", "op_cost", "register_kernel"]
+__all__ = ["FUSED", "Call", "Kernel", "kernel", "kernels", "op_cost", "register_kernel", "take_over_kernel"]
 
 
 class Call:
@@ -172,6 +172,11 @@ def register_kernel(kind_name: str, new: Kernel) -> Kernel:
     if _KERNELS.setdefault(kind_name, new) is not new:
         raise GraphError(f"op kind {kind_name!r} has a kernel already")
     return new
+
+
+def take_over_kernel(kind_name: str, new: Kernel) -> None:
+    """Give a kind the kernel that came with it from another process."""
+    _KERNELS[kind_name] = new
 
 
 def kernel(kind_name: str) -> Kernel:

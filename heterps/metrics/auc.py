@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from heterps.compiled import njit
 from heterps.metrics.metric import Floats, State, flat
 
 __all__ = ["AUC", "UNIT", "BucketError", "ExactAUC", "area", "weights"]

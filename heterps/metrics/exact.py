@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from heterps.compiled import njit
 
 __all__ = ["DIGITS", "add_exact", "round_exact", "zero_exact"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from heterps.compiled import njit
 from heterps.metrics.auc import BINS, UNIT, area, weights
 from heterps.metrics.metric import Floats, State, flat
 

@@ -136,7 +136,7 @@ def plan(
 
     Examples
     --------
-    >>> from graphs.wide_deep import wide_deep
+    >>> from heterps.models import wide_deep
     >>> made = plan(wide_deep(), Hardware.local(), batch_size=4096)
     >>> [stage.name for stage in made.stages]
     ['all']
@@ -256,6 +256,8 @@ def assumptions(request: Request, draft: Draft) -> Iterable[str]:
     for pool in request.hardware.pools:
         if pool.name not in measured:
             yield f"pool {pool.name}: rates {draft.costs.rates(pool).source}, all work scales with units"
+    yield from _prices(request.hardware)
+    yield from _unused_rates(request.hardware)
     if measured:
         yield f"rates of {', '.join(measured)} were measured"
     seen = "sampled" if request.sample else "measured" if request.profile.unique_fraction else "assumed"
@@ -272,6 +274,23 @@ def assumptions(request: Request, draft: Draft) -> Iterable[str]:
         )
     if any(pool.emulated for pool in request.hardware.pools):
         yield "emulated: a pool tagged GPU runs NumPy"
+
+
+def _prices(hardware: Hardware) -> Iterable[str]:
+    """How old each price is."""
+    for pool in hardware.pools:
+        if pool.device.price_per_hour:
+            age = f"of {pool.device.price_date}" if pool.device.price_date else "without a date"
+            yield f"pool {pool.name}: price {age}, {pool.device.price_per_hour:g} an hour for a unit"
+
+
+def _unused_rates(hardware: Hardware) -> Iterable[str]:
+    """Faster arithmetic that a device has and models, which compute in float32, do not use."""
+    for pool in hardware.pools:
+        slow = pool.device.flops["float32"]
+        faster = [f"{dtype} {rate / slow:.2g} times" for dtype, rate in pool.device.flops.items() if rate > slow]
+        if faster:
+            yield f"pool {pool.name}: computes in float32; not used: {', '.join(faster)} that rate"
 
 
 def compare(request: Request) -> list[tuple[str, Plan | None, str]]:

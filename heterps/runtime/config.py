@@ -34,6 +34,7 @@ class Settings:
     progress_s: float
     orphans_s: float
     bad_losses: int
+    strict_pools: bool
     blas_threads: int | None
     table_threads: int
     switch_interval_s: float
@@ -74,6 +75,7 @@ def settings() -> Settings:
         progress_s=_seconds("timeouts.progress", least=1e-3),
         orphans_s=_seconds("orphans"),
         bad_losses=_count("bad-losses", least=0),
+        strict_pools=_get("strict-pools") is True,
         blas_threads=None if blas is None else _count("worker.blas-threads", least=1),
         table_threads=_count("worker.table-threads", least=1),
         switch_interval_s=_seconds("worker.switch-interval"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from heterps.protocol import BatchKey, ClientState, HostState
 from heterps.protocol.client import state as cl
 from heterps.protocol.words import decisions as de, events as ev, instructions as do
-from heterps.protocol.words.messages import Granted, Push, Refused, Reply, Request
+from heterps.protocol.words.messages import Granted, Push, Refused, Reply, Request, StoreGroup
 from heterps.simulator.network import TIMEOUT, Process
 from heterps.simulator.rows import SimulatedShard, gradient
 
@@ -37,7 +37,7 @@ class Copy:
     def receive(self, message: Any, tag: Any = None, payload: Any = None) -> None:
         """Take a message with what came along, and carry out the decisions."""
         kind = type(message)
-        if kind is Push or kind is de.TakeIn:
+        if kind is Push or kind is de.TakeIn or kind is StoreGroup:
             self._payloads[message] = payload
         elif kind is de.Forward and payload is not None:
             self._payloads[message.request] = payload
@@ -86,7 +86,8 @@ class Copy:
     def _commit(self, commit: de.Commit) -> None:
         kept = [self._kept.pop((*commit.position, push.lane)) for push in commit.pushes]
         for number, shard in self.rows.items():
-            shard.apply([grad for shards, grads in kept if number in shards for grad in grads])
+            if number != self.world.scenario.spec.shards:
+                shard.apply([grad for shards, grads in kept if number in shards for grad in grads])
 
     def _load(self, load: de.Load) -> None:
         self._kept.clear()
@@ -94,14 +95,19 @@ class Copy:
 
     def _loaded(self, load: de.Load) -> None:
         if load.term == self.state.term and not self.state.serving:
+            if self.world.disk.is_broken(load.cut):
+                self.world.post(ev.CutLost(load.cut, self.world.disk.before(load.cut), "a bit has flipped"))
+                return
             shards, state = self.world.disk.read(load.cut)
+            group = [self.world.scenario.spec.shards] if self.world.scenario.spec.group and self.host == 0 else []
             self.rows = {
-                number: shards[number].copy() if number in shards else SimulatedShard() for number in load.owned
+                number: shards[number].copy() if number in shards else SimulatedShard()
+                for number in (*load.owned, *group)
             }
             self.receive(de.Loaded(load.term, state))
 
     def _mark(self, mark: de.Mark) -> None:
-        rows = {number: self.rows[number].copy() for number in self.state.owned}
+        rows = {number: shard.copy() for number, shard in self.rows.items() if self._is_mine(number)}
         self.world.net.at(2 + 6 * self.world.net.random(), self.process, self._write, mark.cut, rows, mark.state)
 
     def _write(self, cut: int, rows: dict[int, SimulatedShard], state: dict[str, Any]) -> None:
@@ -111,11 +117,18 @@ class Copy:
             self.world.disk.write(cut, rows, state)
             self.world.post(ev.CutWritten(self.number, cut))
 
+    def _is_mine(self, number: int) -> bool:
+        """Host 0 also keeps what the all-reduce group gave it, behind all shards."""
+        return number in self.state.owned or number == self.world.scenario.spec.shards
+
+    def _take(self, take: de.Take) -> None:
+        self.rows[self.world.scenario.spec.shards] = self._payloads[take.message].copy()
+
     def _insert(self, insert: de.Insert) -> None:
         self.rows.update({number: shard.copy() for number, shard in self._payloads[insert.message].items()})
 
     def _retain(self, retain: de.Retain) -> None:
-        self.rows = {number: shard for number, shard in self.rows.items() if number in retain.owned}
+        self.rows = {number: shard for number, shard in self.rows.items() if self._is_mine(number)}
         self._kept.clear()
 
     def _report(self, report: de.Report) -> None:
@@ -141,6 +154,7 @@ _CARRY_OUT = {
     de.Load: "_load",
     de.Mark: "_mark",
     de.Insert: "_insert",
+    de.Take: "_take",
     de.Retain: "_retain",
     de.Report: "_report",
     de.Forward: "_forward",
@@ -212,10 +226,22 @@ class Task:
         host, request = send
         self._calls[host, request] = self.world.net.now
         payload: Payload | None = None
+        if host >= len(self.client.layout.copies):
+            self._to_group(host, request)
+            return
         if type(request) is Push:
             grads = tuple(self._grads[request.key.n + i] for i in range(request.batches))
             payload = (self.client.layout.owned(host), grads)
         self.world.to_copy(self.client.layout.copies[host], request, (self, request), payload)
+
+    def _to_group(self, host: int, request: Request) -> None:
+        """The group is reached in the same process, through the member there."""
+        grads = (self._grads[request.key.n],) if type(request) is Push else None
+
+        def answered(reply: Reply, values: Any) -> None:
+            self.world.net.at(0, self.process, self.answered, host, request, reply, values)
+
+        self.world.net.at(0, self.process, self.world.member(self.process).receive, request, answered, grads)
 
     def _work(self) -> float:
         """Return how long reading or computing a batch takes."""

@@ -23,6 +23,8 @@ def final(world: World) -> str:
         return f"the run was aborted: {world.run.reason}"
     layout, spec = world.run.layout(), world.scenario.spec
     shards = [world.copies[layout.copies[owner]].rows.get(n, SimulatedShard()) for n, owner in enumerate(layout.owners)]
+    if spec.group:
+        shards.append(world.copies[layout.copies[0]].rows[spec.shards])
     wanted = keys_of(world.scenario.splits, spec.passes)
     for number, shard in enumerate(shards):
         if shard.counts != wanted:
@@ -30,7 +32,7 @@ def final(world: World) -> str:
     if spec.mode.ordered and [shard.value for shard in shards] != sync_values(spec, world.scenario.splits):
         return "Sync: the tables differ from those of the undisturbed run"
     if spec.final_cut and any(
-        world.disk.read(world.disk.published.number)[0][n].counts != wanted for n in range(spec.shards)
+        world.disk.read(world.disk.cuts[-1].number)[0][n].counts != wanted for n in range(len(shards))
     ):
         return "the last cut on disk is not the final state"
     return ""
@@ -39,7 +41,8 @@ def final(world: World) -> str:
 def cut(world: World, made: Cut) -> str:
     """A cut is a moment: every shard has the same keys, once, and the windows beside them say so."""
     shards, state = world.disk.read(made.number)
-    if sorted(shards) != list(range(world.scenario.spec.shards)):
+    spec = world.scenario.spec
+    if sorted(shards) != list(range(spec.shards + spec.group)):
         return f"cut {made.number} has shards {sorted(shards)} only"
     first = shards[0].counts
     for number, shard in shards.items():

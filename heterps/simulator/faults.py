@@ -164,6 +164,12 @@ class _Faults:
         return True
 
     @staticmethod
+    def break_cut(world: World, pick: int) -> bool:
+        """The newest cut on disk becomes unreadable, and a server is lost that would have returned to it."""
+        hit = world.disk.break_newest()
+        return hit and (pick % 3 == 0 or _kill(world, _pick(world, "server", pick)))
+
+    @staticmethod
     def cut(world: World, pick: int) -> bool:
         world.post(ev.CutAsked())
         return True

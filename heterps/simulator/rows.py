@@ -46,7 +46,7 @@ def keys_of(splits: Sequence[int], passes: int) -> dict[BatchKey, int]:
 
 def sync_values(spec: RunSpec, splits: Sequence[int]) -> list[int]:
     """Return the value of every shard after an undisturbed Sync run, computed in the plainest way."""
-    shards = [SimulatedShard() for _ in range(spec.shards)]
+    shards = [SimulatedShard() for _ in range(spec.shards + spec.group)]  # the group's parameters are one shard more
     for pass_ in range(spec.passes):
         streams = [
             [BatchKey(pass_, s, n) for s in range(lane, len(splits), spec.lanes) for n in range(splits[s])]

@@ -30,6 +30,7 @@ FAULTS = (
     "rest",
     "move",
     "hold io",
+    "break cut",
 )
 """Kinds of planned faults (cuts, rests and moves are no faults, but what faults must not disturb)."""
 
@@ -47,6 +48,9 @@ TRIGGERS = (
     "WorkerLost",
 )
 """Events after which a fault is most likely to find the run between two states."""
+
+
+_OF_GROUP = ("MemberFormed", "MemberReady", "WrittenBack", "LaneWaits")  # such events, in runs that have a group
 
 
 class Fault(NamedTuple):
@@ -83,6 +87,8 @@ class Scenario:
         Splits at once per io worker.
     lazy
         Splits become known one by one.
+    held
+        Each Split is held by one of the io workers of the beginning.
     loss, duplication, lateness
         Share of messages that get lost, arrive twice, or arrive after their timeout.
     slow
@@ -110,14 +116,16 @@ class Scenario:
     quiet: int
     faults: tuple[Fault, ...]
     cut_every: float = 0.0
+    held: bool = False
 
     def __str__(self) -> str:
         spec = self.spec
         lines = [
             f"seed {self.seed}: {spec.mode}, {spec.passes} passes, lanes {spec.lanes}, hosts {spec.hosts}, "
             f"of which {spec.stage_hosts} on compute workers, replicas {spec.replicas}, shards {spec.shards}, "
-            f"final cut {spec.final_cut}",
-            f"batches per Split {self.splits}{' (known one by one)' if self.lazy else ''}",
+            f"final cut {spec.final_cut}" + (", dense parameters all-reduced" if spec.group else ""),
+            f"batches per Split {self.splits}{' (known one by one)' if self.lazy else ''}"
+            + (" (held by io workers)" if self.held else ""),
             f"workers: {self.servers} server, {self.io} io with {self.slots} slots, {self.compute} compute"
             + (f"; io workers divisible by {self.slow} are slow" if self.slow else ""),
             f"noise in the first {self.quiet} messages: loss {self.loss:.2f}, duplication {self.duplication:.2f}, "
@@ -146,7 +154,7 @@ _LOSE_IO = ("crash io", "freeze io", "fail split", "slow split", "leave io", "jo
 _LOSE_COMPUTE = ("crash compute", "lose stage")
 
 THEMES = (
-    Theme((1, 2), (1, 2, 2, 3), FAULTS[:-1], (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
+    Theme((1, 2), (1, 2, 2, 3), FAULTS[:-2], (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
     Theme((2,), (1, 1, 2), _LOSE_COPIES, (2, 3, 4), (0, 1, 2), (0, 0.05, 0.1), (3, 4, 6)),
     Theme((1,), (2, 2, 3), (*_LOSE_HOSTS, "freeze io", "rest"), (2, 3), (1, 2, 3), (0, 0.05, 0.2)),
     Theme((1,), (2, 2, 3), (*_LOSE_IO, "rest", "rest"), (1, 2, 3), (1, 2, 3), (0, 0.05, 0.2)),
@@ -160,8 +168,9 @@ def draw(seed: int) -> Scenario:
     rng = Random(seed)
     theme = rng.choice(THEMES)
     spec = _with_holder(seed, _draw_spec(rng, theme))
+    spec = replace(spec, group=_draw_group(seed) and spec.mode.ordered and not spec.compute)
     noisy = rng.random() < 0.7
-    return Scenario(
+    drawn = Scenario(
         seed=seed,
         spec=spec,
         splits=tuple(rng.choice(theme.batches) for _ in range(rng.randint(1, 3))),
@@ -175,9 +184,23 @@ def draw(seed: int) -> Scenario:
         duplication=rng.choice(theme.noise) if noisy else 0,
         lateness=rng.choice(theme.noise) if noisy else 0,
         quiet=rng.choice((100, 200, 400)) if noisy else 0,
-        faults=tuple(sorted((*_draw_faults(rng, theme, spec), *_draw_holds(seed)))),
+        faults=tuple(sorted((*_draw_faults(rng, theme, spec), *_apart(seed, spec)))),
         cut_every=rng.choice((0.0, 0.0, 0.0, 1.0, 5.0, 20.0)),
+        held=Random(f"held {seed}").random() < 0.3,  # drawn apart: other draws of a seed stay as they were
     )
+    return _noisier(drawn) if drawn.spec.group else drawn
+
+
+def _apart(seed: int, spec: RunSpec) -> list[Fault]:
+    """Draw further faults, each kind from numbers of its own: other draws of a seed stay as they were."""
+    return [*_draw_holds(seed), *_draw_losses(seed, spec), *_draw_breaks(seed)]
+
+
+def _noisier(scenario: Scenario) -> Scenario:
+    """Disturb an all-reduce group more: between its members there are many words to be lost."""
+    rng = Random(f"noise of {scenario.seed}")
+    loss, late = rng.choice((0, 0.05, 0.2)), rng.choice((0, 0.1, 0.2))
+    return replace(scenario, loss=loss, lateness=late, quiet=rng.choice((0, 400, 800)))
 
 
 def _draw_spec(rng: Random, theme: Theme) -> RunSpec:
@@ -214,6 +237,33 @@ def _draw_holds(seed: int) -> list[Fault]:
     """Hold io workers in some runs, beside what else happens in them."""
     rng = Random(f"holds of {seed}")
     return [_draw_fault(rng, "hold io", rng.randint(10, 200), 40) for _ in range(rng.choice((0, 0, 0, 0, 1, 2)))]
+
+
+def _draw_breaks(seed: int) -> list[Fault]:
+    """Break cuts in some runs, soon after they were published and while hosts load them."""
+    rng = Random(f"breaks of {seed}")
+    after = rng.choice(("CutPublished", "CutPublished", "WorkerLost"))
+    return [Fault(rng.randint(1, 3), "break cut", rng.randrange(60), after)] if rng.random() < 0.2 else []
+
+
+def _draw_group(seed: int) -> bool:
+    """Say whether a Sync run all-reduces its dense parameters."""
+    return Random(f"group of {seed}").random() < 0.08
+
+
+def _draw_losses(seed: int, spec: RunSpec) -> list[Fault]:
+    """Lose or add members of an all-reduce group while it forms, waits for lanes, or gives its parameters to the
+    hosts.
+    """
+    rng = Random(f"losses of {seed}")
+    count = rng.choice((0, 0, 1, 2, 3)) if spec.group else 0
+    kinds, moments = ("crash io", "crash io", "freeze io", "join io"), (*_OF_GROUP, "SplitPaused", "WorkerLost")
+    return [
+        Fault(rng.randint(1, 6), rng.choice(kinds), rng.randrange(60), rng.choice(moments))
+        if rng.random() < 0.6
+        else Fault(rng.randint(10, 250), rng.choice(kinds), rng.randrange(60))
+        for _ in range(count)
+    ]
 
 
 def _draw_fault(rng: Random, kind: str, centre: int, width: int) -> Fault:

@@ -40,7 +40,9 @@ class Visit:
         if not copy.process.alive or copy.process.frozen:  # the save fails: the run goes on without it
             self._over()
             return
-        self._seen += [dict(copy.rows[shard].counts) for shard in self._layout.owned(host) if shard in copy.rows]
+        group = [self._world.scenario.spec.shards] if host == 0 else []  # where there is one
+        mine = (*self._layout.owned(host), *group)
+        self._seen += [dict(copy.rows[shard].counts) for shard in mine if shard in copy.rows]
         self._next(host + 1)
 
     def _is_still_on(self) -> bool:

@@ -8,11 +8,12 @@ from typing import Any
 
 from heterps.protocol import BatchKey, Cut, Phase, RunState
 from heterps.protocol.run.story import brief
-from heterps.protocol.words import decisions as de, events as ev, instructions as do
+from heterps.protocol.words import decisions as de, events as ev, group as gr, instructions as do
 from heterps.protocol.words.messages import Acked
 from heterps.simulator import check
 from heterps.simulator.actors import Copy, Task
 from heterps.simulator.faults import fire
+from heterps.simulator.member import Member
 from heterps.simulator.network import TIMEOUT, Network, Process
 from heterps.simulator.rows import SimulatedShard
 from heterps.simulator.scenario import Scenario
@@ -25,12 +26,34 @@ PATIENCE = 6000
 
 
 class Disk:
-    """What survives everything: parts of cuts, and the manifest of the last published one."""
+    """What survives everything but a broken disk: parts of cuts, and the manifests of the published ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, beginning: Cut) -> None:
         self.full = False
-        self.published = Cut()
+        self.cuts = [beginning]
+        """Published, oldest first."""
+        self._broken: set[int] = set()
         self._parts: dict[int, tuple[dict[int, SimulatedShard], dict[str, Any] | None]] = {0: ({}, None)}
+
+    @property
+    def published(self) -> Cut:
+        """The newest cut that can be read."""
+        return next(cut for cut in reversed(self.cuts) if cut.number not in self._broken)
+
+    def before(self, number: int) -> Cut:
+        """Return the newest cut that was published before another; whether it can be read is seen by reading it."""
+        return max((cut for cut in self.cuts if cut.number < number), key=lambda cut: cut.number)
+
+    def break_newest(self) -> bool:
+        """Make the newest cut unreadable; not the beginning, which is on no disk."""
+        number = self.cuts[-1].number
+        hit = number > 0 and number not in self._broken
+        self._broken |= {number} if hit else set()
+        return hit
+
+    def is_broken(self, cut: int) -> bool:
+        """Say whether a cut cannot be read."""
+        return cut in self._broken
 
     def write(self, cut: int, rows: dict[int, SimulatedShard], state: dict[str, Any]) -> None:
         """Add one host's part."""
@@ -61,11 +84,11 @@ class World:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.net = Network(scenario)
-        self.disk = Disk()
-        self.disk.published = Cut(mode=scenario.spec.mode.to_json())
+        self.disk = Disk(Cut(mode=scenario.spec.mode.to_json()))
         self.processes: list[Process] = []
         self.copies: dict[int, Copy] = {}
         self.tasks: dict[int, Task] = {}
+        self.members: dict[str, Member] = {}
         self.life = 0
         self.parted_until = 0.0
         self.rests = 0
@@ -169,6 +192,14 @@ class World:
         """Return a process by name."""
         return next(process for process in self.processes if process.name == name)
 
+    def member(self, process: Process) -> Member:
+        """Return the member of the all-reduce group that lives in an io worker."""
+        return self.members.setdefault(process.name, Member(self, process))
+
+    def _to_member(self, instruction: gr.FormGroup | gr.CatchUp | gr.WriteBack) -> None:
+        process = self.process(instruction.worker)
+        self.net.send(process, self.member(process).receive, instruction, reliable=True)
+
     def _begin(self, process: Process, run: do.RunSplit) -> None:
         if run.attempt not in self.tasks:
             task = self.tasks[run.attempt] = Task(self, process, run)
@@ -213,10 +244,13 @@ class World:
 
     def _need_splits(self, need: do.NeedSplits) -> None:
         count = len(self.scenario.splits)
+        first = self.scenario.servers + 1  # names are numbered in the order in which workers joined
+        homes = tuple((f"io{first + n % self.scenario.io}",) for n in range(count)) if self.scenario.held else ()
         if self.scenario.lazy:
             for known in range(1, count):
-                self.net.at(20 * self.net.random(), None, self._handle, ev.SplitsReady(need.pass_, known, False))
-        self.net.at(20 if self.scenario.lazy else 1, None, self._handle, ev.SplitsReady(need.pass_, count))
+                part = ev.SplitsReady(need.pass_, known, False, homes[:known])
+                self.net.at(20 * self.net.random(), None, self._handle, part)
+        self.net.at(20 if self.scenario.lazy else 1, None, self._handle, ev.SplitsReady(need.pass_, count, True, homes))
 
     def _create_stage(self, create: do.CreateStage) -> None:
         process = self.process(create.worker)
@@ -229,8 +263,8 @@ class World:
         self.net.at(1, None, self._published, publish.cut)
 
     def _published(self, cut: Cut) -> None:
-        if cut.number > self.disk.published.number:
-            self.disk.published = cut
+        if cut.number > self.disk.cuts[-1].number:
+            self.disk.cuts.append(cut)
             self.problem = self.problem or check.cut(self, cut)
         self.post(ev.CutPublished(cut.number))
 
@@ -268,6 +302,9 @@ _FOR_ENGINE = {
     do.MoveShards: "_move",
     do.Finish: "_finish",
     do.Abort: "_abort",
+    gr.FormGroup: "_to_member",
+    gr.CatchUp: "_to_member",
+    gr.WriteBack: "_to_member",
 }
 
 

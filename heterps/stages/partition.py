@@ -47,7 +47,7 @@ def partition(graph: Graph | Layers, *, batch_size: int = 4096, unique_fraction:
 
     Examples
     --------
-    >>> from graphs.wide_deep import wide_deep
+    >>> from heterps.models import wide_deep
     >>> [part.side for part in partition(wide_deep()).parts]
     ['cpu', 'gpu']
     """

@@ -18,9 +18,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from heterps.compiled import inline
 from heterps.errors import TableError
 from heterps.mixing import GOLDEN, MASK, finalise, finalise_array, finalise_word
-from heterps.tables.loops.jit import inline
 
 __all__ = ["RESERVED", "check_ids", "key_of", "mix", "prefetch", "shard_of", "shards_of"]
 

@@ -49,6 +49,28 @@ def kill(pids):
     os.kill(pid, signal.SIGSTOP if OPTIONS.get("freeze") else signal.SIGKILL)
     pathlib.Path("killed").write_text(name)
 
+def break_cuts(pids):
+    """Flip a bit of the cut that was published last, or of all, once it holds changes; kill before there is another."""
+    from heterps.runtime.cuts.checkpoints import Keeper
+    from heterps.tables import Manifest, Snapshots
+    publish = Keeper.publish
+
+    def broken(self, cut, parts):
+        told = publish(self, cut, parts)
+        found = Snapshots(pathlib.Path(OPTIONS["checkpoint"]) / "checkpoint").generations()
+        if pids and Manifest.read(found[-1]).kind == "changes":
+            for folder in found if OPTIONS["break_cuts"] == "all" else found[-1:]:
+                path = next(path for path in sorted(folder.glob("*.parquet")) if path.stat().st_size)
+                data = bytearray(path.read_bytes())
+                data[len(data) // 2] ^= 1
+                path.write_bytes(data)
+            kill(pids)
+            pids.clear()
+            pathlib.Path("broken").write_text(found[-1].name)
+        return told
+
+    Keeper.publish = broken
+
 def train(session, client, epochs):
     """Kill once a third of all samples is applied."""
     pids = {}
@@ -56,6 +78,9 @@ def train(session, client, epochs):
         found = client.run(os.getpid)
         pids = {w["name"]: found[a] for a, w in identity_of(client)["workers"].items()}
         pids["scheduler"] = client.run_on_scheduler(os.getpid)
+    if OPTIONS.get("break_cuts"):
+        break_cuts(dict(pids))
+        pids = {}
     for last in session.train(data(), epochs=epochs):
         if pids and last.samples > ROWS * epochs // 3:
             kill(pids)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from heterps.tables import verify
 from tests.cluster.conftest import Launched
 from tests.cluster.faults import SCRIPT
 
@@ -46,6 +47,25 @@ def test_a_shard_host_is_killed_and_the_run_returns_to_the_last_cut(launched: La
         launched, mode, "server", "--servers", "1", "--io", "2", "--compute", "0", checkpoint=folder, every_s=0.2
     )
     check(result, mode)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("which", ["newest", "all"])
+def test_a_host_is_killed_and_the_cut_to_return_to_is_broken(launched: Launched, which: str) -> None:
+    """All hosts go back to the cut before it, or to the beginning, and the run ends as if nothing had happened."""
+    folder, pools = launched.folder / "model", ("--servers", "2", "--io", "2", "--compute", "0")
+    options = {"checkpoint": str(folder), "every_s": 0.1, "break_cuts": which, "hosts": 2}
+    code, out, err = start(launched, "sync", "server", *pools, **options)
+    assert code == 0, f"{out}\n{err}"
+    name = launched.wait_for("broken")
+    back = "the beginning" if which == "all" else f"{folder / 'checkpoint'}/0"
+    assert f"{folder / 'checkpoint' / name} cannot be used, the run goes back to" in err
+    assert f"the run goes back to {back}" in err
+    assert "is damaged: sha256" in err
+    check(json.loads((launched.folder / "result.json").read_text()), "sync")
+    assert verify(folder / "checkpoint")
+    assert not (folder / "checkpoint" / name).exists(), "what cannot be read is not kept"
+    launched.wait_until_gone()
 
 
 @pytest.mark.parametrize("mode", [pytest.param("sync", marks=pytest.mark.full), "async"])

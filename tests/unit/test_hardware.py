@@ -126,6 +126,7 @@ def test_every_catalogue_entry_names_its_source():
         assert entry.source.startswith("data sheet: ")
         assert entry.price_per_hour > 0
         assert entry.efficiency < 1
+        assert bool(entry.price_date) == ("a guess" not in entry.source)
 
 
 def test_local_machine_is_measured_once():
@@ -153,3 +154,39 @@ def test_caps_can_be_replaced():
     assert hardware.pool("cpu").cap == 40
     with pytest.raises(HardwareError, match="no pool 'tpu'"):
         hardware.with_caps(tpu=1)
+
+
+POOL = '[[pool]]\nname = "cpu"\ndevice = "{}"\n{}'
+OWN = """
+[device.mine]
+kind = "cpu"
+flops = {{ float32 = 1e12 }}
+memory_bytes = 1e9
+memory_bytes_per_s = 1e10
+network_bytes_per_s = 1e9
+price_per_hour = 2.0
+price_date = "{}"
+"""
+
+
+def test_a_catalogue_of_ones_own_comes_before_the_packages(tmp_path):
+    own = tmp_path / "own.toml"
+    own.write_text(OWN.format("2026-10") + OWN.format("2026-11").replace("mine", "l4"))
+    assert Hardware.from_toml(POOL.format("mine", ""), str(own)).pool("cpu").device.price_date == "2026-10"
+    assert Hardware.from_toml(POOL.format("l4", ""), str(own)).pool("cpu").device.kind == "cpu"
+    assert Hardware.from_toml(POOL.format("l4", "")).pool("cpu").device.kind == "gpu"
+    own.write_text(POOL.format("l4", ""))
+    with pytest.raises(HardwareError, match=r"own\.toml.*pool"):
+        Hardware.from_toml(POOL.format("l4", ""), str(own))
+
+
+def test_a_price_has_the_date_of_whoever_said_it():
+    def date(rest: str) -> str:
+        return Hardware.from_toml(POOL.format("l4", rest)).pool("cpu").device.price_date
+
+    assert date("") == catalogue()["l4"].price_date != ""
+    assert date("price_per_hour = 0.5\n") == ""
+    assert date('price_per_hour = 0.5\nprice_date = "2026-01"\n') == "2026-01"
+    for wrong in ("2026", "2026-13", "yesterday"):
+        with pytest.raises(HardwareError, match=f"price_date is '{wrong}', must be a month"):
+            date(f'price_date = "{wrong}"\n')

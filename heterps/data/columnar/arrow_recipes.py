@@ -41,20 +41,16 @@ class Integers:
 
     values: npt.NDArray[Any]
     valid: npt.NDArray[np.uint8]
-    missing: np.uint64
-    salted: bool
-    salt: np.uint64
+    ids: spans.IdsOfIntegers
 
-    def put(self, lo: int, hi: int, out: npt.NDArray[np.uint64], base: int, stride: int, row: int) -> None:
-        """Write rows ``lo .. hi`` as one element of the rows from ``row`` on."""
-        spans.put_integers(
-            self.values, self.valid, self.missing, self.salted, self.salt, lo, hi, out, base, stride, row
-        )  # fmt: skip
+    def put(self, lo: int, hi: int, to: spans.Elements) -> None:
+        """Write rows ``lo .. hi``."""
+        spans.put_integers(self.values[lo:hi], self.valid[lo:hi], self.ids, to)
 
     def plain(self) -> npt.NDArray[np.uint64]:
         """Return one id a row."""
         out = np.empty(len(self.values), np.uint64)
-        self.put(0, len(out), out, 0, 1, 0)
+        self.put(0, len(out), spans.Elements(out, 0, 1))
         return out
 
 
@@ -84,21 +80,22 @@ def _id(recipe: Id, columns: Columns) -> tuple[Element, Faults]:
     missing = np.uint64(recipe.missing or 0)
     if recipe.missing is None and len(column.valid):
         return column.ids
-    return _integers(column, missing, False, 0)
+    return _integers(column, spans.IdsOfIntegers(missing, False, np.uint64(0)))
 
 
 def _salted(recipe: Salted, columns: Columns) -> tuple[Element, Faults]:
-    return _integers(columns[recipe.source].whole, np.uint64(RESERVED_ID), True, recipe.salt)
+    ids = spans.IdsOfIntegers(np.uint64(RESERVED_ID), True, np.uint64(recipe.salt))
+    return _integers(columns[recipe.source].whole, ids)
 
 
-def _integers(column: ArrowColumn, missing: np.uint64, salted: bool, salt: int) -> tuple[Element, Faults]:
+def _integers(column: ArrowColumn, ids: spans.IdsOfIntegers) -> tuple[Element, Faults]:
     """Make ids of a column whose missing values have an id of their own."""
     if column.plain_integers is not None:
-        return Integers(column.plain_integers, column.valid, missing, salted, np.uint64(salt)), None
+        return Integers(column.plain_integers, column.valid, ids), None
     values, bad = column.ids
     if bad is not None and len(column.present):
         bad = np.where(column.present, bad, 0)
-    return Integers(values, column.present, missing, salted, np.uint64(salt)), bad
+    return Integers(values, column.present, ids), bad
 
 
 def _bucket(recipe: Bucket, columns: Columns) -> tuple[Element, Faults]:
@@ -200,7 +197,7 @@ def _ruled(made: tuple[Element, Faults], recipe: Recipe, column: Field, rule: La
     if rule.is_open:
         return made
     values = np.empty(len(element.values), np.float32)
-    spans.put_numbers(element.values, element.present, 0, len(values), element.params, values, 0, 1, 0)
+    spans.put_numbers(element.values, element.present, element.params, spans.Elements(values, 0, 1))
     there = element.present != 0 if len(element.present) else np.ones(len(values), bool)
     faults = np.where(there & ((values < rule.low) | (values > rule.high)), BAD_LABEL, 0)
     if is_required(recipe, rule):
@@ -233,18 +230,19 @@ class Chunk:
                 continue
             base = rows.bases[column.name]
             for j, element in enumerate(elements):
-                _put(element, lo, hi, rows, base + j, column.width, row)
+                out = rows.floats if isinstance(element, Floats) else rows.ids
+                _put(element, lo, hi, spans.Elements(out, base + j + row * column.width, column.width))
 
 
-def _put(element: Element, lo: int, hi: int, rows: RowBuffers, base: int, stride: int, row: int) -> None:
+def _put(element: Element, lo: int, hi: int, to: spans.Elements) -> None:
     if isinstance(element, Floats):
-        spans.put_numbers(element.values, element.present, lo, hi, element.params, rows.floats, base, stride, row)
+        spans.put_numbers(element.values[lo:hi], element.present[lo:hi], element.params, to)
     elif isinstance(element, Integers):
-        element.put(lo, hi, rows.ids, base, stride, row)
+        element.put(lo, hi, to)
     elif isinstance(element, TakenColumn):
-        spans.put_taken(element.table, element.index, lo, hi, rows.ids, base, stride, row)
+        spans.put_taken(element.table, element.index[lo:hi], to)
     else:
-        spans.put_ids(element, lo, hi, rows.ids, base, stride, row)
+        spans.put_ids(element[lo:hi], to)
 
 
 def _lists(element: Element) -> Ragged:

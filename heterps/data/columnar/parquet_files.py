@@ -16,13 +16,15 @@ from heterps.data.core.files import about, expand, is_url, open_raw, size_of
 from heterps.data.core.fingerprint import digest
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece, Split
-from heterps.data.study.infer_schema import schema_of_kinds
+from heterps.data.study.arrow_looks import study_table
+from heterps.data.study.choices import Choices
 from heterps.data.text.delimited_text import Paths
 from heterps.errors import DataError
 from heterps.thrift import first_of_list
 
 __all__ = ["Parquet", "parquet"]
 
+_PLACES, _SAMPLED = 8, 2500  # row groups looked at for a schema, and rows of each
 # What Arrow raises for files that are not as they should be.
 _BROKEN = (pa.ArrowException, OSError, ValueError, IndexError, OverflowError, MemoryError)
 
@@ -163,28 +165,41 @@ def parquet(paths: Paths, fields: Schema | None = None, *, label: str = "", **op
     paths
         A path, glob, folder or URL, or several.
     fields
-        The schema; without it, numeric columns are dense, text columns are categories, and ``label`` (or a column
-        called y, label, click or target) is the label.
+        The schema; without it, it is inferred from some rows (see :mod:`heterps.data.study.infer_schema`).
     label
         The label's column, for inference.
     **options
-        Fields of :class:`~heterps.data.core.dataset.Dataset`.
+        Further choices for inference, as for :func:`~heterps.data.text.delimited_text.csv`; fields of
+        :class:`~heterps.data.core.dataset.Dataset`.
     """
     files = expand(paths)
-    options = {"guessed": fields is None} | options
+    options = {"guessed": fields is None, "label": label} | options
+    choices = Choices.take(options)
     if fields is None:
-        with _open(files[0]) as file, about(files[0]):
-            fields = schema_of_arrow(file.schema_arrow, label)
+        with about(files[0]):
+            study = study_table(_sample(files), choices)
+        fields, options = study.schema, {"study": study} | options
     return Parquet(paths=files, fields=fields, **options)
 
 
+def _sample(files: Sequence[str]) -> Any:
+    """Return the first rows of some row groups."""
+    chosen = [files[len(files) * i // _PLACES] for i in range(_PLACES)]
+    batches: list[Any] = []
+    for path in dict.fromkeys(chosen):
+        with _open(path) as file:
+            count = file.metadata.num_row_groups
+            wanted = max(1, _PLACES // len(set(chosen)))
+            groups = dict.fromkeys(count * i // wanted for i in range(wanted)) if count else {}
+            try:
+                batches += [next(file.iter_batches(_SAMPLED, row_groups=[g], use_threads=False), None) for g in groups]
+            except _BROKEN as error:
+                raise DataError(f"cannot read the first rows of {path}: {error}; the file is damaged") from error
+            schema = file.schema_arrow
+    found = [batch for batch in batches if batch is not None]
+    return pa.Table.from_batches([b for b in found if b.schema == found[0].schema]) if found else schema.empty_table()
+
+
 def schema_of_arrow(schema: Any, label: str = "") -> Schema:
-    """Infer a schema from Arrow types."""
-    check_distinct(schema.names, "the columns of a table")
-    numeric = tuple(not _is_text(item.type) for item in schema)
-    return schema_of_kinds(tuple(schema.names), numeric, label)
-
-
-def _is_text(kind: Any) -> bool:
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return any(check(inner) for check in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
+    """Infer a schema from Arrow types alone."""
+    return study_table(schema.empty_table(), Choices(label=label)).schema

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from heterps.compiled import njit
 from heterps.data.core.value_hash import finish, fold, hash_span
 from heterps.data.text.numeric import BAD_ID, OK, RESERVED, bucket_id, parse_id, parse_number, scale
 
 __all__ = [
+    "Elements",
+    "IdsOfIntegers",
     "all_ids",
     "buckets_of",
     "fold_column",
@@ -27,6 +29,22 @@ __all__ = [
 _U_TEN = np.uint64(10)
 _RESERVED_ID = np.uint64(2**64 - 1)
 _U8 = np.uint64(8)
+
+
+class Elements(NamedTuple):
+    """Where a column's values go: one element of each row, from ``out[start]`` on."""
+
+    out: Any
+    start: int
+    stride: int
+
+
+class IdsOfIntegers(NamedTuple):
+    """How integers become ids: what stands for an absent one, and whether all are mixed with a salt."""
+
+    missing: np.uint64
+    salted: bool
+    salt: np.uint64
 
 
 @njit(nogil=True, cache=True)
@@ -103,16 +121,13 @@ def all_ids(values: Any, valid: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def put_integers(
-    values: Any, valid: Any, missing: Any, salted: Any, salt: Any,
-    lo: Any, hi: Any, out: Any, base: Any, stride: Any, row: Any,
-) -> None:  # fmt: skip
-    """Put integers ``lo .. hi`` (``missing`` where absent), mixed with a salt if ``salted``."""
-    at = base + row * stride
-    for i in range(lo, hi):
-        value = np.uint64(values[i]) if len(valid) == 0 or valid[i] else missing
-        out[at] = finish(fold(salt, value)) if salted else value
-        at += stride
+def put_integers(values: Any, valid: Any, ids: IdsOfIntegers, to: Elements) -> None:
+    """Put integers as ids: as they stand, or mixed with a salt."""
+    at = to.start
+    for i in range(len(values)):
+        value = np.uint64(values[i]) if len(valid) == 0 or valid[i] else ids.missing
+        to.out[at] = finish(fold(ids.salt, value)) if ids.salted else value
+        at += to.stride
 
 
 @njit(nogil=True, cache=True)
@@ -140,29 +155,27 @@ def finish_column(state: Any, parts: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def put_numbers(
-    values: Any, present: Any, lo: Any, hi: Any, params: Any, out: Any, base: Any, stride: Any, row: Any
-) -> None:
-    """Scale ``values[lo:hi]`` into one element of rows from ``row`` on; ``params`` = missing, mean, 1/std, log."""
+def put_numbers(values: Any, present: Any, params: Any, to: Elements) -> None:
+    """Scale and put numbers; ``params`` = missing, mean, 1/std, log."""
     missing, mean, inverse_std, log = params[0], params[1], params[2], params[3]
-    at = base + row * stride
-    for i in range(lo, hi):
+    at = to.start
+    for i in range(len(values)):
         value = missing
         if len(present) == 0 or present[i]:
             value = scale(float(values[i]), mean, inverse_std, log)
-        out[at] = np.float32(value)
-        at += stride
+        to.out[at] = np.float32(value)
+        at += to.stride
 
 
 @njit(nogil=True, cache=True)
-def put_ids(ids: Any, lo: Any, hi: Any, out: Any, base: Any, stride: Any, row: Any) -> None:
-    """Copy ``ids[lo:hi]`` into one element of rows from ``row`` on."""
-    for i in range(lo, hi):
-        out[base + (row + i - lo) * stride] = ids[i]
+def put_ids(ids: Any, to: Elements) -> None:
+    """Copy ids."""
+    for i in range(len(ids)):
+        to.out[to.start + i * to.stride] = ids[i]
 
 
 @njit(nogil=True, cache=True)
-def put_taken(table: Any, index: Any, lo: Any, hi: Any, out: Any, base: Any, stride: Any, row: Any) -> None:
-    """Copy ``table[index[lo:hi]]`` into one element of rows from ``row`` on."""
-    for i in range(lo, hi):
-        out[base + (row + i - lo) * stride] = table[index[i]]
+def put_taken(table: Any, index: Any, to: Elements) -> None:
+    """Copy ``table[index]``."""
+    for i in range(len(index)):
+        to.out[to.start + i * to.stride] = table[index[i]]

@@ -8,13 +8,14 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from heterps.data.columnar.parquet_files import schema_of_arrow
 from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, ColumnarSource
 from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.fingerprint import digest
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import MEMORY_SPLIT_ROWS, Piece, Split, spread_rows
+from heterps.data.study.arrow_looks import study_table
+from heterps.data.study.choices import Choices
 from heterps.errors import DataError
 
 __all__ = ["Table", "frame"]
@@ -96,9 +97,12 @@ def frame(data: Any, fields: Schema | None = None, *, label: str = "", **options
         table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise DataError(f"the frame cannot be used: {error}") from error
-    options = {"guessed": fields is None} | options
-    schema = schema_of_arrow(table.schema, label) if fields is None else fields
-    missing = [name for name in schema.sources if name not in table.schema.names]
+    options = {"guessed": fields is None, "label": label} | options
+    choices = Choices.take(options)
+    if fields is None:
+        study = study_table(table, choices)
+        fields, options = study.schema, {"study": study} | options
+    missing = [name for name in fields.sources if name not in table.schema.names]
     if missing:
         raise DataError(f"the frame has no column {missing[0]!r}; it has {', '.join(table.schema.names)}")
-    return Table(table=table.combine_chunks(), fields=schema, **options)
+    return Table(table=table.combine_chunks(), fields=fields, **options)

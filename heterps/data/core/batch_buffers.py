@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from heterps.compiled import njit
 from heterps.data.core.batch import Column
 from heterps.data.core.schema import Schema
 from heterps.ragged import Ragged

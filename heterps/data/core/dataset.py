@@ -21,6 +21,7 @@ from heterps.protocol.words.keys import BatchKey
 
 if TYPE_CHECKING:
     from heterps.data.core.persist import Persisted
+    from heterps.data.study.infer_schema import Study
 
 __all__ = ["Dataset", "Shuffle", "Source"]
 
@@ -92,6 +93,7 @@ class Dataset(ABC):
     labels: Labels = field(default_factory=Labels)
     split_cost: int = 32 << 20
     guessed: bool = False  # whether the schema was inferred: what a model remembers goes before it
+    study: Study | None = field(default=None, repr=False, compare=False)  # of the source columns, where it was inferred
 
     @property
     @abstractmethod
@@ -183,6 +185,7 @@ class Dataset(ABC):
             labels=self.labels,
             split_cost=self.split_cost,
             guessed=self.guessed,
+            study=self.study,
         )
 
     def spread(self, parts: int, batch_size: int) -> Self:
@@ -234,9 +237,20 @@ class Dataset(ABC):
         """Return source columns of a Split as an Arrow table: a row for each row of the input, bad ones too."""
         raise DataError(f"{type(self).__name__} keeps no source columns that could be fetched: {', '.join(names)}")
 
-    def where(self, split: Split) -> tuple[str, ...]:
-        """Return the addresses of workers that hold the rows of a Split already; empty where any worker will do."""
+    def where(self, splits: Sequence[Split]) -> tuple[tuple[str, ...], ...]:
+        """Return for each Split the addresses of workers that hold its rows already; empty where any worker will do."""
         return ()
+
+    def held_rows(self, split: Split) -> Mapping[str, Any]:
+        """Return what the reader of a Split must be handed, by name: futures of rows that lie on workers.
+
+        They are arguments of the task that reads: Dask has them there, from another worker at need, before it begins.
+        """
+        return {}
+
+    def given(self, rows: Mapping[str, Any]) -> Self:
+        """Return this dataset with what :meth:`held_rows` stands for, for reading that Split."""
+        return self
 
 
 def _tells(name: str, value: Any) -> bool:

@@ -12,6 +12,7 @@ from heterps.data.sources.adult import adult
 from heterps.data.sources.images import image_folder
 from heterps.data.text.criteo import CRITEO_COLUMNS, Criteo
 from heterps.data.text.delimited_text import csv, tsv
+from heterps.data.text.libsvm import libsvm
 from heterps.data.text.slot_text import slot_text
 from heterps.errors import DataError, UnknownKindError
 
@@ -24,10 +25,14 @@ READERS: dict[str, Reader] = {
     "criteo": Criteo,
     "csv": csv,
     "images": image_folder,
+    "libsvm": libsvm,
     "parquet": parquet,
     "slots": slot_text,
     "tsv": tsv,
 }
+
+
+_SUFFIXES = {"parquet": "parquet", "csv": "csv", "tsv": "tsv"} | dict.fromkeys(("libsvm", "svm", "libfm"), "libsvm")
 
 
 def register_reader(name: str, reader: Reader) -> None:
@@ -65,22 +70,24 @@ def guess_format(paths: Any) -> str:
     """Return the format that the first file's name, then its first line, suggest."""
     first = expand(paths)[0]
     name = first.removesuffix(".gz").removesuffix(".zst").removesuffix(".zstd")
-    for suffix in ("parquet", "csv"):
+    for suffix, format in _SUFFIXES.items():
         if name.endswith(f".{suffix}"):
-            return suffix
+            return format
     return _guess_by_line(first)
 
 
 def _guess_by_line(path: str) -> str:
     with open_bytes(path) as file:
         line = file.read_exactly(1 << 16).split(b"\n", 1)[0]
-    if line.count(b"\t") == len(CRITEO_COLUMNS) - 1:
+    if line.count(b"\t") == len(CRITEO_COLUMNS) - 1 and line.split(b"\t", 1)[0] in (b"0", b"1"):
         return "criteo"
     if b"\t" in line:
         return "tsv"
     tokens = line.split()
     if tokens and all(b":" in token for token in tokens):
         return "slots"
+    if len(tokens) > 1 and b":" not in tokens[0] and all(b":" in token for token in tokens[1:]):
+        return "libsvm"
     if b"," in line:
         return "csv"
     raise DataError(f"cannot tell the format of {path}; name it: {', '.join(sorted(READERS))}")

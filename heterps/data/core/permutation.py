@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from heterps.compiled import njit
 from heterps.data.core.value_hash import cross_ids
 from heterps.mixing import GOLDEN, finalise_word
 

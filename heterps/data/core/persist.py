@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,8 +17,9 @@ from heterps.data.core.batch import Column
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.chunks import ChunkSource, Columns
 from heterps.data.core.dataset import Dataset, Source
+from heterps.data.core.over import Over
 from heterps.data.core.schema import Schema
-from heterps.data.core.split import Piece, Split
+from heterps.data.core.split import Piece
 from heterps.ragged import Ragged
 
 __all__ = ["Persisted"]
@@ -65,29 +66,19 @@ _MEMORY = _Memory()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Persisted(Dataset):
+class Persisted(Over):
     """Another dataset whose pieces are parsed once per process and then read from memory.
 
     Each worker keeps the pieces it reads, so rows never travel; local and global shuffling work as before. Made by
     :meth:`~heterps.data.core.dataset.Dataset.persist`; ``owner`` tells the rows of one such call from those of others.
     """
 
-    of: Dataset
     memory_bytes: int = 4 << 30
     owner: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    @property
-    def schema(self) -> Schema:
-        """The columns of a batch."""
-        return self.of.schema
 
     def marks(self) -> dict[str, Any]:
         """Return those of the dataset below."""
         return {"of": self.of.fingerprint()}
-
-    def pieces(self, grain: int) -> tuple[Piece, ...]:
-        """Return the pieces of the dataset below."""
-        return self.of.pieces(grain)
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Read pieces from memory, parsing those not there yet."""
@@ -109,22 +100,9 @@ class Persisted(Dataset):
             _MEMORY.put(key, found, self.memory_bytes)
         return found
 
-    @property
-    def source_names(self) -> tuple[str, ...] | None:
-        """Those of the dataset below."""
-        return self.of.source_names
-
-    def reading(self) -> dict[str, Any]:
-        """Return what the dataset below needs."""
-        return self.of.reading()
-
     def with_fields(self, fields: Schema) -> Persisted:
         """Return the dataset below with other columns, to be parsed anew."""
         return replace(self, of=self.of.with_fields(fields), owner=uuid.uuid4().hex, guessed=False)
-
-    def cells(self, split: Split, names: Sequence[str]) -> Any:
-        """Return those of the dataset below."""
-        return self.of.cells(split, names)
 
     def load(self, pass_: int = 0, seed: int = 0) -> None:
         """Parse everything now, in this process."""

@@ -13,6 +13,7 @@ from heterps.data.core.value_hash import RESERVED_ID, cross_ids, hash_bytes, num
 from heterps.errors import DataError, UnknownKindError
 
 __all__ = [
+    "RECIPES",
     "Bucket",
     "Categories",
     "Category",
@@ -26,7 +27,7 @@ __all__ = [
     "recipe_from_json",
 ]
 
-_KINDS: dict[str, type[Recipe]] = {}
+RECIPES: dict[str, type[Recipe]] = {}
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Recipe:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        _KINDS[cls.kind] = cls
+        RECIPES[cls.kind] = cls
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -81,9 +82,9 @@ def _frozen(value: Any) -> Any:
 def recipe_from_json(value: dict[str, Any]) -> Recipe:
     """Inverse of ``Recipe.to_json``."""
     kind = value.get("kind")
-    if kind not in _KINDS:
-        raise UnknownKindError(f"no recipe is called {kind!r}; there are {', '.join(sorted(_KINDS))}")
-    return _KINDS[kind](**{name: _frozen(item) for name, item in value.items() if name != "kind"})
+    if kind not in RECIPES:
+        raise UnknownKindError(f"no recipe is called {kind!r}; there are {', '.join(sorted(RECIPES))}")
+    return RECIPES[kind](**{name: _frozen(item) for name, item in value.items() if name != "kind"})
 
 
 @dataclass(frozen=True)

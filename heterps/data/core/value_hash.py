@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from heterps.compiled import njit
 from heterps.data.text.words import load64
 from heterps.mixing import GOLDEN, MASK, finalise, finalise_word
 

@@ -9,8 +9,8 @@ from typing import Any
 from heterps.data.core.bad import BadRows
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Dataset, Source
+from heterps.data.core.over import Over
 from heterps.data.core.permutation import permutation, seed_key
-from heterps.data.core.schema import Schema
 from heterps.data.core.split import Piece
 from heterps.errors import DataError
 from heterps.ragged import Ragged
@@ -19,26 +19,16 @@ __all__ = ["Importance", "SlotsShuffled", "feature_importance", "slots_shuffle"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlotsShuffled(Dataset):
+class SlotsShuffled(Over):
     """Another dataset with the values of some features permuted among rows (within windows of ``window`` rows)."""
 
-    of: Dataset
     slots: tuple[tuple[str, int], ...] = ()
     slot_seed: int = 0
     window: int = 1 << 16
 
-    @property
-    def schema(self) -> Schema:
-        """The columns of a batch."""
-        return self.of.schema
-
     def marks(self) -> dict[str, Any]:
         """Return those of the dataset below, and which features are permuted."""
         return {"of": self.of.fingerprint(), "slots": [list(slot) for slot in self.slots]}
-
-    def pieces(self, grain: int) -> tuple[Piece, ...]:
-        """Return the pieces of the dataset below."""
-        return self.of.pieces(grain)
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Read with permuted features."""

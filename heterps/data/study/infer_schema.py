@@ -1,65 +1,124 @@
-"""A schema from the first rows of a file: numbers become dense, text becomes categories."""
+"""A schema from some of the rows: numbers become ``x``, categories ``ids``, the label ``y``; each with its reason."""
 
 from __future__ import annotations
 
-import csv as stdlib_csv
-import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from heterps.data.core.files import open_bytes
-from heterps.data.core.recipes import Category, Number
-from heterps.data.core.schema import Field, Schema, dense, label, sparse
+from heterps.data.core.recipes import Number
+from heterps.data.core.schema import Field, Schema, dense, label, sparse, weight
+from heterps.data.study.choices import Choices
+from heterps.data.study.column_study import (
+    ColumnLook,
+    ColumnStudy,
+    as_category,
+    as_number,
+    look_at_text,
+    study_feature,
+    study_label,
+)
 from heterps.errors import DataError
 
-__all__ = ["infer_schema", "schema_of_kinds"]
+__all__ = ["LABEL_NAMES", "Study", "infer_text", "study_columns"]
 
-HEAD_BYTES = 1 << 18
-LABEL_NAMES = ("y", "label", "click", "target")
+LABEL_NAMES = (
+    "y", "label", "click", "target", "clicked", "is_click", "is_clicked", "is_attributed", "converted", "conversion",
+)  # fmt: skip
+_NOTED = 8  # columns that a line names
 
 
-def infer_schema(
-    path: str, columns: tuple[str, ...], delimiter: str, quote: str, header: bool, label_name: str = ""
-) -> Schema:
-    """Look at the head of a file: a column whose every value there is a number (or missing) is dense."""
-    with open_bytes(path) as file:
-        text = file.read_exactly(HEAD_BYTES).decode("utf-8", "replace").replace("\0", "")
-    whole = text if len(text) < HEAD_BYTES else text[: text.rfind("\n")]
-    how: dict[str, Any] = {"quotechar": quote} if quote else {"quoting": stdlib_csv.QUOTE_NONE}
-    try:
-        lines = list(stdlib_csv.reader(io.StringIO(whole), delimiter=delimiter, **how))
-    except stdlib_csv.Error as error:
-        raise DataError(f"cannot infer a schema from {path}: {error}; give fields=Schema.of(...)") from error
-    rows = [line for line in lines[int(header) :] if len(line) == len(columns)]
-    if not rows:
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Every source column with what it is taken for, and the schema that follows."""
+
+    columns: tuple[ColumnStudy, ...]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of a batch: ``ids``, ``x``, ``y`` and ``weight``, as far as there are some."""
+        fields: list[Field] = []
+        for name, role, make in _FIELDS:
+            of = [study.recipe for study in self.columns if study.role == role and study.recipe is not None]
+            fields += [make(name, *of)] if of else []
+        return Schema(tuple(fields))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A line for each thing that was decided and may surprise."""
+        told: dict[tuple[str, str], list[str]] = {}
+        for study in self.columns:
+            if study.told:
+                told.setdefault((study.role, _general(study.why)), []).append(study.look.name)
+        return (*(_note(role, why, names) for (role, why), names in told.items()), *self.remarks)
+
+
+_FIELDS: tuple[tuple[str, str, Callable[..., Field]], ...] = (
+    ("ids", "category", sparse),
+    ("x", "number", dense),
+    ("y", "label", label),
+    ("weight", "weight", weight),
+)
+
+
+def _general(why: str) -> str:
+    """Standardised columns are told together."""
+    return "standardised" if why.startswith("standardised") else why
+
+
+def _note(role: str, why: str, names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_NOTED])
+    rest = f" and {len(names) - _NOTED} more" if len(names) > _NOTED else ""
+    what = {"category": "a category", "number": "a number", "label": "the label", "ignored": "ignored"}[role]
+    return f"{shown}{rest}: {what} ({why})"
+
+
+def study_columns(looks: Iterable[ColumnLook], choices: Choices) -> Study:
+    """Decide what each column is taken for."""
+    known = {look.name: look for look in looks}
+    choices.check(known)
+    target = choices.label or _label_among(known, choices)
+    given: dict[str, Callable[[ColumnLook], ColumnStudy]] = {
+        target: study_label,
+        choices.weight: _as_weight,
+        **dict.fromkeys(choices.categorical, as_category),
+        **dict.fromkeys(choices.numeric, lambda look: as_number(look, given=True)),
+        **dict.fromkeys(choices.ignore, lambda look: ColumnStudy(look, "ignored", "as given")),
+    }
+    given.pop("", None)  # nobody was named; a column may have no name
+    return Study(tuple(given.get(name, study_feature)(look) for name, look in known.items()))
+
+
+def _label_among(columns: Iterable[str], choices: Choices) -> str:
+    """Return the column called as labels are, the likeliest name first, whatever its case."""
+    taken = {choices.weight, *choices.categorical, *choices.numeric, *choices.ignore}
+    by_name = {name.lower(): name for name in columns if name not in taken}
+    return next((by_name[name] for name in LABEL_NAMES if name in by_name), "")
+
+
+def _as_weight(look: ColumnLook) -> ColumnStudy:
+    return ColumnStudy(look, "weight", "as given", Number(look.name))
+
+
+def infer_text(rows: Sequence[Sequence[str]], columns: Sequence[str], where: str, choices: Choices) -> Study:
+    """Study rows of text.
+
+    Parameters
+    ----------
+    rows
+        Cells of some lines; lines with another number of cells than there are columns are passed over.
+    columns
+        Their names.
+    where
+        The file, for messages.
+    choices
+        What the user says.
+    """
+    whole = [row for row in rows if len(row) == len(columns)]
+    if not whole:
         raise DataError(
-            f"cannot infer a schema: {path} has no row of {len(columns)} columns; give fields=Schema.of(...)"
+            f"cannot infer a schema: {where} has no row of {len(columns)} columns; give fields=Schema.of(...)"
         )
-    numeric = tuple(all(_is_number(row[i]) for row in rows) for i in range(len(columns)))
-    return schema_of_kinds(columns, numeric, label_name)
-
-
-def schema_of_kinds(columns: tuple[str, ...], numeric: tuple[bool, ...], label_name: str = "") -> Schema:
-    """Return x (all numeric columns), ids (all others) and y (the label) from what is known of the columns."""
-    target = label_name or next((name for name in LABEL_NAMES if name in columns), "")
-    if label_name and label_name not in columns:
-        raise DataError(f"there is no column {label_name!r} to be the label; there are {', '.join(columns)}")
-    numbers = [name for name, is_number in zip(columns, numeric, strict=True) if is_number and name != target]
-    texts = [name for name, is_number in zip(columns, numeric, strict=True) if not is_number and name != target]
-    fields: list[Field] = []
-    if texts:
-        fields.append(sparse("ids", *(Category(name) for name in texts)))
-    if numbers:
-        fields.append(dense("x", *(Number(name) for name in numbers)))
-    if target:
-        fields.append(label("y", Number(target)))
-    return Schema(tuple(fields))
-
-
-def _is_number(text: str) -> bool:
-    if not text.strip():
-        return True
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    cells: Any = list(zip(*whole, strict=True))
+    return study_columns((look_at_text(name, cells[i]) for i, name in enumerate(columns)), choices)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from heterps.compiled import inner_loop, njit, row_loop
 from heterps.data.core.batch_buffers import RowArrays
 from heterps.data.core.value_hash import finish, fold, hash_span
-from heterps.data.text.jit import inner_loop, row_loop
 from heterps.data.text.line_records import (
     DELIMITER,
     HIGH,

@@ -15,6 +15,9 @@ from heterps.data.core.fingerprint import file_marks
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece, Split
 from heterps.data.sources.pipe import opener_of
+from heterps.data.study.choices import Choices
+from heterps.data.study.infer_schema import infer_text
+from heterps.data.study.sampling import sample_rows
 from heterps.data.text.delimited import BAD, BAD_COLUMNS, REASONS, ROOM, parse_rows
 from heterps.data.text.line_records import TextBlock, line_marks, new_line_state
 from heterps.data.text.lines import BLOCK_BYTES, Lines, LineSource
@@ -205,7 +208,7 @@ def csv(
     fields: Schema | None = None,
     *,
     columns: Sequence[str] | None = None,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     quote: str = '"',
     trim: bool = False,
     label: str = "",
@@ -218,30 +221,39 @@ def csv(
     paths
         A path, glob, folder or URL, or several; ``.gz`` and ``.zst`` are decompressed.
     fields
-        The schema; without it, it is inferred from the first rows (see :mod:`heterps.data.study.infer_schema`).
+        The schema; without it, it is inferred from some rows (see :mod:`heterps.data.study.infer_schema`).
     columns
         Column names for files without a header line.
     delimiter, quote, trim
-        See :class:`Text`.
+        See :class:`Text`; without a delimiter it is the comma, or where a header line has none the semicolon, tab
+        or bar that it has.
     label
         The label's source column, for inference.
     **options
-        Further fields of :class:`Text`, such as ``pipe_command``.
+        Further choices for inference, names of source columns: ``weight``, ``categorical``, ``numeric``, ``ignore``;
+        and fields of :class:`Text`, such as ``pipe_command``.
     """
-    _check_marks(delimiter, quote)
     files = expand(paths)
+    if delimiter is None:
+        delimiter = _delimiter_of(first_line(files[0])) if columns is None else ","
+    _check_marks(delimiter, quote)
     header, guessed = columns is None, fields is None
     names = read_header(files[0], delimiter, quote) if columns is None else tuple(columns)
+    options |= {"label": label}
+    choices = Choices.take(options)
     if fields is None:
-        from heterps.data.study.infer_schema import infer_schema
-
         with about(files[0]):
-            fields = infer_schema(files[0], names, delimiter, quote, header, label)
+            study = infer_text(sample_rows(files, header, delimiter, quote), names, files[0], choices)
+        fields, options = study.schema, {"study": study} | options
     settings: dict[str, Any] = {"delimiter": delimiter, "quote": quote, "header": header, "trim": trim}
     settings |= {"guessed": guessed} | options
     return Text(paths=files, columns=names, fields=fields, **settings)
 
 
-def tsv(paths: Paths, fields: Schema | None = None, **options: Any) -> Text:
+def _delimiter_of(line: bytes) -> str:
+    return next((mark for mark in ",;\t|" if mark.encode() in line), ",")
+
+
+def tsv(paths: Paths, fields: Schema | None = None, *, label: str = "", **options: Any) -> Text:
     """Read tab-separated files; quotes are ordinary characters. Options as for :func:`csv`."""
-    return csv(paths, fields, **({"delimiter": "\t", "quote": ""} | options))
+    return csv(paths, fields, label=label, **({"delimiter": "\t", "quote": ""} | options))

@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from heterps.compiled import njit
 from heterps.data.core.value_hash import finish, fold
 from heterps.data.text.words import bits_float, float_bits
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from heterps.compiled import inner_loop, row_loop
 from heterps.data.core.batch_buffers import ListArrays, RowArrays
 from heterps.data.core.value_hash import hash_bytes, hash_span
 from heterps.data.text.delimited import (
@@ -21,7 +22,6 @@ from heterps.data.text.delimited import (
     run_steps,
     valid_utf8,
 )
-from heterps.data.text.jit import inner_loop, row_loop
 from heterps.data.text.line_records import FieldSpans, LineState, TextBlock
 from heterps.data.text.numeric import OK, parse_id
 from heterps.data.text.recipe_steps import BoundSteps

@@ -41,7 +41,7 @@ def by_hand(
 
     Examples
     --------
-    >>> from graphs.wide_deep import wide_deep
+    >>> from heterps.models import wide_deep
     >>> made = by_hand(wide_deep(), Hardware.local(), [("cpu", ["read", "pull*"], 1), ("cpu", ["*"], 1)], batch_size=64)
     >>> [stage.layers[0] for stage in made.stages]
     ['read', 'wide']

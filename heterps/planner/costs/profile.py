@@ -111,7 +111,7 @@ class Rates:
             wire_s_per_byte=per_core / _WIRE_BYTES_PER_S,
             network_bytes_per_s=device.network_bytes_per_s,
             batch_s=_BATCH_S * per_core,
-            source=f"derived from {device.name} ({device.source})",
+            source=f"derived from {device.name} ({device.source or 'no source given'})",
         )
 
 

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from heterps.compiled import njit
 from heterps.planner.solve.problem import TOLERANCE, Floats, Placement, Problem, Segment
 
 __all__ = ["chain_placement", "chain_price", "cost_to_go", "pairs_inside", "relaxed_price"]

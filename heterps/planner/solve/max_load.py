@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from heterps.compiled import njit
 from heterps.errors import PlanError
 from heterps.planner.costs.instance import Instance
 from heterps.planner.solve.dag import downsets

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from heterps.compiled import njit
 from heterps.planner.solve.chain import cost_to_go, is_inside, units_needed
 from heterps.planner.solve.problem import TOLERANCE, Placement, Problem, Segment
 

@@ -7,6 +7,8 @@
 4. What is not answered is sent again, the same bytes under the same key; a new term means sending again to that host.
 5. In Sync the next pull goes out only when the unit before is done. A lane that stops (paused, end of Split) says so to
    every host, so that the others do not wait for it.
+6. Where dense parameters are all-reduced, the group is one more host to which a unit is pushed last, when all others
+   have acknowledged it. It answers when every lane has pushed; a lane that is told to stop meanwhile says so.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from heterps.protocol.words.actions import (
     StepFailed,
     Tell,
 )
-from heterps.protocol.words.events import BatchesDone, Event, LayoutWanted, SplitDone, SplitPaused
+from heterps.protocol.words.events import BatchesDone, Event, LaneWaits, LayoutWanted, SplitDone, SplitPaused
 from heterps.protocol.words.instructions import Announce, Cancel, Pause, Resume, RunSplit
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.layout import Layout
@@ -116,14 +118,21 @@ class ClientState:
             self._seen[host] = reply
         missing = self._missing[kind, n]
         missing.discard(host)
+        if kind is Push and missing == {self._group}:
+            return [self._send(len(self.layout.terms), Push, n), *self._say_that_it_waits()]
         return [] if missing else self._answered(kind, n)
+
+    @property
+    def _group(self) -> int | None:
+        """Number of the all-reduce group among the hosts, None where there is none."""
+        return None if self.layout.group is None else len(self.layout.terms)
 
     def accepts(self, host: int, request: Request, reply: Reply) -> bool:
         """Say whether the answer counts: it was waited for, and given under the host's present term.
 
         The engine asks before it takes the rows that came with a Granted.
         """
-        return reply.term == self.layout.terms[host] and (host, type(request), request.key.n) in self._open
+        return reply.term == self.layout.holders[host] and (host, type(request), request.key.n) in self._open
 
     def timed_out(self, host: int, request: Request) -> list[Action]:
         """No answer came in time: send it again, under the present term."""
@@ -257,8 +266,19 @@ class ClientState:
             self._reading = True
             return [Read(self.next)]
         if self._units or self._reading or self._missing or not (self._asked or self._end is not None):
-            return []
+            return self._say_that_it_waits()
         return self._report()
+
+    def _say_that_it_waits(self) -> list[Action]:
+        """The others must come to where a lane is that waits for them, or it will never stand."""
+        unit = self._units[0] if self._units else -1
+        if self.until is None or self._group is None or (self._group, Push, unit) not in self._open:
+            return []
+        waits = LaneWaits(self.run.attempt, self._unit_end(unit), self.serial)
+        if waits == self._told:
+            return []
+        self._told = waits
+        return [Tell(waits)]
 
     def _may_begin(self) -> bool:
         if self._reading or self._end is not None or not self._asked:
@@ -307,12 +327,12 @@ class ClientState:
     # --- hosts
 
     def _send_all(self, kind: type, n: int) -> list[Action]:
-        hosts = range(len(self.layout.terms))
+        hosts = range(len(self.layout.holders))
         self._missing[kind, n] = set(hosts)
-        return [self._send(host, kind, n) for host in hosts]
+        return [self._send(host, kind, n) for host in hosts if kind is not Push or host != self._group]
 
     def _send(self, host: int, kind: type, n: int) -> Action:
-        request = self._request(kind, n, self.layout.terms[host])
+        request = self._request(kind, n, self.layout.holders[host])
         self._open[host, kind, n] = request
         return Send(host, request)
 
@@ -336,7 +356,7 @@ class ClientState:
         """Send again what hosts with a new term have not acknowledged; compute again what lost stages had."""
         if layout.version <= self.layout.version:
             return []
-        changed = {host for host, term in enumerate(layout.terms) if term != self.layout.terms[host]}
+        changed = {host for host, term in enumerate(layout.holders) if term != self.layout.holders[host]}
         self.layout = layout
         lost = set(self._computing.values()) - set(layout.stages or ("",))
         again: list[Action] = [self._send(host, kind, n) for host, kind, n in list(self._open) if host in changed]
@@ -347,10 +367,10 @@ class ClientState:
         return again
 
     def _refused(self, host: int, refused: Refused) -> list[Action]:
-        if refused.fenced and refused.term == self.layout.terms[host]:
+        if refused.fenced and refused.term == self.layout.holders[host]:
             self.stopped = True  # a later attempt has taken over
             return []
-        newer = refused.term > self.layout.terms[host]
+        newer = refused.term > self.layout.holders[host]
         return [Tell(LayoutWanted(self.run.attempt))] if newer else []
 
 

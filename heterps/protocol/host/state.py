@@ -34,6 +34,7 @@ from heterps.protocol.words.decisions import (
     Retain,
     Serve,
     Snapshot,
+    Take,
     TakeIn,
 )
 from heterps.protocol.words.events import CutMarked, HostReady
@@ -49,7 +50,7 @@ from heterps.protocol.words.instructions import (
     Rewind,
 )
 from heterps.protocol.words.keys import BatchKey
-from heterps.protocol.words.messages import FAR, Acked, Advance, Ask, Granted, Pull, Push, Refused, Seen
+from heterps.protocol.words.messages import FAR, Acked, Advance, Ask, Granted, Pull, Push, Refused, Seen, StoreGroup
 from heterps.protocol.words.modes import Mode
 
 __all__ = ["HostState"]
@@ -87,6 +88,7 @@ class HostState:
         self._waiting: list[tuple[Pull, Any]] = []
         self._trainers: dict[int, BatchKey] = {}
         self._marked = 0
+        self._stored = 0  # serial of the newest parameters of the all-reduce group
 
     def handle(self, message: Any, tag: Any = None) -> list[Decision]:
         """Take one message (a client's request, an instruction, a word from the other copy) and decide.
@@ -256,6 +258,16 @@ class HostState:
     def _insert(self, rows: TakeIn, tag: Any) -> list[Decision]:
         return [Insert(rows), Answer(tag, Acked(self.term))]
 
+    def _store(self, store: StoreGroup, tag: Any) -> list[Decision]:
+        """Take the parameters of the all-reduce group; old ones may still be on their way."""
+        if store.term != self.term or not self.serving or store.serial < self._stored:
+            return [Answer(tag, Refused(self.term))]
+        return self._ordered(store, tag)
+
+    def _take_store(self, store: StoreGroup, tag: Any) -> list[Decision]:
+        self._stored = max(self._stored, store.serial)
+        return [Take(store), Answer(tag, Acked(self.term))]
+
     def _mark(self, mark: MarkCut, tag: Any) -> list[Decision]:
         if mark.term != self.term or not self.serving:
             return []
@@ -328,6 +340,7 @@ _EXECUTE: dict[type, str] = {
     Advance: "_advance",
     TakeIn: "_insert",
     Own: "_retain",
+    StoreGroup: "_take_store",
 }
 
 _HANDLERS: dict[type, str] = {
@@ -342,6 +355,7 @@ _HANDLERS: dict[type, str] = {
     Own: "_own",
     TakeIn: "_take_in",
     MarkCut: "_mark",
+    StoreGroup: "_store",
     Attach: "_attach",
     Detach: "_detach",
     Discard: "_discard",

@@ -6,8 +6,8 @@ a cut every dirty one is run far enough that all hosts agree.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Mapping
+import bisect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,6 +23,13 @@ class Work(NamedTuple):
     start: int
     lane: int = 0
     step: int = 0
+
+
+Fits = Callable[[int], bool]
+
+
+def _any_fits(split: int) -> bool:
+    return True
 
 
 class Book:
@@ -48,8 +55,11 @@ class Book:
         """Every Split of the pass below it is done."""
         raise NotImplementedError
 
-    def take(self, target: int | None) -> Work | None:
-        """Return the next work, or with a drain's target what must run before the cut, up to it."""
+    def take(self, target: int | None, fits: Fits = _any_fits) -> Work | None:
+        """Return the next work, or with a drain's target what must run before the cut, up to it.
+
+        ``fits(split)`` says which Splits whoever takes it may have; where the order is fixed it is not asked.
+        """
         raise NotImplementedError
 
     def progress(self, work: Work, upto: int) -> bool:
@@ -123,22 +133,25 @@ class SplitBook(Book):
         """Some Split's last attempt was lost."""
         return bool(self._dirty)
 
-    def take(self, target: int | None) -> Work | None:
-        """Return a Split that was begun before, else a fresh one."""
+    def take(self, target: int | None, fits: Fits = _any_fits) -> Work | None:
+        """Return a Split that was begun before, else a fresh one. What must run before a cut fits everyone."""
         if target is not None:
             return self._take_waiting(min(self._dirty)) if self._dirty else None
-        if self._waiting and self._waiting[0] < self.count:
-            return self._take_waiting(self._waiting[0])
-        if self._fresh >= self.count:
-            return None
-        split = self._fresh
-        self._fresh += 1
-        self.starts[split] = 0
+        waiting = next((split for split in self._waiting if split < self.count and fits(split)), None)
+        if waiting is not None:
+            return self._take_waiting(waiting)
+        fresh = next((split for split in range(self._fresh, self.count) if fits(split)), None)
+        return None if fresh is None else self._take_fresh(fresh)
+
+    def _take_fresh(self, split: int) -> Work:
+        """Begin a Split; those passed over wait as if they had been begun and given back before their first batch."""
+        self._waiting += range(self._fresh, split)
+        self.starts |= dict.fromkeys(range(self._fresh, split + 1), 0)
+        self._fresh = split + 1
         return Work(split, 0)
 
     def _take_waiting(self, split: int) -> Work:
         self._waiting.remove(split)
-        heapq.heapify(self._waiting)
         self._dirty.discard(split)
         return Work(split, self.starts[split])
 
@@ -152,7 +165,7 @@ class SplitBook(Book):
     def give_back(self, work: Work, *, clean: bool) -> None:
         """Put a Split back to be taken."""
         assert work.split is not None
-        heapq.heappush(self._waiting, work.split)
+        bisect.insort(self._waiting, work.split)
         if not clean:
             self._dirty.add(work.split)
 
@@ -223,7 +236,7 @@ class LaneBook(Book):
         """Some lane's last attempt was lost."""
         return any(lane.dirty for lane in self._lanes)
 
-    def take(self, target: int | None) -> Work | None:
+    def take(self, target: int | None, fits: Fits = _any_fits) -> Work | None:
         """Return a lane's next Split. A lane without one waits for more, or ends if there are none."""
         for index, lane in enumerate(self._lanes):
             if lane.taken or lane.ended or (target is not None and not lane.dirty and lane.position >= target):

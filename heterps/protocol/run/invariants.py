@@ -133,6 +133,8 @@ def _stands(run: RunState) -> Iterator[str]:
     for host in run.fleet.hosts:
         if host.primary is not None and not host.ready:
             yield f"shard host {host.index} on worker {run.fleet.places[host.primary][1]} to be ready"
+    if run.group is not None and run.group.members and not run.group.ready:
+        yield f"the all-reduce group of {', '.join(run.group.members)} to form"
     if run._cutting is not None:
         copies = run._cutting.unmarked or run._cutting.unwritten
         what = "mark" if run._cutting.unmarked else "write"

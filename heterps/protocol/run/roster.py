@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from heterps.protocol.run.books import Work
@@ -16,7 +17,8 @@ class LiveAttempt:
 
     ``serial`` is that of the last instruction to stop or go on; ``stopping`` says that it was told to stop,
     ``paused`` that it has, ``moving`` that it is to be continued on another worker, ``ending`` that all its batches are
-    read, so that it takes no slot any more, ``outrun`` that a twin of it was lost, which may have gone further.
+    read, so that it takes no slot any more, ``outrun`` that a twin of it was lost, which may have gone further,
+    ``waits`` that it will stand at this batch once the other lanes have come there, too (-1: it does not wait).
     """
 
     number: int
@@ -29,6 +31,7 @@ class LiveAttempt:
     moving: bool = False
     ending: bool = False
     outrun: bool = False
+    waits: int = -1
 
 
 @dataclass(slots=True)
@@ -90,10 +93,19 @@ class Roster:
         if worker is not None:
             worker.attempts.pop(attempt.number, None)
 
-    def free(self, avoid: str | None = None) -> IoWorker | None:
-        """Return the worker with the fewest attempts among those with a free slot."""
-        able = [w for w in self.workers.values() if w.usable and w.taken < w.slots and w.name != avoid]
-        return min(able, key=lambda w: len(w.attempts), default=None)
+    def free(self, avoid: str | None = None, near: Collection[str] = ()) -> IoWorker | None:
+        """Return the worker with the fewest attempts among those with a free slot; of several such, one of ``near``."""
+        able = (w for w in self.able() if w.name != avoid)
+        return min(able, key=lambda w: (len(w.attempts), w.name not in near), default=None)
+
+    def able(self) -> list[IoWorker]:
+        """Return the workers with a free slot, those with the fewest attempts first."""
+        found = [w for w in self.workers.values() if w.usable and w.taken < w.slots]
+        return sorted(found, key=lambda w: len(w.attempts))
+
+    def waits_for(self, holders: Collection[str], worker: str) -> bool:
+        """Say whether what some workers hold is not for another one: as long as one of them may be given it."""
+        return worker not in holders and any(name in self.workers and self.workers[name].usable for name in holders)
 
     def paused(self) -> LiveAttempt | None:
         """Return a paused attempt whose slot can be used for something more urgent."""

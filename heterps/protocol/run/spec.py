@@ -30,7 +30,7 @@ class Phase(StrEnum):
 
 
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
-    Phase.RESTORING: frozenset({Phase.RUNNING, Phase.ABORTED}),
+    Phase.RESTORING: frozenset({Phase.RESTORING, Phase.RUNNING, Phase.ABORTED}),
     Phase.RUNNING: frozenset({Phase.DRAINING, Phase.RESTORING, Phase.FINISHED, Phase.ABORTED}),
     Phase.DRAINING: frozenset(
         {Phase.MARKING, Phase.MOVING, Phase.RESTING, Phase.RUNNING, Phase.RESTORING, Phase.ABORTED}
@@ -64,6 +64,8 @@ class RunSpec:
         There are stage actors on compute workers (else compute is fused with the IO stage).
     retries
         Attempts at one Split in a row that make no progress before the run is given up.
+    group
+        Dense parameters are all-reduced by the io workers (Sync only).
     final_cut
         Make a cut at the end, before Finish, so that a host lost afterwards costs nothing.
     """
@@ -78,11 +80,14 @@ class RunSpec:
     retries: int = 8
     final_cut: bool = False
     stage_hosts: int = 0
+    group: bool = False
 
     def __post_init__(self) -> None:
         for name in ("passes", "lanes", "hosts", "shards", "retries"):
             if getattr(self, name) < 1:
                 raise PlanError(f"run: {name}={getattr(self, name)}, but there must be at least one")
+        if self.group and not self.mode.ordered:
+            raise PlanError(f"all-reduce adds the lanes of a step in order: use Sync, not {self.mode.name!r}")
         if self.replicas not in (1, 2):
             raise PlanError(f"run: replicas={self.replicas}; use 1 (return to the last cut) or 2 (a backup per host)")
         if not 0 <= self.stage_hosts < self.hosts or (self.stage_hosts and not self.compute):

@@ -13,7 +13,9 @@ Rules
    dirty Split was run far enough that all hosts agree, in Sync all lanes stand at one step.
 5. The run can return to a cut only when all its parts and its manifest are on disk.
 6. Rows move by copying first; owners change for all hosts at once, with new terms.
-7. A cut of nothing new is not made: a clock that asks while the last cut is written must not keep the run from ending.
+   Where dense parameters are all-reduced, the hosts get them then, before anything else: cuts and saves are theirs.
+7. A cut that a host could not load is none: the run counts from the one before it, and all hosts return to that.
+8. A cut of nothing new is not made: a clock that asks while the last cut is written must not keep the run from ending.
 """
 
 from __future__ import annotations
@@ -106,6 +108,8 @@ class RunState(Workforce):
         worker = self.roster.workers.pop(event.worker, None)
         if worker is not None:
             self._lose_io(worker)
+            if self.group is not None:
+                self.group.lose(event.worker)
         if self._stages.pop(event.worker, False):
             self._announce()
         self.fleet.workers.pop(event.worker, None)
@@ -119,6 +123,8 @@ class RunState(Workforce):
         if not self.fleet.copy_ready(event.copy, event.term):
             return
         self.moves += 1
+        if self.group is not None and not self.group.ready:
+            self.group.dissolve()  # it may be asking a copy that answers no more
         if self.phase is not Phase.RESTORING:
             self._announce()
         if self.phase is Phase.MARKING:
@@ -163,8 +169,33 @@ class RunState(Workforce):
         self._newest = None
         self._failures.clear()
         self.book.load(self.cut.pass_, self.cut.progress)
+        if self.group is not None:
+            self.group.reset()
         self._out += self.fleet.restore(self.cut.number)
         self._enter(Phase.RESTORING)
+
+    # --- the all-reduce group
+
+    def _form(self) -> None:
+        if self.group is not None and self.fleet.ready:
+            self._out += self.group.form(self.roster.workers)
+
+    def _member_formed(self, event: ev.MemberFormed) -> None:
+        if self.group is None or not self.group.formed(event.worker, event.term, event.applied):
+            return
+        if self.group.lost:
+            self._restore()
+        else:
+            self._out += self.group.catch_up(self.book.pass_, self.layout())
+
+    def _member_ready(self, event: ev.MemberReady) -> None:
+        if self.group is not None and self.group.member_ready(event.worker, event.term):
+            self.moves += 1
+            self._announce()
+
+    def _written_back(self, event: ev.WrittenBack) -> None:
+        if self.group is not None and self.group.written_back(event.term, event.serial):
+            self.moves += 1
 
     # --- cuts and moves
 
@@ -206,6 +237,16 @@ class RunState(Workforce):
         if self._cutting is not None and event.cut == self._cutting.cut.number:
             self.moves += 1
             self.cut, self._cutting = self._cutting.cut, None
+
+    def _cut_lost(self, event: ev.CutLost) -> None:
+        """Count from the cut before (rule 7); told of by each host that was to load it, and once is enough."""
+        if event.cut != self.cut.number:
+            return
+        self.cut = event.before or Cut(mode=self.spec.mode.to_json())
+        if event.before is None:
+            self._abort(f"the last cut cannot be read, and there is none before it: {event.reason}")
+        elif self.phase is Phase.RESTORING:
+            self._restore()
 
     def _drop_cut(self, reason: str = "") -> None:
         """Give the cut up. One whose manifest may be on its way to the disk keeps its parts."""
@@ -254,12 +295,13 @@ class RunState(Workforce):
 
     def _settle_running(self) -> None:
         self._out += self.fleet.place(self.cut.number)
+        self._form()
         self._supply()
         if self.book.over:
             self._end_of_pass()
         elif self._wants_drain():
             self._enter(Phase.DRAINING)
-        elif self.fleet.ready:
+        elif self._holders_ready:
             self._issue(None)
             self._balance()
 
@@ -279,9 +321,15 @@ class RunState(Workforce):
             if self._cutting is None:
                 self._cut_wanted = True
                 self._enter(Phase.DRAINING)
+        elif self._owes():
+            self._enter(Phase.DRAINING)
         elif self._cutting is None and self.fleet.ready:
             self._enter(Phase.FINISHED)
             self._out.append(do.Finish())
+
+    def _owes(self) -> bool:
+        """Say whether the all-reduce group has what the hosts have not."""
+        return self.group is not None and self.group.owed
 
     def _in_last_pass(self) -> bool:
         return self.book.pass_ + 1 >= self.spec.passes
@@ -298,13 +346,14 @@ class RunState(Workforce):
 
     def _settle_draining(self) -> None:
         self._out += self.fleet.place(self.cut.number)
+        self._form()
         self._supply()
         attempts = self.roster.attempts.values()
         for attempt in attempts:
             if not attempt.stopping:
                 self._pause(attempt, 0)
         self._issue(0)
-        if self.book.dirty or not all(attempt.paused for attempt in attempts) or not self.fleet.ready:
+        if self.book.dirty or not all(a.paused or a.waits >= 0 for a in attempts) or not self._holders_ready:
             return
         self._level()
         if all(attempt.paused for attempt in attempts) and not self._lagging():
@@ -312,9 +361,9 @@ class RunState(Workforce):
 
     def _level(self) -> None:
         """Everything stands: in Sync let the lanes behind go on to where the foremost one is."""
-        self._target = self.book.target()
+        self._target = max([self.book.target(), *(a.waits for a in self.roster.attempts.values())])
         for attempt in list(self.roster.attempts.values()):
-            if self.book.behind(attempt.work, self._target):
+            if attempt.paused and self.book.behind(attempt.work, self._target):
                 self._pause(attempt, self._target)
         self._issue(self._target)
 
@@ -322,7 +371,9 @@ class RunState(Workforce):
         return isinstance(self.book, LaneBook) and self.book.lagging(self._target)
 
     def _drained(self) -> None:
-        if (
+        if self.group is not None and self.group.owed:
+            self._out += self.group.write_back(self.layout())
+        elif (
             self._rests and self._cutting is None
         ):  # before the next cut: a clock that asks often must not keep it waiting
             self._enter(Phase.RESTING)
@@ -405,11 +456,16 @@ _HANDLERS: dict[type, str] = {
     ev.CutFailed: "_cut_failed",
     ev.Diverged: "_diverged",
     ev.CutPublished: "_cut_published",
+    ev.CutLost: "_cut_lost",
     ev.RestAsked: "_rest_asked",
     ev.RestOver: "_rest_over",
     ev.MoveAsked: "_move_asked",
     ev.ShardsCopied: "_shards_copied",
     ev.AbortAsked: "_abort_asked",
+    ev.LaneWaits: "_lane_waits",
+    ev.MemberFormed: "_member_formed",
+    ev.MemberReady: "_member_ready",
+    ev.WrittenBack: "_written_back",
 }
 
 _SETTLE: dict[Phase, str] = {

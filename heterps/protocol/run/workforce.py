@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from heterps.errors import PlanError, ProtocolError
 from heterps.protocol.run.books import Book, LaneBook, SplitBook, Work
 from heterps.protocol.run.fleet import Fleet
+from heterps.protocol.run.group import ReduceGroup
 from heterps.protocol.run.roster import IoWorker, LiveAttempt, Roster
 from heterps.protocol.run.spec import TRANSITIONS, Phase, RunSpec
 from heterps.protocol.run.story import Story
@@ -52,6 +54,7 @@ class Workforce:
         self.phase = Phase.RESTORING
         self.cut = cut
         self.fleet = Fleet(spec.hosts, spec.shards, spec.replicas, life, spec.stage_hosts)
+        self.group = ReduceGroup(life) if spec.group else None
         self.roster = Roster(ordered=spec.mode.ordered, life=life)
         self.book: Book = LaneBook(spec.lanes) if spec.mode.ordered else SplitBook()
         self.book.load(cut.pass_, cut.progress)
@@ -63,6 +66,7 @@ class Workforce:
         self._version = life << 32
         self._serial = 0
         self._supplies: dict[int, tuple[int, bool]] = {}
+        self._holders: dict[int, tuple[tuple[str, ...], ...]] = {}  # by pass: who has the rows of each Split already
         self._asked_pass = -1
         self._failures: dict[int, int] = {}
         self._cut_wanted = False
@@ -81,12 +85,18 @@ class Workforce:
         hosts = self.fleet.hosts
         stages = tuple(w for w, ready in self._stages.items() if ready) if self.spec.compute else None
         copies = tuple(host.primary or 0 for host in hosts)
-        return Layout(self._version, copies, tuple(host.term for host in hosts), self.fleet.owners, stages)
+        group = None if self.group is None else self.group.term
+        return Layout(self._version, copies, tuple(host.term for host in hosts), self.fleet.owners, stages, group)
+
+    @property
+    def _holders_ready(self) -> bool:
+        """Whether all who hold parameters answer: the hosts, and the group where there is one."""
+        return self.fleet.ready and (self.group is None or self.group.ready)
 
     def _announce(self) -> None:
         """Tell every attempt the new layout, unless hosts are missing: then it is told when they are ready."""
         self._version += 1
-        if self.fleet.ready:
+        if self._holders_ready:
             layout = self.layout()
             self._out += [do.Announce(number, layout) for number in self.roster.attempts]
 
@@ -166,6 +176,7 @@ class Workforce:
         if complete and event.count > count:
             raise self._error(f"pass {event.pass_} was complete with {count} Splits, now there are {event.count}")
         self._supplies[event.pass_] = (max(count, event.count), complete or event.complete)
+        self._holders[event.pass_] = max(event.holders, self._holders.get(event.pass_, ()), key=len)
 
     def _attempt(self, number: int) -> LiveAttempt | None:
         """Return a live attempt, None for a stale one."""
@@ -193,13 +204,18 @@ class Workforce:
             return
         self._progress(attempt, event.upto)
         self.moves += 1
-        attempt.paused = True
+        attempt.paused, attempt.waits = True, -1
         # A twin is not fenced and may be ahead, or have been: only a fresh attempt knows where the lane is.
         twins = bool(self.roster.twins(attempt)) or attempt.outrun
         if attempt.moving or twins:
             self._drop_twins(attempt)
             self._cancel(attempt)
             self.book.give_back(attempt.work, clean=not twins)
+
+    def _lane_waits(self, event: ev.LaneWaits) -> None:
+        attempt = self._attempt(event.attempt)
+        if attempt is not None and attempt.serial == event.serial and attempt.stopping and not attempt.paused:
+            attempt.waits = attempt.work.step + event.upto
 
     def _split_ending(self, event: ev.SplitEnding) -> None:
         attempt = self._attempt(event.attempt)
@@ -278,18 +294,26 @@ class Workforce:
 
     def _pause(self, attempt: LiveAttempt, target: int) -> None:
         self._serial += 1
-        attempt.serial, attempt.stopping, attempt.paused = self._serial, True, False
+        attempt.serial, attempt.stopping, attempt.paused, attempt.waits = self._serial, True, False, -1
         self._out.append(do.Pause(attempt.number, max(0, target - attempt.work.step), self._serial))
 
     def _resume(self) -> None:
         layout = self.layout()
+        if self.roster.attempts:
+            self._train()
         for attempt in list(self.roster.attempts.values()):
             self._serial += 1
-            attempt.serial, attempt.stopping, attempt.paused = self._serial, False, False
+            attempt.serial, attempt.stopping, attempt.paused, attempt.waits = self._serial, False, False, -1
             self._out.append(do.Resume(attempt.number, self._serial, layout))
+
+    def _train(self) -> None:
+        """From here on the group may have what the hosts have not."""
+        if self.group is not None:
+            self.group.owed = True
 
     def _begin(self, work: Work, worker: IoWorker, target: int | None, oldest: int | None = None) -> None:
         attempt = self.roster.begin(self.book.pass_, work, worker)
+        self._train()
         until = None
         if target is not None:
             self._serial += 1
@@ -323,11 +347,33 @@ class Workforce:
             self._out.append(do.NeedSplits(pass_))
 
     def _issue(self, target: int | None) -> None:
-        while self.fleet.ready and (worker := self._worker_for(target)) is not None:
-            work = self.book.take(target)
-            if work is None:
-                return
+        """Hand out what there is.
+
+        Rows are read where they lie: what free workers hold goes to them, and what others hold waits for those. Lanes
+        must all run at once, and a cut must not wait, so there a holder comes first only among equals.
+        """
+        if target is None and not self.spec.mode.ordered and self._holders.get(self.book.pass_):
+            while self._holders_ready and (found := self._work_at_home()) is not None:
+                self._begin(*found, None)
+            return
+        while self._holders_ready and self._worker_for(target) is not None and (work := self.book.take(target)):
+            worker = self.roster.free(near=self._held_by(work.split))
+            assert worker is not None
             self._begin(work, worker, target)
+
+    def _work_at_home(self) -> tuple[Work, IoWorker] | None:
+        for worker in self.roster.able():
+            work = self.book.take(None, partial(self._may_read, worker.name))
+            if work is not None:
+                return work, worker
+        return None
+
+    def _may_read(self, worker: str, split: int) -> bool:
+        return not self.roster.waits_for(self._held_by(split), worker)
+
+    def _held_by(self, split: int | None) -> tuple[str, ...]:
+        holders = self._holders.get(self.book.pass_, ())
+        return holders[split] if split is not None and split < len(holders) else ()
 
     def _worker_for(self, target: int | None) -> IoWorker | None:
         """Return a free worker; when draining, at need one whose attempt is paused (that one starts again later)."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from heterps.protocol.host.lanes import Lanes, Position
 from heterps.protocol.host.window import Window
 from heterps.protocol.words.events import Event
-from heterps.protocol.words.messages import Granted, Push, Reply, Request
+from heterps.protocol.words.messages import Granted, Push, Reply, Request, StoreGroup
 
 __all__ = [
     "Answer",
@@ -32,6 +32,7 @@ __all__ = [
     "Retain",
     "Serve",
     "Snapshot",
+    "Take",
     "TakeIn",
 ]
 
@@ -96,6 +97,12 @@ class Insert(NamedTuple):
     """Take in the rows of shards that came with this message."""
 
     message: TakeIn
+
+
+class Take(NamedTuple):
+    """Replace the parameters of the all-reduce group by those that came with this message."""
+
+    message: StoreGroup
 
 
 class Retain(NamedTuple):
@@ -164,4 +171,6 @@ class Snapshot:
     owned: tuple[int, ...]
 
 
-Decision = Answer | Serve | Apply | Keep | Commit | Load | Mark | Insert | Retain | Report | Forward | Fill | Confirm
+Decision = (
+    Answer | Serve | Apply | Keep | Commit | Load | Mark | Insert | Take | Retain | Report | Forward | Fill | Confirm
+)

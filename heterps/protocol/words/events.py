@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from heterps.protocol.words.cut import Cut
+
 __all__ = [
     "AbortAsked",
     "BackupReady",
@@ -16,13 +18,17 @@ __all__ = [
     "CopyLost",
     "CutAsked",
     "CutFailed",
+    "CutLost",
     "CutMarked",
     "CutPublished",
     "CutWritten",
     "Diverged",
     "Event",
     "HostReady",
+    "LaneWaits",
     "LayoutWanted",
+    "MemberFormed",
+    "MemberReady",
     "MoveAsked",
     "RestAsked",
     "RestOver",
@@ -42,6 +48,7 @@ __all__ = [
     "WorkerJoined",
     "WorkerLeaving",
     "WorkerLost",
+    "WrittenBack",
 ]
 
 Role = Literal["io", "compute", "server"]
@@ -110,11 +117,15 @@ class WorkerLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class SplitsReady(Event):
-    """Splits 0 … count-1 of a pass can be handed out; ``complete`` says that there will be no more in this pass."""
+    """Splits 0 … count-1 of a pass can be handed out; ``complete`` says that there will be no more in this pass.
+
+    ``holders`` names the workers that have the rows of each Split already, where any do; it may be shorter.
+    """
 
     pass_: int
     count: int
     complete: bool = True
+    holders: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +273,15 @@ class CutPublished(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class CutLost(Event):
+    """A published cut cannot be read any more; ``before`` is the newest of the run before it, None if there is none."""
+
+    cut: int
+    before: Cut | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RestAsked(Event):
     """The engine has something to do with all hosts while nothing is in flight: a Rest of this number follows."""
 
@@ -295,3 +315,41 @@ class AbortAsked(Event):
     """Stop the run (user's interrupt, an error of the engine)."""
 
     reason: str
+
+
+# --- the all-reduce group
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFormed(Event):
+    """A member has taken note of a new term; all steps before ``applied`` are in its parameters (None: it has none)."""
+
+    worker: str
+    term: int
+    applied: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReady(Event):
+    """A member has the parameters of the foremost one and answers under this term."""
+
+    worker: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBack(Event):
+    """The shard hosts have the parameters of the group."""
+
+    worker: str
+    term: int
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWaits(Event):
+    """A lane that was told to stop has pushed to the group and waits for the other lanes: it will stand at ``upto``."""
+
+    attempt: int
+    upto: int
+    serial: int

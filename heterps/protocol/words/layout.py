@@ -25,6 +25,9 @@ class Layout(NamedTuple):
         Per logical shard, the host that owns it.
     stages
         Compute workers whose stage actors are ready; None where compute is fused with the IO stage.
+    group
+        Term of the all-reduce group; None where there is none. To a client it is one more host, behind all others,
+        which it reaches in its own process.
     """
 
     version: int
@@ -32,6 +35,12 @@ class Layout(NamedTuple):
     terms: tuple[int, ...]
     owners: tuple[int, ...]
     stages: tuple[str, ...] | None = None
+    group: int | None = None
+
+    @property
+    def holders(self) -> tuple[int, ...]:
+        """Terms of all who hold parameters: the hosts, then the group."""
+        return self.terms if self.group is None else (*self.terms, self.group)
 
     def owned(self, host: int) -> tuple[int, ...]:
         """Return the shards of a host, in order."""

@@ -10,7 +10,20 @@ from dataclasses import dataclass
 
 from heterps.protocol.words.keys import BatchKey
 
-__all__ = ["FAR", "Acked", "Advance", "Ask", "Granted", "Pull", "Push", "Refused", "Reply", "Request", "Seen"]
+__all__ = [
+    "FAR",
+    "Acked",
+    "Advance",
+    "Ask",
+    "Granted",
+    "Pull",
+    "Push",
+    "Refused",
+    "Reply",
+    "Request",
+    "Seen",
+    "StoreGroup",
+]
 
 FAR = 1 << 62
 """A batch or step number beyond every real one."""
@@ -63,6 +76,14 @@ class Advance:
 
 
 Request = Ask | Pull | Push | Advance
+
+
+@dataclass(frozen=True, slots=True)
+class StoreGroup:
+    """A member of the all-reduce group gives a host its parameters; the greatest serial is the newest."""
+
+    term: int
+    serial: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,12 @@ from heterps.protocol.words.modes import Mode
 from heterps.runtime.batch.device_memory import check_memory, fitting_batches
 from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.model import Model
+from heterps.runtime.batch.own_kinds import OwnKinds
 from heterps.tables import N_SHARDS
 
 __all__ = ["PREDICTION", "Job"]
 
+_OWN_KINDS = "own kinds"  # in a pickled job
 PREDICTION = "prediction"  # what the loss predicts, beside the ops a graph names
 
 
@@ -67,6 +69,13 @@ class Job:
     devices: DeviceWish = field(default_factory=DeviceWish)
     holder: bool = False
     ways: Mapping[str, Way] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {_OWN_KINDS: OwnKinds.of(self.model.graph)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state.pop(_OWN_KINDS).install()
+        vars(self).update(state)
 
     def __post_init__(self) -> None:
         if self.mode.refreshes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import pyarrow as pa
-from distributed import Client, Future, KilledWorker, default_client, get_worker, wait
+from distributed import Client, Future, KilledWorker, default_client, wait
 
 from heterps.data import Dataset, Piece, Schema, Source, Split
 from heterps.data.columnar.parquet_files import schema_of_arrow
@@ -17,6 +17,8 @@ from heterps.data.core.bad import BadRows
 from heterps.errors import ClusterError, DataError, HeterpsError
 from heterps.runtime.answers import answer, sending
 from heterps.runtime.cluster.identity import identity_of
+from heterps.runtime.cluster.pools import pools_of
+from heterps.runtime.cluster.resources import IO
 from heterps.runtime.config import settings
 
 __all__ = ["DaskFrame", "dask_frame"]
@@ -26,17 +28,20 @@ __all__ = ["DaskFrame", "dask_frame"]
 class DaskFrame(Dataset):
     """Partitions computed and kept on the cluster; use :func:`dask_frame` to make one.
 
-    A Split is one partition (or several small ones); :meth:`where` names the workers that hold it. The value that
-    travels to workers holds keys only; the futures that keep the partitions alive stay with the driver.
+    A Split is one partition (or several small ones), read by a worker that holds it. The value that travels to workers
+    has keys only: the futures that keep the partitions alive stay with the driver, and are arguments of the tasks that
+    read them.
     """
 
     keys: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
+    columns: tuple[str, ...] = ()
     fields: Schema = field(default_factory=Schema)
     held: tuple[Future, ...] = field(default=(), repr=False, compare=False)
+    rows: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"held": ()}
+        return vars(self) | {"held": (), "rows": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -45,6 +50,17 @@ class DaskFrame(Dataset):
     def schema(self) -> Schema:
         """The columns of a batch."""
         return self.fields
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The columns of the partitions."""
+        return self.columns
+
+    def cells(self, split: Split, names: Sequence[str]) -> Any:
+        """Return source columns of a Split, with a row for each of its rows."""
+        return pa.concat_tables(
+            [self._table(piece.source, names) for piece in split.pieces], promote_options="permissive"
+        )
 
     def pieces(self, grain: int) -> tuple[Piece, ...]:
         """Return one piece a partition."""
@@ -55,53 +71,112 @@ class DaskFrame(Dataset):
         return {"partition bytes": list(self.sizes)}
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
-        """Start reading partitions, from this worker's memory where they are."""
-        return ColumnarSource(self.fields, _parts(pieces, self.fields), bad, self.labels)
+        """Start reading partitions."""
+        return ColumnarSource(self.fields, self._parts(pieces), bad, self.labels)
 
-    def where(self, split: Split) -> tuple[str, ...]:
-        """Return the workers that hold all partitions of a Split, or else any of them."""
-        by_key = {future.key: future for future in self.held}
-        futures = [by_key[piece.source] for piece in split.pieces if piece.source in by_key]
-        if not futures:
+    def where(self, splits: Sequence[Split]) -> tuple[tuple[str, ...], ...]:
+        """Return for each Split the workers that hold all its partitions, or else any of them."""
+        if not self.held:
             return ()
-        client = futures[0].client
-        found = answer(client, lambda: client.who_has(futures), _lost, settings().call_s)
-        holders = [set(workers) for workers in found.values()]
-        everywhere = set.intersection(*holders)
-        return tuple(sorted(everywhere or set.union(*holders)))
+        client = self.held[0].client
+        found = answer(client, lambda: client.who_has(list(self.held)), _lost, settings().call_s)
+        return tuple(_holders([set(found.get(piece.source, ())) for piece in split.pieces]) for split in splits)
+
+    def held_rows(self, split: Split) -> Mapping[str, Any]:
+        """Return the futures of a Split's partitions; in a process that has none, nothing."""
+        by_key = {str(future.key): future for future in self.held}
+        return {piece.source: by_key[piece.source] for piece in split.pieces if piece.source in by_key}
+
+    def given(self, rows: Mapping[str, Any]) -> Self:
+        """Return this dataset with partitions at hand."""
+        return replace(self, rows=rows) if rows else self
+
+    def _parts(self, pieces: tuple[Piece, ...]) -> Iterator[ColumnarPart]:
+        for piece in pieces:
+            row = 0
+            table = self._table(piece.source, self.fields.sources)
+            for batch in table.combine_chunks().to_batches(max_chunksize=CHUNK_ROWS):
+                yield ColumnarPart(piece.source, row, batch)
+                row += batch.num_rows
+
+    def _table(self, key: str, names: Sequence[str]) -> Any:
+        partition = self.rows[key] if key in self.rows else self._fetched(key)
+        wanted = list(names)
+        if any(name not in partition.columns for name in wanted):
+            partition = partition.reset_index()
+        try:
+            return pa.Table.from_pandas(partition[wanted], preserve_index=False)
+        except (pa.ArrowException, ValueError) as error:
+            raise DataError(f"partition {self.keys.index(key)} of the frame has mixed values: {error}") from error
+
+    def _fetched(self, key: str) -> Any:
+        """Bring a partition to the process that reads without being a worker."""
+        future = next((future for future in self.held if future.key == key), None)
+        if future is None:
+            raise DataError(f"partition {key} is not here: keep, and read, the dataset where dask_frame made it")
+
+        async def ask() -> Any:
+            return await future
+
+        return answer(future.client, ask, _lost, settings().call_s)
+
+
+def _holders(of_pieces: Sequence[set[str]]) -> tuple[str, ...]:
+    everywhere = set.intersection(*of_pieces)
+    return tuple(sorted(everywhere or set.union(*of_pieces)))
 
 
 def dask_frame(
-    frame: Any, fields: Schema | None = None, *, label: str = "", client: Client | None = None, **options: Any
+    frame: Any,
+    fields: Schema | None = None,
+    *,
+    label: str = "",
+    client: Client | None = None,
+    pool: str = IO,
+    **options: Any,
 ) -> DaskFrame:
     """Make a dataset of a dask.dataframe.
 
     Parameters
     ----------
     frame
-        ``dask.dataframe.DataFrame``; it is computed onto the cluster's workers and kept there as long as the dataset.
+        ``dask.dataframe.DataFrame``; it is computed onto the workers that will read it and kept there as long as the
+        dataset. What they have already stays where it is.
     fields, label
-        As for :func:`~heterps.data.columnar.parquet_files.parquet`.
+        As for :func:`~heterps.data.columnar.parquet_files.parquet`. Categories are told by their values, whatever codes
+        a partition has for them. The index is no column unless ``fields`` names it.
     client
         The cluster; by default the current one.
+    pool
+        Whose workers read; where the cluster has no such pool, all may hold partitions.
     **options
         Fields of :class:`~heterps.data.core.dataset.Dataset`.
     """
+    if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
+        raise DataError(f"dask_frame takes a dask.dataframe.DataFrame, not a {type(frame).__name__}")
     cluster = client or _current_client()
-    schema = (
-        schema_of_arrow(pa.Schema.from_pandas(frame._meta, preserve_index=False), label) if fields is None else fields
-    )
+    schema = schema_of_arrow(_types_of(frame._meta), label) if fields is None else fields
     names = [str(name) for name in frame.columns]
-    missing = [name for name in schema.sources if name not in names]
+    missing = [name for name in schema.sources if name not in names and name != frame.index.name]
     if missing:
         raise DataError(f"the frame has no column {missing[0]!r}; it has {', '.join(names)}")
-    chosen = frame[list(schema.sources)].to_delayed()
+    kept = names if fields is None else [name for name in schema.sources if name in names]
+    chosen = frame[kept].to_delayed()
+    options = {"guessed": fields is None, "columns": (*kept, *filter(None, [frame.index.name]))} | options
     # Splits name partitions in JSON, so each gets a key that is a string; the object itself stays where it is.
     name = f"heterps-frame-{uuid.uuid4().hex}"
+    readers = [address for found in pools_of(cluster) if found.name == pool for address in found.addresses]
+    where: dict[str, Any] = {"workers": readers, "allow_other_workers": True} if readers else {}
     with sending("the frame", _lost):
-        parts = cluster.compute(chosen)
-        futures = [cluster.submit(_same, part, key=f"{name}-{i}", pure=False) for i, part in enumerate(parts)]
+        parts = cluster.compute(chosen, **where)
+        futures = [cluster.submit(_same, part, key=f"{name}-{i}", pure=False, **where) for i, part in enumerate(parts)]
     return _held(cluster, tuple(futures), schema, options)
+
+
+def _types_of(meta: Any) -> Any:
+    """Return the types of an empty frame's columns; objects are text as long as no row says otherwise."""
+    found = pa.Schema.from_pandas(meta, preserve_index=False)
+    return pa.schema([pa.field(f.name, pa.string()) if pa.types.is_null(f.type) else f for f in found])
 
 
 def _same(partition: Any) -> Any:
@@ -141,34 +216,3 @@ def _current_client() -> Client:
         return default_client()
     except ValueError:
         raise ClusterError("a dask.dataframe needs a cluster: create a distributed.Client first") from None
-
-
-def _parts(pieces: tuple[Piece, ...], fields: Schema) -> Iterator[ColumnarPart]:
-    for piece in pieces:
-        table = pa.Table.from_pandas(_partition(piece.source), preserve_index=False).select(list(fields.sources))
-        row = 0
-        for batch in table.combine_chunks().to_batches(max_chunksize=CHUNK_ROWS):
-            yield ColumnarPart(piece.source, row, batch)
-            row += batch.num_rows
-
-
-def _partition(key: str) -> Any:
-    """Take a partition from this worker's memory; fetch it from another one only if it is not there."""
-    try:
-        worker = get_worker()
-    except ValueError:
-        return _fetched(_current_client(), key)
-    if key in worker.data:
-        return worker.data[key]
-    return _fetched(worker._get_client(), key)
-
-
-def _fetched(client: Client, key: str) -> Any:
-    future = Future(key, client=client)
-    if future.status == "lost":
-        raise DataError(f"partition {key} is no longer on the cluster: keep the dataset that holds it")
-
-    async def ask() -> Any:
-        return await future
-
-    return answer(client, ask, _lost, settings().call_s)

@@ -16,7 +16,7 @@ from heterps.errors import ClusterError
 from heterps.runtime.cluster.ask import ask_workers
 from heterps.runtime.cluster.commands import join_hint
 from heterps.runtime.cluster.identity import identity_of
-from heterps.runtime.cluster.resources import declared_pools, resource_of
+from heterps.runtime.cluster.resources import ALL, declared_pools, resource_of
 from heterps.runtime.cluster.versions import check_versions, report_versions
 from heterps.runtime.config import settings
 
@@ -72,7 +72,8 @@ def pools_of(client: Client) -> tuple[FoundPool, ...]:
 
 
 def workers_from(identity: Mapping[str, Any]) -> tuple[FoundWorker, ...]:
-    """Read what a scheduler says about its workers."""
+    """Read what a scheduler says about its workers; one that declares no pool serves all, where that is allowed."""
+    undeclared = () if settings().strict_pools else ALL
     return tuple(
         FoundWorker(
             address=address,
@@ -80,7 +81,7 @@ def workers_from(identity: Mapping[str, Any]) -> tuple[FoundWorker, ...]:
             host=str(worker["host"]),
             nthreads=int(worker["nthreads"]),
             memory_bytes=int(worker["memory_limit"] or 0),
-            pools=declared_pools(worker["resources"]),
+            pools=declared_pools(worker["resources"]) or undeclared,
             paused=worker.get("status") == "paused",
         )
         for address, worker in identity["workers"].items()

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 
 from heterps.errors import ClusterError
 
-__all__ = ["COMPUTE", "GPU", "IO", "SERVER", "declared_pools", "pool_of", "resource_of"]
+__all__ = ["ALL", "COMPUTE", "GPU", "IO", "SERVER", "declared_pools", "pool_of", "resource_of"]
 
 SERVER, IO, COMPUTE, GPU = "server", "io", "compute", "gpu"
+ALL = tuple(sorted((SERVER, IO, COMPUTE)))
+"""What a worker that declares nothing can do; a GPU is used by workers that say so."""
 _PREFIX = "HPS_"
 _GPU_RESOURCE = "GPU"  # what dask-cuda's workers declare
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,12 +11,14 @@ from time import monotonic
 from heterps.data import Dataset
 from heterps.errors import CheckpointError
 from heterps.protocol.words.cut import Cut
-from heterps.protocol.words.events import CutFailed, CutPublished
+from heterps.protocol.words.events import CutFailed, CutLost, CutPublished
 from heterps.protocol.words.instructions import CreateHost
 from heterps.runtime.batch.job import Job
 from heterps.runtime.cuts.cut_store import CutStore, HostPart, Standing, facts_of
 
 __all__ = ["Checkpoints", "Held", "Keeper"]
+
+_log = logging.getLogger("heterps")
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,22 @@ class Keeper:
     def as_held(self, create: CreateHost) -> CreateHost:
         """Return what to make of a host whose tables are there: what they hold already is not loaded again."""
         return replace(create, cut=0) if create.cut == self._held.cut else create
+
+    def returns_to(self, cut: int | None) -> None:
+        """All hosts are about to load a cut: the next ones build on it, or on none if it is the beginning."""
+        if self.store is not None:
+            self.store.go_on_from(cut or 0)
+
+    def lost(self, cut: int, error: CheckpointError) -> CutLost:
+        """Say what the run can return to instead of a cut that a host could not load."""
+        assert self.store is not None
+        first, before = not self.store.is_lost(cut), self.store.before(cut)
+        if before is None and self.begins_fresh:
+            before = self.base
+        if first and before is not None:
+            where = self.store.folder(before.number) if before.number else "the beginning"
+            _log.warning("%s cannot be used, the run goes back to %s: %s", self.store.folder(cut), where, error)
+        return CutLost(cut, before, str(error))
 
     def publish(self, cut: Cut, parts: Sequence[HostPart]) -> CutPublished | CutFailed:
         """Write the manifest of a cut, and say what became of it."""

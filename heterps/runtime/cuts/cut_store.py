@@ -1,7 +1,8 @@
 """Cuts on disk: a checkpoint that a run can return to, and another run can go on from.
 
-The first cut of a run holds everything, later ones what changed since the last that was completed; when such changes
-together outweigh what they build on, or after so many, one holds everything again.
+The first cut below a folder holds everything, later ones what changed since the cut that the tables were last equal
+to: the last that was completed, or the one that the run went on from. When such changes together outweigh what they
+build on, or after so many, one holds everything again.
 
 A cut is a snapshot like any other (``heterps inspect`` reads it); its position says in addition where the run stood:
 the protocol's :class:`~heterps.protocol.words.cut.Cut`, the windows of the hosts, what was counted.
@@ -25,7 +26,9 @@ from heterps.protocol.words.cut import Cut
 from heterps.runtime.batch.job import Job
 from heterps.runtime.config import settings
 from heterps.tables import Manifest, SnapshotPart, Snapshots, find_generation, since_of
+from heterps.tables.snapshots.chain import broken_after
 from heterps.tables.snapshots.disk import guarded
+from heterps.tables.snapshots.snapshot import links_of
 
 __all__ = ["CutStore", "HostPart", "Standing", "facts_of", "host_state"]
 
@@ -81,6 +84,19 @@ class Standing:
             )
 
 
+def _chain_of(folder: Path) -> list[tuple[Path, int]]:
+    """Return a cut with all it builds on, oldest first, and their bytes; nothing if one of them cannot be read.
+
+    Nor if it is of a version that gave moments no names: no host could remember it.
+    """
+    try:
+        links = list(links_of(folder))
+        return [(link.folder, link.manifest.size) for link in reversed(links)] if links[0].manifest.moment else []
+    except CheckpointError as error:
+        _log.warning("the next cut holds everything, for %s cannot be built on: %s", folder, error)
+        return []
+
+
 def _check_job(folder: Path, position: Mapping[str, Any], job: Job) -> None:
     for name, wanted in _of_job(job).items():
         if position[name] != wanted:
@@ -132,12 +148,49 @@ class CutStore:
         self._job, self._first, self._life = job, first, life
         self._open: dict[int, Path] = {}  # folders that hosts write to, by number of the cut
         self._done: dict[int, Path] = {}  # finished cuts
-        self._chain: list[tuple[Path, int]] = []  # the run's last cut with everything and those since, with their bytes
+        self._lost: set[int] = set()  # finished ones that cannot be read any more
+        self._chain: list[tuple[Path, int]] = []  # a cut with everything and those since, with their bytes
         self._full_every = settings().full_every
 
     def know(self, number: int, folder: Path) -> None:
-        """Remember where a cut of an earlier life is."""
+        """Remember where a cut is that the run begins with, and cuts of its earlier lives that this one builds on."""
         self._done[number] = folder
+        with suppress(CheckpointError):  # what cannot be read is not returned to
+            for link in links_of(folder):
+                if self._is_ours(link.manifest.position):
+                    self._done[link.manifest.position["cut"]["number"]] = link.folder
+        for other in broken_after(folder) if self._is_here(folder) else ():
+            self._snapshots.distrust(other)
+        self.go_on_from(number)
+
+    def _is_ours(self, position: Mapping[str, Any]) -> bool:
+        """Say whether a cut is of this run: to return further would train data of others again, or other data."""
+        return "cut" in position and (position["first"], position.get("facts")) == (self._first, self._facts)
+
+    def _is_here(self, folder: Path) -> bool:
+        return folder.parent.resolve() == self._snapshots.root.resolve()
+
+    def go_on_from(self, number: int) -> None:
+        """The tables are equal to a cut: the next one can build on it, if it lies here."""
+        folder = self._done.get(number)
+        if folder is None or not self._is_here(folder):
+            self._chain = []
+        elif not self._chain or self._chain[-1][0].name != folder.name:
+            self._chain = _chain_of(self._snapshots.root / folder.name)
+
+    def is_lost(self, number: int) -> bool:
+        """Say whether a cut is known to be unreadable."""
+        return number in self._lost
+
+    def before(self, number: int) -> Cut | None:
+        """Return the newest cut before one that cannot be read, which is not counted on any more."""
+        self._lost.add(number)
+        if self._is_here(self._done[number]):
+            self._snapshots.distrust(self._done[number])
+        for each in sorted((n for n in self._done if n < number and n not in self._lost), reverse=True):
+            with suppress(CheckpointError):
+                return Cut.from_json(Manifest.read(self._done[each]).position["cut"])
+        return None
 
     def folder(self, number: int) -> Path:
         """Return where hosts write their parts of a cut, or where a finished one is read."""

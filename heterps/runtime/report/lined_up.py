@@ -86,6 +86,8 @@ def filled(parts: Iterable[Placed]) -> Iterator[Mapping[str, Values]]:
 
 
 def _filled(name: str, values: Values, part: Placed) -> Values:
+    if not len(part.where):  # of another part: this one has no rows
+        return values[:0]
     if not part.reasons:
         return values
     if not isinstance(values, np.ndarray) or values.dtype.kind != "f":

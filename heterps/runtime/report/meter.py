@@ -24,7 +24,7 @@ def metered(reports: Iterator[Progress], console: Console | None = None) -> Iter
         task, passes = bar.add_task("training", total=None), _Passes()
         for progress in reports:
             bar.update(task, description=str(progress), completed=progress.samples, total=passes.total(progress))
-            if progress.valid or progress.done:
+            if progress.epoch_done:
                 console.print(str(progress), highlight=False, soft_wrap=True)
             yield progress
 

@@ -45,8 +45,10 @@ class Progress:
         Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
     profile
         Where the time went since training began.
+    epoch_done
+        Whether this is the last report of its pass.
     done
-        Whether this is the last report.
+        Whether this is the last report of all.
     valid
         Metrics on the validation data, in the last report of each pass; ``bad_rows`` among them if it has any.
     fetched
@@ -68,6 +70,7 @@ class Progress:
     failed_cuts: int = 0
     busy: Mapping[str, float] = field(default_factory=dict)
     profile: PhaseProfile = field(default_factory=PhaseProfile)
+    epoch_done: bool = False
     done: bool = False
     valid: Mapping[str, Any] = field(default_factory=dict)
     fetched: Mapping[str, Any] = field(default_factory=dict)

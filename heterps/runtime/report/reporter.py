@@ -75,7 +75,7 @@ class Reporter:
         """Say whether the last report is that old."""
         return perf_counter() - self._then >= every_s
 
-    def progress(self, counts: Counts, epoch: int, done: bool = False) -> Progress:
+    def progress(self, counts: Counts, epoch: int, done: bool = False, epoch_done: bool = False) -> Progress:
         """Return how far the run is."""
         now = perf_counter()
         since, all_ = counts.since(self._last), counts.since(self._before)
@@ -103,6 +103,7 @@ class Reporter:
             failed_cuts=self.failed_cuts,
             busy=busy,
             profile=profile,
+            epoch_done=epoch_done or done,
             done=done,
         )
 

@@ -9,7 +9,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from heterps.errors import ClusterError, RunError
+from heterps.errors import CheckpointError, ClusterError, RunError
 from heterps.protocol.words.events import Event
 from heterps.runtime.answers import reason_of
 
@@ -46,19 +46,31 @@ class Arrivals(SimpleQueue[Event | Callable[[], None]]):
             raise
 
     def when(
-        self, answer: Future[Any], act: Callable[[Any], None], lost: Callable[[ClusterError], None] | None = None
+        self,
+        answer: Future[Any],
+        act: Callable[[Any], None],
+        lost: Callable[[ClusterError], None] | None = None,
+        unread: Callable[[CheckpointError], None] | None = None,
     ) -> None:
         """Have the answer of an actor dealt with in the run's thread.
 
-        An error of our own code ends the run; that the actor is gone is dealt with by ``lost``.
+        An error of our own code ends the run; that the actor is gone is dealt with by ``lost``, and that it could not
+        read a snapshot by ``unread`` where that is given.
         """
-        answer.add_done_callback(lambda done: self.put(partial(_settle, done, act, lost)))
+        answer.add_done_callback(lambda done: self.put(partial(_settle, done, act, lost, unread)))
 
 
-def _settle(done: Future[Any], act: Callable[[Any], None], lost: Callable[[ClusterError], None] | None) -> None:
+def _settle(
+    done: Future[Any],
+    act: Callable[[Any], None],
+    lost: Callable[[ClusterError], None] | None,
+    unread: Callable[[CheckpointError], None] | None,
+) -> None:
     error = done.exception()
     if error is None:
         act(done.result())
+    elif isinstance(error, CheckpointError) and unread is not None:
+        unread(error)
     elif not isinstance(error, ClusterError):
         raise error
     elif lost is not None:

@@ -186,7 +186,8 @@ class ClusterCarrier:
 
     def run_split(self, run: do.RunSplit, split: Split | None) -> None:
         """Submit the task of an attempt."""
-        self.tasks.begin(run, split, self._addresses())
+        rows = self.dataset.held_rows(split) if split is not None else {}
+        self.tasks.begin(run, split, self._addresses(), rows)
 
     def _addresses(self) -> Addresses:
         """Of copies of shard hosts and of stages, as they are now: what is sent must not change on its way."""

@@ -134,6 +134,8 @@ class ClusterEngine(EngineBase):
                     hosts,
                     tuple(metrics),
                     dict(fetch or {}),
+                    tuple(rows := dataset.held_rows(split)),
+                    *rows.values(),
                     workers=workers,
                     key=f"heterps-infer-{run}-{split.index}",
                 )

@@ -65,6 +65,8 @@ class Driver:
         Where they arrive.
     splits
         ``splits(pass_)`` cuts the data of a pass.
+    where
+        ``where(splits)`` names the workers that hold their rows already.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Driver:
         inbox: Arrivals,
         splits: Callable[[int], Sequence[Split]],
         *,
+        where: Callable[[Sequence[Split]], tuple[tuple[str, ...], ...]] = lambda splits: (),
         cut: Cut | None = None,
         life: int = 0,
     ) -> None:
@@ -82,7 +85,7 @@ class Driver:
         self.finished = False
         self.resting = 0  # number of the last rest that began
         self.failed_cuts = 0  # that could not be written
-        self._carrier, self._splits = carrier, splits
+        self._carrier, self._splits, self._where = carrier, splits, where
         self._known: dict[int, Sequence[Split]] = {}  # by pass: Splits that were asked for
 
     def step(self, timeout_s: float | None = None) -> bool:
@@ -134,8 +137,8 @@ class Driver:
             case do.CreateHost():
                 carrier.create_host(instruction)
             case do.NeedSplits(pass_):
-                self._known[pass_] = self._splits(pass_)
-                self.inbox.tell(ev.SplitsReady(pass_, len(self._known[pass_])))
+                known = self._known[pass_] = self._splits(pass_)
+                self.inbox.tell(ev.SplitsReady(pass_, len(known), True, self._where(known)))
             case do.PublishCut(cut):
                 carrier.publish_cut(cut, self.state.layout().copies)
             case do.DropCut(number, reason):

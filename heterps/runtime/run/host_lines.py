@@ -8,7 +8,7 @@ from typing import Any
 
 from distributed import Client
 
-from heterps.errors import ClusterError, RunError
+from heterps.errors import CheckpointError, ClusterError, RunError
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
 from heterps.runtime.batch.job import Job
@@ -85,7 +85,8 @@ class HostLines:
         """Make a shard host, or take the one of the run before."""
         place = (create.host, create.worker)
         lost = [known for known in self.places if known[0] == create.host and known != place]
-        if lost or create.host in self._begun:
+        returns = bool(lost) or create.host in self._begun
+        if returns:
             self._check_return(create.host, create.cut)
         elif place in self.places:
             create = self._keeper.as_held(create)
@@ -98,30 +99,37 @@ class HostLines:
         self._copies[create.copy] = create.host, line
         every = self._keeper.cut_every(create.host)
         begun = line.ask("begin", self._run, create.copy, every, patient=True)
-        self._arrivals.when(begun, partial(self._placed, create), partial(self._lose, create.copy))
+        self._arrivals.when(begun, partial(self._placed, create, returns), partial(self._lose, create.copy))
 
-    def _placed(self, create: do.CreateHost, address: Address) -> None:
+    def _placed(self, create: do.CreateHost, returns: bool, address: Address) -> None:
         """It can be reached: only now it may say that it is ready."""
         self.addresses[create.copy] = self._by_host[create.host] = address
-        self._deliver(create.copy, create, create.cut)
+        self._deliver(create.copy, create, create.cut, returns)
         self._on_ready()
 
     def deliver(self, instruction: HostInstruction) -> None:
         """Hand an instruction to a copy."""
         cut = getattr(instruction, "cut", None)
-        if isinstance(instruction, do.Rewind):
+        returns = isinstance(instruction, do.Rewind)
+        if returns:
             self._check_return(self._copies[instruction.copy][0], cut)
-        self._deliver(instruction.copy, instruction, cut)
+        self._deliver(instruction.copy, instruction, cut, returns)
 
-    def _deliver(self, copy: int, instruction: do.Instruction, cut: int | None) -> None:
+    def _deliver(self, copy: int, instruction: do.Instruction, cut: int | None, returns: bool) -> None:
         told = self._copies[copy][1].ask("deliver", instruction, self._keeper.folder(cut), patient=True)
-        self._arrivals.when(told, _nothing, partial(self._lose, copy))  # may load a cut
+        unread = partial(self._unread, cut) if returns and cut else None
+        self._arrivals.when(told, _nothing, partial(self._lose, copy), unread)  # may load a cut
+
+    def _unread(self, cut: int, error: CheckpointError) -> None:
+        """A cut that was whole cannot be loaded any more: the run decides what all hosts return to instead."""
+        self._arrivals.tell(self._keeper.lost(cut, error))
 
     def _check_return(self, host: int, cut: int | None) -> None:
         if not cut and not self._keeper.begins_fresh:
             raise RunError(
                 f"shard host {host} was lost with its rows, and there is no cut to return to: {self._keeper.why_no_cut}"
             )
+        self._keeper.returns_to(cut)
 
     def _lose(self, copy: int, error: ClusterError) -> None:
         host, line = self._copies[copy]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from distributed import Client, Future
 
@@ -36,8 +37,8 @@ class SplitTasks:
         self._client, self._run, self._arrivals, self._name = client, run, arrivals, name
         self._tasks: dict[int, tuple[str, Future]] = {}  # worker and task of every attempt that was not cancelled
 
-    def begin(self, run: do.RunSplit, split: Split | None, addresses: Addresses) -> None:
-        """Submit the task of an attempt."""
+    def begin(self, run: do.RunSplit, split: Split | None, addresses: Addresses, rows: Mapping[str, Any]) -> None:
+        """Submit the task of an attempt; Dask has the rows that others hold brought to its worker first."""
         key = f"heterps-split-{self._run}-{run.pass_}-{'end' if run.split is None else run.split}-{run.attempt}"
         future = submitted(
             self._client,
@@ -47,6 +48,8 @@ class SplitTasks:
             run,
             split,
             addresses,
+            tuple(rows),
+            *rows.values(),
             workers=[run.worker],
             allow_other_workers=False,
             key=key,
@@ -79,7 +82,8 @@ class SplitTasks:
 
     def close(self) -> None:
         """Cancel what is left."""
-        cancel(self._client, [future for _, future in self._tasks.values()])
+        tasks, self._tasks = self._tasks, {}
+        cancel(self._client, [future for _, future in tasks.values()])
 
     # --- in threads of Dask
 
@@ -88,6 +92,10 @@ class SplitTasks:
         with self._arrivals.told_of_failure():
             if future.status == "error":
                 self._split_failed(attempt, self._error_of(attempt, future))
+            elif (
+                future.status in ("cancelled", "lost") and attempt in self._tasks
+            ):  # what the run ends it forgets first
+                self._arrivals.tell(ev.SplitFailed(attempt, f"Dask says it is {future.status}: rows it needs are gone"))
 
     def _error_of(self, attempt: int, future: Future) -> BaseException | None:
         """Return what the task raised, or the ClusterError that says why nobody knows."""

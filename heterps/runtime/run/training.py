@@ -89,7 +89,8 @@ class Training:
         self._keeper, self._first, self._epoch, self._rests = keeper, keeper.first, 0, 0
         spec = job.spec(keeper.first + epochs, final_cut=keeper.writes, **retries)
         splits = partial(dataset.splits, seed=job.model.seed)
-        self.driver = Driver(spec, carrier, arrivals, splits, cut=keeper.base, life=keeper.life)
+        self.driver = Driver(spec, carrier, arrivals, splits, where=dataset.where, cut=keeper.base, life=keeper.life)
+        self._ended: list[Progress] = []  # last reports of passes, to be yielded
         self._watchdog = Watchdog(settings().progress_s, carrier.stacks)
         self._reporter = Reporter(epochs, job.metrics, carrier.recount())
 
@@ -105,15 +106,17 @@ class Training:
         reporter, carrier = self._reporter, self._carrier
         while not self.driver.finished:
             self._turn()
+            while self._ended:
+                yield self._watched(self._ended.pop(0))
             if not self.driver.finished and reporter.due(report_s):
                 carrier.collect(reporter)
                 yield self._watched(self._progress(self._epoch + 1))
         carrier.collect(reporter, exactly=True)
         yield self._watched(self._progress(reporter.epochs, done=True))
 
-    def _progress(self, epoch: int, done: bool = False) -> Progress:
+    def _progress(self, epoch: int, **ends: bool) -> Progress:
         self._reporter.failed_cuts = self.driver.failed_cuts
-        return self._reporter.progress(self._carrier.counts(), epoch, done)
+        return self._reporter.progress(self._carrier.counts(), epoch, **ends)
 
     def _watched(self, progress: Progress) -> Progress:
         return replace(progress, fetched=self._carrier.peek())
@@ -139,8 +142,10 @@ class Training:
         moved = driver.step(carrier.tick_s)
         epoch = self.pass_ - self._first
         if epoch != self._epoch:  # before the first batch of the new pass is computed where this thread computes it
-            self._epoch = epoch
             carrier.collect(self._reporter, exactly=True)
+            if epoch > self._epoch and not driver.finished:  # that of the last pass is the last report of all
+                self._ended.append(self._progress(self._epoch + 1, epoch_done=True))
+            self._epoch = epoch
             self._reporter.next_epoch()
         moved |= carrier.pump()
         if self._keeper.is_due():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from distributed import get_worker
 
@@ -27,11 +28,14 @@ def infer_task(
     hosts: Sequence[Address],
     metrics: Sequence[Metric],
     fetch: Mapping[str, str],
+    names: Sequence[str] = (),
+    *rows: Any,
 ) -> Inferred:
-    """Run forward on one Split."""
+    """Run forward on one Split, with rows by name that it needs and that workers hold."""
     here = run_here(run)
     data = here.dataset if here is not None else dataset
     assert data is not None
+    data = data.given(dict(zip(names, rows, strict=True)))
     worker = get_worker()
     tls = client_tls(worker)
     links = [link_to_host(address, tls) for address in hosts]

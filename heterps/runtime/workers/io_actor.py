@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -142,11 +142,14 @@ class IoActor:
 
     # --- called by the task of a Split
 
-    def run_attempt(self, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
+    def run_attempt(
+        self, run: do.RunSplit, split: Split | None, addresses: Addresses, rows: Mapping[str, Any] | None = None
+    ) -> int:
         """Run an attempt to its end in the calling thread; return how many batches it saw."""
         with self._lock:
             self._begun.add(run.attempt)
-        with closing(self._reading(run, split)) as reading:  # begins while the Split before is still computed
+        # Reading begins while the Split before is still computed.
+        with closing(self._reading(run, split, rows or {})) as reading:
             slot = self._take_slot(run.attempt)
             return self._run(run, reading, slot, addresses) if slot is not None else 0
 
@@ -195,12 +198,12 @@ class IoActor:
         if closed:
             slot.let_go()
 
-    def _reading(self, run: do.RunSplit, split: Split | None) -> Reading:
+    def _reading(self, run: do.RunSplit, split: Split | None, rows: Mapping[str, Any]) -> Reading:
         if split is None:
             return Reading(None, run.start)
         assert self.dataset is not None
         assert self._bad is not None
-        read = partial(self.job.read, self.dataset, split, bad=self._bad, prefetch=settings().prefetch)
+        read = partial(self.job.read, self.dataset.given(rows), split, bad=self._bad, prefetch=settings().prefetch)
         # In Sync a lane's next Split begins where this one has ended, and lanes must not wait for each other's slots.
         return Reading(read, run.start, None if self.job.mode.ordered else partial(self._at_end, run.attempt))
 
@@ -255,12 +258,14 @@ def _look(attempt: Attempt, fetch: Mapping[str, str], found: SimpleQueue[dict[st
     found.put(attempt.bench.peek(fetch))
 
 
-def run_attempt(actor: str, run: do.RunSplit, split: Split | None, addresses: Addresses) -> int:
-    """The Dask task of one attempt.
+def run_attempt(
+    actor: str, run: do.RunSplit, split: Split | None, addresses: Addresses, names: Sequence[str] = (), *rows: Any
+) -> int:
+    """The Dask task of one attempt, with rows by name that its Split needs and that workers hold.
 
     It leaves the worker's thread pool at once: how many run together is for the run to say, and in Sync lanes that
     wait for each other must not wait for a thread.
     """
     found = _ACTORS[actor, get_worker().address]
     secede()
-    return found.run_attempt(run, split, addresses)
+    return found.run_attempt(run, split, addresses, dict(zip(names, rows, strict=True)))

@@ -129,7 +129,6 @@ class ShardHost:
         if before.shard is not None:
             self.shard, self.counts, self._anew = before.shard, before.counts, False
             self._disk = before._disk
-            self.shard.forget(_CUTS)  # its cuts were the other run's
             before.shard = before._disk = None  # who still knows it there must not read, or leave anything
 
     def deliver(self, message: Any, folder: str = "") -> None:
@@ -285,6 +284,7 @@ class ShardHost:
             self._go_on_from(manifest.moment)
         elif self._anew:
             self.fresh(owned)
+        self._anew = True  # who returns to the beginning later finds rows here that were trained since
         self.deliver(Loaded(term, None if state is None else dict(state)))
 
     def _go_on_from(self, moment: str) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heterps.compiled import entry_loop
 from heterps.errors import TableError
 from heterps.tables.loops.foreign import rebuilt_around
-from heterps.tables.loops.jit import entry_loop
 from heterps.tables.loops.store import BLOCK
 from heterps.tables.loops.update import update_rows
 from heterps.tables.loops.vector_lanes import all_finite

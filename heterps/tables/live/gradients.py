@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from heterps.compiled import entry_loop
 from heterps.errors import TableError
 from heterps.tables.hashing import check_ids
-from heterps.tables.loops.jit import entry_loop
 from heterps.tables.loops.store import GradientColumns
 
 __all__ = ["NOTHING", "PushCounts", "RowGradients", "sum_lanes"]

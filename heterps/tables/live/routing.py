@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heterps.compiled import entry_loop
 from heterps.errors import TableError
 from heterps.tables.hashing import RESERVED, check_ids, mix, prefetch
-from heterps.tables.loops.jit import entry_loop
 from heterps.tables.specs.spec import N_SHARDS
 
 __all__ = ["Routed", "Router"]

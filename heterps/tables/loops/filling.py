@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heterps.compiled import entry_loop
 from heterps.tables.hashing import mix
 from heterps.tables.loops.index import CAP, HIGH, home, id_at, put
-from heterps.tables.loops.jit import entry_loop
 
 __all__ = ["fill_index"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
-from numba import njit
-
+from heterps.compiled import njit
 from heterps.errors import TableError
 from heterps.tables.loops.update import update_rows
 from heterps.tables.loops.vector_lanes import bound

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.tables.loops.jit import entry_loop, inline
+from heterps.compiled import entry_loop, inline
 
 __all__ = ["decode", "encode"]
 

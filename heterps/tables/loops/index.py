@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.tables.loops.jit import entry_loop, inline, inner_loop
+from heterps.compiled import entry_loop, inline, inner_loop
 
 __all__ = ["CAP", "COUNT", "FREE", "FRONTIER", "HIGH", "LEAST", "META", "MOVED", "OLD", "STEP", "new_meta"]
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heterps.compiled import inline, inner_loop, row_loop
 from heterps.tables.hashing import mix, prefetch
 from heterps.tables.live.row_layout import (
     CODE,
@@ -29,7 +30,6 @@ from heterps.tables.live.row_layout import (
 )
 from heterps.tables.loops.half import decode, encode
 from heterps.tables.loops.index import HIGH, find, home, id_at
-from heterps.tables.loops.jit import inline, inner_loop, row_loop
 from heterps.tables.loops.store import (
     BLOCK,
     NOTED,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heterps.compiled import entry_loop
 from heterps.tables.hashing import RESERVED, mix
-from heterps.tables.loops.jit import entry_loop
 
 __all__ = ["find_reserved", "split_ids"]
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from heterps.compiled import inline, inner_loop
 from heterps.tables.live.row_layout import COLUMN, GATED, HALF, INIT, STATE, STRIDE, VALUE, WIDTH, N
 from heterps.tables.loops.half import encode
 from heterps.tables.loops.index import insert
-from heterps.tables.loops.jit import inline, inner_loop
 from heterps.tables.specs.initialisers import draw
 
 __all__ = [

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.tables.loops.jit import inline, inner_loop
+from heterps.compiled import inline, inner_loop
 from heterps.tables.loops.vector_lanes import bound, step_row
 
 __all__ = ["sum_squares", "update_rows"]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heterps.compiled import entry_loop, inline
 from heterps.tables.hashing import RESERVED, mix, prefetch
 from heterps.tables.live.row_layout import STRIDE
 from heterps.tables.loops.index import delete, id_at
-from heterps.tables.loops.jit import entry_loop, inline
 from heterps.tables.loops.store import Store, capture, note
 
 __all__ = [

@@ -19,7 +19,7 @@ from llvmlite import ir  # type: ignore[import-untyped,unused-ignore]
 from numba import types
 from numba.extending import intrinsic
 
-from heterps.tables.loops.jit import inline
+from heterps.compiled import inline
 
 __all__ = ["all_finite", "bound", "copy_row", "step_row"]
 

@@ -23,7 +23,7 @@ from heterps.tables.snapshots.pages import row_groups
 from heterps.tables.snapshots.snapshot import THREADS, Snapshots, links_of
 from heterps.tables.specs.spec import GroupSpec
 
-__all__ = ["Chain", "find_generation", "read_columns", "read_rows"]
+__all__ = ["Chain", "broken_after", "find_generation", "read_columns", "read_rows"]
 
 Columns = dict[str, npt.NDArray[Any]]
 U64 = npt.NDArray[np.uint64]
@@ -48,6 +48,12 @@ def find_generation(path: str | Path) -> Path:
             return found
         _log.warning("%s cannot be used, going back to the snapshot before it: %s", found, problem)
     return newest
+
+
+def broken_after(folder: Path) -> list[Path]:
+    """Return the generations after one that are passed over because their changes are broken."""
+    newer = [path for path in Snapshots(folder.parent).generations() if int(path.name) > int(folder.name)]
+    return [path for path in newer if _broken_changes(path)]
 
 
 def _broken_changes(folder: Path) -> str:

@@ -202,6 +202,7 @@ class Snapshots:
 
     def __init__(self, root: str | Path, *, keep: int = 2) -> None:
         self.root, self._keep = Path(root), keep
+        self._broken: set[str] = set()  # generations that somebody could not read
 
     def generations(self) -> list[Path]:
         """Return the finished generations, oldest first."""
@@ -217,6 +218,10 @@ class Snapshots:
         if not found:
             raise CheckpointError(f"{self.root} has no finished snapshot")
         return found[-1]
+
+    def distrust(self, folder: Path) -> None:
+        """Do not count a generation that cannot be read among those that are kept; it goes with the next commit."""
+        self._broken.add(folder.name)
 
     def begin(self, follows: Path | None = None) -> Path:
         """Return a new folder to write into. What saves that died have left is cleared away.
@@ -277,9 +282,10 @@ class Snapshots:
         """
         found = self.generations()
         below = {path: _builds_on(path) for path in found}
-        kept = found[-self._keep :]
+        good = [path for path in found if not any(each.name in self._broken for each in below[path])]
+        kept = good[-self._keep :]
         if self._keep > 1 and len({below[path][-1] for path in kept}) == 1:
-            kept += [path for path in found if below[path][-1] != below[found[-1]][-1]][-1:]
+            kept += [path for path in good if below[path][-1] != below[good[-1]][-1]][-1:]
         needed = {each for path in kept for each in below[path]}
         return [path for path in reversed(found) if path not in needed]
 

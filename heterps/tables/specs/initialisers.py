@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from heterps.compiled import entry_loop, inline
 from heterps.errors import TableError
 from heterps.fields import Finite, Found, Natural, NotNegative, check_fields
 from heterps.tables.hashing import key_of, mix
-from heterps.tables.loops.jit import entry_loop, inline
 from heterps.tables.specs.registry import Registry
 
 __all__ = ["INITIALISERS", "Constant", "Initialiser", "Normal", "Uniform", "Xavier", "Zeros", "draw", "first_values"]

@@ -281,12 +281,12 @@ def test_wrong_names_say_what_is_there_instead(tmp_path: Path) -> None:
 
 
 def test_schema_is_inferred_from_the_head(tmp_path: Path) -> None:
-    (tmp_path / "t.tsv").write_text("name\tage\tclick\nann\t31\t1\nbob\t\t0\n")
+    (tmp_path / "t.tsv").write_text("name\tage\tclick\nann\t0.25\t1\nbob\t\t0\ncid\t-0.25\t0\n")
     data = tsv(tmp_path / "t.tsv")
     (batch,) = everything(data)
     assert data.schema.names == ("ids", "x", "y")
-    assert batch["x"].tolist() == [[31.0], [0.0]]
-    assert batch["y"].tolist() == [1.0, 0.0]
+    assert batch["x"].tolist() == [[0.25], [0.0], [-0.25]]
+    assert batch["y"].tolist() == [1.0, 0.0, 0.0]
     assert batch["ids"][0, 0] == hash_bytes(b"ann", salt_of("name"))
 
 

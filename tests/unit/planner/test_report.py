@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from graphs.ctrdnn import ctrdnn
 from graphs.wide_deep import wide_deep
 from heterps.cli import main
+from heterps.hardware import Hardware
 from heterps.planner import MinCost, Plan, Profile, Request, frontier, plan
 from heterps.planner.show.charts import draw_frontier, draw_split, draw_timeline
 from heterps.planner.show.explain import explain
@@ -205,3 +206,9 @@ def test_plan_samples_what_train_reads(hw):
     wrong = run("plan", "graphs/wide_deep.py", "--hardware", hw, "--rows-per-second", "1k", "--data", "adult:train")
     assert "column 'ids': the model reads" in wrong.output
     assert "Traceback" not in wrong.output
+
+
+def test_the_assumptions_name_the_age_of_prices_and_rates_that_are_not_used(rented: Hardware) -> None:
+    said = plan(wide_deep(), rented, batch_size=4096, goal=MinCost(100_000)).assumptions
+    assert "pool cpu: price of 2024-06, 1.36 an hour for a unit" in said
+    assert "pool gpu: computes in float32; not used: bfloat16 4 times that rate" in said

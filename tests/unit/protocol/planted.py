@@ -211,6 +211,20 @@ def splits_do_not_rewind(patch: pytest.MonkeyPatch) -> None:
 
 
 @planted
+def splits_stay_at_the_cut_that_was_lost(patch: pytest.MonkeyPatch) -> None:
+    """Hosts fall back to the cut before the one they could not read, Splits only to that one."""
+    good = RunState._cut_lost
+
+    def cut_lost(self: RunState, event: Any) -> None:
+        load = self.book.load
+        self.book.load = lambda pass_, progress: None  # type: ignore[method-assign]
+        good(self, event)
+        self.book.load = load  # type: ignore[method-assign]
+
+    patch.setattr(RunState, "_cut_lost", cut_lost)
+
+
+@planted
 def cut_counts_when_one_host_wrote_it(patch: pytest.MonkeyPatch) -> None:
     """The run returns to a cut whose parts are not all on disk."""
     good = RunState._cut_written

@@ -38,7 +38,7 @@ FIELDS = Schema.of(
     label("y", Match("outcome", "bought")),
 )
 HEADER = ["city", "age", "visits", "tags", "outcome", "user"]
-CITIES = ["Oslo", "Rome", "0815", "4711"]  # two of them look like numbers
+CITIES = ["Oslo", "Rome", "815", "4711"]  # two of them look like numbers
 
 
 def graph() -> hps.Graph:

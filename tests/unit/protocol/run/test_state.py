@@ -150,6 +150,37 @@ def test_a_lost_host_takes_all_back_to_the_cut() -> None:
     run.validate()
 
 
+def test_a_cut_that_a_host_cannot_load_takes_all_back_to_the_one_before() -> None:
+    run, out = started(RunSpec(hosts=2, shards=2), servers=2)
+    (attempt,) = only(out, do.RunSplit)
+    (pause,) = only(run.handle(ev.CutAsked()), do.Pause)
+    marks = only(run.handle(ev.SplitPaused(attempt.attempt, 3, pause.serial)), do.MarkCut)
+    run.handle(*(ev.CutMarked(m.copy, m.cut) for m in marks), *(ev.CutWritten(m.copy, m.cut) for m in marks))
+    run.handle(ev.CutPublished(marks[0].cut))
+    out = run.handle(ev.CopyLost(marks[0].copy))
+    (rewind,), (create,) = only(out, do.Rewind), only(out, do.CreateHost)
+    assert rewind.cut == create.cut == marks[0].cut
+    lost = ev.CutLost(rewind.cut, Cut(mode=Async().to_json()), "a bit has flipped")
+    again = run.handle(ev.HostReady(create.copy, create.term), lost)
+    assert [(i.copy, i.cut) for i in only(again, do.Rewind)] == [(create.copy, 0), (rewind.copy, 0)]
+    assert all(i.term > max(rewind.term, create.term) for i in only(again, do.Rewind))
+    assert run.handle(lost) == [], "the other host's word of the same cut"
+    out = run.handle(*(ev.HostReady(i.copy, i.term) for i in only(again, do.Rewind)))
+    (issued,) = only(out, do.RunSplit)
+    assert (issued.split, issued.start) == (0, 0)
+    run.validate()
+
+
+def test_a_cut_that_is_lost_while_nobody_needs_it_is_not_returned_to() -> None:
+    run, _ = started(RunSpec(shards=2), servers=2)
+    run.cut = Cut(7, mode=Async().to_json())
+    assert run.handle(ev.CutLost(7, Cut(3, mode=Async().to_json()), "gone")) == []
+    (create,) = only(run.handle(ev.CopyLost(1)), do.CreateHost)
+    assert create.cut == 3
+    (abort,) = only(run.handle(ev.CutLost(3, None, "gone as well")), do.Abort)
+    assert "none before it: gone as well" in abort.reason
+
+
 def test_a_ready_backup_is_promoted_and_nothing_is_cancelled() -> None:
     run, out = started(RunSpec(shards=2, replicas=2), servers=2)
     (attempt,) = only(out, do.RunSplit)

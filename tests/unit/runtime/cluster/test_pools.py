@@ -28,7 +28,15 @@ IDENTITY = {
         "tcp://h:4": worker("unlimited", memory=0, GPU=1),
     }
 }
-POOLS = group_by_pool(workers_from(IDENTITY))
+with dask.config.set({"heterps.strict-pools": True}):
+    POOLS = group_by_pool(workers_from(IDENTITY))
+
+
+def test_a_worker_that_declares_nothing_serves_all_pools_but_gpu_unless_that_is_forbidden() -> None:
+    plain = {"workers": {"tcp://h:3": IDENTITY["workers"]["tcp://h:3"]}}
+    assert [pool.name for pool in group_by_pool(workers_from(plain))] == ["compute", "io", "server"]
+    with dask.config.set({"heterps.strict-pools": True}):
+        assert group_by_pool(workers_from(plain)) == ()
 
 
 def test_workers_are_grouped_by_what_they_declare() -> None:

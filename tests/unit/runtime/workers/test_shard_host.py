@@ -149,3 +149,16 @@ def test_a_run_that_was_left_before_it_had_tables_leaves_none_to_the_next() -> N
     after.deliver(do.CreateHost(2, 0, "worker", 1, 0, tuple(range(1024))))
     _, values = after.dense()
     assert values is not None
+
+
+def test_a_return_to_the_beginning_finds_tables_without_what_was_trained() -> None:
+    """Also where the tables are older than the run, as after an evaluation before it."""
+    before = Host(Async())
+    host = Host(Async())
+    host.it = ShardHost(host.job, 0, 2, lambda event: None)
+    host.it.take_over(before.it)
+    host.it.deliver(do.CreateHost(2, 0, "worker", 1, 0, host.job.owned(0)))
+    host.push(0, host.gradients(0.5))
+    assert host.values().any()
+    host.it.deliver(do.Rewind(2, 2, 0, host.job.owned(0)))
+    assert not host.values().any()

@@ -3,14 +3,19 @@
 import numpy as np
 import pytest
 
+from heterps.data import Batch
 from heterps.errors import RunError
+from heterps.kernels.random import batch_seed
+from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.modes import Async
+from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.batch.crossing import StageOutcome
 from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
-from heterps.runtime.batch.payload import PushedGradients
+from heterps.runtime.batch.payload import Pulled, PushedGradients
 from heterps.runtime.workers.stage_holder import StageHolder
-from tests.unit.runtime.workers.test_stage import N, graph
+from tests.unit.runtime.workers.test_stage import N, feeds, graph
 
 JOB = Job(
     Model(graph()),
@@ -50,6 +55,23 @@ def test_they_are_there_until_the_push_counts_and_not_longer() -> None:
     holder.keep(7, 1, np.ones(FIRST, np.float32))
     holder.clear()
     assert len(holder) == 0
+
+
+def test_what_the_holder_has_is_not_pushed_again() -> None:
+    """The buffer may have a gradient of an earlier batch that another worker computed."""
+    bench = Workbench(JOB, 1)
+    work = bench.begin(Batch(BatchKey(0, 0, 3), N, feeds()))
+    bench.lead(work)
+    work.gradient.fill(7)
+    prediction = np.zeros(N, np.float32)
+    bench.follow(work, StageOutcome({}, {2: np.ones(SECOND, np.float32)}, 0.5, prediction, kept=(1,)))
+    work.pulled = {host: Pulled({}, {}, 0) for host in range(2)}
+    pushed = bench.copy.settle(work.key, [work], 1)
+    assert pushed.kept == (batch_seed(JOB.model.seed, 0, 0, 3),)
+    assert sorted(pushed.dense.tolist()) == [0.0] * FIRST + [1.0] * SECOND
+    assert bench.copy.settle(work.key, [work], 0).kept == ()
+    bench.follow(work, StageOutcome({}, {}, 0.5, prediction, kept=(1, 2)))
+    assert bench.copy.settle(work.key, [work], 1).dense is None
 
 
 def test_the_holder_has_all_dense_parameters_and_no_shards() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from heterps.tables.loops.jit import entry_loop
+from heterps.compiled import entry_loop
 from heterps.tables.loops.vector_lanes import all_finite, copy_row, step_row
 
 copy, step, finite = (

@@ -1,0 +1,85 @@
+"""Arrow columns as the rules of inference see them; declared types say more than cells do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from heterps.data.core.schema import check_distinct
+from heterps.data.study.choices import Choices
+from heterps.data.study.column_study import ColumnLook, Look
+from heterps.data.study.infer_schema import Study, study_columns
+
+__all__ = ["look_at_arrow", "study_table"]
+
+_PLACES, _SAMPLED = 8, 2500
+
+
+def study_table(table: Any, choices: Choices | None = None) -> Study:
+    """Decide what the columns of an Arrow table are taken for, from some of its rows; from types where it has none."""
+    check_distinct(table.column_names, "the columns of a table")
+    some = _sampled(table)
+    looks = [look_at_arrow(name, some.column(i)) for i, name in enumerate(some.column_names)]
+    return study_columns(looks, choices or Choices())
+
+
+def _sampled(table: Any) -> Any:
+    if table.num_rows <= _PLACES * _SAMPLED:
+        return table
+    places = (table.num_rows * i // _PLACES for i in range(_PLACES))
+    return pa.concat_tables([table.slice(at, _SAMPLED) for at in places])
+
+
+def look_at_arrow(name: str, column: Any) -> ColumnLook:
+    """Look at a column of an Arrow table."""
+    kind, typed = column.type, ""
+    if pa.types.is_dictionary(kind):
+        column, typed = column.cast(kind.value_type), "a category by its type"
+        kind = column.type
+    look = _look(kind)
+    if look in ("integer", "float"):
+        return _numbers(name, column, typed)
+    missing = column.null_count
+    if look == "text":
+        missing += int(pc.sum(pc.equal(pc.binary_length(column), 0)).as_py() or 0)
+    if look in ("list", "empty"):
+        return ColumnLook(name, len(column), missing, 0, look)
+    return _named(name, column, look, missing, typed or ("dates" if look == "date" else ""))
+
+
+def _look(kind: Any) -> Look:
+    checks: tuple[tuple[Look, tuple[Any, ...]], ...] = (
+        ("text", (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)),
+        ("integer", (pa.types.is_integer, pa.types.is_boolean)),
+        ("float", (pa.types.is_floating, pa.types.is_decimal)),
+        ("date", (pa.types.is_temporal,)),
+        ("empty", (pa.types.is_null,)),
+    )
+    return next((look for look, tests in checks if any(test(kind) for test in tests)), "list")
+
+
+def _numbers(name: str, column: Any, typed: str) -> ColumnLook:
+    """Whole floats beside missing values are the integers of a frame that cannot have both."""
+    values = column.cast(pa.float64(), safe=False).to_numpy()
+    present = values[np.isfinite(values)]
+    missing = len(values) - len(present)
+    is_whole = not pa.types.is_floating(column.type) or (missing > 0 and len(present) > 0 and _all_whole(present))
+    distinct = np.unique(present)
+    low, high = (f"{distinct[0]:.15g}", f"{distinct[-1]:.15g}") if len(distinct) else ("", "")
+    look: Look = "integer" if is_whole and not pa.types.is_decimal(column.type) else "float"
+    return ColumnLook(name, len(values), missing, len(distinct), look, present, low, high, typed=typed)
+
+
+def _all_whole(values: Any) -> bool:
+    return bool((values == np.floor(values)).all())
+
+
+def _named(name: str, column: Any, look: Look, missing: int, typed: str) -> ColumnLook:
+    counted = [(str(item["values"]), int(item["counts"])) for item in pc.value_counts(column.drop_null()).to_pylist()]
+    counted = sorted(pair for pair in counted if pair[0])
+    low, high = (counted[0][0][:20], counted[-1][0][:20]) if counted else ("", "")
+    values = tuple(counted) if len(counted) <= 3 else ()
+    return ColumnLook(name, len(column), missing, len(counted), look, low=low, high=high, values=values, typed=typed)
