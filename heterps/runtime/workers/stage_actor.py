@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import ssl
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from distributed import get_worker
 
+from heterps.errors import ClusterError, HardwareError, UnknownKindError
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.protocol.words.events import StageLost
 from heterps.runtime.batch.crossing import StageOutcome
@@ -61,7 +62,10 @@ class StageActor:
         for i in sorted(stages, reverse=True):
             here = self._stages.get(i + 1)
             behind_it = here.step if here is not None else self._behind.get(i + 1)
-            self._stages[i] = StageService(job, i, self._source, behind_it, worker.state.nthreads, worker_place(worker))
+            with _able(worker_place(worker)):
+                self._stages[i] = StageService(
+                    job, i, self._source, behind_it, worker.state.nthreads, worker_place(worker)
+                )
         # One for each stage; what ends one of them ends the stage.
         self._listeners = {
             i: Listener(
@@ -95,6 +99,15 @@ class StageActor:
         for behind in self._behind.values():
             behind.close()
         self._source.close()
+
+
+@contextmanager
+def _able(worker: str) -> Iterator[None]:
+    """A worker that cannot compute on what is wanted is of no use to the run, which goes on with others."""
+    try:
+        yield
+    except (HardwareError, UnknownKindError) as error:
+        raise ClusterError(f"{worker} cannot compute a stage: {error}") from error
 
 
 class DenseReader:
