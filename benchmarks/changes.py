@@ -1,9 +1,12 @@
-"""What noting changes costs a push, and what cuts of changes save, in one run each.
+"""What noting changes costs a push, and what cuts of changes save, in one run.
 
-``python -m benchmarks.changes --rows 1e6`` prints ratios: a push with a reader against one without (wanted: at most
-1.03), and bytes and throughput of full cuts against cuts of changes while a table is trained with ids drawn by
-Zipf 1.1, a cut every so many seconds (wanted: at least 5 times fewer bytes). Batches come at the rate at which Wide &
-Deep trains on two cores, 40,000 samples a second, unless told otherwise: the faster, the more rows change between cuts.
+``python -m benchmarks.changes --rows 1e7`` prints ratios: a push with a reader against one without (wanted: at most
+1.03), also the first one after a mark, and bytes and throughput of full cuts against cuts of changes while a table is
+trained with ids drawn by Zipf 1.1, a cut every so many seconds (wanted: at least 5 times fewer bytes). Cuts follow the
+rule of a run: when changes outweigh what they build on, everything is written again. The faster batches come, the more
+rows change between cuts: first as many as Wide & Deep trains on two cores, 40,000 samples a second, then as many as the
+table alone takes, which is also what throughput is lost against. Seconds are counted in pushes, so that bytes do not
+depend on what else the machine does; nor do the processor's seconds.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,8 +76,16 @@ def follow(group: RowGroup) -> None:
                 part.close_stretch(mark, None)
 
 
-def push_ratio(shard: Shard, zipf: Zipf, rounds: int) -> tuple[float, float]:
-    """Return seconds of a push without a reader and how many times as long it takes with one."""
+class PushTimes(NamedTuple):
+    """Seconds of a push without a reader, and how many times as long the first after a mark and later ones take."""
+
+    plain_s: float
+    first: float
+    later: float
+
+
+def push_times(shard: Shard, zipf: Zipf, rounds: int) -> PushTimes:
+    """Measure pushes with and without a reader in turns."""
     group = shard.groups["g"]
     batches = [
         RowGradients(ids, np.ones((len(ids), DIM), np.float32), shard.pull("g", ids).rows)
@@ -89,46 +101,80 @@ def push_ratio(shard: Shard, zipf: Zipf, rounds: int) -> tuple[float, float]:
             out.append(time.thread_time() - start)
         return out
 
-    without, with_ = [], []
+    plain, first, later = [], [], []
     for _ in range(rounds):
         times()
-        without += [times() for _ in range(3)]
+        plain += [times() for _ in range(2)]
         follow(group)
-        times()
-        with_ += [times() for _ in range(3)]
+        first.append(times())
+        later += [times() for _ in range(2)]
         group.readers.forget("benchmark")
-    plain, noted = (np.median(np.array(each), axis=0).sum() for each in (without, with_))
-    return float(plain) / len(batches), float(noted / plain)
+    base, *noted = (float(np.median(np.array(each), axis=0).sum()) for each in (plain, first, later))
+    return PushTimes(base / len(batches), *(each / base for each in noted))
 
 
-def trained(shard: Shard, zipf: Zipf, *, every_s: float, cuts: int, rate: float, changes: bool) -> tuple[int, float]:
-    """Train while cuts are made, at most so many batches a second; return the bytes they wrote and pushes a second."""
-    with tempfile.TemporaryDirectory() as name:
-        shard.forget("cuts")
-        size = [0]
-        writer = threading.Thread(target=_cut, args=(shard, Path(name), every_s, cuts, changes, size))
-        pushed, start = 0, time.perf_counter()
-        writer.start()
-        while writer.is_alive():
-            ids = zipf.batch()
-            pulled = shard.pull("g", ids)
-            shard.apply(BatchKey(1, 0, pushed), {"g": RowGradients(ids, pulled.values, pulled.rows)})
-            pushed += 1
-            time.sleep(max(0.0, pushed / rate - (time.perf_counter() - start)) if rate else 0.0)
-        return size[0], pushed / (time.perf_counter() - start)
+class Trained(NamedTuple):
+    """Bytes that cuts wrote, and pushes a second and the processor's seconds for one beside them."""
+
+    size: int
+    pushes: float
+    cpu_s: float
 
 
-def _cut(shard: Shard, root: Path, every_s: float, cuts: int, changes: bool, size: list[int]) -> None:
-    snapshots, last = Snapshots(root), None
-    for _ in range(cuts):
-        begun = time.perf_counter()
-        folder = snapshots.begin(last if changes else None)
-        with shard.cut("cuts", moment=folder.name, since=since_of(folder)) as cut:
+class Cuts:
+    """Makes so many cuts of a shard, each when it is due: all full, or with changes between."""
+
+    def __init__(self, shard: Shard, cuts: int, changes: bool) -> None:
+        self._shard, self._cuts, self._changes = shard, cuts, changes
+        self._chain: list[tuple[Path, int]] = []
+        self.due, self.size = threading.Semaphore(0), 0
+
+    def run(self) -> None:
+        """Make them, in a folder of their own."""
+        with tempfile.TemporaryDirectory() as name:
+            snapshots = Snapshots(Path(name))
+            for _ in range(self._cuts):
+                self.due.acquire()
+                self._cut(snapshots)
+
+    def _cut(self, snapshots: Snapshots) -> None:
+        (_, base), *changes = self._chain or [(Path(), 0)]
+        follows = self._changes and sum(size for _, size in changes) < base
+        folder = snapshots.begin(self._chain[-1][0] if follows else None)
+        with self._shard.cut("cuts", moment=folder.name, since=since_of(folder)) as cut:
             kind: Kind = "changes" if cut.partial else "checkpoint"
             part = write_part(cut, folder, kind=kind)
-        last = snapshots.commit(folder, [part], ledger=Window(), seed=0, groups=[GROUP], kind=kind)
-        size[0] += Manifest.read(last).size
-        time.sleep(max(0.0, every_s - (time.perf_counter() - begun)))
+        done = snapshots.commit(folder, [part], ledger=Window(), seed=0, groups=[GROUP], kind=kind)
+        size = Manifest.read(done).size
+        self._chain = [*self._chain, (done, size)] if follows else [(done, size)]
+        self.size += size
+
+
+def trained(shard: Shard, zipf: Zipf, pushes: int, cuts: int, changes: bool | None) -> Trained:
+    """Train while a cut is made every so many pushes; None for the same without cuts."""
+    shard.forget("cuts")
+    made = Cuts(shard, cuts if changes is not None else 0, bool(changes))
+    writer = threading.Thread(target=made.run)
+    pushed, start, cpu = 0, time.perf_counter(), time.process_time()
+    writer.start()
+    while pushed < pushes * cuts or writer.is_alive():
+        if pushed % pushes == 0:
+            made.due.release()
+        ids = zipf.batch()
+        pulled = shard.pull("g", ids)
+        shard.apply(BatchKey(1, 0, pushed), {"g": RowGradients(ids, pulled.values, pulled.rows)})
+        pushed += 1
+    return Trained(made.size, pushed / (time.perf_counter() - start), (time.process_time() - cpu) / pushed)
+
+
+def compare(shard: Shard, zipf: Zipf, pushes: int, cuts: int) -> None:
+    """Print what cuts write, and what is lost to them where pushes come as fast as they can."""
+    none, full, some = (trained(shard, zipf, pushes, cuts, changes) for changes in (None, False, True))
+    print(f"{cuts} cuts, one in {pushes} pushes: {full.size / some.size:.1f} times fewer bytes as changes")
+    for name, each in (("none", none), ("full", full), ("changes", some)):
+        lost, more = 1 - each.pushes / none.pushes, each.cpu_s / none.cpu_s - 1
+        print(f"    {name:8s}{each.size / 1e6:7,.0f} MB {each.pushes:7.1f} pushes a second, {lost:4.0%} lost", end="")
+        print(f"; {1e3 * each.cpu_s:6.2f} ms of the processor for one, {more:4.0%} more", flush=True)
 
 
 def main() -> None:
@@ -136,19 +182,18 @@ def main() -> None:
     parser.add_argument("--rows", type=float, default=1e6)
     parser.add_argument("--every", type=float, default=5.0, help="seconds from cut to cut")
     parser.add_argument("--cuts", type=int, default=10, help="the first of them full in any case")
-    parser.add_argument("--rate", type=float, default=10.0, help="batches of 4,096 samples a second; 0: all it can")
+    parser.add_argument("--rate", type=float, default=10.0, help="batches of 4,096 samples a second")
     parser.add_argument("--rounds", type=int, default=60)
     options = parser.parse_args()
     rows = int(options.rows)
     shard, zipf = filled(rows), Zipf(rows)
-    ratios = [push_ratio(shard, zipf, options.rounds // 3) for _ in range(3)]
-    plain, ratio = (statistics.median(each) for each in zip(*ratios, strict=True))
-    print(f"{rows:,} rows: a push takes {1e3 * plain:.2f} ms, with a reader {ratio:.3f} times as long", flush=True)
-    every = {"every_s": options.every, "cuts": options.cuts, "rate": options.rate}
-    full, slow = trained(shard, zipf, changes=False, **every)
-    some, quick = trained(shard, zipf, changes=True, **every)
-    print(f"{options.cuts} cuts, one in {options.every:g} s: full {full / 1e6:,.0f} MB, changes {some / 1e6:,.0f} MB")
-    print(f"    {full / some:.1f} times fewer bytes, {quick / slow:.3f} times as many pushes a second ({quick:.0f})")
+    measured = [push_times(shard, zipf, options.rounds // 3) for _ in range(3)]
+    plain, first, later = (statistics.median(each) for each in zip(*measured, strict=True))
+    print(f"{rows:,} rows: a push takes {1e3 * plain:.2f} ms, with a reader {later:.3f} times as long", end="")
+    print(f", the first after a mark {first:.3f} times", flush=True)
+    compare(shard, zipf, round(options.rate * options.every), options.cuts)
+    fastest = trained(shard, zipf, 100, 1, None).pushes
+    compare(shard, zipf, round(fastest * options.every), options.cuts)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         tsv as tsv,
     )
     from heterps.errors import HeterpsError as HeterpsError
-    from heterps.estimator import Estimator as Estimator
+    from heterps.estimator import Classifier as Classifier, Regressor as Regressor
     from heterps.graph import Graph as Graph, ops as ops
     from heterps.hardware import Hardware as Hardware
     from heterps.planner import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from heterps.planner.planner import plan as plan
     from heterps.protocol.words.keys import BatchKey as BatchKey
-    from heterps.protocol.words.modes import Async as Async, Sync as Sync
+    from heterps.protocol.words.modes import Async as Async, Geo as Geo, Sync as Sync
     from heterps.ragged import Ragged as Ragged
     from heterps.runtime.cluster.dask_frames import dask_frame as dask_frame
     from heterps.runtime.cluster.probe import discover as discover
@@ -57,12 +57,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "heterps.data": "Batch Criteo Dataset Schema adult arrays csv tsv",
     "heterps.errors": "HeterpsError",
-    "heterps.estimator": "Estimator",
+    "heterps.estimator": "Classifier Regressor",
     "heterps.graph": "Graph ops",
     "heterps.hardware": "Hardware",
     "heterps.planner": "FixedRate MaxThroughput MinCost Plan plan",
     "heterps.protocol.words.keys": "BatchKey",
-    "heterps.protocol.words.modes": "Async Sync",
+    "heterps.protocol.words.modes": "Async Geo Sync",
     "heterps.ragged": "Ragged",
     "heterps.runtime.cluster.dask_frames": "dask_frame",
     "heterps.runtime.cluster.probe": "discover",

@@ -12,7 +12,7 @@ from heterps.graph import Graph
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
 from heterps.planner.ways import resolve_ways
-from heterps.protocol.words.modes import Async, Mode, mode_from_json
+from heterps.protocol.words.modes import Async, Mode, mode_from_json, mode_from_text
 from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.inference import PREDICTION, sources_of
 from heterps.runtime.batch.job import Job
@@ -20,7 +20,16 @@ from heterps.runtime.batch.model import Model
 from heterps.runtime.config import bytes_of
 from heterps.tables import Adam, ElementAdaGrad, Rule
 
-__all__ = ["Fetch", "Metrics", "chosen_mode", "evaluation_metrics", "job_of", "named", "watched_tensors"]
+__all__ = [
+    "Fetch",
+    "Metrics",
+    "chosen_mode",
+    "evaluation_metrics",
+    "job_of",
+    "named",
+    "watched_tensors",
+    "with_replicas",
+]
 
 Metrics = Sequence[str | Metric]
 Fetch = str | Sequence[str] | Mapping[str, str]
@@ -46,9 +55,10 @@ def job_of(
     emulate: bool,
     dense_on: str,
     parameters: Mapping[str, str] | None,
+    local_rows: int | None = None,
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.session.launch` ask to run."""
-    summed = plan.lanes if mode.ordered else mode.unit
+    summed = plan.lanes if mode.ordered else 1 if mode.has_copy else mode.unit
     holder = _has_holder(plan, dense_on)
     return Job(
         Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed),
@@ -60,8 +70,10 @@ def job_of(
         metrics=_metrics(plan.graph, metrics, _TRAINING_METRICS),
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
         memory_bytes=bytes_of(memory),
+        replicas=plan.replicas,
         ways=resolve_ways(plan.graph, plan.parameters if parameters is None else parameters),
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
+        local_rows=local_rows,
     )
 
 
@@ -74,6 +86,14 @@ def _has_holder(plan: Plan, dense_on: str) -> bool:
     return dense_on == "stage"
 
 
+def with_replicas(plan: Plan, given: int | None, engine: str) -> Plan:
+    """Return the plan with as many copies of shard hosts as a user says, else as it has."""
+    plan = plan if given is None else replace(plan, replicas=given)
+    if plan.replicas > 1 and engine == "inline":
+        raise PlanError(f"replicas={plan.replicas}, but inline one process holds all tables: use engine='dask'")
+    return plan
+
+
 def chosen_mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine: str) -> Mode:
     """Turn what a user says, else the plan, into a mode.
 
@@ -82,7 +102,7 @@ def chosen_mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine
     if isinstance(given, Mode):
         return given
     if given is not None and given != Async.name:
-        return mode_from_json(given if isinstance(given, Mapping) else {"mode": given})
+        return mode_from_json(given) if isinstance(given, Mapping) else mode_from_text(given)
     mode = plan.mode if given is None else Async(depth=plan.depth)
     return replace(mode, depth=1) if engine == "inline" and isinstance(mode, Async) else mode
 

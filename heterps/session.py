@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from heterps.choices import Fetch, Metrics, chosen_mode, evaluation_metrics, job_of, named, watched_tensors
+from heterps.choices import (
+    Fetch,
+    Metrics,
+    chosen_mode,
+    evaluation_metrics,
+    job_of,
+    named,
+    watched_tensors,
+    with_replicas,
+)
 from heterps.data import Dataset
 from heterps.data.core.data_form import DataForm, fitted
 from heterps.data.sources.given import given_data
@@ -41,7 +50,7 @@ from heterps.runtime.report.output import BAD_ROW, write_parquet
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.rowless import never_empty
-from heterps.runtime.run.engines import Engine, choose_engine, make_engine
+from heterps.runtime.run.engines import Engine, PredictsThere, choose_engine, make_engine
 from heterps.tables import Kind, Rule
 from heterps.writing import check_folder, check_target
 
@@ -66,9 +75,11 @@ def launch(
     resume: str | os.PathLike[str] | None = None,
     force: bool = False,
     memory: int | str | None = None,
+    replicas: int | None = None,
     device: str = "auto",
     emulate: bool = False,
     dense_on: str = "hosts",
+    local_rows: int | None = None,
     parameters: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Session:
@@ -84,7 +95,7 @@ def launch(
     engine
         ``"auto"`` or ``"dask"``; ``"inline"`` runs everything in the calling thread, without Dask.
     mode
-        ``"sync"``, ``"async"``, or a mode value such as ``Async(depth=4)``; by default the plan's.
+        ``"sync"``, ``"async"``, ``"geo:100"``, or a mode value such as ``Async(depth=4)``; by default the plan's.
     sparse, dense
         Rules of tables and of dense parameters where the graph names none; by default ``ElementAdaGrad(lr=0.01)``,
         whose steps do not depend on the scale of the loss, and ``Adam(lr=0.001)``.
@@ -106,6 +117,9 @@ def launch(
     memory
         What the tables of one shard host may take, in bytes or as ``"8GiB"``: new ids beyond that are refused by name.
         By default 70 % of the limit of its worker, less what that takes already; no limit within one process.
+    replicas
+        Copies of each shard host, by default as the plan says. With 2 every host has a backup on another worker, on
+        another machine where there is one: a host that is lost while training costs nothing. It takes twice the memory.
     device
         What stages compute on: ``"auto"`` (a GPU in the plan's GPU pools, the CPU elsewhere), ``"cpu"``, ``"gpu:0"``,
         or the name of a registered device. Where the plan has GPU pools the name is for their stages, else for all.
@@ -116,6 +130,9 @@ def launch(
         Where dense parameters and their optimiser's slots are: on the shard ``"hosts"``, or with the first compute
         ``"stage"``, on the device that it computes on: nothing dense then crosses between that worker and others, and
         a run that loses the worker returns to its last cut.
+    local_rows
+        Geo: rows of each table that a worker keeps for itself from one range of batches to the next, the least recent
+        go; by default all it has met.
     parameters
         How parameters travel, by name or pattern: ``{"fc*": "allreduce", "*": "table"}``; by default as the plan says,
         else through their tables.
@@ -130,6 +147,7 @@ def launch(
     ...     print(session.evaluate(Criteo("valid.tsv")))
     """
     name = choose_engine(engine, client)
+    plan = with_replicas(plan, replicas, name)
     job = job_of(
         plan,
         chosen_mode(mode, plan, name),
@@ -142,6 +160,7 @@ def launch(
         emulate=emulate,
         dense_on=dense_on,
         parameters=parameters,
+        local_rows=local_rows,
     )
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,
@@ -381,6 +400,22 @@ class Session:
             return write_parquet(out, parts, list(sources))
         arrays = joined(filled(parts), sources)
         return arrays[fetch] if isinstance(fetch, str) else arrays
+
+    def predict_there(self, dataset: Dataset, shape: Callable[[Any, Any], Any]) -> list[Any]:
+        """Predict where rows lie and leave the results there; return a Dask future for each Split.
+
+        Parameters
+        ----------
+        dataset
+            A dask.dataframe's (:func:`~heterps.runtime.cluster.dask_frames.dask_frame`), with ``split_cost=1``.
+        shape
+            ``shape(predictions, index)`` is what stays of a partition; it travels to workers.
+        """
+        self._check_open()
+        if not isinstance(self.engine, PredictsThere):
+            raise RunError("predictions stay on workers only where the session runs on Dask")
+        data = self._data(dataset, (), [PREDICTION]).shuffle("none").without_labels()
+        return self.engine.infer_there(data, PREDICTION, shape)
 
     # --- tables
 

@@ -37,6 +37,7 @@ Examples:
   heterps train wide_deep --data adult:train --valid adult:test --epochs 2 --out model/
   heterps train my_model.py:towers --data clicks.csv --schema clicks.toml
   heterps train graphs/dlrm.py --data 'day_*.tsv' --format criteo --mode sync
+  heterps train graphs/word2vec.py --data pairs.parquet --mode geo:100 --sparse SGD:lr=0.1 --dense SGD:lr=0.1
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --every-batches 10000
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --resume run/
   heterps train graphs/dlrm.py --data 'day_*.tsv' --profile --profile-svg profile.svg
@@ -52,7 +53,8 @@ Examples:
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows per batch [default: 1024, or the plan's].")
 @click.option("--epochs", type=click.IntRange(1), default=1, show_default=True, help="Passes over the data.")
-@click.option("--mode", type=click.Choice(["sync", "async"]), help="How workers keep in step [default: async].")
+@click.option("--mode", metavar="MODE", help="sync, async, or geo:K (rows of one's own, settled every K batches).")
+@click.option("--local-rows", type=click.IntRange(1), help="Geo: rows of a table that a worker keeps [default: all].")
 @click.option(
     "--shuffle", type=click.Choice(["none", "local", "global"]), default="local", show_default=True, help="Of the rows."
 )
@@ -85,6 +87,11 @@ Examples:
     help="What the tables of one shard host may take, such as 8GiB; new ids beyond are refused.",
 )
 @click.option(
+    "--replicas",
+    type=click.IntRange(1, 2),
+    help="Copies of each shard host; 2: one that is lost costs nothing [default: 1, or the plan's].",
+)
+@click.option(
     "--resume", metavar="DIR", help="Go on from the newest cut in this folder, with the same data and options."
 )
 @click.option("--force", is_flag=True, help="Resume although data, shuffling, rules or metrics have changed.")
@@ -106,6 +113,7 @@ def command(
     batch_size: int | None,
     epochs: int,
     mode: str | None,
+    local_rows: int | None,
     shuffle: Any,
     sparse: str | None,
     dense: str | None,
@@ -120,6 +128,7 @@ def command(
     checkpoint: str | None,
     every_batches: int | None,
     memory: str | None,
+    replicas: int | None,
     resume: str | None,
     force: bool,
     allow_empty: bool,
@@ -147,6 +156,7 @@ def command(
         plan,
         engine=engine,
         mode=mode,
+        local_rows=local_rows,
         sparse=rules[0],
         dense=rules[1],
         seed=seed,
@@ -156,6 +166,7 @@ def command(
         resume=resume,
         force=force,
         memory=memory,
+        replicas=replicas,
         device=device,
         emulate=emulate,
         dense_on=dense_on,

@@ -23,6 +23,7 @@ from heterps.writing import write_whole
 __all__ = ["Plan", "Share", "Stage"]
 
 _FORMAT = "heterps-plan/1"
+_PLAIN = ("batch_size", "shard_hosts", "shard_pool", "replicas", "lanes", "depth")
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class Plan:
         The pools that the plan uses, with their devices.
     shard_hosts, shard_pool
         Number of shard hosts and the pool whose workers carry them.
+    replicas
+        Copies of each shard host: with 2 a host that is lost costs nothing, as its backup takes over.
     lanes, batch_size, depth
         Lanes of the Sync mode; rows per batch; batches in flight per lane.
     mode
@@ -93,6 +96,7 @@ class Plan:
     batch_size: Count
     shard_hosts: Count = 1
     shard_pool: str = "cpu"
+    replicas: Count = 1
     lanes: Count = 1
     depth: Count = 2
     mode: Mode = field(default_factory=Async)
@@ -115,6 +119,8 @@ class Plan:
                 raise PlanError(
                     f"a stage runs on pool {name!r}, which the plan does not describe; it has {sorted(pools)}"
                 )
+        if self.replicas > 2:
+            raise PlanError(f"plan: replicas={self.replicas}; use 1 (return to the last cut) or 2 (a backup per host)")
         if self.shard_pool not in pools:
             raise PlanError(f"shard hosts sit on pool {self.shard_pool!r}, which the plan does not describe")
 
@@ -142,6 +148,11 @@ class Plan:
         return total
 
     @property
+    def servers(self) -> int:
+        """Workers that carry shard hosts, at least: a backup is never on the worker of its primary."""
+        return max(self.shard_hosts, self.replicas)
+
+    @property
     def is_fused(self) -> bool:
         """Whether one stage holds everything, so that nothing crosses between workers but rows."""
         return len(self.stages) == 1
@@ -164,7 +175,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; :meth:`from_json` gives an equal plan."""
-        plain = {name: getattr(self, name) for name in ("batch_size", "shard_hosts", "shard_pool", "lanes", "depth")}
+        plain = {name: getattr(self, name) for name in _PLAIN}
         return {
             "format": _FORMAT,
             **plain,

@@ -17,6 +17,7 @@ from heterps.planner.costs.planning_model import build_problem, server_pools
 from heterps.planner.costs.profile import Profile
 from heterps.planner.costs.sample import Sample, sample_batches, sample_dataset
 from heterps.planner.costs.table_memory import forecast_tables
+from heterps.planner.costs.way_costs import choose_ways, dense_way_costs, way_texts
 from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
 from heterps.planner.plan import Plan
 from heterps.planner.solve.assemble import Draft, assemble, check_plan
@@ -56,6 +57,7 @@ class Request:
     seconds: float = SECONDS
     head_room: float = 0.0
     parameters: Mapping[str, str] = field(default_factory=dict)
+    replicas: int = 1
 
     @property
     def unique_fraction(self) -> float:
@@ -68,7 +70,7 @@ class Request:
         """Costs at one batch size."""
         layers = layers_of(self.graph, batch_size=batch_size, unique_fraction=self.unique_fraction)
         tables = forecast_tables(self.graph, self.sample, self.rows)
-        return Costs(self.graph, layers, self.hardware, self.profile, tables, self.head_room)
+        return Costs(self.graph, layers, self.hardware, self.profile, tables, self.head_room, self.replicas)
 
     def best(self) -> Choice | None:
         """The best draft and what is proved of it; None if it was proved that there is no plan.
@@ -96,6 +98,7 @@ def plan(
     seconds: float = SECONDS,
     head_room: float = 0.0,
     parameters: Mapping[str, str] | None = None,
+    replicas: int = 1,
 ) -> Plan:
     """Decide what runs where.
 
@@ -126,8 +129,12 @@ def plan(
         Time limit of the whole search; what is not proved by then stands in the certificate as a gap.
     head_room
         Part of everything that is to stay free (0.2: stages, shard hosts, Hosts and links are at most 80 % busy).
+    replicas
+        Copies of each shard host, 1 or 2: with 2 one that is lost costs nothing, for twice the memory, and the work and
+        bytes of gradients once more.
     parameters
-        How parameters travel, by name or pattern: ``{"fc*": "allreduce"}``; what is not named goes by its table.
+        How parameters travel, by name or pattern: ``{"fc*": "allreduce"}``; what is not named goes by its table. None
+        lets the planner choose for dense parameters, by what each way costs a step.
 
     Raises
     ------
@@ -154,6 +161,7 @@ def plan(
         seconds,
         head_room,
         dict(parameters or {}),
+        replicas,
     )
     return solve(request, mode)
 
@@ -176,12 +184,14 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
     draft = choice.draft
     rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else None
     made = check_plan(assemble(draft, rate, mode))
+    ways = dense_way_costs(draft.costs, made) if draft.costs.dense_size else ()
+    chosen = request.parameters or (choose_ways(request.graph, ways) if ways else {})
     return replace(
         made,
         certificate=_certificate(request, choice, seconds),
         rivals=tuple(rivals(request, draft)),
-        assumptions=tuple(assumptions(request, draft)),
-        parameters=request.parameters,
+        assumptions=(*assumptions(request, draft), *(way_texts(ways, bool(request.parameters)) if ways else ())),
+        parameters=chosen,
     )
 
 

@@ -44,7 +44,7 @@ def _impossible(plan: Plan, planned: Pool, found: Pool) -> list[str]:
     errors = []
     wanted = plan.units.get(planned.name, 0)
     if planned.name == plan.shard_pool and planned.host is None:
-        wanted += plan.shard_hosts
+        wanted += plan.servers
     if found.cap is not None and found.cap < wanted:
         errors.append(
             f"pool {planned.name!r} has {found.cap} of {wanted} workers: start more, or plan for what is there"

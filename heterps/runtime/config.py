@@ -25,6 +25,7 @@ class Settings:
     """
 
     prefetch: int
+    bucket_bytes: int
     retries: int
     full_every: int
     connect_s: float
@@ -33,6 +34,7 @@ class Settings:
     make_s: float
     progress_s: float
     orphans_s: float
+    copy_rate: int
     bad_losses: int
     strict_pools: bool
     blas_threads: int | None
@@ -66,6 +68,7 @@ def settings() -> Settings:
     blas = _get("worker.blas-threads")
     return Settings(
         prefetch=_count("prefetch", least=0),
+        bucket_bytes=_bytes("bucket"),
         retries=_count("retries", least=0),
         full_every=_count("cuts.full-every", least=1),
         connect_s=_seconds("timeouts.connect"),
@@ -74,6 +77,7 @@ def settings() -> Settings:
         make_s=_seconds("timeouts.make", least=1e-3),
         progress_s=_seconds("timeouts.progress", least=1e-3),
         orphans_s=_seconds("orphans"),
+        copy_rate=_bytes("replicas.copy-rate"),
         bad_losses=_count("bad-losses", least=0),
         strict_pools=_get("strict-pools") is True,
         blas_threads=None if blas is None else _count("worker.blas-threads", least=1),
@@ -128,6 +132,17 @@ def _seconds(key: str, least: float = 0.0) -> float:
         at_least = f" of at least {least:g} s" if least else ""
         raise ClusterError(f"dask config heterps.{key} is {value!r}, must be a duration{at_least} such as 30s or 5ms")
     return seconds
+
+
+def _bytes(key: str) -> int:
+    value = _get(key)
+    try:
+        found = bytes_of(value)
+    except ClusterError:
+        found = None
+    if found is None:
+        raise ClusterError(f"dask config heterps.{key} is {value!r}, must be a number of bytes such as 256MiB")
+    return found
 
 
 def _refuse_unknown(found: Any, known: Mapping[str, Any], where: str) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from heterps.protocol import BatchKey, ClientState, HostState
 from heterps.protocol.client import state as cl
 from heterps.protocol.words import decisions as de, events as ev, instructions as do
-from heterps.protocol.words.messages import Granted, Push, Refused, Reply, Request, StoreGroup
+from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Refused, Reply, Request, StoreGroup
 from heterps.simulator.network import TIMEOUT, Process
+from heterps.simulator.own_rows import Mark, News, OwnRows, ServedRows
 from heterps.simulator.rows import SimulatedShard, gradient
 
 if TYPE_CHECKING:
@@ -18,8 +20,8 @@ __all__ = ["Copy", "Task"]
 
 READ_AHEAD = 2  # batches, as the engine does
 Grads = tuple[tuple[BatchKey, int], ...]
-Payload = tuple[tuple[int, ...], Grads]
-"""What comes with a push: for which shards, and the gradients of its batches."""
+Payload = tuple[tuple[int, ...], Grads, Mark | None]
+"""What comes with a push: for which shards, the gradients of its batches, and up to when its sender knows of others."""
 
 
 class Copy:
@@ -33,6 +35,8 @@ class Copy:
         self._payloads: dict[Any, Any] = {}
         self._kept: dict[tuple[int, int, int], Payload] = {}
         self._ticking = False
+        self._tables, self._changes = world.new_tables(), 0
+        self._changed: dict[int, int] = {}  # by shard: with which change
 
     def receive(self, message: Any, tag: Any = None, payload: Any = None) -> None:
         """Take a message with what came along, and carry out the decisions."""
@@ -44,6 +48,7 @@ class Copy:
         elif kind is de.Fill and not self.state.replica.filled and not self.state.serving:
             self.rows = {number: shard.copy() for number, shard in payload[0].items()}
             self._kept = dict(payload[1])
+            self._begin_anew()
         for decision in self.state.handle(message, tag):
             getattr(self, _CARRY_OUT[type(decision)])(decision)
         if self.state.replica.backup is not None and not self._ticking:
@@ -66,15 +71,34 @@ class Copy:
 
     def _answer(self, answer: de.Answer) -> None:
         task, request = answer.tag
-        self.world.net.send(task.process, task.answered, self.host, request, answer.reply, None)
+        follows = type(request) is Push and type(answer.reply) is Acked and self.state.mode.has_copy
+        news = self._news(self._payloads[request][2]) if follows else None
+        self.world.net.send(task.process, task.answered, self.host, request, answer.reply, news)
+
+    def _news(self, since: Mark | None) -> News:
+        """Say what changed since a mark."""
+        truth = {number: self.rows[number].value for number in self.state.owned}
+        known = since is not None and since[0] == self._tables
+        later = {n: v for n, v in truth.items() if since is not None and self._changed.get(n, 0) > since[1]}
+        return News((self._tables, self._changes), known, later, truth)
+
+    def _begin_anew(self) -> None:
+        """The rows are others now: what changed since an earlier moment is not known."""
+        self._tables, self._changes, self._changed = self.world.new_tables(), 0, {}
+
+    def _note(self, shards: Iterable[int]) -> None:
+        self._changes += 1
+        self._changed.update(dict.fromkeys(shards, self._changes))
 
     def _serve(self, serve: de.Serve) -> None:
         task, request = serve.tag
-        values = [(number, self.rows[number].value) for number in self.state.owned]
-        self.world.net.send(task.process, task.answered, self.host, request, serve.reply, values)
+        values = tuple((number, self.rows[number].value) for number in self.state.owned)
+        served = ServedRows((self._tables, self._changes), values)
+        self.world.net.send(task.process, task.answered, self.host, request, serve.reply, served)
 
     def _apply(self, apply: de.Apply) -> None:
-        shards, grads = self._payloads[apply.push]
+        shards, grads, _ = self._payloads[apply.push]
+        self._note(shards)
         for number in shards:
             if number in self.rows:
                 self.rows[number].apply(grads)
@@ -87,7 +111,7 @@ class Copy:
         kept = [self._kept.pop((*commit.position, push.lane)) for push in commit.pushes]
         for number, shard in self.rows.items():
             if number != self.world.scenario.spec.shards:
-                shard.apply([grad for shards, grads in kept if number in shards for grad in grads])
+                shard.apply([grad for shards, grads, _ in kept if number in shards for grad in grads])
 
     def _load(self, load: de.Load) -> None:
         self._kept.clear()
@@ -104,6 +128,7 @@ class Copy:
                 number: shards[number].copy() if number in shards else SimulatedShard()
                 for number in (*load.owned, *group)
             }
+            self._begin_anew()
             self.receive(de.Loaded(load.term, state))
 
     def _mark(self, mark: de.Mark) -> None:
@@ -126,10 +151,14 @@ class Copy:
 
     def _insert(self, insert: de.Insert) -> None:
         self.rows.update({number: shard.copy() for number, shard in self._payloads[insert.message].items()})
+        self._note(self._payloads[insert.message])
 
     def _retain(self, retain: de.Retain) -> None:
         self.rows = {number: shard for number, shard in self.rows.items() if self._is_mine(number)}
         self._kept.clear()
+
+    def _dismiss(self, dismiss: de.Dismiss) -> None:
+        """Marks are the workers' own here: there is nothing to free."""
 
     def _report(self, report: de.Report) -> None:
         self.world.post(report.event)
@@ -156,6 +185,7 @@ _CARRY_OUT = {
     de.Insert: "_insert",
     de.Take: "_take",
     de.Retain: "_retain",
+    de.Dismiss: "_dismiss",
     de.Report: "_report",
     de.Forward: "_forward",
     de.Fill: "_fill",
@@ -169,6 +199,7 @@ class Task:
     def __init__(self, world: World, process: Process, run: do.RunSplit) -> None:
         self.world, self.process, self.run = world, process, run
         self.client = ClientState(run, world.scenario.spec.mode)
+        self._own = self._enter() if world.scenario.spec.mode.has_copy else None
         self._pulled: dict[int, list[tuple[int, int]]] = {}
         self._grads: dict[int, tuple[BatchKey, int]] = {}
         self._calls: dict[tuple[int, Request], float] = {}
@@ -179,6 +210,20 @@ class Task:
         """Begin."""
         self._act(self.client.start())
 
+    def _enter(self) -> OwnRows:
+        """Take rows of the worker that nobody trains on, or new ones."""
+        rows = next((rows for rows in self.process.own_rows if rows.user is None), None)
+        if rows is None:
+            rows = OwnRows()
+            self.process.own_rows.append(rows)
+        rows.enter(self.run.attempt, self.run.layout.terms)
+        return rows
+
+    def _leave(self, *, whole: bool) -> None:
+        if self._own is not None:
+            self._own.leave(self.client.layout.terms, whole=whole)
+            self._own = None
+
     def receive(self, message: Any) -> None:
         """Take an instruction, or something the engine itself did."""
         self._act(self.client.handle(message))
@@ -187,22 +232,36 @@ class Task:
         """An answer of a host arrived."""
         if type(reply) is not Refused:  # a refusal is no answer: the timeout goes on, then it is sent again
             self._calls.pop((host, request), None)
-        if type(reply) is Granted and self.client.accepts(host, request, reply):
-            self._pulled.setdefault(request.key.n, []).extend(values)
+        if type(reply) in (Granted, Acked) and self.client.accepts(host, request, reply):
+            self._take(host, request, values)
         self._act(self.client.reply(host, request, reply))
+
+    def _take(self, host: int, request: Request, values: ServedRows | News | Sequence[tuple[int, int]] | None) -> None:
+        """Take what came with an answer that counts."""
+        if isinstance(values, News):
+            problem = self._own.hear(host, values) if self._own is not None else ""
+            self.world.problem = self.world.problem or problem
+            return
+        rows = values.values if isinstance(values, ServedRows) else values or ()
+        self._pulled.setdefault(request.key.n, []).extend(rows)
+        if self._own is not None and isinstance(values, ServedRows):
+            self._own.take(host, values)
 
     def computed(self, key: BatchKey, stage: str) -> None:
         """A stage actor returned the gradients of a batch."""
         self._steps.pop((key, stage), None)
-        unit = self.world.scenario.spec.mode
-        pulled = self._pulled.get(key.n - key.n % unit.unit if unit.refreshes else key.n, [])
         if key.n not in self._grads:
-            self._grads[key.n] = (key, gradient(key, pulled))
+            own = self._own.base.items() if self._own is not None else ()
+            self._grads[key.n] = (key, gradient(key, [*self._pulled.get(key.n, []), *own]))
+            if self._own is not None:
+                self.world.problem = self.world.problem or self._own.learn(self._grads[key.n])
         self.receive(cl.Computed(key, stage))
 
     def _act(self, actions: list[cl.Action]) -> None:
         for action in actions:
             getattr(self, _ACT[type(action)])(action)
+        if self.client.stopped:
+            self._leave(whole=False)
         if (self._calls or self._steps) and not self._ticking:
             self._ticking = True
             self.world.net.at(TIMEOUT, self.process, self.tick)
@@ -224,14 +283,20 @@ class Task:
 
     def _send(self, send: cl.Send) -> None:
         host, request = send
+        own, owned = self._own, self.client.layout.owned(host)
+        if type(request) is Pull and own is not None and not own.lacks(host, owned):
+            self._act(self.client.reply(host, request, Granted(request.term)))
+            return
         self._calls[host, request] = self.world.net.now
         payload: Payload | None = None
         if host >= len(self.client.layout.copies):
             self._to_group(host, request)
             return
         if type(request) is Push:
-            grads = tuple(self._grads[request.key.n + i] for i in range(request.batches))
-            payload = (self.client.layout.owned(host), grads)
+            if own is not None:
+                payload = (owned, own.settle(request.key.n), own.marks.get(host))
+            else:
+                payload = (owned, tuple(self._grads[request.key.n + i] for i in range(request.batches)), None)
         self.world.to_copy(self.client.layout.copies[host], request, (self, request), payload)
 
     def _to_group(self, host: int, request: Request) -> None:
@@ -267,11 +332,15 @@ class Task:
         self._pulled.pop(forget.key.n, None)
 
     def _free(self, free: cl.Free) -> None:
+        if self._own is not None:
+            self._own.owed.pop(free.key.n, None)
         for n in range(free.key.n, free.key.n + free.batches):
             self._pulled.pop(n, None)
             self._grads.pop(n, None)
 
     def _tell(self, tell: cl.Tell) -> None:
+        if type(tell.event) is ev.SplitDone:
+            self._leave(whole=True)
         if type(tell.event) is not ev.BatchesDone or self.world.net.random() < 0.3:
             self.world.post(tell.event)
 

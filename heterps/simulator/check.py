@@ -29,6 +29,8 @@ def final(world: World) -> str:
     for number, shard in enumerate(shards):
         if shard.counts != wanted:
             return f"shard {number}: {_difference(shard.counts, wanted)}"
+    if len(notes := {shard.notes for shard in shards[: spec.shards]}) > 1:
+        return f"what was changed while the run rested is on some shards only: {notes}"
     if spec.mode.ordered and [shard.value for shard in shards] != sync_values(spec, world.scenario.splits):
         return "Sync: the tables differ from those of the undisturbed run"
     if spec.final_cut and any(
@@ -48,6 +50,8 @@ def cut(world: World, made: Cut) -> str:
     for number, shard in shards.items():
         if shard.counts != first or any(count != 1 for count in shard.counts.values()):
             return f"cut {made.number}, shard {number}: {_difference(shard.counts, dict.fromkeys(first, 1))}"
+    if len({shards[number].notes for number in range(world.scenario.spec.shards)}) > 1:
+        return f"cut {made.number} has what was changed while the run rested on some shards only"
     wanted = _keys_at(made, world.scenario.splits)
     if set(first) != wanted:
         return f"cut {made.number} has {sorted(first)}, but the run goes on after {sorted(wanted)}"

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from heterps.protocol.run.story import brief
+from heterps.simulator.own_rows import OwnRows
 from heterps.simulator.scenario import Scenario
 
 __all__ = ["TIMEOUT", "Network", "Process"]
@@ -22,7 +23,7 @@ _LATE = 2.5 * TIMEOUT
 class Process:
     """A worker process: it can die for good, or freeze and wake up with everything that arrived meanwhile."""
 
-    __slots__ = ("alive", "frozen", "inbox", "lost", "name", "pace", "role")
+    __slots__ = ("alive", "frozen", "inbox", "lost", "name", "own_rows", "pace", "role")
 
     def __init__(self, name: str, role: str) -> None:
         self.name = name
@@ -32,6 +33,8 @@ class Process:
         self.pace = 1.0
         self.lost = False
         """The run was told that it is gone, whether that is true or not."""
+        self.own_rows: list[OwnRows] = []
+        """That its slots train on."""
         self.inbox: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
 
 

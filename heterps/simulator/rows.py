@@ -17,15 +17,16 @@ __all__ = ["SimulatedShard", "gradient", "keys_of", "sync_values"]
 class SimulatedShard:
     """One logical shard of all tables: rows, in a word."""
 
-    __slots__ = ("counts", "value")
+    __slots__ = ("counts", "notes", "value")
 
-    def __init__(self, value: int = 0, counts: Mapping[BatchKey, int] | None = None) -> None:
+    def __init__(self, value: int = 0, counts: Mapping[BatchKey, int] | None = None, notes: int = 0) -> None:
         self.value = value
+        self.notes = notes  # how often somebody else than a batch has changed it, while the run rested
         self.counts: dict[BatchKey, int] = dict(counts or ())
 
     def copy(self) -> SimulatedShard:
         """Return an independent copy."""
-        return SimulatedShard(self.value, self.counts)
+        return SimulatedShard(self.value, self.counts, self.notes)
 
     def apply(self, grads: Sequence[tuple[BatchKey, int]]) -> None:
         """Apply the sum of gradients as one step."""

@@ -193,7 +193,7 @@ def draw(seed: int) -> Scenario:
 
 def _apart(seed: int, spec: RunSpec) -> list[Fault]:
     """Draw further faults, each kind from numbers of its own: other draws of a seed stay as they were."""
-    return [*_draw_holds(seed), *_draw_losses(seed, spec), *_draw_breaks(seed)]
+    return [*_draw_holds(seed), *_draw_losses(seed, spec), *_draw_breaks(seed), *_draw_rests(seed, spec)]
 
 
 def _noisier(scenario: Scenario) -> Scenario:
@@ -212,7 +212,7 @@ def _draw_spec(rng: Random, theme: Theme) -> RunSpec:
         hosts=rng.choice(theme.hosts),
         shards=3,
         replicas=rng.choice(theme.replicas),
-        compute=rng.random() < 0.2,
+        compute=rng.random() < 0.2 and not mode.has_copy,  # a copy is trained where the data is read
         retries=1000,
         final_cut=rng.random() < 0.2,
     )
@@ -237,6 +237,15 @@ def _draw_holds(seed: int) -> list[Fault]:
     """Hold io workers in some runs, beside what else happens in them."""
     rng = Random(f"holds of {seed}")
     return [_draw_fault(rng, "hold io", rng.randint(10, 200), 40) for _ in range(rng.choice((0, 0, 0, 0, 1, 2)))]
+
+
+def _draw_rests(seed: int, spec: RunSpec) -> list[Fault]:
+    """Let some runs with backups rest, and lose a server soon after: a backup must have what was changed meanwhile."""
+    rng = Random(f"rests of {seed}")
+    if spec.replicas < 2 or rng.random() < 0.7:
+        return []
+    at = rng.randint(10, 200)
+    return [Fault(at, "rest", 0), Fault(at + rng.randint(10, 80), "crash server", rng.randrange(60))]
 
 
 def _draw_breaks(seed: int) -> list[Fault]:

@@ -1,4 +1,7 @@
-"""What an engine does while the run rests: it looks at every host, each at a moment of its own, as a save does."""
+"""What an engine does while the run rests: it looks at every host, each at a moment of its own, as a save does.
+
+Every other visit also changes rows, as shrinking does.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,19 @@ class Visit:
             return
         if self._is_still_on():
             self._world.problem = self._world.problem or check.moment(self._seen)
-        self._over()
+            self._over(changed=self._change())
+        else:
+            self._over()
+
+    def _change(self) -> bool:
+        """Change what all primaries hold; a host that has died meanwhile is changed nowhere."""
+        copies = [self._world.copies[copy] for copy in self._layout.copies]
+        if self._rest % 2 == 0 or any(not copy.process.alive or copy.process.frozen for copy in copies):
+            return False
+        for host, copy in enumerate(copies):
+            for shard in self._layout.owned(host):
+                copy.rows[shard].notes += 1
+        return True
 
     def _look(self, host: int) -> None:
         copy = self._world.copies[self._layout.copies[host]]
@@ -49,6 +64,6 @@ class Visit:
         world = self._world
         return world.life == self._life and world.run.phase is Phase.RESTING and world.run.layout() == self._layout
 
-    def _over(self) -> None:
+    def _over(self, changed: bool = False) -> None:
         if self._world.life == self._life:
-            self._world.post(ev.RestOver(self._rest))
+            self._world.handle(ev.RestOver(self._rest, changed))  # the engine's own word: it is in the run's thread

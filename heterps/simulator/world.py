@@ -96,6 +96,7 @@ class World:
         self.problem = ""
         self._early: dict[tuple[str, int], list[Any]] = {}
         self._names = 0
+        self._tables = 0
         self._seen: Counter[str] = Counter()
         self._triggers = [fault for fault in scenario.faults if fault.after]
         self.run = RunState(scenario.spec)
@@ -105,8 +106,13 @@ class World:
 
     def _ask_for_cut(self) -> None:
         """Ask again and again, as a clock does that knows nothing of how long a cut takes."""
-        self._handle(ev.CutAsked())
+        self.handle(ev.CutAsked())
         self.net.at(self.scenario.cut_every, None, self._ask_for_cut)
+
+    def new_tables(self) -> int:
+        """Return a name for tables that a copy of a host has just got."""
+        self._tables += 1
+        return self._tables
 
     def start_workers(self) -> None:
         """Let the workers of all pools join."""
@@ -133,7 +139,7 @@ class World:
     def _joined(self, joined: ev.WorkerJoined, process: Process, life: int) -> None:
         """A new driver asks the scheduler who is there: it is told of no worker that was lost in a life before."""
         if life == self.life or not process.lost:
-            self._handle(joined)
+            self.handle(joined)
 
     def play(self) -> str:
         """Let everything happen; return what went wrong, or nothing."""
@@ -152,9 +158,10 @@ class World:
 
     def post(self, event: ev.Event) -> None:
         """Send an event to the driver."""
-        self.net.send(None, self._handle, event, reliable=True)
+        self.net.send(None, self.handle, event, reliable=True)
 
-    def _handle(self, event: ev.Event) -> None:
+    def handle(self, event: ev.Event) -> None:
+        """Give an event to the driver now, and carry out what follows."""
         if self.net.trace is not None:
             self.net.trace.append(f"{self.net.now:8.2f} driver    {brief(event)}")
         if self._triggers:
@@ -249,8 +256,8 @@ class World:
         if self.scenario.lazy:
             for known in range(1, count):
                 part = ev.SplitsReady(need.pass_, known, False, homes[:known])
-                self.net.at(20 * self.net.random(), None, self._handle, part)
-        self.net.at(20 if self.scenario.lazy else 1, None, self._handle, ev.SplitsReady(need.pass_, count, True, homes))
+                self.net.at(20 * self.net.random(), None, self.handle, part)
+        self.net.at(20 if self.scenario.lazy else 1, None, self.handle, ev.SplitsReady(need.pass_, count, True, homes))
 
     def _create_stage(self, create: do.CreateStage) -> None:
         process = self.process(create.worker)

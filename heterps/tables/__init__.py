@@ -1,9 +1,19 @@
 """Parameters: sparse rows that grow, dense arrays, the rules that change them, snapshots."""
 
 from heterps.tables.live.ageing import KINDS, Kind
+from heterps.tables.live.following import (
+    FollowedRows,
+    Moment,
+    begin_following,
+    changes_since,
+    stop_following,
+    without_deleted,
+)
 from heterps.tables.live.gradients import RowGradients, sum_lanes
+from heterps.tables.live.local_dense import LocalDense
+from heterps.tables.live.local_rows import LocalRows, OwedRows
 from heterps.tables.live.readers import Changes
-from heterps.tables.live.routing import Routed, Router
+from heterps.tables.live.routing import RouteBuffers, Routed, Router
 from heterps.tables.live.shard import Applied, KeyedShard, PulledRows, Shard
 from heterps.tables.live.shard_cut import ShardCut
 from heterps.tables.snapshots.load import find_generation, load_table, restore, verify
@@ -51,15 +61,21 @@ __all__ = [
     "ElementAdaGrad",
     "Entry",
     "Exponential",
+    "FollowedRows",
     "GroupSpec",
     "Initialiser",
     "KeyedShard",
     "Kind",
+    "LocalDense",
+    "LocalRows",
     "Manifest",
+    "Moment",
     "Momentum",
     "Normal",
+    "OwedRows",
     "ProbabilityEntry",
     "PulledRows",
+    "RouteBuffers",
     "Routed",
     "Router",
     "RowGradients",
@@ -81,12 +97,16 @@ __all__ = [
     "Xavier",
     "Zeros",
     "base_of",
+    "begin_following",
+    "changes_since",
     "find_generation",
     "load_table",
     "restore",
     "save_shard",
     "since_of",
+    "stop_following",
     "sum_lanes",
     "verify",
+    "without_deleted",
     "write_part",
 ]

@@ -1,7 +1,7 @@
 """A training script for fault tests: trains, has one of its workers killed at random, and says what came out."""
 
 SCRIPT = '''
-import hashlib, json, os, pathlib, signal, sys, threading, time
+import hashlib, json, os, pathlib, random, signal, sys, threading, time
 from dataclasses import replace
 import numpy as np
 import heterps as hps
@@ -45,9 +45,15 @@ def plan(workers, hosts, staged=False):
     return replace(fused, stages=tuple(stages), pools=described, shard_pool="server")
 
 def kill(pids):
-    name, pid = next((n, p) for n, p in pids.items() if n.startswith(VICTIM))
+    able = sorted((n, p) for n, p in pids.items() if n.startswith(VICTIM))
+    name, pid = random.Random(OPTIONS.get("seed", 0)).choice(able) if "seed" in OPTIONS else able[0]
     os.kill(pid, signal.SIGSTOP if OPTIONS.get("freeze") else signal.SIGKILL)
     pathlib.Path("killed").write_text(name)
+
+def processes(client):
+    found = client.run(os.getpid)
+    pids = {w["name"]: found[a] for a, w in identity_of(client)["workers"].items()}
+    return {**pids, "scheduler": client.run_on_scheduler(os.getpid)}
 
 def break_cuts(pids):
     """Flip a bit of the cut that was published last, or of all, once it holds changes; kill before there is another."""
@@ -72,26 +78,27 @@ def break_cuts(pids):
     Keeper.publish = broken
 
 def train(session, client, epochs):
-    """Kill once a third of all samples is applied."""
-    pids = {}
-    if VICTIM != "none":
-        found = client.run(os.getpid)
-        pids = {w["name"]: found[a] for a, w in identity_of(client)["workers"].items()}
-        pids["scheduler"] = client.run_on_scheduler(os.getpid)
+    """Kill once a third of all samples is applied; where there are backups, each time one is ready again."""
+    kills = 0 if VICTIM == "none" else OPTIONS.get("kills", 1)
+    killed = 0
     if OPTIONS.get("break_cuts"):
-        break_cuts(dict(pids))
-        pids = {}
+        break_cuts(processes(client))
+        kills = 0
     for last in session.train(data(), epochs=epochs):
-        if pids and last.samples > ROWS * epochs // 3:
-            kill(pids)
-            pids = {}
+        due = (killed + 1) * ROWS * epochs // (kills + 2)
+        if killed < kills and last.samples > due and not last.unprotected and not last.done:
+            kill(processes(client))
+            killed += 1
+    assert killed == kills, f"only {killed} of {kills} were killed"
     return last
 
 def main():
     client = Client()
-    workers, hosts, epochs = OPTIONS.get("workers", 2), OPTIONS.get("hosts", 1), 2
-    names = ("checkpoint", "every_s", "resume", "dense_on", "device")
+    workers, hosts, epochs = OPTIONS.get("workers", 2), OPTIONS.get("hosts", 1), OPTIONS.get("epochs", 2)
+    names = ("checkpoint", "every_s", "resume", "replicas", "parameters", "dense_on", "device")
     options = {name: OPTIONS[name] for name in names if name in OPTIONS}
+    if MODE.startswith("geo"):
+        options |= {"sparse": hps.SGD(lr=0.1), "dense": hps.SGD(lr=0.1)}
     staged = OPTIONS.get("staged", False)
     before = OPTIONS.get("trained_before", 0)
     with hps.launch(plan(workers, hosts, staged), client=client, mode=MODE, report_s=0.05, **options) as session:
@@ -99,9 +106,10 @@ def main():
             session.fit(data(), epochs=before)
         last = train(session, client, epochs)
         result = {"samples": last.samples, "batches": last.batches, "digest": digest(session)}
-    same = {"engine": "inline"}
+    rules = {name: options[name] for name in ("sparse", "dense") if name in options}
+    same = {"engine": "inline", **rules}
     if OPTIONS.get("device"):  # has its own roundings: the same run once more, with nobody killed
-        same = {"client": client} | {name: options[name] for name in ("dense_on", "device")}
+        same = {"client": client, **rules} | {name: options[name] for name in ("dense_on", "device")}
     undisturbed = plan(workers, hosts, staged) if OPTIONS.get("device") else plan(1, 1)
     with hps.launch(undisturbed, mode=MODE, **same) as session:
         if before:

@@ -82,7 +82,9 @@ def forecast(
     known = profile or Profile({})
     unique = sample.unique_fraction if sample else known.unique_fraction or UNIQUE_FRACTION
     layers = layers_of(plan.graph, batch_size=plan.batch_size, unique_fraction=unique)
-    costs = Costs(plan.graph, layers, hardware, known, forecast_tables(plan.graph, sample, rows))
+    costs = Costs(
+        plan.graph, layers, hardware, known, forecast_tables(plan.graph, sample, rows), replicas=plan.replicas
+    )
     server = hardware.pool(plan.shard_pool)
     problem = replace(build_problem(costs, server), members=_states(plan, layers))
     segments = tuple(_segment(plan, hardware, i) for i in range(len(plan.stages)))

@@ -33,6 +33,8 @@ class Costs:
         Expected size of each row group.
     head_room
         Part of everything that is to stay free: the planning problem counts all work as so much longer.
+    replicas
+        Copies of each shard host: gradients travel to each and are applied by each.
     """
 
     graph: Graph
@@ -41,6 +43,7 @@ class Costs:
     profile: Profile
     tables: tuple[TableForecast, ...] = ()
     head_room: float = 0.0
+    replicas: int = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.head_room < 1:
@@ -151,15 +154,21 @@ class Costs:
         """Busy seconds of shard hosts on a pool for one batch: rows out, rows in, the rules, dense parameters."""
         rates = self.rates(pool)
         rows = [op.type.shape[0] * self.batch_size * self.layers.unique_fraction for op in self.pulls]
-        wire = self.shard_bytes * rates.wire_s_per_byte
-        calls = 2 * rates.call_s
-        worked = sum(rates.pull(n) + rates.push(n) for n in rows) + rates.dense(self.dense_size) + wire + calls
+        wire = (self.shard_bytes + 2 * self.replica_bytes) * rates.wire_s_per_byte  # laid out there, read here
+        calls = (1 + self.replicas) * rates.call_s
+        applied = sum(map(rates.push, rows)) + rates.dense(self.dense_size)
+        worked = sum(map(rates.pull, rows)) + self.replicas * applied + wire + calls
         return worked * self.crowding(pool)
 
     @cached_property
     def shard_bytes(self) -> float:
         """Bytes to and from all shard hosts for one batch."""
         return sum(layer.row_bytes for layer in self.layers.layers) + 2 * 4 * self.dense_size
+
+    @property
+    def replica_bytes(self) -> float:
+        """Bytes from all shard hosts to their backups for one batch: the gradients once more."""
+        return (self.replicas - 1) * self.shard_bytes / 2
 
     def parts(self, pool: Pool, layers: Mapping[int, Layer] | None = None) -> Cost:
         """Sum of the costs of Layers (all by default) on a pool."""

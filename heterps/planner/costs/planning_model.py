@@ -89,7 +89,7 @@ def placed_tables(costs: Costs, server: Pool, pins: Mapping[str, str]) -> tuple[
         for group in layer.groups
         if {kinds[pool.name] for pool in costs.hardware.pools if _may_run(layer, pool, pins)} == {"gpu"}
     }
-    return with_tiers(costs.tables, room * MEMORY_SHARE, frozenset(gpu_only))
+    return with_tiers(costs.tables, room * MEMORY_SHARE / costs.replicas, frozenset(gpu_only))
 
 
 def server_pools(costs: Costs) -> tuple[Pool, ...]:
@@ -154,11 +154,12 @@ def _shards(costs: Costs, server: Pool, pins: Mapping[str, str]) -> Shards:
     """Shard hosts: on a shared Host they take no unit, only its cores and memory; elsewhere they are units."""
     busy = costs.shard_s(server) / costs.batch_size * costs.stretch
     needed = sum(table.bytes for table in placed_tables(costs, server, pins) if table.tier == "memory")
-    needed += costs.dense_bytes
+    needed = costs.replicas * (needed + costs.dense_bytes)
     if server.host is not None:
-        return Shards(busy / costs.hardware.host(server.host).cores, 1)
-    network = costs.shard_bytes / costs.batch_size / costs.rates(server).network_bytes_per_s * costs.stretch
-    minimum = max(1, math.ceil(needed / (server.device.memory_bytes * MEMORY_SHARE)))
+        return Shards(busy / costs.hardware.host(server.host).cores, costs.replicas)
+    moved = costs.shard_bytes + 2 * costs.replica_bytes  # to backups: out of one server, into another
+    network = moved / costs.batch_size / costs.rates(server).network_bytes_per_s * costs.stretch
+    minimum = max(costs.replicas, math.ceil(needed / (server.device.memory_bytes * MEMORY_SHARE)))
     return Shards(max(busy, network), minimum, type=costs.hardware.pools.index(server))
 
 
@@ -177,7 +178,10 @@ def _shared(costs: Costs, server: Pool) -> dict[str, Any]:
         usage += [busy * cores / n, moved * on / n]
         per_byte += [wire * cores, 2 * on]
         per_turn += [calls * cores / n, 0 * on]
-        fixed += [here * costs.shard_s(server) * server.device.cores / n, here * 3 * costs.shard_bytes / n]
+        fixed += [
+            here * costs.shard_s(server) * server.device.cores / n,
+            here * 3 * (costs.shard_bytes + costs.replica_bytes) / n,
+        ]
         capacity += [_free_cores(costs, host), host.memory_bytes_per_s * host.count]
     if not capacity:
         return {}

@@ -18,7 +18,7 @@ def diff(a: Plan, b: Plan) -> list[Change]:
 
 
 def _decisions(a: Plan, b: Plan) -> list[Change]:
-    names = ("batch_size", "shard_hosts", "shard_pool", "lanes", "depth")
+    names = ("batch_size", "shard_hosts", "shard_pool", "replicas", "lanes", "depth")
     rows = [(name.replace("_", " "), str(getattr(a, name)), str(getattr(b, name))) for name in names]
     rows.append(("mode", str(a.mode), str(b.mode)))
     rows.append(("parameters", ways_text(a) or "by table", ways_text(b) or "by table"))

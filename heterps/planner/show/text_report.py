@@ -54,6 +54,10 @@ def _headline(plan: Plan) -> Text:
     lines = [
         f"Plan: {shape}, batches of {plan.batch_size:,}, {plan.lanes} lanes, depth {plan.depth}, {plan.mode.name} mode"
     ]
+    if plan.mode.has_copy:
+        lines.append(
+            "  the forecast is that of async mode: workers with rows of their own exchange less, which is not modelled"
+        )
     if plan.parameters:
         lines.append(f"  parameters: {ways_text(plan)}")
     if any(pool.emulated for pool in plan.pools):
@@ -63,7 +67,8 @@ def _headline(plan: Plan) -> Text:
     workers = ", ".join(f"{units} {pool}" for pool, units in plan.units.items())
     ratio = f" (ratio {machine_ratio(plan)})" if len(plan.units) > 1 else ""
     hosts = "1 shard host" if plan.shard_hosts == 1 else f"{plan.shard_hosts} shard hosts"
-    lines.append(f"  workers: {workers}{ratio}; {hosts} on {plan.shard_pool}")
+    copies = f", {plan.replicas} copies of each" if plan.replicas > 1 else ""
+    lines.append(f"  workers: {workers}{ratio}; {hosts} on {plan.shard_pool}{copies}")
     return Text("\n".join(lines) + "\n")
 
 

@@ -57,6 +57,7 @@ def assemble(draft: Draft, rows_per_second: float | None = None, mode: Mode | No
         batch_size=draft.costs.batch_size,
         shard_hosts=draft.found.placement.hosts,
         shard_pool=draft.server.name,
+        replicas=draft.costs.replicas,
         lanes=max(1, segments[0].units + segments[0].other_units),
         depth=depth,
         mode=mode or Async(depth=depth),
@@ -233,6 +234,8 @@ def _links(draft: Draft, stages: tuple[Stage, ...], rate: float) -> dict[str, fl
         name = f"{before.pool} - {after.pool}"
         loads[name] = loads.get(name, 0.0) + float(draft.problem.cut_bytes[segment.start]) * rate
     loads["workers - shard hosts"] = draft.costs.shard_bytes / draft.costs.batch_size * rate
+    if draft.costs.replicas > 1:
+        loads["shard hosts - backups"] = draft.costs.replica_bytes / draft.costs.batch_size * rate
     return loads
 
 
@@ -245,7 +248,8 @@ def _memory(draft: Draft, forecast: Forecast) -> dict[str, float]:
                 name = draft.pool(type_).name
                 memory[name] = max(memory.get(name, 0.0), stage.memory_bytes)
     rows = sum(table.bytes for table in forecast.tables if table.tier == "memory")
-    tables = (rows + draft.costs.dense_bytes) / max(draft.found.placement.hosts, 1)
+    copies = draft.costs.replicas
+    tables = copies * (rows + draft.costs.dense_bytes) / max(draft.found.placement.hosts, copies)
     if draft.problem.shards.type < 0:  # in the same processes as the stages
         memory[draft.server.name] = memory.get(draft.server.name, 0.0) + tables
     else:

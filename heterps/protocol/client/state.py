@@ -2,7 +2,8 @@
 
 1. It asks every host where the Split stands, and begins at the first batch that is not applied everywhere.
 2. A batch is read, pulled from every host, computed; the gradients of a unit of batches go to every host in one push
-   each.
+   each. Where workers have rows of their own (``has_copy``) batches are computed in order, a few are pulled ahead, and
+   a unit is pushed before the first batch of the next is computed.
 3. A unit is done when every host acknowledged its push under the host's present term.
 4. What is not answered is sent again, the same bytes under the same key; a new term means sending again to that host.
 5. In Sync the next pull goes out only when the unit before is done. A lane that stops (paused, end of Split) says so to
@@ -57,7 +58,8 @@ class ClientState:
     """One attempt at one Split on one io worker.
 
     The engine carries out the actions that :meth:`start`, :meth:`handle`, :meth:`reply` and :meth:`timed_out`
-    return, in any order and at any time.
+    return, in any order and at any time; where workers have rows of their own a unit is settled when its push is
+    returned.
     """
 
     def __init__(self, run: RunSplit, mode: Mode, credits: Credits | None = None) -> None:
@@ -75,6 +77,8 @@ class ClientState:
         self._seen: dict[int, Seen] = {}
         self._computing: dict[int, str | None] = {}
         self._computed: set[int] = set()
+        self._due: set[int] = set()  # has_copy: granted, and waiting for their turn
+        self._turn = run.start  # has_copy: the next batch to be computed
         self._reading = False
         self._ready: int | None = None
         self._end: int | None = None
@@ -134,6 +138,11 @@ class ClientState:
         """
         return reply.term == self.layout.holders[host] and (host, type(request), request.key.n) in self._open
 
+    def group_push(self, key: BatchKey) -> Push:
+        """Return the words with which a batch will be pushed to the all-reduce group, if that keeps its term."""
+        assert self.layout.group is not None
+        return Push(self.layout.group, self.run.attempt, key, self.run.lane, self.run.step + key.n, 1)
+
     def timed_out(self, host: int, request: Request) -> list[Action]:
         """No answer came in time: send it again, under the present term."""
         again = None if self.stopped else self._open.get((host, type(request), request.key.n))
@@ -163,7 +172,7 @@ class ClientState:
     def _place(self) -> None:
         """Begin at the first batch that is not everywhere; when draining, go on to the last that is anywhere."""
         low = min(seen.low for seen in self._seen.values()) - self._base
-        self.next = self._low = max(self.run.start, low)
+        self.next = self._low = self._turn = max(self.run.start, low)
         if self.until is not None:
             self.until = max(self.until, self._top())
         self._asked = True
@@ -174,13 +183,11 @@ class ClientState:
         return self._settle()
 
     def _begin(self, n: int) -> list[Action]:
-        """Begin a batch that was read: pull its rows; in Geo once for the whole unit."""
+        """Begin a batch that was read: pull its rows."""
         self._ready, self.next = None, n + 1
         unit = self._unit_of(n)
         if unit not in self._units:
             self._units.append(unit)
-        if self.mode.refreshes and n != unit:
-            return self._granted(n) if (Pull, unit) not in self._missing else []
         return self._send_all(Pull, n)
 
     def _back_out(self) -> list[Action]:
@@ -197,9 +204,18 @@ class ClientState:
         return [Forget(BatchKey(*self._stream, n))]
 
     def _granted(self, n: int) -> list[Action]:
-        """The rows are there. In Geo a pull is for the whole unit: all its batches read so far can be computed."""
-        last = self.next if self.mode.refreshes else n + 1
-        return self._compute(*(m for m in range(n, last) if m not in self._computing and m not in self._computed))
+        """The rows are there: the batch can be computed, where order matters when its turn comes."""
+        if not self.mode.has_copy:
+            return self._compute(n)
+        self._due.add(n)
+        return self._compute_in_turn()
+
+    def _compute_in_turn(self) -> list[Action]:
+        """One batch at a time: the next one is computed on what this one leaves."""
+        if self._computing or self._turn not in self._due:
+            return []
+        self._due.discard(self._turn)
+        return self._compute(self._turn)
 
     def _compute(self, *numbers: int) -> list[Action]:
         """Send batches to stage actors; where none is left they wait for the next layout."""
@@ -218,7 +234,11 @@ class ClientState:
             return []
         self.credits.give_back(self._computing.pop(n))  # by whichever actor: step has no effect but its result
         self._computed.add(n)
-        return self._push_if_whole(self._unit_of(n))
+        pushed = self._push_if_whole(self._unit_of(n))
+        if not self.mode.has_copy:
+            return pushed
+        self._turn = n + 1
+        return [*pushed, *self._compute_in_turn(), *self._settle()]
 
     def _push_if_whole(self, unit: int) -> list[Action]:
         """Push a unit once all its batches are computed (the last unit of a Split may be short)."""
@@ -282,6 +302,8 @@ class ClientState:
 
     def _may_begin(self) -> bool:
         if self._reading or self._end is not None or not self._asked:
+            return False
+        if self.mode.has_copy and self.next - self._turn >= self.mode.held:
             return False
         unit = self._unit_of(self.next)
         inside = unit != self.next and unit in self._units  # a begun unit is always completed

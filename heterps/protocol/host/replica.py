@@ -44,12 +44,15 @@ class Replica:
         return self._ready_at is not None
 
     def order(self, term: int, request: Any, decisions: list[Decision]) -> list[Decision]:
-        """Return the decisions with the forward to the backup, minus those that must wait for its confirmation."""
+        """Return the forward to the backup and the decisions, minus those that must wait for its confirmation.
+
+        The forward comes first: primary and backup apply the same gradients at the same time.
+        """
         if self.backup is None:
             return decisions
         self.seq += 1
         self._sent[self.seq] = request
-        return [*self.hold(decisions), Forward(self.backup, term, self.seq, request)]
+        return [Forward(self.backup, term, self.seq, request), *self.hold(decisions)]
 
     def hold(self, decisions: list[Decision]) -> list[Decision]:
         """Hold back what tells someone something until all that was forwarded so far is confirmed."""

@@ -23,6 +23,7 @@ from heterps.protocol.words.decisions import (
     Commit,
     Confirm,
     Decision,
+    Dismiss,
     Fill,
     Forward,
     Insert,
@@ -49,7 +50,6 @@ from heterps.protocol.words.instructions import (
     Promote,
     Rewind,
 )
-from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.messages import FAR, Acked, Advance, Ask, Granted, Pull, Push, Refused, Seen, StoreGroup
 from heterps.protocol.words.modes import Mode
 
@@ -86,7 +86,6 @@ class HostState:
         self.replica = Replica(copy)
         self._n_lanes = lanes
         self._waiting: list[tuple[Pull, Any]] = []
-        self._trainers: dict[int, BatchKey] = {}
         self._marked = 0
         self._stored = 0  # serial of the newest parameters of the all-reduce group
 
@@ -117,7 +116,7 @@ class HostState:
         if request.attempt < self.fences.get(self._stream(request), 0):
             return [Answer(tag, Refused(self.term, fenced=True))]
         if type(request) is Pull and not self.mode.ordered:  # reads only: nothing that the backup would have to know
-            return [Serve(tag, request, Granted(self.term), self._refresh(request))]
+            return [Serve(tag, request, Granted(self.term))]
         return self._ordered(request, tag)
 
     def _stream(self, request: Any) -> tuple[int, int]:
@@ -178,14 +177,6 @@ class HostState:
             self._waiting = [(p, tag) for p, tag in self._waiting if (p.key.pass_, p.step) > committed]
         return [Serve(tag, pull, Granted(self.term)) for pull, tag in ready]
 
-    def _refresh(self, pull: Pull) -> str:
-        """Geo: what the trainer must get, by which pull of its was served last."""
-        if not self.mode.refreshes:
-            return ""
-        last = self._trainers.get(pull.lane)
-        self._trainers[pull.lane] = pull.key
-        return "full" if last is None else "again" if last == pull.key else "changed"
-
     def _raise_floor(self, floor: tuple[int, int]) -> None:
         if floor > self.window.floor:
             self.window.raise_floor(floor)
@@ -215,7 +206,7 @@ class HostState:
         state = loaded.state or {}
         self.window = Window.from_json(state.get("window", []))
         self.lanes = Lanes.from_json(state["frontier"]) if "frontier" in state else Lanes(self._n_lanes)
-        self.fences, self._trainers = {}, {}
+        self.fences = {}
         self.serving = True
         return [Report(HostReady(self.copy, self.term))]
 
@@ -289,8 +280,7 @@ class HostState:
         return []
 
     def _forget(self, forget: ForgetTrainer, tag: Any) -> list[Decision]:
-        self._trainers.pop(forget.trainer, None)
-        return []
+        return [Dismiss(forget.trainer)]
 
     # --- between primary and backup
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from heterps.protocol.words.instructions import Attach, CreateHost, Detach, Discard, Instruction, Own, Promote, Rewind
@@ -39,7 +38,10 @@ class Fleet:
         self.stage_workers: dict[str, None] = {}
         """Compute workers that are there."""
         self.hosts = [FleetHost(index, life << 32) for index in range(hosts)]
-        self.workers: dict[str, None] = {}
+        self.workers: dict[str, str] = {}
+        """Server workers that are there, each with the machine it runs on (empty where nobody said)."""
+        self.held: dict[int, str] = {}
+        """Of hosts whose tables a run before left: their worker."""
         self.places: dict[int, tuple[int, str]] = {}
         """Of every live copy: its host and worker."""
         self._copies = life << 32
@@ -84,7 +86,7 @@ class Fleet:
     def place(self, cut: int) -> list[Instruction]:
         """Create the copies that are missing, as far as there are server workers for them."""
         out: list[Instruction] = []
-        for host in self.hosts:
+        for host in sorted(self.hosts, key=lambda host: host.index not in self.held):  # others go where there is room
             if host.primary is None:
                 out += self._place_primary(host, cut)
             elif self.replicas > 1 and host.ready and host.backup is None and host.index not in self.holders:
@@ -92,16 +94,23 @@ class Fleet:
         return out
 
     def _place_primary(self, host: FleetHost, cut: int) -> list[Instruction]:
-        worker = next(iter(self.stage_workers), None) if host.index in self.holders else self._emptiest(())
+        worker = self._where(host)
         if worker is None:
             return []
         host.term += 1
         host.primary = self._new_copy(host, worker)
         return [CreateHost(host.primary, host.index, worker, host.term, cut, self.owned(host.index))]
 
+    def _where(self, host: FleetHost) -> str | None:
+        """Return the worker for a new primary: where its tables are already, else where there is room."""
+        if host.index in self.holders:
+            return next(iter(self.stage_workers), None)
+        held = self.held.pop(host.index, None)
+        return held if held in self.workers else self._emptiest()
+
     def _place_backup(self, host: FleetHost) -> list[Instruction]:
         assert host.primary is not None
-        worker = self._emptiest((self.places[host.primary][1],))
+        worker = self._emptiest(away_from=self.places[host.primary][1])
         if worker is None:
             return []
         host.backup, host.backup_ready = self._new_copy(host, worker), False
@@ -113,9 +122,31 @@ class Fleet:
         self.places[self._copies] = (host.index, worker)
         return self._copies
 
-    def _emptiest(self, avoid: Iterable[str]) -> str | None:
+    def _emptiest(self, away_from: str | None = None) -> str | None:
+        """Return the worker with the fewest copies; away from one, on another machine where there is such a worker."""
         load = Counter(worker for _, worker in self.places.values())
-        return min((w for w in self.workers if w not in avoid), key=lambda w: load[w], default=None)
+        machine = None if away_from is None else self.workers.get(away_from)
+        able = (worker for worker in self.workers if worker != away_from)
+        return min(able, key=lambda w: (self.workers[w] == machine, load[w]), default=None)
+
+    def renew_backups(self) -> list[Instruction]:
+        """Drop all backups, to be placed and filled anew: the rows of primaries were changed behind their backs."""
+        return [gone for host in self.hosts for gone in self._drop_backup(host)]
+
+    @property
+    def unprotected(self) -> int:
+        """Hosts that have no ready backup, where there is to be one."""
+        able = [host for host in self.hosts if host.index not in self.holders]
+        return sum(not host.backup_ready for host in able) if self.replicas > 1 else 0
+
+    @property
+    def together(self) -> int:
+        """Hosts whose primary and backup are on one machine: both go with it."""
+        pairs = [(host.primary, host.backup) for host in self.hosts if host.primary and host.backup]
+        return sum(self._machine(primary) == self._machine(backup) for primary, backup in pairs)
+
+    def _machine(self, copy: int) -> str:
+        return self.workers.get(self.places[copy][1], "")
 
     def copy_ready(self, copy: int, term: int) -> bool:
         """A copy answers under this term; False if that is out of date."""

@@ -260,6 +260,8 @@ class RunState(Workforce):
             self._rests.append(event.rest)
 
     def _rest_over(self, event: ev.RestOver) -> None:
+        if event.changed and event.rest not in self._rests_over:
+            self._out += self.fleet.renew_backups()
         self._rests_over.add(event.rest)
         if event.rest in self._rests:
             resting = self.phase is Phase.RESTING and self._rests[0] == event.rest

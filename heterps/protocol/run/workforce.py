@@ -123,7 +123,7 @@ class Workforce:
             if event.worker not in self.roster.workers:
                 self.roster.join(event.worker, event.slots)
         elif event.role == "server":
-            self.fleet.workers[event.worker] = None
+            self.fleet.workers[event.worker] = ""
         elif event.worker not in self._stages:
             self._stages[event.worker] = False
             self.fleet.stage_workers[event.worker] = None
@@ -132,6 +132,10 @@ class Workforce:
     def _servers_joined(self, event: ev.ServersJoined) -> None:
         for worker in event.workers:
             self._joined(ev.WorkerJoined(worker, "server"))
+        there = self.fleet.workers
+        there |= {w: machine for w, machine in zip(event.workers, event.machines, strict=False) if w in there}
+        held = {host: worker for host, worker in event.holds if worker in there}
+        self.fleet.held |= {host: worker for host, worker in held.items() if self.fleet.hosts[host].primary is None}
 
     def _leaving(self, event: ev.WorkerLeaving) -> None:
         worker = self.roster.workers.get(event.worker)
@@ -154,7 +158,7 @@ class Workforce:
     def _lose_io(self, worker: IoWorker) -> None:
         for attempt in list(worker.attempts.values()):
             self._give_up(attempt, f"worker {worker.name} was lost")
-        if self.spec.mode.refreshes:
+        if self.spec.mode.has_copy:
             self._out += [do.ForgetTrainer(copy, worker.number) for copy in self.fleet.primaries()]
 
     def _stage_ready(self, event: ev.StageReady) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "Commit",
     "Confirm",
     "Decision",
+    "Dismiss",
     "Fill",
     "Forward",
     "Insert",
@@ -38,23 +39,18 @@ __all__ = [
 
 
 class Answer(NamedTuple):
-    """Send the reply to whoever made the request with this tag."""
+    """Send the reply to whoever made the request with this tag; with one to a push in Geo, what has changed."""
 
     tag: Any
     reply: Reply
 
 
 class Serve(NamedTuple):
-    """Read the rows of the request and send them with the reply.
-
-    ``refresh`` is "" except in Geo: "full" (everything the trainer holds), "changed" (ids changed by others since
-    its last pull), "again" (the same as last time, whose reply may be lost).
-    """
+    """Read the rows of the request and send them with the reply."""
 
     tag: Any
     request: Request
     reply: Granted
-    refresh: str = ""
 
 
 class Apply(NamedTuple):
@@ -109,6 +105,12 @@ class Retain(NamedTuple):
     """Drop the rows of all other shards, and all kept gradients."""
 
     owned: tuple[int, ...]
+
+
+class Dismiss(NamedTuple):
+    """Geo: this trainer is gone; note nothing more for it."""
+
+    trainer: int
 
 
 class Report(NamedTuple):
@@ -172,5 +174,19 @@ class Snapshot:
 
 
 Decision = (
-    Answer | Serve | Apply | Keep | Commit | Load | Mark | Insert | Take | Retain | Report | Forward | Fill | Confirm
+    Answer
+    | Serve
+    | Apply
+    | Keep
+    | Commit
+    | Load
+    | Mark
+    | Insert
+    | Take
+    | Retain
+    | Dismiss
+    | Report
+    | Forward
+    | Fill
+    | Confirm
 )

@@ -74,9 +74,15 @@ class WorkerJoined(Event):
 
 @dataclass(frozen=True, slots=True)
 class ServersJoined(Event):
-    """Several server workers are there at once: hosts are spread over all of them, not put on the first."""
+    """Several server workers are there at once: hosts are spread over all of them, not put on the first.
+
+    ``machines`` says where each of them runs, so that a backup is put on another machine than its primary where there
+    is one. ``holds`` are hosts whose tables lie on one of these workers from a run before: they are placed there.
+    """
 
     workers: tuple[str, ...]
+    machines: tuple[str, ...] = ()
+    holds: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,9 +296,13 @@ class RestAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class RestOver(Event):
-    """The engine is done with what it asked a rest for, or has given it up, perhaps before the rest came."""
+    """The engine is done with what it asked a rest for, or has given it up, perhaps before the rest came.
+
+    ``changed``: it has changed rows of the copies that answer; backups, which only repeat requests, do not have that.
+    """
 
     rest: int
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

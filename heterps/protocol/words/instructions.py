@@ -198,7 +198,7 @@ class Own(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class ForgetTrainer(Instruction):
-    """Geo: this trainer is gone; free its set of changed ids."""
+    """Geo: this trainer is gone; note nothing more for it."""
 
     copy: int
     trainer: int

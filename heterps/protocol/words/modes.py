@@ -1,20 +1,24 @@
 """How lanes and hosts keep in step: Sync, Async and Geo as frozen values.
 
-Each mode answers the three questions that the rest of the protocol asks: how many batches make one push (``unit``), how
-many units a Split may have in flight (``depth``), and whether steps are ordered over lanes (``ordered``). Unit
-boundaries go by batch number, never by time, so that every attempt at a Split makes the same units.
+Each mode answers the questions that the rest of the protocol asks: how many batches make one push (``unit``), how
+many units a Split may have in flight (``depth``), whether steps are ordered over lanes (``ordered``), and whether
+workers train on rows of their own (``has_copy``). Unit boundaries go by batch number, never by time, so that every
+attempt at a Split makes the same units.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from heterps.errors import PlanError, UnknownKindError
 from heterps.fields import Count, Found, check_fields, shown
 
-__all__ = ["Async", "Geo", "Mode", "Sync", "mode_from_json"]
+__all__ = ["Async", "Geo", "Mode", "Sync", "mode_from_json", "mode_from_text"]
+
+
+_AHEAD = 4  # batches whose rows are asked for while one before them is computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +28,10 @@ class Mode:
     name: ClassVar[str]
     ordered: ClassVar[bool] = False
     """Steps are ordered over lanes: hosts stage gradients and commit step by step."""
-    refreshes: ClassVar[bool] = False
-    """Trainers keep rows of their own: one pull refreshes them before each unit, none is made per batch."""
+    has_copy: ClassVar[bool] = False
+    """Workers train on rows of their own: batches are computed one after another, in order, each on what the ones
+    before it left; a push is what has changed in its unit, and its answer brings what others changed.
+    """
 
     @property
     def unit(self) -> int:
@@ -36,6 +42,11 @@ class Mode:
     def in_flight(self) -> int:
         """Units a Split may have between its first pull and its last acknowledgement."""
         return 1
+
+    @property
+    def held(self) -> int:
+        """Batches that an attempt may hold at once."""
+        return self.in_flight * self.unit
 
     def to_json(self) -> dict[str, Any]:
         """Return the mode as a JSON object that :func:`mode_from_json` reads."""
@@ -87,7 +98,9 @@ class Async(Mode):
 
 @dataclass(frozen=True, slots=True)
 class Geo(Mode):
-    """Train on rows of one's own; every k batches send the change divided by the Plan's lanes and refresh.
+    """Train on rows of one's own; every k batches send the change divided by the Plan's lanes and take that of others.
+
+    The exchange of one range of batches goes on while the next one is computed.
 
     Parameters
     ----------
@@ -97,7 +110,7 @@ class Geo(Mode):
 
     k: Count = 100
     name: ClassVar[str] = "geo"
-    refreshes: ClassVar[bool] = True
+    has_copy: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_fields(self, PlanError, f"{self.name} mode")
@@ -107,9 +120,18 @@ class Geo(Mode):
         """Batches per delta."""
         return self.k
 
+    @property
+    def in_flight(self) -> int:
+        """Units in flight: one that is computed, and one that is exchanged meanwhile."""
+        return 2
+
+    @property
+    def held(self) -> int:
+        """Batches that are read, with their rows asked for, before their turn comes."""
+        return min(_AHEAD, 2 * self.k)
+
 
 _MODES: dict[str, type[Mode]] = {kind.name: kind for kind in (Sync, Async, Geo)}
-_RUN = sorted(name for name, kind in _MODES.items() if not kind.refreshes)  # the others no engine runs yet
 
 
 def mode_from_json(value: Mapping[str, Any] | Found) -> Mode:
@@ -117,5 +139,18 @@ def mode_from_json(value: Mapping[str, Any] | Found) -> Mode:
     found = Found.of(value, PlanError, "")
     name = found["mode"]
     if name.read(str) not in _MODES:
-        raise UnknownKindError(f"{name.place} {shown(name.value)} is not known: use one of {', '.join(_RUN)}")
+        raise UnknownKindError(f"{name.place} {shown(name.value)} is not known: use one of {', '.join(sorted(_MODES))}")
     return found.without("mode").make(_MODES[name.value])
+
+
+def mode_from_text(text: str) -> Mode:
+    """Read ``sync``, ``async``, ``geo``, or one with its first number: ``async:4`` (depth), ``geo:100`` (k)."""
+    name, colon, number = text.partition(":")
+    if name not in _MODES:
+        raise UnknownKindError(f"mode {shown(text)} is not known: use one of {', '.join(sorted(_MODES))}")
+    numbers = [f.name for f in fields(_MODES[name])]
+    if not colon:
+        return _MODES[name]()
+    if not numbers or not number.isdecimal():
+        raise PlanError(f"mode {shown(text)}: use {name}{':N with a whole number N' if numbers else ' alone'}")
+    return _MODES[name](**{numbers[0]: int(number)})

@@ -40,14 +40,14 @@ class Counts:
             self.bad_streak,
         )
 
-    def add(self, gradients: PushedGradients, skipped: int, staleness: int | None) -> None:
+    def add(self, gradients: PushedGradients, skipped: int, staleness: int | None, batches: int = 1) -> None:
         """Count one applied push."""
-        self.batches += 1
+        self.batches += batches
         self.samples += gradients.samples
         is_finite = isfinite(gradients.loss)
         self.loss += gradients.loss if is_finite else 0.0
         self.bad_losses += not is_finite
         self.bad_streak = 0 if is_finite else self.bad_streak + 1
-        self.skipped += skipped
-        self.staleness += staleness or 0
+        self.skipped += skipped + gradients.skipped
+        self.staleness += (staleness or 0) * batches
         self.stalest = max(self.stalest, staleness or 0)

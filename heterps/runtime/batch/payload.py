@@ -7,14 +7,14 @@ In one process payloads are passed as they are, buffers included. Between proces
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from heterps.tables import RowGradients
+from heterps.tables import FollowedRows, Moment, RowGradients
 
-__all__ = ["Pulled", "PushedGradients", "Wanted"]
+__all__ = ["Pulled", "PushedGradients", "Refreshed", "StoredDense", "Wanted", "bytes_in"]
 
 F32 = npt.NDArray[np.float32]
 U64 = npt.NDArray[np.uint64]
@@ -26,34 +26,104 @@ class Wanted:
     """What a Pull asks one host for.
 
     ``ids`` by group, each id once; ``out`` where the rows go (a buffer of the caller's, made by the receiver if None);
-    ``dense`` where the host's dense parameters go, None if they are not wanted.
+    ``dense`` where the host's dense parameters go, None if they are not wanted; ``reader`` who will follow what others
+    change from then on, empty if nobody.
     """
 
     ids: Mapping[str, U64]
     out: Mapping[str, F32] = field(default_factory=dict)
     dense: F32 | None = None
     train: bool = True
+    reader: str = ""
 
 
 @dataclass(eq=False)
 class Pulled:
-    """Answer to Wanted: rows by group, where they stand (a hint for the push), and the host's version."""
+    """Answer to Wanted: rows by group, where they stand (a hint for the push), the host's version, and the moment from
+    which on a reader follows.
+    """
 
     values: Mapping[str, F32]
     rows: Mapping[str, U32]
     version: int
     dense: F32 | None = None
+    moment: Moment | None = None
 
 
 @dataclass(eq=False)
 class PushedGradients:
     """What a Push brings one host: summed row gradients by group, a flat dense gradient, and what to count.
 
-    ``kept`` are seeds of batches of which a stage has left dense gradients with the host: they belong to this push.
+    ``skipped`` counts rows that the sender left as they are; one with rows of its own is ``reader`` and has heard of
+    changes up to ``since``. ``kept`` are seeds of batches of which a stage has left dense gradients with the host: they
+    belong to this push.
     """
 
     rows: Mapping[str, RowGradients]
     dense: F32 | None = None
     samples: int = 0
     loss: float = 0.0
+    skipped: int = 0
+    reader: str = ""
+    since: Moment | None = None
     kept: tuple[int, ...] = ()
+
+    def copy(self) -> PushedGradients:
+        """Return the same in arrays of its own."""
+        dense = None if self.dense is None else self.dense.copy()
+        return replace(self, rows={name: _copied(g) for name, g in self.rows.items()}, dense=dense)
+
+
+@dataclass(eq=False)
+class Refreshed:
+    """Answer to a Push of a reader: what changed since it last heard, and the host's dense parameters.
+
+    ``known`` is False where the host cannot say what changed; it can from ``moment`` on.
+    """
+
+    rows: Mapping[str, FollowedRows]
+    version: int
+    moment: Moment
+    known: bool
+    dense: F32 | None = None
+
+
+@dataclass(eq=False)
+class StoredDense:
+    """What an all-reduce group gives one host to keep: its parameters and their optimiser slots, flat."""
+
+    values: F32
+    slots: F32
+
+    def copy(self) -> StoredDense:
+        """Return the same in arrays of its own."""
+        return StoredDense(self.values.copy(), self.slots.copy())
+
+
+def bytes_in(payload: Wanted | PushedGradients | Pulled | Refreshed | None) -> int:
+    """Return the bytes of the arrays that travel."""
+    match payload:
+        case Wanted():
+            return sum(ids.nbytes for ids in payload.ids.values())
+        case PushedGradients():
+            arrays = [
+                getattr(g, name) for g in payload.rows.values() for name in ("ids", "values", "rows", "show", "click")
+            ]
+        case Pulled():
+            arrays = [*payload.values.values(), *payload.rows.values()]
+        case Refreshed():
+            arrays = [array for rows in payload.rows.values() for array in rows]
+        case None:
+            return 0
+    return sum(array.nbytes for array in (*arrays, payload.dense) if array is not None)
+
+
+def _copied(g: RowGradients) -> RowGradients:
+    return RowGradients(
+        g.ids.copy(),
+        g.values.copy(),
+        None if g.rows is None else g.rows.copy(),
+        None if g.show is None else g.show.copy(),
+        None if g.click is None else g.click.copy(),
+        g.version,
+    )

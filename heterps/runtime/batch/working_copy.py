@@ -18,8 +18,9 @@ from heterps.kernels.program.param_layout import ParamLayout
 from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
 from heterps.runtime.batch.batch_work import BatchWork
+from heterps.runtime.batch.exchange import Exchange
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.batch.walk import Walk
 from heterps.stages.lowering import Group
@@ -52,6 +53,25 @@ class WorkingCopy(Protocol):
     def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int) -> PushedGradients:
         """Return what is owed to a host for a unit of batches, the same whenever it is asked until it is freed."""
 
+    def free(self, unit: BatchKey) -> None:
+        """Every host has acknowledged what it was owed for a unit."""
+
+    def refresh(self, host: int, refreshed: Refreshed) -> None:
+        """Take what others changed at a host."""
+
+    def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
+        """Let an attempt train on it; ``lane`` names its worker, ``terms`` the hosts' state."""
+
+    def belongs_to(self, attempt: int) -> bool:
+        """Say whether an attempt may still use it."""
+
+    def leave(self, attempt: int, terms: tuple[int, ...], *, whole: bool) -> None:
+        """End an attempt; ``whole`` if everything it owed is acknowledged."""
+
+    @property
+    def size(self) -> Exchange:
+        """How many rows are kept, in its counts of local rows and bytes."""
+
 
 class NoCopy:
     """Every batch is trained on what the hosts have: rows are always asked for, gradients are what is owed.
@@ -68,11 +88,10 @@ class NoCopy:
 
     def __init__(self, job: Job, walk: Walk, phases: Phases) -> None:
         self._walk, self._phases = walk, phases
-        # By host: its piece of the dense parameters.
-        self._spans = [job.model.span(*r) for r in job.dense_ranges]
-        graph = walk.graph
-        ops = [op.name for op in graph] if walk.ops is None else walk.ops
-        self._has_dense = walk.train and ParamLayout(graph, ops).size > 0  # else others compute with them
+        self._hosts = job.hosts
+        self._parts = job.parts  # by host, then the group: its piece of the dense parameters
+        ops = [op.name for op in walk.graph] if walk.ops is None else walk.ops
+        self._has_dense = walk.train and ParamLayout(walk.graph, ops).size > 0  # else others compute with them
         self._holder = job.hosts - 1 if job.holder else -1
         self._shown = ShownIds(job)
 
@@ -80,12 +99,13 @@ class NoCopy:
         """Return a host's share of unique ids and its range of dense parameters."""
         ids, out = {}, {}
         with self._phases("pull"):
-            for group in self._walk.groups:
+            for group in self._walk.groups if host < self._hosts else ():
                 routed = work.routed[group.name]
                 low, high = routed.bounds[host], routed.bounds[host + 1]
                 ids[group.name] = routed.ids[low:high]
                 out[group.name] = work.rows(group.name, group.width)[low:high]
-            dense = work.dense[self._spans[host]] if self._has_dense else None
+            part = self._parts[host]
+            dense = part.room(work.dense) if self._has_dense and part.size else None
         return Wanted(ids, out, dense, self._walk.train)
 
     def take(self, work: BatchWork, host: int, wanted: Wanted | None, pulled: Pulled) -> None:
@@ -93,7 +113,11 @@ class NoCopy:
         work.pulled[host] = pulled
 
     def fill(self, work: BatchWork) -> None:
-        """Nothing to do: hosts have written to the buffers."""
+        """Hosts have written to the buffers; pieces of dense parameters that do not touch come beside them."""
+        for host, part in enumerate(self._parts):
+            dense = work.pulled[host].dense
+            if dense is not None:
+                part.put(work.dense, dense)
 
     def learn(self, work: BatchWork) -> None:
         """Nothing to do: hosts learn."""
@@ -105,14 +129,15 @@ class NoCopy:
             if len(parts) == 1:
                 return parts[0]
             rows = {name: sum_lanes([part.rows[name] for part in parts]) for name in parts[0].rows}
-            given = [part.dense for part in parts if part.dense is not None]
-            dense = np.add.reduce(given) if given else None
+            dense = [part.dense for part in parts if part.dense is not None]
+            total = np.add.reduce(dense) if dense else None
             kept = tuple(seed for part in parts for seed in part.kept)
-            return PushedGradients(rows, dense, sum(p.samples for p in parts), sum(p.loss for p in parts), kept)
+            samples, loss = sum(p.samples for p in parts), sum(p.loss for p in parts)
+            return PushedGradients(rows, total, samples, loss, kept=kept)
 
     def _gradients(self, work: BatchWork, host: int) -> PushedGradients:
         pulled, rows = work.pulled[host], {}
-        for name, routed in work.routed.items():
+        for name, routed in work.routed.items() if host < self._hosts else ():
             low, high = routed.bounds[host], routed.bounds[host + 1]
             show, click = self._shown.counts(work, name)
             rows[name] = RowGradients(
@@ -124,8 +149,31 @@ class NoCopy:
                 pulled.version,
             )
         samples, loss = (work.read.size, work.loss) if host == 0 else (0, 0.0)
-        dense = None if host == self._holder and work.is_all_kept else work.gradient[self._spans[host]]
-        return PushedGradients(rows, dense, samples, loss, work.kept if host == self._holder else ())
+        part, holds = self._parts[host], host == self._holder
+        dense = part.take(work.gradient) if part.size and not (holds and work.is_all_kept) else None
+        return PushedGradients(rows, dense, samples, loss, kept=work.kept if holds else ())
+
+    def free(self, unit: BatchKey) -> None:
+        """Nothing is kept."""
+
+    def refresh(self, host: int, refreshed: Refreshed) -> None:
+        """Nothing is kept that could be refreshed: nobody asks for it."""
+        raise TypeError(f"host {host} answered a worker that follows nothing")
+
+    def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
+        """Any number of attempts may share it."""
+
+    def belongs_to(self, attempt: int) -> bool:
+        """Say yes."""
+        return True
+
+    def leave(self, attempt: int, terms: tuple[int, ...], *, whole: bool) -> None:
+        """Nothing is kept."""
+
+    @property
+    def size(self) -> Exchange:
+        """Nothing is kept."""
+        return Exchange()
 
 
 class ShownIds:

@@ -71,7 +71,7 @@ def save_tables(engine: Tables, path: Path, kind: Kind = "checkpoint") -> Path:
     """
     if kind not in KINDS:
         raise CheckpointError(f"a save is one of {', '.join(KINDS)}, not {kind!r}")
-    return engine.at_rest(lambda: _save(engine, path, kind))
+    return engine.at_rest(lambda: _save(engine, path, kind), changes=kind in ("delta", "base"))  # counters of rows
 
 
 def _refuse_diverged(engine: Tables, folder: Path) -> None:

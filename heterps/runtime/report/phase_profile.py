@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heterps.runtime.batch.devices import CPU, ChosenDevice
+from heterps.runtime.batch.exchange import Exchange
 from heterps.runtime.batch.phases import PHASES, WAITING
 from heterps.writing import write_whole
 
@@ -31,6 +32,8 @@ class PhaseProfile:
         Seconds that the threads of each pool had: what is not in ``pools`` they had nothing to do.
     devices
         What the programs of each pool compute on, as its workers say; none where nothing is computed.
+    exchange
+        What workers and shard hosts said to each other.
 
     Examples
     --------
@@ -43,6 +46,7 @@ class PhaseProfile:
     pools: Mapping[str, Seconds] = field(default_factory=dict)
     capacity_s: Seconds = field(default_factory=dict)
     devices: Mapping[str, tuple[ChosenDevice, ...]] = field(default_factory=dict)
+    exchange: Exchange = field(default_factory=Exchange)
 
     @property
     def phases(self) -> dict[str, float]:
@@ -82,13 +86,20 @@ class PhaseProfile:
             {pool: _joined(self.pools.get(pool, {}), other.pools.get(pool, {}), sign) for pool in pools},
             _joined(self.capacity_s, other.capacity_s, sign),
             {**other.devices, **self.devices},
+            self.exchange + other.exchange if sign > 0 else self.exchange,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         pools = {pool: dict(seconds) for pool, seconds in self.pools.items()}
         devices = {pool: [str(device) for device in those] for pool, those in self.devices.items()}
-        return {"elapsed_s": self.elapsed_s, "pools": pools, "capacity_s": dict(self.capacity_s), "devices": devices}
+        return {
+            "elapsed_s": self.elapsed_s,
+            "pools": pools,
+            "capacity_s": dict(self.capacity_s),
+            "devices": devices,
+            "exchange": self.exchange.to_json(),
+        }
 
     def draw(self, title: str = "") -> str:
         """Return the profile as a self-contained SVG."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from heterps.runtime.batch.exchange import Exchange
 from heterps.runtime.report.phase_profile import PhaseProfile
 
 __all__ = ["BAD_ROWS", "Progress"]
@@ -41,6 +42,10 @@ class Progress:
         Batches whose loss was not a finite number; ``loss`` is NaN where there was one since the last report.
     failed_cuts
         Cuts that could not be written; the one before is still there.
+    unprotected
+        With replicas: shard hosts without a backup that could take over now.
+    together
+        With replicas: shard hosts whose backup is on the machine of its primary, so that both would be lost with it.
     busy
         Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
     profile
@@ -68,12 +73,19 @@ class Progress:
     bad_rows: int = 0
     bad_losses: int = 0
     failed_cuts: int = 0
+    unprotected: int = 0
+    together: int = 0
     busy: Mapping[str, float] = field(default_factory=dict)
     profile: PhaseProfile = field(default_factory=PhaseProfile)
     epoch_done: bool = False
     done: bool = False
     valid: Mapping[str, Any] = field(default_factory=dict)
     fetched: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def exchange(self) -> Exchange:
+        """What workers and shard hosts said to each other since training began."""
+        return self.profile.exchange
 
     @property
     def phases(self) -> dict[str, float]:
@@ -98,6 +110,8 @@ class Progress:
             parts.append(f"emulated: {', '.join(emulated)}")
         if self.staleness:
             parts.append(f"staleness {self.staleness:.1f}")
+        if told := self.exchange.told(self.samples):
+            parts.append(told)
         if self.skipped:
             parts.append(f"{self.skipped} rows skipped")
         parts += [*_bad(self.bad_rows), *(f"valid {text}" for text in _bad(self.valid.get(BAD_ROWS, 0)))]
@@ -105,6 +119,10 @@ class Progress:
             parts.append(f"{self.bad_losses} batches without a finite loss")
         if self.failed_cuts:
             parts.append(f"{self.failed_cuts} cuts failed")
+        if self.unprotected:
+            parts.append(f"{self.unprotected} shard host{'s' if self.unprotected > 1 else ''} without a backup")
+        if self.together:
+            parts.append("backups on the machine of their primary")
         return " | ".join(parts)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from heterps.metrics import Metric, State
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.devices import ChosenDevice
+from heterps.runtime.batch.exchange import Exchange
 from heterps.runtime.batch.kept_metrics import merge_states
 from heterps.runtime.batch.phases import total
 from heterps.runtime.report.phase_profile import PhaseProfile
@@ -38,6 +39,7 @@ class Reporter:
         self._phases: dict[str, dict[str, float]] = {}
         self._capacity: dict[str, float] = {}
         self._devices: dict[str, tuple[ChosenDevice, ...]] = {}
+        self._exchange = Exchange()
         self._told = PhaseProfile()
         self._states: dict[str, State] = {}
         self._before = self._last = before
@@ -50,10 +52,12 @@ class Reporter:
         states: Mapping[str, State] | None = None,
         bad_rows: Mapping[tuple[int, int], int] | None = None,
         devices: Iterable[ChosenDevice] = (),
+        exchange: Exchange | None = None,
     ) -> None:
-        """Take what a worker of a pool measured since it was last asked, the bad rows it ever met by Split, and what
-        its programs compute on.
+        """Take what a worker of a pool measured and exchanged since it was last asked, the bad rows it ever met by
+        Split, and what its programs compute on.
         """
+        self._exchange += exchange or Exchange()
         self._states = merge_states(self.metrics, self._states, states) if states else self._states
         self._phases[pool] = total((self._phases.get(pool, {}), phases))
         if told := {*self._devices.get(pool, ()), *devices}:
@@ -84,7 +88,9 @@ class Reporter:
         basis = since if since.samples else all_
         speed = since.samples / (now - self._then) if lately else all_.samples / (now - self._began)
         self._last, self._then = counts, now
-        profile = PhaseProfile(now - self._began, dict(self._phases), self._capacity, dict(self._devices))
+        profile = PhaseProfile(
+            now - self._began, dict(self._phases), self._capacity, dict(self._devices), self._exchange
+        )
         busy = (profile - self._told if lately else profile).busy
         self._told = profile
         return Progress(

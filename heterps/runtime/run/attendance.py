@@ -17,6 +17,7 @@ from heterps.runtime.cluster.pools import FoundWorker, group_by_pool, workers_fr
 from heterps.runtime.own_threads import start_thread
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.roles import Roles
+from heterps.runtime.wire.addresses import parse_address
 
 __all__ = ["Attendance"]
 
@@ -41,8 +42,8 @@ class Attendance:
         ``held(worker)`` for one that is paused, at every look.
     lost
         ``lost(worker)`` for one that is gone, before the run is told.
-    rank
-        Servers are told in this order.
+    holds
+        Returns the hosts whose tables are there, each with its worker, for servers that join.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Attendance:
         joined: Callable[[str, str], None],
         held: Callable[[str], None],
         lost: Callable[[str], None],
-        rank: Callable[[str], Any],
+        holds: Callable[[], tuple[tuple[int, str], ...]],
     ) -> None:
         self.silent = silent
         self.names: dict[str, str] = {}
@@ -66,7 +67,7 @@ class Attendance:
         self.threads: dict[str, int] = {}
         """By pool of the run."""
         self._client, self._roles, self._arrivals = client, roles, arrivals
-        self._on_joined, self._on_held, self._on_lost, self._rank = joined, held, lost, rank
+        self._on_joined, self._on_held, self._on_lost, self._holds = joined, held, lost, holds
         self.looks = 0
         """How many there were; what is said later overrules what was said before."""
         self._used: dict[str, set[str]] = {}  # roles that a worker was told or begun to have
@@ -152,11 +153,15 @@ class Attendance:
         """Take in those that can be used: servers together, then compute, then io, which needs the others."""
         found = {a: self._roles.of(w.pools) for a, w in workers.items() if a not in self.paused}
         new = {a: roles - self._used.get(a, set()) for a, roles in found.items()}
-        servers = tuple(sorted((a for a, roles in new.items() if "server" in roles), key=self._rank))
+        servers = tuple(sorted(a for a, roles in new.items() if "server" in roles))
         if servers:
-            self._arrivals.tell(ev.ServersJoined(servers))
+            machines = tuple(parse_address(server).host for server in servers)
+            self._arrivals.tell(ev.ServersJoined(servers, machines, self._holds()))
         for address, roles in found.items():
             self._used.setdefault(address, set()).update(roles)
+        holding = {worker for _, worker in self._holds()}  # first: a stage holder goes where its tables are
         for role in ("compute", "io"):
-            for address in sorted((a for a, roles in new.items() if role in roles), key=self._rank):
+            for address in sorted(
+                (a for a, roles in new.items() if role in roles), key=lambda a: (a not in holding, a)
+            ):
                 self._on_joined(address, role)

@@ -21,18 +21,20 @@ from heterps.runtime.cuts.checkpoints import Keeper
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.attendance import Attendance
-from heterps.runtime.run.driver import HostInstruction
+from heterps.runtime.run.driver import HostInstruction, MemberInstruction
 from heterps.runtime.run.gathering import ReportGathering
-from heterps.runtime.run.host_lines import HostLines, Places
+from heterps.runtime.run.host_lines import HostLines
 from heterps.runtime.run.line import ActorLine, close_all
 from heterps.runtime.run.patience import Patience
+from heterps.runtime.run.places import Places
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.split_tasks import SplitTasks
 from heterps.runtime.run.stacks import all_stacks
 from heterps.runtime.run.stage_lines import StageLines
 from heterps.runtime.wire.addresses import parse_address
-from heterps.runtime.workers.delivery import Addresses, LocalRun, decode_event, local_run, topic
+from heterps.runtime.wire.service import Address
+from heterps.runtime.workers.delivery import Addresses, LocalRun, decode_event, local_run, member_key, topic
 from heterps.runtime.workers.io_actor import IoActor
 
 __all__ = ["ClusterCarrier"]
@@ -52,7 +54,7 @@ class ClusterCarrier:
     arrivals
         Takes what happens, for the run's thread.
     places
-        Shard hosts by (number, worker); they outlive the run.
+        Shard hosts; they outlive the run.
     keeper
         Cuts of the run.
     fetch
@@ -79,13 +81,12 @@ class ClusterCarrier:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self._arrivals, self._keeper = arrivals, keeper
         self.hosts = HostLines(job, client, run, places, keeper, arrivals, self._give_up, self._moved)
-        self.attendance = Attendance(
-            client, roles, silent, arrivals, self._joined, self._held, self._left, self.hosts.rank
-        )
+        self.attendance = Attendance(client, roles, silent, arrivals, self._joined, self._held, self._left, places.held)
         self.stages = StageLines(
             job, client, run, roles, self.attendance, arrivals, lambda: self.hosts.all, self._give_up
         )
         self._readers: dict[str, ActorLine] = {}  # io actors by worker, made or being made
+        self._members: dict[int | str, Address] = {}  # of an all-reduce group; those of workers that are gone stay
         self.tasks = SplitTasks(client, run, arrivals, self.attendance.name)
         self._gathering = ReportGathering(self._lines, self._readers.values, self._counter, fetch, self._give_up)
         self._patience = Patience(settings().workers_s)
@@ -112,7 +113,8 @@ class ClusterCarrier:
         self.tasks.close()
         with suppress(Exception):
             self._steps = self.stages.steps()
-        close_all([*self._readers.values(), *(line for _, line in self.stages.lines)])
+        self.hosts.end()
+        close_all([*self._readers.values(), *(line for _, line in self.stages.lines)], *self.hosts.retire())
 
     def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
         with self._arrivals.told_of_failure():
@@ -152,7 +154,17 @@ class ClusterCarrier:
             worker, lambda unwanted: Remote(self.client, worker, IoActor, *args, unwanted=unwanted)
         )
 
-        def made(_: None) -> None:
+        def made(_: Any) -> None:
+            if self.job.reduced:
+                self._arrivals.when(line.ask("member_address"), there, partial(self._give_up, worker))
+            else:
+                joined()
+
+        def there(address: Address) -> None:
+            self._members[member_key(worker)] = address
+            joined()
+
+        def joined() -> None:
             self._arrivals.tell(ev.WorkerJoined(worker, "io"))
             if worker in self.attendance.paused:
                 self._arrivals.tell(ev.WorkerHeld(worker, self.attendance.looks))
@@ -191,7 +203,7 @@ class ClusterCarrier:
 
     def _addresses(self) -> Addresses:
         """Of copies of shard hosts and of stages, as they are now: what is sent must not change on its way."""
-        return {**self.hosts.addresses, **self.stages.addresses}
+        return {**self.hosts.addresses, **self.stages.addresses, **self._members}
 
     def pump(self) -> bool:
         """Nothing to do: attempts run elsewhere."""
@@ -214,6 +226,13 @@ class ClusterCarrier:
             self._arrivals.when(told, _nothing, partial(self._give_up, worker))
         if isinstance(instruction, do.Cancel):
             self.tasks.forget(attempt)
+
+    def to_member(self, instruction: MemberInstruction) -> None:
+        """Hand an instruction to the member on an io worker; one that is gone needs none."""
+        line = self._readers.get(instruction.worker)
+        if line is not None:
+            told = line.ask("to_member", instruction, self._addresses())
+            self._arrivals.when(told, _nothing, partial(self._give_up, instruction.worker))
 
     def create_host(self, create: do.CreateHost) -> None:
         """Make a shard host, or take the one of the run before."""
@@ -247,10 +266,10 @@ class ClusterCarrier:
     def _lines(self) -> Iterator[tuple[str, ActorLine]]:
         yield from ((self.roles.io, line) for line in self._readers.values())
         yield from self.stages.lines
-        yield from ((self.roles.server, line) for line in self.hosts.places.values())
+        yield from ((self.roles.server, line) for line in self.hosts.places.lines.values())
 
     def _counter(self) -> ActorLine | None:
-        return next((line for (host, _), line in self.hosts.places.items() if host == 0), None)
+        return self.hosts.places.line(0)
 
     def recount(self) -> Counts:
         """Return what was applied, up to now."""

@@ -6,6 +6,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
+from functools import partial
 from typing import Any, TypeVar
 
 from distributed import Client, Future
@@ -13,11 +14,10 @@ from distributed import Client, Future
 from heterps.data import Dataset, Split
 from heterps.errors import ClusterError
 from heterps.metrics import Metric
-from heterps.runtime.answers import answer, cancel, submitted, told
+from heterps.runtime.answers import submitted, told
 from heterps.runtime.batch.inference import Inferred
 from heterps.runtime.batch.job import Job
 from heterps.runtime.cluster.commands import join_hint
-from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.pools import pools_of
 from heterps.runtime.cluster.resources import resource_of
 from heterps.runtime.config import settings
@@ -26,15 +26,16 @@ from heterps.runtime.report.progress import Progress
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.carrier import ClusterCarrier
 from heterps.runtime.run.engine_base import EngineBase
-from heterps.runtime.run.host_lines import Places, host_line
+from heterps.runtime.run.host_lines import host_line
+from heterps.runtime.run.inference_tasks import InferenceTasks
 from heterps.runtime.run.line import ActorLine, close_all
-from heterps.runtime.run.patience import Patience
+from heterps.runtime.run.places import Places
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.training import Training
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import LocalRun, local_run
-from heterps.runtime.workers.infer_task import infer_task
+from heterps.runtime.workers.infer_task import Shape, infer_task, keep_task
 
 __all__ = ["ClusterEngine"]
 
@@ -76,7 +77,7 @@ class ClusterEngine(EngineBase):
         self.roles = roles or Roles(stages=("io", "compute")[: max(1, len(job.stages))])
         self._name = uuid.uuid4().hex[:8]
         self._carrier: ClusterCarrier | None = None  # of the run that goes on, or went on last
-        self._places: Places = {}  # shard hosts, the newest last where one was made again
+        self._places = Places()  # of shard hosts
         self._silent: set[str] = set()  # workers that did not answer in time
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
@@ -113,62 +114,61 @@ class ClusterEngine(EngineBase):
         self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
     ) -> Iterator[Inferred]:
         """Run forward on every Split, as tasks of the io pool; results come in order."""
+        with self._inferring(dataset, infer_task, metrics, fetch or {}) as tasks:
+            yield from tasks.results()
+
+    def infer_there(self, dataset: Dataset, source: str, shape: Shape) -> list[Future]:
+        """Run forward on every Split and leave the results on workers: a future of ``shape(values, index)`` for each.
+
+        Parameters
+        ----------
+        dataset
+            A dask.dataframe's, one partition a Split.
+        source
+            What is fetched: see :func:`~heterps.runtime.batch.inference.sources_of`.
+        shape
+            Makes of an array with a value for each row, and the partition's index, what is kept.
+        """
+        with self._inferring(dataset, partial(keep_task, shape, source), (), {source: source}) as tasks:
+            return tasks.kept()
+
+    @contextlib.contextmanager
+    def _inferring(
+        self, dataset: Dataset, task: Callable[..., Any], metrics: Sequence[Metric], fetch: Mapping[str, str]
+    ) -> Iterator[InferenceTasks]:
+        """Have a task run for each Split while the block lasts."""
+        self._settle()
         hosts = self.host_addresses()
         workers = self._workers(self.roles.io)
         run = f"{self._name}-{uuid.uuid4().hex[:6]}"
         local_run(run, LocalRun(dataset, lambda event: None))
         there = None if parse_address(workers[0]).is_local else dataset
-        splits, futures = dataset.splits(), []
+
+        def submit(split: Split, where: Sequence[str], again: int) -> Future:
+            return submitted(
+                self.client,
+                lambda reason: ClusterError(f"the cluster took no task of inference: {reason}"),
+                told,
+                f"inference of split {split.index}",
+                task,
+                run,
+                self.job,
+                there,
+                split,
+                hosts,
+                tuple(metrics),
+                dict(fetch),
+                tuple(rows := dataset.held_rows(split)),
+                *rows.values(),
+                workers=list(where),
+                key=f"heterps-infer-{run}-{split.index}-{again}",
+            )
+
         try:
-            futures += [
-                submitted(
-                    self.client,
-                    lambda reason: ClusterError(f"the cluster took no task of inference: {reason}"),
-                    told,
-                    f"inference of split {split.index}",
-                    infer_task,
-                    run,
-                    self.job,
-                    there,
-                    split,
-                    hosts,
-                    tuple(metrics),
-                    dict(fetch or {}),
-                    tuple(rows := dataset.held_rows(split)),
-                    *rows.values(),
-                    workers=workers,
-                    key=f"heterps-infer-{run}-{split.index}",
-                )
-                for split in splits
-            ]
-            for future, split in zip(futures, splits, strict=True):
-                yield self._inferred(future, split, workers)
+            with InferenceTasks(self.client, dataset.splits(), workers, submit, self._silent.add) as tasks:
+                yield tasks
         finally:
-            cancel(self.client, futures)  # also those nobody waits for any more
             local_run(run, None)
-
-    def _inferred(self, future: Future, split: Split, workers: Sequence[str]) -> Inferred:
-        """Wait as long as it takes while one of the workers is heard of, and may begin something."""
-        paused = Patience(settings().workers_s)
-
-        def lost(reason: str) -> ClusterError:
-            return ClusterError(f"split {split.index} was not inferred by workers {', '.join(workers)}: {reason}")
-
-        def seen() -> float:
-            listed = identity_of(self.client)["workers"]
-            there = {worker: listed[worker] for worker in workers if worker in listed}
-            if not there:
-                raise lost("they are gone")
-            paused.check(lambda: _all_paused(there))
-            if future.status == "lost":
-                raise lost("Dask lost it")
-            return max(float(worker["last_seen"]) for worker in there.values())
-
-        async def ask() -> Inferred:
-            found: Inferred = await future
-            return found
-
-        return answer(self.client, ask, lost, settings().call_s, seen=seen, patient=True)
 
     def _workers(self, pool: str) -> list[str]:
         listed = [w.address for p in pools_of(self.client) if p.name == pool for w in p.workers]
@@ -188,9 +188,8 @@ class ClusterEngine(EngineBase):
         return [found.result() for found in asked]
 
     def _lines(self) -> list[ActorLine]:
-        """Shard hosts in order, the newest where one was made again; those that are not there yet are made."""
-        lines = {host: line for (host, _), line in self._places.items()}
-        found = [lines[host] if host in lines else self._new_host(host) for host in range(self.job.hosts)]
+        """Shard hosts in order, of each the copy that answers; those that are not there yet are made."""
+        found = [self._places.line(host) or self._new_host(host) for host in range(self.job.hosts)]
         wait([line.made for line in found], settings().make_s)
         for host, line in enumerate(found):
             if not line.made.done():
@@ -203,19 +202,12 @@ class ClusterEngine(EngineBase):
     def _new_host(self, host: int) -> ActorLine:
         servers = self._workers(self.roles.stages[1] if self.job.is_holder(host) else self.roles.server)
         worker = sorted(servers)[host % len(servers)]  # as the protocol would place it
-        line = self._places[host, worker] = host_line(self.client, self.job, host, worker)
-        return line
+        return self._places.set(host, worker, host_line(self.client, self.job, host, worker))
 
     def close(self) -> None:
         """End the shard hosts; what was not saved is gone."""
-        close_all(self._places.values())
-        self._places.clear()
+        self._drop_tables()
         self._closing.close()
 
-
-def _all_paused(workers: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Say that nobody can begin anything, where it is so."""
-    if any(worker.get("status") != "paused" for worker in workers.values()):
-        return ()
-    names = ", ".join(sorted(str(worker["name"]) for worker in workers.values()))
-    return (f"an io worker that is not paused by Dask (at the limit of their memory: {names})",)
+    def _drop_tables(self) -> None:
+        close_all(self._places.clear())

@@ -13,15 +13,18 @@ from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.run.state import RunState
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
+from heterps.protocol.words.group import CatchUp, FormGroup, WriteBack
 from heterps.runtime.run.arrivals import Arrivals
 
-__all__ = ["Carrier", "Driver", "HostInstruction"]
+__all__ = ["Carrier", "Driver", "HostInstruction", "MemberInstruction"]
 
 _log = logging.getLogger("heterps")
 
 HostInstruction = (
     do.Rewind | do.Promote | do.Attach | do.Detach | do.Discard | do.MarkCut | do.Own | do.ForgetTrainer
 )  # what a copy of a shard host takes as it is
+
+MemberInstruction = FormGroup | CatchUp | WriteBack  # what a member of an all-reduce group takes as it is
 
 
 class Carrier(Protocol):
@@ -38,6 +41,9 @@ class Carrier(Protocol):
 
     def to_host(self, instruction: HostInstruction) -> None:
         """Hand an instruction to a copy; it may be gone."""
+
+    def to_member(self, instruction: MemberInstruction) -> None:
+        """Hand an instruction to the member of the all-reduce group on an io worker; it may be gone."""
 
     def create_stage(self, worker: str) -> None:
         """Make the stage actors of a compute worker."""
@@ -134,6 +140,8 @@ class Driver:
                 | do.ForgetTrainer()
             ):
                 carrier.to_host(instruction)
+            case FormGroup() | CatchUp() | WriteBack():
+                carrier.to_member(instruction)
             case do.CreateHost():
                 carrier.create_host(instruction)
             case do.NeedSplits(pass_):

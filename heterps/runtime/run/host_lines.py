@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -16,14 +18,15 @@ from heterps.runtime.cuts.checkpoints import Keeper
 from heterps.runtime.cuts.cut_store import HostPart
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.driver import HostInstruction
-from heterps.runtime.run.line import ActorLine
+from heterps.runtime.run.line import ActorLine, close_all
+from heterps.runtime.run.places import Places
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.host_actor import HostActor
 
-__all__ = ["HostLines", "Places", "host_line"]
+__all__ = ["HostLines", "host_line"]
 
-Places = dict[tuple[int, str], ActorLine]  # shard hosts by number and worker; they outlive runs
+_log = logging.getLogger("heterps")
 
 
 def host_line(client: Client, job: Job, host: int, worker: str) -> ActorLine:
@@ -67,6 +70,7 @@ class HostLines:
         self._job, self._client, self._run, self._keeper = job, client, run, keeper
         self._arrivals, self._on_lost, self._on_ready = arrivals, lost, ready
         self._copies: dict[int, tuple[int, ActorLine]] = {}  # host and line of every copy of this run
+        self._attached: dict[int, do.Attach] = {}  # backups that the run wants to be filled, by copy
         self._begun: set[int] = set()  # hosts that had a copy in this run: another one has lost its rows
         self._by_host: dict[int, Address] = {}  # of the newest copy of each host
 
@@ -77,45 +81,109 @@ class HostLines:
             return None
         return [self._by_host[host] for host in range(self._job.hosts)]
 
-    def rank(self, worker: str) -> tuple[int, str]:
-        """Servers join in the order of the hosts they hold, so that the run places every host where its tables are."""
-        return min((host for host, there in self.places if there == worker), default=self._job.hosts), worker
-
     def create(self, create: do.CreateHost) -> None:
-        """Make a shard host, or take the one of the run before."""
-        place = (create.host, create.worker)
-        lost = [known for known in self.places if known[0] == create.host and known != place]
-        returns = bool(lost) or create.host in self._begun
+        """Make a copy of a shard host: a backup, one that loads a cut, or the one of the run before."""
+        host, worker = create.host, create.worker
+        if create.cut is None:
+            self._begin(create, self._line_at(host, worker), backup=create.owned)
+            return
+        before = self.places.answering.get(host)
+        returns = host in self._begun or before not in (None, worker)
         if returns:
-            self._check_return(create.host, create.cut)
-        elif place in self.places:
+            self._check_return(host, create.cut)
+            if before not in (None, worker):
+                self._drop(host, before)
+        elif before == worker:
             create = self._keeper.as_held(create)
-        self._begun.add(create.host)
-        for known in lost:
-            self.places.pop(known).abandon()
-        if place not in self.places:
-            self.places[place] = host_line(self._client, self._job, create.host, create.worker)
-        line = self.places[place]
+        self._begun.add(host)
+        self._begin(create, self.places.set(host, worker, self._line_at(host, worker)), returns)
+
+    def _line_at(self, host: int, worker: str) -> ActorLine:
+        place = (host, worker)
+        if place not in self.places.lines:
+            self.places.lines[place] = host_line(self._client, self._job, host, worker)
+        return self.places.lines[place]
+
+    def _drop(self, host: int, worker: str | None) -> None:
+        line = self.places.lines.pop((host, worker or ""), None)
+        if line is not None:
+            line.abandon()
+
+    def _begin(
+        self, create: do.CreateHost, line: ActorLine, returns: bool = False, backup: tuple[int, ...] | None = None
+    ) -> None:
         self._copies[create.copy] = create.host, line
         every = self._keeper.cut_every(create.host)
-        begun = line.ask("begin", self._run, create.copy, every, patient=True)
+        begun = line.ask("begin", self._run, create.copy, every, backup, patient=True)
         self._arrivals.when(begun, partial(self._placed, create, returns), partial(self._lose, create.copy))
 
     def _placed(self, create: do.CreateHost, returns: bool, address: Address) -> None:
-        """It can be reached: only now it may say that it is ready."""
-        self.addresses[create.copy] = self._by_host[create.host] = address
+        """It can be reached: only now it may say that it is ready, or be filled."""
+        self.addresses[create.copy] = address
         self._deliver(create.copy, create, create.cut, returns)
+        if create.cut is None:
+            self._attach(create.copy)
+        else:
+            self._answers(create.copy)
+
+    def _answers(self, copy: int) -> None:
+        """A copy is the one to ask for its host from now on."""
+        self._by_host[self._copies[copy][0]] = self.addresses[copy]
         self._on_ready()
+
+    # --- instructions
 
     def deliver(self, instruction: HostInstruction) -> None:
         """Hand an instruction to a copy."""
+        match instruction:
+            case do.Attach(backup=backup):
+                self._attached[backup] = instruction
+                self._attach(backup)
+            case do.Discard(copy):
+                self._discard(copy)
+            case do.Promote(copy):
+                self._promote(instruction)
+            case _:
+                self._hand_on(instruction)
+
+    def _hand_on(self, instruction: HostInstruction) -> None:
         cut = getattr(instruction, "cut", None)
         returns = isinstance(instruction, do.Rewind)
         if returns:
             self._check_return(self._copies[instruction.copy][0], cut)
+        if isinstance(instruction, do.Detach):
+            self._attached.pop(instruction.backup, None)
         self._deliver(instruction.copy, instruction, cut, returns)
 
-    def _deliver(self, copy: int, instruction: do.Instruction, cut: int | None, returns: bool) -> None:
+    def _attach(self, backup: int) -> None:
+        """Tell the primary where its backup is, once that can be reached and the run wants it filled."""
+        attach = self._attached.get(backup)
+        if attach is None or backup not in self.addresses:
+            return
+        told = self._copies[attach.copy][1].ask("attach", attach, self.addresses[backup])
+        self._arrivals.when(told, _nothing, partial(self._lose, attach.copy))
+
+    def _promote(self, promote: do.Promote) -> None:
+        host, line = self._copies[promote.copy]
+        before = self.places.answering.get(host)
+        _log.warning(
+            "shard host %d is lost on worker %s: its backup on worker %s takes over", host, before, line.worker
+        )
+        self.places.set(host, line.worker, line)
+        if before != line.worker:
+            self._drop(host, before)
+        self._deliver(promote.copy, promote, None)
+        self._answers(promote.copy)
+
+    def _discard(self, copy: int) -> None:
+        """End the actor of a backup, unless another copy has taken its place there."""
+        host, line = self._copies[copy]
+        newest = max(number for number, (_, there) in self._copies.items() if there is line)
+        if newest == copy and self.places.answering.get(host) != line.worker:
+            self.places.lose(host, line)
+            line.close()
+
+    def _deliver(self, copy: int, instruction: do.Instruction, cut: int | None, returns: bool = False) -> None:
         told = self._copies[copy][1].ask("deliver", instruction, self._keeper.folder(cut), patient=True)
         unread = partial(self._unread, cut) if returns and cut else None
         self._arrivals.when(told, _nothing, partial(self._lose, copy), unread)  # may load a cut
@@ -133,16 +201,28 @@ class HostLines:
 
     def _lose(self, copy: int, error: ClusterError) -> None:
         host, line = self._copies[copy]
-        if self.places.get((host, line.worker)) is line:
-            del self.places[host, line.worker]
+        self.places.lose(host, line)
         self._on_lost(line.worker, error)
         self._arrivals.tell(ev.CopyLost(copy))
 
     def left(self, worker: str) -> None:
-        """A worker is gone: nobody waits for its hosts. Their places stay, as a sign that rows were lost there."""
-        for (_, there), line in self.places.items():
-            if there == worker:
-                line.abandon()
+        """A worker is gone: nobody waits for its hosts. Those that answered stay, as a sign that rows were lost."""
+        for place, line in self.places.on(worker):
+            line.abandon()
+            if place in self.places.backups():
+                del self.places.lines[place]
+
+    def end(self) -> None:
+        """Let backups go: between runs nothing is forwarded to them."""
+        for backup, attach in self._attached.items():
+            self._copies[attach.copy][1].ask("deliver", do.Detach(attach.copy, backup))
+        self._attached.clear()
+        close_all([self.places.lines.pop(place) for place in self.places.backups()])
+
+    def retire(self) -> list[Future[None]]:
+        """Have the copies of this run change nothing any more, whatever comes late from its workers."""
+        there = {id(line): line for copy, (_, line) in self._copies.items() if copy in self.addresses}
+        return [line.ask("retire", self._run) for line in there.values()]
 
     # --- cuts
 

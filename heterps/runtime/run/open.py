@@ -83,7 +83,7 @@ def check_devices(client: Client, job: Job, pools: Sequence[FoundPool], roles: R
 def needs_of_roles(plan: Plan, roles: Roles) -> tuple[Need, ...]:
     """Return what the plan asks of the pools that were chosen for it."""
     units = units_of(plan, roles)
-    workers = {**units, roles.server: max(plan.shard_hosts, units.get(roles.server, 0))}
+    workers = {**units, roles.server: max(plan.servers, units.get(roles.server, 0))}
     memory = {roles.server: plan.memory_bytes.get(plan.shard_pool, 0.0)}
     for i, stage in enumerate(plan.stages):
         for planned, pool in zip(stage.workers, roles.pools_of(i), strict=True):

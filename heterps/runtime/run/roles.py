@@ -83,4 +83,4 @@ def workers_for(plan: Plan) -> Mapping[str, int]:
     """Return the workers of an in-process cluster that is just what the plan needs."""
     roles = roles_for(plan)
     units = units_of(plan, roles)
-    return {**units, roles.server: max(plan.shard_hosts, units.get(roles.server, 0))}
+    return {**units, roles.server: max(plan.servers, units.get(roles.server, 0))}

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from heterps.protocol.words.messages import Push, Reply, Request
 from heterps.runtime.batch.crossing import StageOutcome
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.own_threads import Failed
 from heterps.runtime.wire.courier import Courier
@@ -46,7 +46,7 @@ __all__ = [
 
 F32 = npt.NDArray[np.float32]
 Payload = Wanted | PushedGradients | None
-Done = Callable[[Reply | None, Pulled | None], None]
+Done = Callable[[Reply | None, Pulled | Refreshed | None], None]
 _AT_ONCE = 3  # batches that one attempt has at a stage worker: one copied there, one computing, one on its way back
 _RETRY_S = 0.2  # between tries at a host that does not answer: the run needs time to notice and replace it
 
@@ -142,7 +142,7 @@ class SocketLink:
 
         self._courier.send(errand, failed)
 
-    def _ask(self, request: Request, payload: Payload) -> tuple[Reply | None, Pulled | None]:
+    def _ask(self, request: Request, payload: Payload) -> tuple[Reply | None, Pulled | Refreshed | None]:
         phase = "push" if isinstance(request, Push) else "pull"
         with self._phases(phase):
             message = pack_request(request, payload)
@@ -156,7 +156,7 @@ class SocketLink:
         """Ask in the calling thread."""
         message = pack_read(wanted)
         pulled = unpack_reply(self._peer.call("read", message.arrays, **message.head), wanted)[1]
-        assert pulled is not None
+        assert isinstance(pulled, Pulled)
         return pulled
 
     def dense(self, known: str | None = None) -> tuple[str, F32 | None]:

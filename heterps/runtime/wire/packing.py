@@ -19,9 +19,9 @@ from heterps.protocol.words import messages
 from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
 from heterps.runtime.batch.crossing import StageOutcome
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, StoredDense, Wanted
 from heterps.runtime.wire.message import Message
-from heterps.tables import RowGradients
+from heterps.tables import FollowedRows, Moment, RowGradients
 
 __all__ = [
     "pack_dense",
@@ -35,6 +35,7 @@ __all__ = [
     "unpack_dense",
     "unpack_error",
     "unpack_feeds",
+    "unpack_header",
     "unpack_outcome",
     "unpack_read",
     "unpack_reply",
@@ -44,28 +45,34 @@ __all__ = [
 
 F32 = npt.NDArray[np.float32]
 Arrays = list[npt.NDArray[Any]]
-_REQUESTS = {kind.__name__: kind for kind in (messages.Ask, messages.Pull, messages.Push, messages.Advance)}
+_KINDS = (messages.Ask, messages.Pull, messages.Push, messages.Advance, messages.StoreGroup)
+_REQUESTS = {kind.__name__: kind for kind in _KINDS}
 _REPLIES = {kind.__name__: kind for kind in (messages.Seen, messages.Granted, messages.Acked, messages.Refused)}
 _HINTS = ("rows", "show", "click")
 
 
-def _fields(message: messages.Request | messages.Reply) -> dict[str, Any]:
+def _fields(message: messages.Request | messages.StoreGroup | messages.Reply) -> dict[str, Any]:
     return {field.name: getattr(message, field.name) for field in fields(message)}
 
 
-def pack_request(request: messages.Request, payload: Wanted | PushedGradients | None) -> Message:
+def pack_request(
+    request: messages.Request | messages.StoreGroup, payload: Wanted | PushedGradients | StoredDense | None
+) -> Message:
     """Lay a request and its payload out for the wire."""
     head: dict[str, Any] = {"kind": type(request).__name__, "request": _fields(request)}
     arrays: list[npt.NDArray[Any]] = []
     if isinstance(payload, Wanted):
         head |= {"groups": list(payload.ids), "dense": payload.dense is not None, "train": payload.train}
+        head["reader"] = payload.reader
         arrays = list(payload.ids.values())
     elif isinstance(payload, PushedGradients):
         head |= {"samples": payload.samples, "loss": payload.loss, "dense": payload.dense is not None}
-        head["kept"] = payload.kept
+        head |= {"skipped": payload.skipped, "reader": payload.reader, "since": payload.since, "kept": payload.kept}
         head["groups"] = {name: _pack_rows(rows, arrays) for name, rows in payload.rows.items()}
         if payload.dense is not None:
             arrays.append(payload.dense)
+    elif isinstance(payload, StoredDense):
+        arrays = [payload.values, payload.slots]
     return Message(head, arrays)
 
 
@@ -75,22 +82,31 @@ def _pack_rows(rows: RowGradients, arrays: list[npt.NDArray[Any]]) -> list[Any]:
     return [rows.version, given]
 
 
-def unpack_request(message: Message) -> tuple[messages.Request, Wanted | PushedGradients | None]:
+def unpack_request(message: Message) -> tuple[Any, Wanted | PushedGradients | StoredDense | None]:
     """Inverse of :func:`pack_request`."""
     head, arrays = message.head, list(message.arrays)
-    told = dict(head["request"], key=BatchKey(*head["request"]["key"]))
-    if "floor" in told:
-        told["floor"] = tuple(told["floor"])
-    request = _REQUESTS[head["kind"]](**told)
+    request = unpack_header(head)
     if head["kind"] == "Pull":
         dense = np.empty(0, np.float32) if head["dense"] else None
         ids = dict(zip(head["groups"], arrays, strict=True))
-        return request, Wanted(ids, dense=dense, train=head["train"])
+        return request, Wanted(ids, dense=dense, train=head["train"], reader=head["reader"])
     if head["kind"] == "Push":
         rows = {name: _unpack_rows(told, arrays) for name, told in head["groups"].items()}
         dense = arrays.pop(0) if head["dense"] else None
-        return request, PushedGradients(rows, dense, head["samples"], head["loss"], tuple(head["kept"]))
-    return request, None
+        counted = (head["samples"], head["loss"], head["skipped"])
+        since, kept = _moment(head["since"]), tuple(head["kept"])
+        return request, PushedGradients(rows, dense, *counted, head["reader"], since, kept)
+    return request, StoredDense(*arrays) if head["kind"] == "StoreGroup" else None
+
+
+def unpack_header(head: Mapping[str, Any]) -> Any:
+    """Return the request that a head tells of, without its payload."""
+    told = dict(head["request"])
+    if "key" in told:
+        told["key"] = BatchKey(*told["key"])
+    if "floor" in told:
+        told["floor"] = tuple(told["floor"])
+    return _REQUESTS[head["kind"]](**told)
 
 
 def _unpack_rows(told: Sequence[Any], arrays: list[npt.NDArray[Any]]) -> RowGradients:
@@ -99,27 +115,44 @@ def _unpack_rows(told: Sequence[Any], arrays: list[npt.NDArray[Any]]) -> RowGrad
     return RowGradients(ids, values, **{name: arrays.pop(0) for name in given}, version=version)
 
 
-def pack_reply(reply: messages.Reply, payload: Pulled | None) -> Message:
+def _moment(told: Any) -> Moment | None:
+    return None if told is None else Moment.from_json(told)
+
+
+def pack_reply(reply: messages.Reply, payload: Pulled | Refreshed | None) -> Message:
     """Lay a reply and its payload out for the wire."""
     head: dict[str, Any] = {"kind": type(reply).__name__, "reply": _fields(reply)}
     if payload is None:
         return Message(head)
+    head["moment"] = payload.moment
+    if isinstance(payload, Refreshed):
+        head |= {"refreshed": list(payload.rows), "version": payload.version, "known": payload.known}
+        changed: Arrays = [array for rows in payload.rows.values() for array in rows]
+        return Message(head, changed + ([payload.dense] if payload.dense is not None else []))
     head |= {"groups": list(payload.values), "version": payload.version, "dense": payload.dense is not None}
     arrays = [array for name in payload.values for array in (payload.values[name], payload.rows[name])]
     return Message(head, arrays + ([payload.dense] if payload.dense is not None else []))
 
 
-def unpack_reply(message: Message, wanted: Wanted | None = None) -> tuple[messages.Reply, Pulled | None]:
+def unpack_reply(message: Message, wanted: Wanted | None = None) -> tuple[messages.Reply, Pulled | Refreshed | None]:
     """Inverse of :func:`pack_reply`; rows are copied to the buffers that were given with the request."""
     head, arrays = message.head, list(message.arrays)
     reply = _REPLIES[head["kind"]](**head["reply"])
     if "version" not in head:
         return reply, None
+    if "refreshed" in head:
+        return reply, _unpack_refreshed(head, [array.copy() for array in arrays])  # the receive buffer is used again
     values, rows = {}, {}
     for name in head["groups"]:
         values[name], rows[name] = _into(wanted.out.get(name) if wanted else None, arrays.pop(0)), arrays.pop(0).copy()
     dense = _into(wanted.dense if wanted else None, arrays.pop(0)) if head["dense"] else None
-    return reply, Pulled(values, rows, head["version"], dense)
+    return reply, Pulled(values, rows, head["version"], dense, _moment(head["moment"]))
+
+
+def _unpack_refreshed(head: Mapping[str, Any], arrays: Arrays) -> Refreshed:
+    rows = {name: FollowedRows(arrays.pop(0), arrays.pop(0), arrays.pop(0)) for name in head["refreshed"]}
+    moment = Moment.from_json(head["moment"])
+    return Refreshed(rows, head["version"], moment, head["known"], arrays.pop(0) if arrays else None)
 
 
 def _into(out: F32 | None, array: F32) -> F32:

@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from heterps.protocol.client.credits import Credits
 from heterps.protocol.client.state import (
@@ -36,7 +40,7 @@ from heterps.protocol.words.modes import Mode
 from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.crossing import StageOutcome
-from heterps.runtime.batch.payload import Pulled, Wanted
+from heterps.runtime.batch.payload import Pulled, Refreshed, Wanted, bytes_in
 from heterps.runtime.batch.phases import WAITING
 from heterps.runtime.batch.reading import Reading
 from heterps.runtime.own_threads import start_timer
@@ -44,7 +48,18 @@ from heterps.runtime.wire.links import HostLink, Payload, StageLink
 
 __all__ = ["Attempt"]
 
+F32 = npt.NDArray[np.float32]
 _AGAIN_S = 0.1  # before a refused request is sent again
+
+
+class GroupService(Protocol):
+    """The all-reduce group, as a lane in the process of a member sees it."""
+
+    def request(self, request: Request, payload: Any, done: Callable[[Reply | None, Pulled | None], None]) -> None:
+        """Take a request; ``done`` is called with the answer, now or later."""
+
+    def ahead(self, push: Push, gradient: F32, low: int) -> None:
+        """Take note that a gradient that will be pushed so is complete from ``low`` on."""
 
 
 class Attempt:
@@ -68,6 +83,8 @@ class Attempt:
         ``stage(worker)`` is the way to a stage worker; None where compute is fused.
     credits
         What waits at stage workers, of all attempts of this worker.
+    group
+        The all-reduce group's member in this process; None where there is none.
     """
 
     def __init__(
@@ -80,14 +97,16 @@ class Attempt:
         tell: Callable[[Event], None],
         stage: Callable[[str], StageLink] | None = None,
         credits: Credits | None = None,
+        group: GroupService | None = None,
     ) -> None:
         self.run, self.bench = run, bench
         self.client = ClientState(run, mode, credits)  # called by the attempt's own thread only
         self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()  # filled by any thread, emptied by its own
         self.ended = False  # once true nothing is carried out any more
         self.batches = 0  # that were read
-        self._reading, self._link, self._tell, self._stage = reading, link, tell, stage
+        self._reading, self._link, self._tell, self._stage, self._group = reading, link, tell, stage, group
         self._works: dict[int, BatchWork] = {}  # batches in flight, from Read to Free
+        self._whole = False  # whether all that was owed to hosts is acknowledged
         self._stepping: set[int] = set()  # of these, those whose outcome a stage worker still owes
         self._todo: deque[Action] = deque()  # in the order in which the client wanted them; empty between events
 
@@ -95,6 +114,7 @@ class Attempt:
 
     def start(self) -> None:
         """Begin."""
+        self.bench.copy.enter(self.run.attempt, self.run.lane, self.run.layout.terms)
         self._carry_out(self.client.start())
 
     def pump(self, limit: int) -> bool:
@@ -134,6 +154,8 @@ class Attempt:
 
     def close(self) -> None:
         """End the reader. Buffers of batches in flight are not used again: a late answer may still write to them."""
+        if not self.ended:
+            self.bench.copy.leave(self.run.attempt, self.client.layout.terms, whole=self._whole)
         self.ended = True
         self.client.close()
         self._works.clear()
@@ -156,6 +178,8 @@ class Attempt:
 
     def _carry_out(self, actions: list[Action]) -> None:
         self._todo.extend(actions)
+        if not self.bench.copy.belongs_to(self.run.attempt):  # another attempt was begun, this one is over
+            self.close()
         while self._todo and not self.ended:
             action = self._todo.popleft()
             match action:
@@ -164,13 +188,14 @@ class Attempt:
                 case Read(n):
                     self._read(n)
                 case Compute(key, ""):
-                    self.bench.compute(self._works[key.n])
+                    self.bench.compute(self._works[key.n], self._ahead(key))
                     if self.bench.copy.learns:
                         self.bench.free(self._works.pop(key.n))
                     self._todo.extend(self.client.handle(Computed(key, "")))
                 case Compute(key, stage):
                     self._step(key, stage)
                 case Free(key, count):
+                    self.bench.copy.free(key)
                     for n in range(key.n, key.n + count):
                         if n in self._works:  # else the copy has learned from it, and it went then
                             self.bench.free(self._works.pop(n))
@@ -181,9 +206,14 @@ class Attempt:
         if self.client.stopped:
             self.close()
 
+    def _ahead(self, key: BatchKey) -> Callable[[F32, int], None] | None:
+        """Return what takes a gradient to the all-reduce group while it is being computed."""
+        return None if self._group is None else partial(self._group.ahead, self.client.group_push(key))
+
     def _told(self, event: Event) -> None:
         self._tell(event)
         if isinstance(event, SplitDone):
+            self._whole = True
             self.close()
 
     def _read(self, n: int) -> None:
@@ -231,23 +261,41 @@ class Attempt:
             unit = range(request.key.n, request.key.n + request.batches)
             works = [self._works[n] for n in unit if n in self._works]
             payload = self.bench.copy.settle(request.key, works, host)
+        self.bench.exchange.add(sent=bytes_in(payload))
 
-        def done(reply: Reply | None, pulled: Pulled | None) -> None:
+        def done(reply: Reply | None, pulled: Pulled | Refreshed | None) -> None:
             self._post(lambda: self._answered(host, request, payload, reply, pulled))
 
-        self._link(self.client.layout.copies[host]).send(request, payload, done, self.fail)
+        if host < len(self.client.layout.copies):
+            self._link(self.client.layout.copies[host]).send(request, payload, done, self.fail)
+        else:
+            assert self._group is not None
+            self._group.request(request, payload, done)
 
     def _answered(
-        self, host: int, request: Request, payload: Payload, reply: Reply | None, pulled: Pulled | None
+        self,
+        host: int,
+        request: Request,
+        payload: Payload,
+        reply: Reply | None,
+        answer: Pulled | Refreshed | None,
     ) -> list[Action]:
         if reply is None:
             return self.client.timed_out(host, request)
         if isinstance(reply, Refused):  # no answer: ask again, by then perhaps under another layout
             self._later(lambda: self.client.timed_out(host, request))
-        elif pulled is not None and self.client.accepts(host, request, reply):
-            assert isinstance(payload, Wanted)
-            self.bench.copy.take(self._works[request.key.n], host, payload, pulled)
+        elif answer is not None and self.client.accepts(host, request, reply):
+            self._take(host, request, payload, answer)
         return self.client.reply(host, request, reply)
+
+    def _take(self, host: int, request: Request, payload: Payload, answer: Pulled | Refreshed) -> None:
+        """Take what came with an answer that counts."""
+        self.bench.exchange.add(received=bytes_in(answer))
+        if isinstance(answer, Refreshed):
+            self.bench.copy.refresh(host, answer)
+        else:
+            assert isinstance(payload, Wanted)
+            self.bench.copy.take(self._works[request.key.n], host, payload, answer)
 
     def _later(self, event: Callable[[], list[Action]]) -> None:
         start_timer(_AGAIN_S, lambda: self._post(event), failed=self.fail)

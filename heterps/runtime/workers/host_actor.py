@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from distributed import get_worker
 
 from heterps.protocol.words.events import CopyLost, Event
+from heterps.protocol.words.instructions import Attach
 from heterps.runtime.batch.job import Job
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart
 from heterps.runtime.own_threads import Failed
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address, Listener
-from heterps.runtime.wire.worker_sockets import listen_on, server_tls
+from heterps.runtime.wire.worker_sockets import client_tls, listen_on, server_tls
 from heterps.runtime.workers.delivery import teller
 from heterps.runtime.workers.shard_host import ShardHost
 
@@ -22,6 +24,9 @@ __all__ = ["HostActor"]
 
 _TABLES_SHARE = 0.7  # of a worker's limit; Dask pauses it at 0.8 and kills it at 0.95
 _LEAST_SHARE = 0.1
+
+
+_HERE: weakref.WeakSet[HostActor] = weakref.WeakSet()  # all of this process
 
 
 class HostActor:
@@ -33,23 +38,39 @@ class HostActor:
         self._shard_host: ShardHost | None = None  # the newest copy: it has the tables; None before anybody asked
         self._listener: Listener | None = None  # of that copy, and of no other
         self._run = ""  # the run that made the copy; empty where none did
+        _HERE.add(self)
 
-    def begin(self, run: str, copy: int, cut_every: int | None) -> Address:
-        """Make the copy that a run asked for, around the tables that are here; what it is to load comes next."""
+    @property
+    def nbytes(self) -> int:
+        """What its tables take."""
+        shard = None if self._shard_host is None else self._shard_host.shard
+        return 0 if shard is None else shard.nbytes
+
+    def begin(self, run: str, copy: int, cut_every: int | None, backup: Sequence[int] | None = None) -> Address:
+        """Make the copy that a run asked for, around the tables that are here; what it is to load comes next.
+
+        ``backup``: the logical shards of one that begins empty, to be filled by its primary.
+        """
+        before = self._shard_host
         host = self._new_host(copy, teller(run, self._worker), cut_every)
-        if self._shard_host is not None and run != self._run:  # a second copy in one run begins anew, from a cut
-            host.take_over(self._shard_host)
+        if before is not None:
+            before.retire()
+        if backup is not None:
+            host.fresh(backup)
+        elif before is not None and run != self._run:  # a second copy in one run begins anew, from a cut
+            host.take_over(before)
+        if before is not None and host.shard is not before.shard:
+            before.close()
         self._run = run
         if self._listener is not None:
             self._listener.close()
-        if self._shard_host is not None:  # a stage of this process may still know it
-            self._shard_host.close()
         self._shard_host = host
         self._listener = self._listen(host, lambda error: teller(run, self._worker)(CopyLost(copy)))
         return self._listener.address
 
     def _new_host(self, copy: int, report: Callable[[Event], None], cut_every: int | None = None) -> ShardHost:
-        memory, threads = self.job.memory_bytes or _memory_of(self._worker), settings().table_threads
+        memory = self.job.memory_bytes or _memory_of(self._worker, self.job.replicas)
+        threads = settings().table_threads
         return ShardHost(self.job, self.host, copy, report, cut_every, threads=threads, memory_bytes=memory)
 
     def _listen(self, host: ShardHost, failed: Failed | None = None) -> Listener:
@@ -77,6 +98,17 @@ class HostActor:
         if instruction.copy == self._shard_host.state.copy:  # else a late word for a copy that was replaced
             self._shard_host.deliver(instruction, folder)
 
+    def retire(self, run: str) -> None:
+        """The run has ended: what comes late from its workers changes nothing."""
+        if self._shard_host is not None and run == self._run:
+            self._shard_host.retire()
+
+    def attach(self, attach: Attach, address: Address) -> None:
+        """Give the copy a backup."""
+        assert self._shard_host is not None
+        if attach.copy == self._shard_host.state.copy:
+            self._shard_host.attach(attach, address, client_tls(self._worker))
+
     def part(self, cut: int) -> HostPart:
         """Return what the host wrote for a cut."""
         assert self._shard_host is not None
@@ -98,12 +130,14 @@ class HostActor:
             self._shard_host.close()
 
 
-def _memory_of(worker: Any) -> int | None:
+def _memory_of(worker: Any, replicas: int) -> int | None:
     """Return what tables may take of a worker's memory, so that Dask neither pauses nor kills it for them.
 
-    Of workers inside one process Dask cannot tell which takes what.
+    With backups a worker has as many copies as there are replicas of one: each may take its share, whichever came
+    first. Of workers inside one process Dask cannot tell which takes what.
     """
     limit = worker.memory_manager.memory_limit
     if not limit or parse_address(worker.address).is_local:
         return None
-    return int(max(_TABLES_SHARE * limit - worker.monitor.get_process_memory(), _LEAST_SHARE * limit))
+    others = worker.monitor.get_process_memory() - sum(actor.nbytes for actor in _HERE)
+    return int(max(_TABLES_SHARE * limit - others, _LEAST_SHARE * limit) / replicas)

@@ -2,13 +2,19 @@
 
 Many threads call it. The state machine is behind a lock; rows have their own locks, so that pulls and pushes of several
 workers run at once. In Sync a step's commit and the pulls that wait for it happen under the lock, in order.
+
+A host may have a backup (:mod:`heterps.runtime.workers.mirror`) or be one (:mod:`heterps.runtime.workers.following`).
 """
 
 from __future__ import annotations
 
+import ssl
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +23,32 @@ import numpy.typing as npt
 
 from heterps.device import to_host
 from heterps.errors import CheckpointError
+from heterps.protocol import Window
 from heterps.protocol.host.state import HostState
-from heterps.protocol.words.decisions import Answer, Apply, Commit, Decision, Keep, Load, Loaded, Mark, Report, Serve
+from heterps.protocol.words.decisions import (
+    Answer,
+    Apply,
+    Commit,
+    Confirm,
+    Decision,
+    Dismiss,
+    Fill,
+    Forward,
+    Keep,
+    Load,
+    Loaded,
+    Mark,
+    Report,
+    Serve,
+    Take,
+)
 from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Diverged, Event
+from heterps.protocol.words.instructions import Attach, Detach, Discard, Rewind
 from heterps.protocol.words.keys import BatchKey
-from heterps.protocol.words.messages import Granted, Push, Refused, Reply, Request
+from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Reply, Request, StoreGroup
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, StoredDense, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart, host_state
@@ -32,15 +56,31 @@ from heterps.runtime.own_threads import start_thread
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_dense, pack_reply, unpack_read, unpack_request
 from heterps.runtime.wire.peer import PeerLost
-from heterps.runtime.wire.service import Method
+from heterps.runtime.wire.replica_packing import Filling, Forwarded
+from heterps.runtime.wire.service import Address, Method
+from heterps.runtime.workers.following import Following
+from heterps.runtime.workers.kept_dense import give_dense, take_dense
+from heterps.runtime.workers.mirror import Mirror
 from heterps.runtime.workers.stage_holder import StageHolder
-from heterps.tables import Kind, RowGradients, Shard, restore, since_of, sum_lanes, write_part
+from heterps.tables import (
+    Kind,
+    Moment,
+    Shard,
+    begin_following,
+    changes_since,
+    restore,
+    since_of,
+    stop_following,
+    sum_lanes,
+    without_deleted,
+    write_part,
+)
 from heterps.tables.live.dense import DenseBlock
 
 __all__ = ["ShardHost"]
 
 F32 = npt.NDArray[np.float32]
-Done = Callable[[Reply, Pulled | None], None]
+Done = Callable[[Reply, Pulled | Refreshed | None], None]
 # A Sync pull that is not due by then is answered "wait" and asked again: so the caller knows that we live, and its
 # connection is free for what may have become more urgent, such as the word that its lane has stopped.
 _PATIENCE_S = 0.05
@@ -82,11 +122,18 @@ class ShardHost:
         self.model, self.host = job.model, host
         self._dense = job.model.parameters[first:last]  # that live here
         self.holder = StageHolder(job) if job.is_holder(host) else None
+        self._reduced = job.reduced_on(host)  # of these, those that an all-reduce group trains and gives back
+        kept = {spec.name for spec in self._reduced}
+        self._pushed = {spec.name for spec in self._dense if spec.name not in kept} if kept else None
         self._report, self._cut_every, self._threads = report, cut_every, threads
+        self._adds = job.mode.has_copy  # then what is pushed are changes, made by those who have rows of their own
+        self._followers: set[str] = set()  # their names
         self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
         self._memory_bytes = memory_bytes or job.memory_bytes
         self._bad_losses = settings().bad_losses  # in a row, before the run is told; 0: never
-        self._lock = threading.RLock()  # around the state machine and what follows, but for reads of whole values
+        self._retired = False  # the run has ended: no request is begun, so that the tables stay as they are
+        self._patience_s = settings().call_s / 3  # of callers that wait for a backup
+        self.lock = threading.RLock()  # around the state machine and what follows, but for reads of whole values
         self.state = HostState(copy, job.mode, job.lanes)
         self.counts = Counts()  # of what is in the tables; replaced with them
         self.phases = Phases()  # of all callers together
@@ -96,6 +143,11 @@ class ShardHost:
         self._folder = ""  # of the cut that was last spoken of
         self._anew = True  # whether cut 0 means fresh tables, not those of the run before
         self._disk: tempfile.TemporaryDirectory[str] | None = None  # of rows on disk; lives as long as the tables
+        self._mirror: Mirror | None = None  # of the backup that this copy has, or is getting
+        self._following = Following()  # what it does while it is a backup
+        self._busy = 0  # requests that are being carried out beside each other, without the lock
+        self._still = False  # somebody waits until there is none: nobody begins
+        self._moved = threading.Condition(self.lock)  # one of the two has changed
 
     # --- entry points
 
@@ -113,12 +165,14 @@ class ShardHost:
             threads=self._threads,
             folder=folder,
             memory_bytes=self._memory_bytes,
-            dense_block=DenseBlock if self.holder is None else self.holder.block,
+            adds=self._adds,
+            dense_block=partial(DenseBlock, pushed=self._pushed) if self.holder is None else self.holder.block,
         )
         self.counts = Counts()
 
     def close(self) -> None:
         """Drop the tables, and their files where they are on disk."""
+        self._end_mirror()
         self.shard = None
         if self._disk is not None:
             self._disk.cleanup()
@@ -126,30 +180,58 @@ class ShardHost:
 
     def take_over(self, before: ShardHost) -> None:
         """Go on with the tables of the run before; one that was left before it had any leaves nothing."""
+        before._end_mirror()
         if before.shard is not None:
             self.shard, self.counts, self._anew = before.shard, before.counts, False
             self._disk = before._disk
+            for follower in before._followers:
+                stop_following(self.shard, follower)
             before.shard = before._disk = None  # who still knows it there must not read, or leave anything
 
     def deliver(self, message: Any, folder: str = "") -> None:
         """Take an instruction of the run; ``folder`` is where the cut is that it speaks of."""
-        with self._lock:
+        with self.lock:
             self._folder = folder or self._folder
+            self._let_go(message)
             for decision in self.state.handle(message):
-                self._carry_out(decision, None)
+                self.carry_out(decision, None)
 
-    def request(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
+    def request(
+        self, request: Request | StoreGroup, payload: Wanted | PushedGradients | StoredDense | None, done: Done
+    ) -> None:
         """Take a client's request; ``done`` is called with the answer, now or later, from this or another thread."""
+        if isinstance(payload, PushedGradients) and payload.since is not None and self.shard is not None:
+            payload = replace(payload, rows=without_deleted(self.shard, payload.since, payload.rows))
         tag = (payload, done)
         if self._ordered:
-            with self._lock:
-                for decision in self.state.handle(request, tag):
-                    self._carry_out(decision, payload)
+            with self.lock:
+                if not self._retired:  # else no answer: whoever asks is about to be ended
+                    self._carry_out_all(self.state.handle(request, tag), payload)
             return
-        with self._lock:
+        with self.lock:
+            while self._still:
+                self._moved.wait()
+            if self._retired:
+                return
             decisions = self.state.handle(request, tag)
+            self._busy += 1
+        try:
+            self._carry_out_all(decisions, payload)
+        finally:
+            with self.lock:
+                self._busy -= 1
+                self._moved.notify_all()
+
+    def _carry_out_all(self, decisions: Sequence[Decision], payload: Any) -> None:
+        """Carry out what one request led to; its gradients are for those decisions only that change something."""
+        is_new = any(isinstance(decision, Apply | Keep | Take) for decision in decisions)
         for decision in decisions:
-            self._carry_out(decision, payload)
+            self.carry_out(decision, payload if is_new else None)
+
+    def retire(self) -> None:
+        """Finish what is being carried out and begin nothing more: nobody's late push changes the tables after this."""
+        with self._standing_still():
+            self._retired = True
 
     def read(self, wanted: Wanted) -> Pulled:
         """Read without training: evaluation, prediction."""
@@ -158,13 +240,15 @@ class ShardHost:
     @property
     def methods(self) -> Mapping[str, Method]:
         """What other processes may call."""
-        return {"request": self._on_request, "read": self._on_read, "dense": self._on_dense}
+        own: Mapping[str, Method] = {"request": self._on_request, "read": self._on_read, "dense": self._on_dense}
+        return {**own, "group": self._on_group, **self._following.methods(self)}
 
     def _on_request(self, message: Message) -> Message:
         request, payload = unpack_request(message)
         waiter = _Waiter()
         self.request(request, payload, waiter)
-        return waiter.wait(_PATIENCE_S)
+        # Other answers wait for nobody but a backup; gradients would cost more to send again than to wait for it.
+        return waiter.wait(_PATIENCE_S if isinstance(request, Pull) else self._patience_s)
 
     def _on_read(self, message: Message) -> Message:
         return pack_reply(Granted(self.state.term), self.read(unpack_read(message)))
@@ -174,7 +258,7 @@ class ShardHost:
 
         They are where the stage holder has them, on its device perhaps; on the wire they are host arrays.
         """
-        shard = self._tables()
+        shard = self.tables()
         mark = f"{shard.incarnation}-{shard.version}"  # before the values: newer ones under an old mark do no harm
         if mark == known:
             return mark, None
@@ -187,26 +271,116 @@ class ShardHost:
 
     def keep(self, seed: int, stage: int, gradient: Any) -> None:
         """Stage holder: take the dense gradient of a stage of this process."""
-        self._tables()
+        self.tables()
         assert self.holder is not None
         self.holder.keep(seed, stage, gradient)
 
+    def _on_group(self, message: Message) -> Message:
+        """Give a member of the all-reduce group what is kept for it."""
+        with self.lock:
+            if self.state.term != message.head["term"] or not self.state.serving:
+                raise PeerLost(f"shard host {self.host} is not of term {message.head['term']}")
+            return give_dense(self.tables(), self._reduced, self.state.lanes.frontier)
+
+    # --- its backup
+
+    def attach(self, attach: Attach, address: Address, tls: ssl.SSLContext | None = None) -> None:
+        """Fill a backup beside training, then forward to it."""
+        with self.lock:
+            self._end_mirror()
+            self._mirror = Mirror(self, self.tables(), attach, address, tls, self._report)
+            self._mirror.start()
+
+    def hand_over(self, mirror: Mirror) -> None:
+        """Have a mirror take down what is left while nothing is applied, and forward from there on."""
+        with self._standing_still():
+            if mirror is self._mirror and self.state.serving:
+                mirror.take_down()
+                for decision in self.state.handle(mirror.attach):
+                    self.carry_out(decision, None)
+
+    @contextmanager
+    def _standing_still(self) -> Iterator[None]:
+        """Be a context in which what the state machine has let through is in the tables, and nothing else comes."""
+        with self.lock:
+            self._still = True
+            try:
+                while self._busy:
+                    self._moved.wait()
+                yield
+            finally:
+                self._still = False
+                self._moved.notify_all()
+
+    def confirmed(self, confirm: Confirm) -> None:
+        """The backup has followed so far: answer what waited for that."""
+        with self.lock:
+            decisions = self.state.handle(confirm)
+            if self._ordered:
+                for decision in decisions:
+                    self.carry_out(decision, None)
+                return
+        for decision in decisions:
+            self.carry_out(decision, None)
+
+    def _let_go(self, message: Any) -> None:
+        """End the mirror of a backup that this copy is not to have any more."""
+        ends = isinstance(message, Rewind | Discard)
+        if isinstance(message, Detach) and self._mirror is not None:
+            ends = message.backup == self._mirror.attach.backup
+        if ends:
+            self._end_mirror()
+
+    def _end_mirror(self) -> None:
+        if self._mirror is not None:
+            self._mirror.close()
+            self._mirror = None
+
+    def _forward(self, forward: Forward, gradients: PushedGradients | StoredDense | None) -> None:
+        if self._mirror is not None and self._mirror.attach.backup == forward.backup:
+            self._mirror.forward(Forwarded(forward, None if gradients is None else gradients.copy()))
+
+    def _fill(self, fill: Fill) -> None:
+        """Take down the state that belongs to the rows as they are now."""
+        shard = self.tables()
+        with shard.dense.lock:
+            dense, slots = shard.dense.values.copy(), shard.dense.slots.copy()
+        assert self._mirror is not None
+        self._mirror.fill(Filling(fill, shard.version, replace(self.counts), dense, slots, dict(self._kept)))
+
+    def begin_as(self, filling: Filling) -> None:
+        """Be what the primary was at a moment; its rows are here already."""
+        self.tables().adopt(Window(), filling.version)
+        self.counts = filling.counts
+        self._kept = {push: gradients.copy() for push, gradients in filling.kept.items()}
+
     # --- decisions
 
-    def _carry_out(self, decision: Decision, payload: Any) -> None:
+    def carry_out(self, decision: Decision, payload: Any) -> None:
+        """Do what the state machine has decided, with the gradients or ids that came with the request."""
         match decision:
+            case Take():
+                take_dense(self.tables(), self._reduced, payload)
             case Apply(push):
-                self._apply(push.key, self._whole(payload))
-            case Answer((given, done), reply):
-                if self.holder is not None and isinstance(given, PushedGradients) and not isinstance(reply, Refused):
-                    self.holder.forget(given.kept)
-                done(reply, None)
+                self._apply(push.key, self._whole(payload), push.batches)
+            case Answer((sent, done), reply):
+                if self.holder is not None and isinstance(sent, PushedGradients) and isinstance(reply, Acked):
+                    self.holder.forget(sent.kept)
+                follows = isinstance(sent, PushedGradients) and sent.reader and isinstance(reply, Acked)
+                done(reply, self._refreshed(sent) if follows else None)
             case Serve((wanted, done), _, reply):
                 if not getattr(done, "gone", False):  # nobody waits for these rows any more
                     done(reply, self._pull(wanted))
+            case Forward():
+                self._forward(decision, payload)
+            case Fill():
+                self._fill(decision)
+            case Dismiss(trainer):
+                self._dismiss(f"{trainer}/")
             case Keep(push):
                 with self.phases("push"):
-                    self._kept[push] = _copy(self._whole(payload))
+                    # Beyond the reply: the sender uses its buffers again.
+                    self._kept[push] = self._whole(payload).copy()
             case Commit(_, pushes):
                 self._commit([(push, self._kept.pop(push)) for push in pushes])
             case Load(term, cut, owned):
@@ -221,13 +395,34 @@ class ShardHost:
     def _whole(self, payload: PushedGradients) -> PushedGradients:
         return payload if self.holder is None else self.holder.whole(payload)
 
-    def _tables(self) -> Shard:
+    def tables(self) -> Shard:
+        """Return the tables that are here."""
         if self.shard is None:  # it can be reached before it was told what to load: who asks tries again
             raise PeerLost(f"shard host {self.host} has no tables yet")
         return self.shard
 
+    def _refreshed(self, sent: PushedGradients) -> Refreshed:
+        """Say what changed since the sender last heard, its own changes included."""
+        shard = self.tables()
+        version = shard.version  # before the values: newer ones under an old version do no harm
+        with self.phases("pull"):
+            found = None if sent.since is None else changes_since(shard, sent.reader, sent.since)
+            moment, rows = found or (self._follow(sent.reader), {})
+            return Refreshed(rows, version, moment, found is not None, shard.pull_dense())
+
+    def _follow(self, reader: str) -> Moment:
+        self._followers.add(reader)
+        return begin_following(self.tables(), reader)
+
+    def _dismiss(self, trainer: str) -> None:
+        for follower in [name for name in self._followers if name.startswith(trainer)]:
+            self._followers.discard(follower)
+            if self.shard is not None:
+                stop_following(self.shard, follower)
+
     def _pull(self, wanted: Wanted) -> Pulled:
-        shard = self._tables()
+        shard = self.tables()
+        moment = self._follow(wanted.reader) if wanted.reader else None  # first: what is read then is not older
         values, rows, version = {}, {}, shard.version
         with self.phases("pull"):
             for name, ids in wanted.ids.items():
@@ -235,17 +430,21 @@ class ShardHost:
                 values[name], rows[name] = pulled.values, pulled.rows
             dense = None
             if wanted.dense is not None:
-                dense = shard.pull_dense(wanted.dense if wanted.dense.size else None)
-        return Pulled(values, rows, version, dense)
+                out = wanted.dense if wanted.dense.size else None
+                dense = shard.pull_pushed(out) if wanted.train else shard.pull_dense(out)
+        return Pulled(values, rows, version, dense, moment)
 
-    def _apply(self, key: BatchKey, gradients: PushedGradients) -> None:
+    def _apply(self, key: BatchKey, gradients: PushedGradients, batches: int = 1) -> None:
         with self.phases("push"):
-            applied = self._tables().apply(key, gradients.rows, gradients.dense)
+            applied = self.tables().apply(key, gradients.rows, gradients.dense)
         self.phases.carve({"rule": applied.rule_s})
-        with self._lock:
-            self.counts.add(gradients, applied.skipped, applied.staleness)
-            due = self._cut_every is not None and self.counts.batches % self._cut_every == 0
+        with self.lock:
+            before = self.counts.batches
+            self.counts.add(gradients, applied.skipped, applied.staleness, batches)
+            due = self._cut_every is not None and self.counts.batches // self._cut_every > before // self._cut_every
             diverged = 0 < self._bad_losses == self.counts.bad_streak
+        if not self.state.serving:  # a backup counts along; its primary tells
+            return
         if diverged:
             self._report(Diverged(self._bad_losses))
         if due:
@@ -254,7 +453,7 @@ class ShardHost:
     def counted(self) -> Counts:
         """Return what is in the tables, with what the device has counted of it."""
         skipped = self.shard.dense.take_skipped() if self.shard is not None else 0
-        with self._lock:
+        with self.lock:
             self.counts.skipped += skipped
         return self.counts
 
@@ -279,7 +478,7 @@ class ShardHost:
         state: Mapping[str, Any] | None = None
         if cut:
             self.fresh(owned)
-            manifest = restore(self._tables(), self._folder)
+            manifest = restore(self.tables(), self._folder)
             state, self.counts = host_state(manifest), Counts(**manifest.position["counts"])
             self._go_on_from(manifest.moment)
         elif self._anew:
@@ -289,7 +488,7 @@ class ShardHost:
 
     def _go_on_from(self, moment: str) -> None:
         """Let the next cut hold only what changes from here on, if the tables are exactly what the cut holds."""
-        shard = self._tables()
+        shard = self.tables()
         if moment and not any(group.evicted for group in shard.groups.values()):  # a lowered budget takes rows away
             shard.remember(_CUTS, moment)
 
@@ -298,7 +497,7 @@ class ShardHost:
         if self.holder is not None:
             self.holder.clear()
         folder, counts = self._folder, vars(self.counted()).copy()
-        rows = self._tables().cut(_CUTS, moment=Path(folder).name, since=since_of(folder))
+        rows = self.tables().cut(_CUTS, moment=Path(folder).name, since=since_of(folder))
         kind: Kind = "changes" if rows.partial else "checkpoint"
         copy, bad_streak = self.state.copy, self.counts.bad_streak
 
@@ -324,7 +523,7 @@ class _Waiter:
         self._answered = threading.Event()
         self._answer = Message({"wait": True})  # until there is another
 
-    def __call__(self, reply: Reply, pulled: Pulled | None) -> None:
+    def __call__(self, reply: Reply, pulled: Pulled | Refreshed | None) -> None:
         self._answer = pack_reply(reply, pulled)
         self._answered.set()
 
@@ -332,23 +531,6 @@ class _Waiter:
         """Return the answer, or the word that it is not there yet."""
         self.gone = not self._answered.wait(seconds)
         return self._answer
-
-
-def _copy(gradients: PushedGradients) -> PushedGradients:
-    """Keep gradients beyond the reply: the sender uses its buffers again."""
-    rows = {
-        name: RowGradients(
-            g.ids.copy(),
-            g.values.copy(),
-            None if g.rows is None else g.rows.copy(),
-            None if g.show is None else g.show.copy(),
-            None if g.click is None else g.click.copy(),
-            g.version,
-        )
-        for name, g in gradients.rows.items()
-    }
-    dense = None if gradients.dense is None else gradients.dense.copy()
-    return PushedGradients(rows, dense, gradients.samples, gradients.loss)
 
 
 def _sum_dense(parts: list[Any]) -> Any:

@@ -1,7 +1,7 @@
 """Which rows of a partition have changed, in the stretches of time between marks.
 
-1. One bit a row says that it changed after the last mark. Loops set it beside the change itself: with 10 million rows
-   all bits fit into the second-level cache, where a number a row would be one more miss.
+1. One bit a row says that it changed after the last mark. Loops set it beside the change itself, of rows with a stamp
+   only the first time: the bits of many rows do not stay in the cache, a stamp comes with its row.
 2. A mark closes a stretch: its bits and the ids deleted in it are put aside. A reader that names an earlier mark gets
    the union of all stretches after it.
 3. Stretches that no reader can tell apart become one, so there are at most as many as marks are held.
@@ -22,6 +22,7 @@ from heterps.tables.live.region import Region
 __all__ = ["STRETCHES", "ChangeLog", "Stretch"]
 
 U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
 
 #: Stretches put aside at most: with the one that is open 4.2 bytes a row.
 STRETCHES = 32
@@ -58,11 +59,15 @@ class ChangeLog:
     ----------
     bits
         What loops write to: bit ``row % 64`` of element ``row // 64``.
+    mark
+        The last mark. Rows with a stamp (:mod:`~heterps.tables.live.row_layout`) have their bit if that is their stamp:
+        marks only rise, and no bit goes before the next.
     """
 
     def __init__(self, rows: int, mark: int) -> None:
         self._region = Region(np.uint64, rows // 64 + 1)
         self.bits: U64 = self._region.array
+        self.mark: U32 = np.zeros(1, np.uint32)
         self._known_from = mark
         self._closed: list[Stretch] = []
         self._deleted: list[U64] = []
@@ -93,6 +98,7 @@ class ChangeLog:
             deleted = np.concatenate([np.empty(0, np.uint64), *self._deleted])
             self._closed.append(Stretch(mark, self.bits[:used].copy(), deleted))
         self.bits[:used] = 0
+        self.mark[0] = mark
         self._deleted = []
         if len(self._closed) > STRETCHES:
             self._forget_first()
@@ -105,6 +111,13 @@ class ChangeLog:
         for each in self._closed:
             total = total.joined(each) if each.mark > mark else total
         return total
+
+    def deleted_since(self, mark: int) -> U64:
+        """Return the ids that lost their row after a mark, up to now; none if that is not known."""
+        if not 0 <= self._known_from <= mark:
+            return np.empty(0, np.uint64)
+        closed = (each.deleted for each in self._closed if each.mark > mark)
+        return np.concatenate([np.empty(0, np.uint64), *closed, *self._deleted])
 
     def keep(self, marks: Collection[int]) -> None:
         """Join or forget stretches so that only these marks can be asked for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from heterps.tables.loops.store import BLOCK
 from heterps.tables.loops.update import update_rows
 from heterps.tables.loops.vector_lanes import all_finite
 from heterps.tables.specs.initialisers import first_values
-from heterps.tables.specs.rules import NUMBERS, Rule
+from heterps.tables.specs.rules import NUMBERS, Rule, Sum
 from heterps.tables.specs.spec import DenseSpec
 
 __all__ = ["DenseBlock"]
@@ -51,10 +51,23 @@ class DenseBlock:
     """Values and optimiser slots of dense parameters.
 
     First values are a function of (seed, name, row), as for sparse rows.
+
+    Parameters
+    ----------
+    specs, seed
+        What there is, and of what its first values are made.
+    adds
+        What arrives are changes to be added, not gradients for the rules.
+    pushed
+        Names of those that pushes are for, None for all: the others are held for somebody else, and set by name.
     """
 
-    def __init__(self, specs: Sequence[DenseSpec], *, seed: int) -> None:
+    def __init__(
+        self, specs: Sequence[DenseSpec], *, seed: int, adds: bool = False, pushed: Container[str] | None = None
+    ) -> None:
         self.specs = tuple(specs)
+        self._applied = tuple(Sum(bounds=s.rule.bounds) if adds else s.rule for s in self.specs)
+        self._pushed = [k for k, spec in enumerate(self.specs) if pushed is None or spec.name in pushed]
         self.lock = threading.Lock()
         names = [spec.name for spec in self.specs]
         if len(set(names)) < len(names):
@@ -68,20 +81,20 @@ class DenseBlock:
         self.slots = np.concatenate([*parts, np.empty(0, np.float32)]).astype(np.float32)
         self._plan = self._make_plan([len(part) for part in parts])
         self._numbers = self._make_numbers(0)
-        self._apply = _loop_for(tuple(spec.rule for spec in self.specs))
+        self._apply = _loop_for(self._applied)
         for spec in self.specs:
             self.values[self.where[spec.name]] = initial(spec, seed).ravel()
 
     def _make_plan(self, slots: Sequence[int]) -> I64:
         starts = np.cumsum([0, *slots])
         rows = [
-            [s.rule.code, self.where[s.name].start, s.rows, s.size // s.rows, starts[k], slots[k] // s.rows]
+            [self._applied[k].code, self.where[s.name].start, s.rows, s.size // s.rows, starts[k], slots[k] // s.rows]
             for k, s in enumerate(self.specs)
         ]
         return np.array(rows, np.int64).reshape(len(rows), 6)
 
     def _make_numbers(self, step: int) -> F32:
-        return np.array([spec.rule.packed(step) for spec in self.specs], np.float32).reshape(len(self.specs), NUMBERS)
+        return np.array([rule.packed(step) for rule in self._applied], np.float32).reshape(len(self.specs), NUMBERS)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -118,6 +131,17 @@ class DenseBlock:
             np.copyto(out, self.values)
         return out
 
+    def pull_pushed(self, out: F32 | None = None) -> F32:
+        """Return a copy of the values that pushes are for, one behind the other."""
+        if len(self._pushed) == len(self.specs):
+            return self.pull(out)
+        with self.lock:
+            return np.concatenate([*(self.values[span] for span in self._spans), np.empty(0, np.float32)], out=out)
+
+    @property
+    def _spans(self) -> list[slice]:
+        return [self.where[self.specs[k].name] for k in self._pushed]
+
     def pull_there(self) -> F32:
         """Return a copy where the parameters are, which is here."""
         return self.pull()
@@ -127,12 +151,25 @@ class DenseBlock:
         return 0
 
     def push(self, gradient: F32 | Mapping[str, Any], *, step: int = 0) -> int:
-        """Apply a flat gradient (or one by name); return the rows skipped for NaN or Inf."""
-        grad = self._flat(gradient)
+        """Apply a gradient of those that pushes are for, flat or by name; return the rows skipped for NaN or Inf."""
+        whole = len(self._pushed) == len(self.specs)
+        grad = self._flat(gradient if whole or isinstance(gradient, Mapping) else self._spread(gradient))
+        plan = self._plan if whole else self._plan[self._pushed]
         with self.lock:
-            if any(spec.rule.scheduled for spec in self.specs):
+            if any(rule.scheduled for rule in self._applied):
                 self._numbers = self._make_numbers(step)
-            return int(self._apply(self.values, self.slots, grad, self._plan, self._numbers))
+            numbers = self._numbers if whole else self._numbers[self._pushed]
+            return int(self._apply(self.values, self.slots, grad, plan, numbers))
+
+    def _spread(self, gradient: F32) -> F32:
+        """Put the pieces of a gradient where their parameters stand; what stands between is not looked at."""
+        flat, at = np.zeros_like(self.values), 0
+        for span in self._spans:
+            flat[span] = gradient[at : at + span.stop - span.start]
+            at += span.stop - span.start
+        if at != len(gradient):
+            raise TableError(f"dense gradient has {len(gradient)} numbers, the parameters it is for have {at}")
+        return flat
 
     def _flat(self, gradient: F32 | Mapping[str, Any]) -> F32:
         if isinstance(gradient, Mapping):

@@ -67,6 +67,8 @@ class RowGroup:
         Where rows are kept if the storage is "ssd".
     memory
         What all groups of the shard host may take together.
+    adds
+        What arrives are changes to be added, not gradients for the rule.
     """
 
     def __init__(
@@ -78,9 +80,10 @@ class RowGroup:
         owners: Owners | None = None,
         folder: Path | None = None,
         memory: MemoryLimit | None = None,
+        adds: bool = False,
     ) -> None:
         self._memory = memory  # shared with the other groups of the shard host
-        self.spec, self.layout = spec, RowLayout(spec, seed)
+        self.spec, self.layout = spec, RowLayout(spec, seed, adds=adds)
         self.owned = tuple(sorted(owned))
         self._owners = owners or Owners()
         count = max(1, min(self._owners.threads, len(self.owned)))
@@ -329,6 +332,21 @@ class RowGroup:
                 if slots is not None and table in self.layout.slot_columns:
                     part.set_slots(rows[at].astype(np.int64), self.layout.slot_columns[table], slots[at])
 
+    def put(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Set whole rows (:mod:`~heterps.tables.snapshots.records`) of unique ids, creating absent ones.
+
+        Whatever the rows were before is gone, so nobody else may change them meanwhile.
+        """
+        ids = check_ids(columns["id"], f"group {self.spec.name!r}")
+        rows = self.create(ids)
+        order, bounds = self.split(ids)
+        for p, part in enumerate(self.partitions):
+            at = order[bounds[p] : bounds[p + 1]]
+            words = np.zeros((len(at), self.layout.stride), np.uint32)
+            fill(self.layout, {name: array[at] for name, array in columns.items()}, words)
+            with part.lock:
+                part.set_words(rows[at].astype(np.int64), words)
+
     def append(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         """Add rows that were saved (:mod:`~heterps.tables.snapshots.records`) to an empty group; then
         :meth:`build_index`.
@@ -371,6 +389,6 @@ def _push_for(layout: RowLayout) -> Any:
     rules = tuple(s.rule for s in layout.segments)
     return (
         push_rows
-        if all(rule.code >= 0 for rule in rules)
+        if layout.adds or all(rule.code >= 0 for rule in rules)
         else rebuilt_around(rules, push_rows, update_segment, update_block)
     )

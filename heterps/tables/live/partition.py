@@ -45,6 +45,7 @@ _MOST_ROWS = 2**31 - 1
 #: Threads that list the rows of a cut while training waits or build an index, and rows that one of them is worth.
 UPKEEP_THREADS, WORTH_IT = 2, 1 << 16
 _NO_BITS: U64 = np.empty(0, np.uint64)
+_NO_MARK: U32 = np.zeros(1, np.uint32)
 
 
 class RowPartition:
@@ -58,7 +59,7 @@ class RowPartition:
         self._rows = Region(np.uint32, most * layout.stride, folder)
         most = min(most, len(self._rows) // layout.stride)
         # Places for an index at its emptiest, and for one run of all entries behind it (rule 3 of the index).
-        self.meta = index.new_meta(layout.row_bytes)
+        self.meta = index.new_meta(layout.row_bytes - 8 * (layout.stamp >= 0))  # it pays for the word more
         places = 1000 * int(self.meta[index.GROW]) // int(self.meta[index.LOAD]) + 1000
         self._entries = Region(np.uint64, most * places // 1000 + 2 * index.LEAST)
         self.most = min(most, (len(self._entries) - 2 * index.LEAST) * 1000 // places)
@@ -85,6 +86,7 @@ class RowPartition:
             saved=np.empty(0, np.uint32),
             n_saved=np.zeros(1, np.int64),
             changed=_NO_BITS,
+            mark=_NO_MARK,
         )
 
     def __len__(self) -> int:
@@ -171,7 +173,7 @@ class RowPartition:
         """Set a mark; return the bits of rows that changed since an earlier one, and the ids that lost their row."""
         if self._changes is None:
             self._changes = ChangeLog(self.most, mark)
-            self.store = self.store._replace(changed=self._changes.bits)
+            self.store = self.store._replace(changed=self._changes.bits, mark=self._changes.mark)
         self._changes.close(mark, self.high)
         found = None if since is None else self._changes.since(since)
         if found is not None:
@@ -185,13 +187,19 @@ class RowPartition:
         absent: U64 = ids[rows == NO_ROW]
         return absent
 
+    def deleted_since(self, mark: int) -> U64:
+        """Return the ids without a row now that lost one after a mark."""
+        if self._changes is None:
+            return np.empty(0, np.uint64)
+        return self._absent(np.unique(self._changes.deleted_since(mark)))
+
     def keep_marks(self, marks: Collection[int]) -> None:
         """Note no more than these marks need; without any, nothing."""
         if self._changes is not None and marks:
             self._changes.keep(marks)
         elif not marks:
             self._changes = None
-            self.store = self.store._replace(changed=_NO_BITS)
+            self.store = self.store._replace(changed=_NO_BITS, mark=_NO_MARK)
 
     def live(self) -> I64:
         """Return the numbers of the rows in use."""
@@ -220,6 +228,11 @@ class RowPartition:
         view[rows, first + columns.start : first + columns.stop] = values
         if layout.counter >= 0:
             self.words.view(np.float32)[rows, layout.counter + LIVE] = 1
+
+    def set_words(self, rows: I64, words: U32) -> None:
+        """Replace whole rows; their ids must be those that they have."""
+        capture_rows(self.store, rows)
+        self.words[rows] = words
 
     def set_slots(self, rows: I64, where: slice, slots: F32) -> None:
         """Replace optimiser slots of rows."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,8 @@ __all__ = ["Changes", "Readers"]
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 Columns = dict[str, npt.NDArray[Any]]
+
+_Listed = tuple[list[tuple[RowPartition, U32]], U64, int]  # rows by partition, ids without one, the mark
 
 #: Rows copied before pulls and pushes have a turn.
 TURN = 8192
@@ -100,16 +102,50 @@ class Readers:
                 part.keep_marks(marks)
 
     def changed(self, reader: str, since: int | None = None) -> Changes:
-        """Return what changed since a mark of this reader, everything if that is not known.
+        """Return what changed since a mark of this reader's last answers, everything if that is not known.
 
         Rows are as they are now: what changes while they are copied is in this answer or the next, perhaps in both.
         """
-        found = self._changed(reader, since)
+        found = self.changed_if_known(reader, since)
         return found if found is not None else self._all(reader)
 
-    def _changed(self, reader: str, since: int | None) -> Changes | None:
-        if since is None or since > self._last:
+    def pieces(self, reader: str, since: int | None, rows: int) -> Iterator[Changes]:
+        """Yield the same as :meth:`changed`, a limited number of rows at a time, each as it is when its turn comes.
+
+        There is at least one piece; what was deleted, and that these are all rows, stands in the first. An id may come
+        twice, then the later row counts.
+        """
+        found = self._list_changed(reader, since)
+        listed, deleted, mark = found if found is not None else self._list_all(reader)
+        for part, some in _shared_out(listed, rows):
+            yield Changes(self._copied([(part, some)]), deleted, mark, found is None)
+            found, deleted = (listed, deleted, mark), np.empty(0, np.uint64)
+
+    def begin(self, reader: str) -> int:
+        """Return a mark for a reader that has nothing yet, or reads rows one by one."""
+        with self.marking(reader) as mark:
+            for part in self._group.partitions:
+                with part.lock:
+                    part.close_stretch(mark, None)
+            return mark
+
+    def deleted_since(self, since: int) -> U64:
+        """Return the ids without a row now that lost one after a mark, as far as that is known."""
+        listed = [np.empty(0, np.uint64)]
+        for part in self._group.partitions:
+            with part.lock:
+                listed.append(part.deleted_since(since))
+        return np.concatenate(listed)
+
+    def changed_if_known(self, reader: str, since: int | None) -> Changes | None:
+        """Return what changed since a mark of this reader; None if that is not known."""
+        found = self._list_changed(reader, since)
+        return None if found is None else Changes(self._copied(found[0]), *found[1:], False)
+
+    def _list_changed(self, reader: str, since: int | None) -> _Listed | None:
+        if since not in self._held.get(reader, ()):  # another's, or of tables that were here before: numbers repeat
             return None
+        assert since is not None
         listed = []
         with self.marking(reader, (since,)) as mark:
             for part in self._group.partitions:
@@ -119,18 +155,22 @@ class Readers:
         if len(known) < len(listed):
             return None
         deleted = np.concatenate([deleted for _, _, deleted in known])
-        return Changes(self._copied([(part, rows) for part, rows, _ in known]), deleted, mark, False)
+        return [(part, rows) for part, rows, _ in known], deleted, mark
 
     def _all(self, reader: str) -> Changes:
+        listed, deleted, mark = self._list_all(reader)
+        return Changes(self._copied(listed), deleted, mark, True)
+
+    def _list_all(self, reader: str) -> _Listed:
         listed = []
         with self.marking(reader) as mark:
             for part in self._group.partitions:
                 with part.lock:
                     part.mark(mark)
                     listed.append((part, part.live().astype(np.uint32)))
-        return Changes(self._copied(listed), np.empty(0, np.uint64), mark, True)
+        return listed, np.empty(0, np.uint64), mark
 
-    def _copied(self, listed: list[tuple[RowPartition, U32]]) -> Columns:
+    def _copied(self, listed: Sequence[tuple[RowPartition, U32]]) -> Columns:
         layout = self._group.layout
         n = sum(len(rows) for _, rows in listed)
         buffer = RowBuffer(layout, np.empty(max(n, 1) * layout.stride, np.uint32))
@@ -142,6 +182,15 @@ class Readers:
                     part.copy_rows(some, buffer, done)
                 done += len(some)
         return _newest(buffer.columns(n))
+
+
+def _shared_out(listed: Sequence[tuple[RowPartition, U32]], most: int) -> Iterator[tuple[RowPartition, U32]]:
+    """Yield the same rows, so many at a time; at least once."""
+    for n, (part, rows) in enumerate(listed):
+        for first in range(0, len(rows), most):
+            yield part, rows[first : first + most]
+        if n == 0 and not len(rows):
+            yield part, rows
 
 
 def _newest(columns: Columns) -> Columns:

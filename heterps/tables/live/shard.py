@@ -92,6 +92,8 @@ class Shard:
     memory_bytes
         What indices and rows in memory may take; new ids beyond that are refused, or old rows evicted, as each group's
         ``when_full`` says. None for as many as fit.
+    adds
+        What is pushed are changes to be added: rules are applied by those who send them.
     dense_block
         Where dense parameters are: made from their specifications and the seed; by default in memory.
     """
@@ -106,6 +108,7 @@ class Shard:
         threads: int = 1,
         folder: str | Path | None = None,
         memory_bytes: int | None = None,
+        adds: bool = False,
         dense_block: Callable[..., DenseBlock | DeviceDense] = DenseBlock,
     ) -> None:
         self.seed = seed
@@ -116,8 +119,10 @@ class Shard:
             if spec.name in self.groups:
                 raise TableError(f"two groups of one name: {spec.name!r}")
             mine = _owned(owned, spec)
-            self.groups[spec.name] = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where, memory=memory)
-        self.dense = dense_block(tuple(dense), seed=seed)
+            self.groups[spec.name] = RowGroup(
+                spec, seed=seed, owned=mine, owners=owners, folder=where, memory=memory, adds=adds
+            )
+        self.dense = dense_block(tuple(dense), seed=seed, **({"adds": True} if adds else {}))
         self.incarnation = uuid.uuid4().hex  # with the version: which state this is, wherever versions begin anew
         if memory is not None:
             memory.fixed_bytes = self.dense.nbytes
@@ -156,6 +161,10 @@ class Shard:
     def pull_dense(self, out: F32 | None = None) -> F32:
         """Return a flat copy of the dense parameters on the host."""
         return self.dense.pull(out)
+
+    def pull_pushed(self, out: F32 | None = None) -> F32:
+        """Return a flat copy of the dense parameters that pushes are for."""
+        return self.dense.pull_pushed(out) if isinstance(self.dense, DenseBlock) else self.dense.pull(out)
 
     def apply(
         self,

@@ -21,6 +21,7 @@ from heterps.tables.live.row_layout import (
     GATED,
     HALF,
     SLOT,
+    STAMP,
     STATE,
     STRIDE,
     TICK,
@@ -230,6 +231,24 @@ def choose(
 
 
 @inline
+def stamp_rows(s: Store, b: Block, noted: np.uint64, m: int) -> Any:
+    """Keep of the ``m`` rows noted last those that change for the first time after the mark; return how many.
+
+    A row's stamp is in the cache with it, its bit mostly is not.
+    """
+    words, rows, stamp, mark = s.words, b.noted, s.layout[STAMP], s.mark[0]
+    if stamp < 0:
+        return m
+    n = np.int64(0)
+    for j in range(m):
+        at = b.base[j] + stamp
+        rows[noted + np.uint64(n)] = rows[noted + np.uint64(j)]
+        n += words[at] != mark
+        words[at] = mark
+    return n
+
+
+@inline
 def note_rows(bits: U64, rows: U32, n: np.uint64) -> None:
     """Set the bits of the first ``n`` rows.
 
@@ -327,7 +346,7 @@ def push_rows(
             for j in range(m):
                 words[b.base[j] + layout[TICK]] = tick
         if noting:
-            noted += np.uint64(m)
+            noted += np.uint64(stamp_rows(s, b, noted, m))
             if noted > np.uint64(NOTED - BLOCK) or start + BLOCK >= hi:
                 note_rows(s.changed, b.noted, noted)
                 noted = np.uint64(0)

@@ -59,6 +59,7 @@ class Store(NamedTuple):
     saved: U32
     n_saved: I64
     changed: U64
+    mark: U32
 
 
 class GradientColumns(NamedTuple):

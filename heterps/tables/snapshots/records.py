@@ -110,6 +110,8 @@ def fill(layout: RowLayout, columns: Mapping[str, npt.NDArray[Any]], words: U32)
         floats[:, layout.counter + k] = columns[Counters._fields[k]]
     if layout.tick >= 0:
         words[:, layout.tick] = columns.get("last_use", np.uint32(0))
+    if layout.stamp >= 0:
+        words[:, layout.stamp] = 0
 
 
 def _set_values(layout: RowLayout, words: U32, columns: Mapping[str, npt.NDArray[Any]]) -> None:

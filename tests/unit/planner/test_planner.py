@@ -174,6 +174,32 @@ def test_shard_hosts_grow_with_the_tables_and_with_throughput(rented):
     assert fast.shard_hosts > small.shard_hosts
 
 
+def test_backups_are_counted_in_memory_network_and_work(rented):
+    growth = Growth(1.0, 0.0, 26e9, 4e9)
+    sample = Sample(10**9, 4096, 0.3, {"deep+wide": growth}, {"deep+wide": 26.0})
+    options = {"goal": FixedRate(1e5), "batch_size": 4096, "sample": sample}
+    one, two = (plan(wide_deep(), rented, replicas=n, **options) for n in (1, 2))
+    assert (one.replicas, two.replicas) == (1, 2)
+    assert two.shard_hosts >= 2 * one.shard_hosts - 1, "the tables fill the memory of their hosts, twice"
+    tables = two.forecast.tables[0].bytes
+    assert two.memory_bytes["cpu"] * two.shard_hosts >= 2 * tables
+    links = two.forecast.link_bytes_per_s
+    assert links["shard hosts - backups"] == pytest.approx(links["workers - shard hosts"] / 2)
+    assert "shard hosts - backups" not in one.forecast.link_bytes_per_s
+    assert two.forecast.shard_busy * two.shard_hosts > one.forecast.shard_busy * one.shard_hosts
+    assert Plan.from_json(two.to_json()) == two
+    assert "2 copies of each" in two.report()
+    again = forecast(replace(two, forecast=None), rented, sample=sample)
+    assert again.forecast.link_bytes_per_s.keys() == links.keys()
+
+
+def test_a_backup_needs_a_second_shard_host(rented):
+    made = plan(wide_deep(), rented, goal=MinCost(1e4), batch_size=4096, replicas=2)
+    assert (made.shard_hosts, made.servers) == (2, 2)
+    with pytest.raises(PlanError, match="replicas=3"):
+        replace(made, replicas=3)
+
+
 def test_tables_that_do_not_fit_into_memory_go_to_ssd():
     growth = Growth(1.0, 0.0, 26e9, 1e9)
     sample = Sample(10**9, 4096, 0.3, {"deep+wide": growth}, {"deep+wide": 26.0})

@@ -14,6 +14,7 @@ from heterps.protocol.run.spec import Phase
 from heterps.protocol.words import decisions as de, instructions as do
 from heterps.protocol.words.messages import Acked, Ask, Push, Seen
 from heterps.simulator.actors import Copy
+from heterps.simulator.own_rows import OwnRows
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 PLANTED: dict[str, Plant] = {}
@@ -60,9 +61,9 @@ def dense_applied_twice(patch: pytest.MonkeyPatch) -> None:
         return [de.Apply(push), done]
 
     def apply(self: Copy, apply: de.Apply) -> None:
-        shards, grads = self._payloads[apply.push]
+        shards, grads, since = self._payloads[apply.push]
         if any(grads[0][0] in self.rows[number].counts for number in shards if number in self.rows):
-            self._payloads[apply.push] = (tuple(number for number in shards if number == 0), grads)
+            self._payloads[apply.push] = (tuple(number for number in shards if number == 0), grads, since)
         good(self, apply)
 
     patch.setattr(HostState, "_push", push)
@@ -416,6 +417,12 @@ def cut_ignores_lanes_that_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 @planted
+def backups_are_kept_when_rows_were_changed(patch: pytest.MonkeyPatch) -> None:
+    """What an engine changed while the run rested is not on backups, which take over without it."""
+    patch.setattr(Fleet, "renew_backups", lambda self: [])
+
+
+@planted
 def answer_before_the_backup_has_it(patch: pytest.MonkeyPatch) -> None:
     """The primary acknowledges at once."""
     patch.setattr(Replica, "hold", lambda self, decisions: decisions)
@@ -457,3 +464,67 @@ def backup_follows_out_of_order(patch: pytest.MonkeyPatch) -> None:
             yield self._early.pop(seq)
 
     patch.setattr(Replica, "in_order", in_order)
+
+
+# --- rows of a worker's own
+
+
+@planted
+def next_unit_before_the_last_is_settled(patch: pytest.MonkeyPatch) -> None:
+    """Batches are computed as their rows come, whatever unit is being settled."""
+
+    def at_once(self: ClientState) -> Any:
+        due, self._due = sorted(self._due), set()
+        return self._compute(*due)
+
+    patch.setattr(ClientState, "_compute_in_turn", at_once)
+
+
+@planted
+def unfinished_range_stays_in_the_copy(patch: pytest.MonkeyPatch) -> None:
+    """An attempt that is cancelled leaves what it has learned to the next one, beside the batches' second run."""
+    good = OwnRows.leave
+    patch.setattr(OwnRows, "leave", lambda self, terms, whole: good(self, terms, whole=True))
+
+
+@planted
+def settled_anew_whenever_it_is_sent(patch: pytest.MonkeyPatch) -> None:
+    """What is sent again is what has been learned since, not what was sent before."""
+
+    def settle(self: OwnRows, unit: int) -> Any:
+        self.owed.pop(unit, None)
+        owed, self.learned = tuple(self.learned), []
+        return owed
+
+    patch.setattr(OwnRows, "settle", settle)
+
+
+@planted
+def changes_are_forgotten_when_told(patch: pytest.MonkeyPatch) -> None:
+    """The host drops from its list what it has told, whether or not the answer arrives."""
+    good = Copy._news
+
+    def news(self: Copy, since: Any) -> Any:
+        told = good(self, since)
+        self._changed.clear()
+        return told
+
+    patch.setattr(Copy, "_news", news)
+
+
+@planted
+def moments_of_other_tables_count(patch: pytest.MonkeyPatch) -> None:
+    """A host takes a moment of the copy before it for one of its own."""
+    good = Copy._news
+    patch.setattr(Copy, "_news", lambda self, since: good(self, None if since is None else (self._tables, since[1])))
+
+
+@planted
+def late_rows_replace_newer_ones(patch: pytest.MonkeyPatch) -> None:
+    """Rows that were read before the last news, and came after it, are taken for the newest."""
+
+    def take(self: OwnRows, host: int, rows: Any) -> None:
+        self.note(host, rows)
+        self.marks.setdefault(host, rows.mark)
+
+    patch.setattr(OwnRows, "take", take)

@@ -16,9 +16,9 @@ from heterps.errors import ClusterError, DataError, RunError
 from heterps.protocol.words import events as ev
 from heterps.runtime import answers
 from heterps.runtime.cluster.pools import pools_of
-from heterps.runtime.run import dask_engine as cluster
+from heterps.runtime.run import inference_tasks
 from heterps.runtime.run.arrivals import Arrivals
-from heterps.runtime.run.dask_engine import ClusterEngine
+from heterps.runtime.run.inference_tasks import InferenceTasks
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.run.split_tasks import SplitTasks
 from tests.unit.runtime.played import ANSWERS, Pending
@@ -101,15 +101,25 @@ def test_what_cannot_be_pickled_is_not_the_workers_fault(local: Client, worker: 
 # --- tasks
 
 
+class Inference:
+    """Waits for the one task of an inference on worker "w"; those in ``workers`` are heard of all the time."""
+
+    def __init__(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.client, self.workers, heard = client, ["w"], itertools.count()
+        listed = lambda client: {"workers": {worker: {"last_seen": next(heard)} for worker in self.workers}}  # noqa: E731
+        monkeypatch.setattr(inference_tasks, "identity_of", listed)
+        monkeypatch.setattr(answers, "_LOOK_S", 0.02)
+
+    def result(self, future: Any) -> Any:
+        splits: Any = [SimpleNamespace(index=3)]
+        tasks = InferenceTasks(self.client, splits, ["w"], lambda *again: future, lambda worker: None)
+        tasks._futures = [future]
+        return next(tasks.results())
+
+
 @pytest.fixture
-def engine(local: Client, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An engine whose workers are those in ``engine.workers``, heard of all the time."""
-    made: Any = ClusterEngine.__new__(ClusterEngine)
-    made.client, made.workers, heard = local, ["w"], itertools.count()
-    listed = lambda client: {"workers": {worker: {"last_seen": next(heard)} for worker in made.workers}}  # noqa: E731
-    monkeypatch.setattr(cluster, "identity_of", listed)
-    monkeypatch.setattr(answers, "_LOOK_S", 0.02)
-    return made
+def inference(local: Client, monkeypatch: pytest.MonkeyPatch) -> Inference:
+    return Inference(local, monkeypatch)
 
 
 def task(after_s: float = 0.0, error: BaseException | None = None) -> Any:
@@ -119,17 +129,17 @@ def task(after_s: float = 0.0, error: BaseException | None = None) -> Any:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_inference_that_dask_does_not_answer_is_named(engine: Any, name: str) -> None:
+def test_inference_that_dask_does_not_answer_is_named(inference: Inference, name: str) -> None:
     with pytest.raises(ClusterError, match=r"^split 3 was not inferred by workers w: ."):
-        engine._inferred(task(error=ANSWERS[name]()), SimpleNamespace(index=3), ["w"])
+        inference.result(task(error=ANSWERS[name]()))
 
 
-def test_inference_may_take_long_but_not_without_workers(engine: Any) -> None:
+def test_inference_may_take_long_but_not_without_workers(inference: Inference) -> None:
     with dask.config.set({"heterps.timeouts.call": "0.1s"}):
-        assert engine._inferred(task(0.4), SimpleNamespace(index=3), ["w"]) == "answer"
-        engine.workers = ["another"]
+        assert inference.result(task(0.4)) == "answer"
+        inference.workers = ["another"]
         with pytest.raises(ClusterError, match=r"^split 3 was not inferred by workers w: they are gone"):
-            engine._inferred(task(60), SimpleNamespace(index=3), ["w"])
+            inference.result(task(60))
 
 
 @pytest.mark.parametrize("name", ANSWERS)

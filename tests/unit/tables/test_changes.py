@@ -30,6 +30,12 @@ from heterps.tables.live.group import RowGroup
 CTR = TableSpec("t", 4, Momentum(0.1), Uniform(0.1), accessor=CtrAccessor(embed=2, delete_threshold=0.4))
 
 
+@pytest.fixture(autouse=True, params=[3, 99], ids=["stamped", "plain"])
+def long(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From how many words on rows have room for a stamp, if their number is odd."""
+    monkeypatch.setattr("heterps.tables.live.row_layout.LONG", request.param)
+
+
 def ids(*numbers: int) -> np.ndarray:
     return np.array(numbers, np.uint64)
 
@@ -215,6 +221,22 @@ def test_unknown_marks_and_tables_that_were_cleared() -> None:
     assert copy.read() == ({5}, set(), True)
 
 
+def test_a_mark_is_the_readers_own() -> None:
+    """One that another was given, or this one before it was forgotten, may be of other tables: numbers repeat."""
+    shard = shard_of(GroupSpec("g", (TableSpec("t", 2, SGD(0.1)),)))
+    group = shard.groups["g"]
+    push(shard, ids(1, 2))
+    keeper, copy = Copy(group, "keeper"), Copy(group)
+    keeper.read(), copy.read()
+    push(shard, ids(2))
+    assert group.changed("stranger", keeper.mark).everything
+    group.readers.forget("copy")
+    assert copy.read() == ({1, 2}, set(), True)
+    push(shard, ids(1))
+    assert copy.read() == ({1}, set(), False)
+    assert keeper.read() == ({1, 2}, set(), False)
+
+
 def test_nothing_is_noted_without_a_reader() -> None:
     shard = shard_of(GroupSpec("g", (TableSpec("t", 2, SGD(0.1)),)))
     group, (part,) = shard.groups["g"], shard.groups["g"].partitions
@@ -232,7 +254,7 @@ def test_nothing_is_noted_without_a_reader() -> None:
 
 def test_a_copy_follows_while_pulls_pushes_and_deletions_go_on() -> None:
     """Rows carry equal numbers: one that is copied while it changes would show."""
-    shard = shard_of(GroupSpec("g", (TableSpec("t", 16, Sum(), Zeros()),)), threads=2)
+    shard = shard_of(GroupSpec("g", (TableSpec("t", 15, Sum(), Zeros()),)), threads=2)
     group, stop, failed = shard.groups["g"], threading.Event(), []
 
     def work(seed: int) -> None:

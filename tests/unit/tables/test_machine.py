@@ -55,8 +55,9 @@ ids_strategy = st.lists(st.integers(0, 60), min_size=1, max_size=25, unique=True
 
 
 @pytest.fixture(autouse=True)
-def threads_even_for_few_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+def threads_and_stamps_even_for_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heterps.tables.live.owners.WORTH_IT", 1)
+    monkeypatch.setattr("heterps.tables.live.row_layout.LONG", 3)
 
 
 class Model:

@@ -124,6 +124,17 @@ def mark_is_set_after_the_copy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Readers, "changed", late)
 
 
+def stamps_outlive_their_mark(patch: pytest.MonkeyPatch) -> None:
+    """A row that was noted before the mark is taken for noted after it."""
+    close = ChangeLog.close
+
+    def same(log: ChangeLog, mark: int, high: int) -> None:
+        close(log, mark, high)
+        log.mark[0] = 1
+
+    patch.setattr(ChangeLog, "close", same)
+
+
 def forget_changes(group: RowGroup) -> None:
     for part in group.partitions:
         part.store.changed[: part.high // 64 + 1] = 0
@@ -175,6 +186,7 @@ BUGS = (
     deletions_are_not_told,
     mark_is_set_when_the_cut_ends,
     mark_is_set_after_the_copy,
+    stamps_outlive_their_mark,
     counters_change_unnoticed,
     applies_a_key_again,
     forgets_to_delete,
@@ -202,6 +214,7 @@ RARE: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
 @pytest.mark.parametrize("plant", [*BUGS, *(pytest.param(b, marks=pytest.mark.full) for b in RARE)], ids=_name)
 def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heterps.tables.live.owners.WORTH_IT", 1)
+    monkeypatch.setattr("heterps.tables.live.row_layout.LONG", 3)
     plant(monkeypatch)
     with pytest.raises(Exception) as found:
         run_state_machine_as_test(TableMachine, settings=settings(FIND, max_examples=800 if plant in RARE else 200))

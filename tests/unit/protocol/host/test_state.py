@@ -79,12 +79,8 @@ def test_sync_commits_when_every_lane_is_past_and_in_lane_order() -> None:
     assert kinds(state.handle(late, "t")) == [de.Answer], "committed before"
 
 
-def test_geo_says_what_a_trainer_must_get() -> None:
-    state = host(Geo(k=2))
-    refreshes = [state.handle(Pull(1, 1, key(n), 9, n), "t")[0].refresh for n in (0, 0, 2)]
-    assert refreshes == ["full", "again", "changed"]
-    state.handle(do.ForgetTrainer(1, 9))
-    assert state.handle(Pull(1, 1, key(4), 9, 4), "t")[0].refresh == "full"
+def test_geo_notes_nothing_more_for_a_trainer_that_is_gone() -> None:
+    assert host(Geo(k=2)).handle(do.ForgetTrainer(1, 9)) == [de.Dismiss(9)]
 
 
 def pair() -> tuple[HostState, HostState]:
@@ -99,8 +95,8 @@ def pair() -> tuple[HostState, HostState]:
 
 def test_the_primary_answers_after_the_backup_and_duplicates_wait_too() -> None:
     primary, backup = pair()
-    apply, forward = primary.handle(push(0), "first")
-    assert kinds([apply, forward]) == [de.Apply, de.Forward]
+    forward, apply = primary.handle(push(0), "first")
+    assert kinds([forward, apply]) == [de.Forward, de.Apply], "both apply it at the same time"
     again = primary.handle(push(0), "again")
     assert kinds(again) == [de.Forward], "the backup may not have it yet"
     *done, confirm = backup.handle(forward, 1)
@@ -110,7 +106,7 @@ def test_the_primary_answers_after_the_backup_and_duplicates_wait_too() -> None:
 
 def test_the_backup_follows_in_order_and_a_gap_waits() -> None:
     primary, backup = pair()
-    first, second = (primary.handle(push(n), n)[-1] for n in (0, 1))
+    first, second = (primary.handle(push(n), n)[0] for n in (0, 1))
     assert kinds(backup.handle(second, 1)) == [de.Confirm]
     assert kinds(backup.handle(first, 1)) == [de.Apply, de.Apply, de.Confirm]
 
@@ -120,15 +116,15 @@ def test_a_backup_is_ready_only_with_what_was_answered_while_it_was_filled() -> 
     backup.handle(do.CreateHost(2, 0, "b", 1, None, (0,)))
     (fill,) = primary.handle(do.Attach(1, 2))
     answered = primary.handle(push(0), "t")
-    assert kinds(answered) == [de.Apply, de.Answer, de.Forward], "no waiting for a backup that is being filled"
+    assert kinds(answered) == [de.Forward, de.Apply, de.Answer], "no waiting for a backup that is being filled"
     assert primary.handle(backup.handle(fill, 1)[-1]) == [], "it lacks the push"
-    confirm = backup.handle(answered[-1], 1)[-1]
+    confirm = backup.handle(answered[0], 1)[-1]
     assert primary.handle(confirm) == [de.Report(ev.BackupReady(1, 2))]
 
 
 def test_a_promoted_backup_deposes_its_old_primary() -> None:
     primary, backup = pair()
-    forward = primary.handle(push(0), "t")[-1]
+    forward = primary.handle(push(0), "t")[0]
     assert backup.handle(do.Promote(2, 9, (0,))) == [de.Report(ev.HostReady(2, 9))]
     (confirm,) = backup.handle(forward, 1)
     assert confirm == de.Confirm(1, 2, 9, -1)

@@ -428,3 +428,43 @@ def test_a_held_worker_is_given_nothing_until_it_is_freed_whatever_order_that_is
     assert not run.waiting_for()
     run.handle(ev.WorkerHeld("w", 5))
     assert not run.waiting_for()  # what it runs goes on
+
+
+def made(instructions: list[do.Instruction]) -> list[tuple[int, str, bool]]:
+    """Return the copies that are to be made: host, worker, whether it is a backup."""
+    return [(c.host, c.worker, c.cut is None) for c in instructions if isinstance(c, do.CreateHost)]
+
+
+def test_a_backup_is_put_on_another_machine_where_there_is_one() -> None:
+    run = RunState(RunSpec(shards=4, hosts=1, replicas=2))
+    (create,) = run.handle(ev.ServersJoined(("a1", "a2", "b1"), ("a", "a", "b")))
+    assert made(run.handle(ev.HostReady(create.copy, create.term))) == [(0, "b1", True)]
+    assert (run.fleet.unprotected, run.fleet.together) == (1, 0)
+
+
+def test_a_backup_beside_its_primary_is_better_than_none_and_said_so() -> None:
+    run = RunState(RunSpec(shards=4, hosts=1, replicas=2))
+    (create,) = run.handle(ev.ServersJoined(("a1", "a2"), ("a", "a")))
+    backup, *_ = run.handle(ev.HostReady(create.copy, create.term))
+    assert made([backup]) == [(0, "a2", True)]
+    run.handle(ev.BackupReady(create.copy, backup.copy))
+    assert (run.fleet.unprotected, run.fleet.together) == (0, 1)
+
+
+def test_hosts_are_placed_where_their_tables_are_though_two_lie_on_one_worker() -> None:
+    run = RunState(RunSpec(shards=4, hosts=3))
+    held = ((1, "b"), (2, "b"), (0, "gone"))
+    placed = made(run.handle(ev.ServersJoined(("a", "b", "c"), holds=held)))
+    assert sorted(placed) == [(0, "a", False), (1, "b", False), (2, "b", False)]
+
+
+def test_backups_are_made_anew_when_rows_were_changed_behind_their_backs() -> None:
+    run = RunState(RunSpec(shards=4, hosts=1, replicas=2))
+    (create,) = run.handle(ev.ServersJoined(("a", "b"), ("a", "b")))
+    backup, *_ = run.handle(ev.HostReady(create.copy, create.term))
+    run.handle(ev.BackupReady(create.copy, backup.copy))
+    assert not run.handle(ev.RestOver(1)), "nothing was changed"
+    out = run.handle(ev.RestOver(2, changed=True))
+    assert [type(i) for i in out] == [do.Detach, do.Discard, do.CreateHost, do.Attach]
+    assert run.fleet.unprotected == 1
+    assert not run.handle(ev.RestOver(2, changed=True)), "a word that comes twice"

@@ -26,7 +26,7 @@ from heterps.runtime.cuts.checkpoints import Checkpoints, Keeper
 from heterps.runtime.run import attendance, carrier as carriers, host_lines, stage_lines
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.carrier import ClusterCarrier
-from heterps.runtime.run.host_lines import Places
+from heterps.runtime.run.places import Places
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import run_here, topic
@@ -139,7 +139,7 @@ class Actor:
     def release(self) -> None:
         self.released = True
 
-    def HostActor_begin(self, run: str, copy: int, every: int | None) -> Address:  # noqa: N802
+    def HostActor_begin(self, run: str, copy: int, every: int | None, backup: Any = None) -> Address:  # noqa: N802
         job, host = self.args
         self._host = ShardHost(job, host, copy, self._played.arrivals.tell)
         return address(f"copy {copy}")
@@ -177,7 +177,7 @@ class Played:
         self.arrivals, self.events = Arrivals(), list[ev.Event]()
         self.job = Job(Model(graph()), 64, Async(), **options)
         self.data, self.silent = data(), set[str]()
-        self.places: Places = {}
+        self.places = Places()
         self.keeper = Keeper(Checkpoints(path=str(folder)), self.job, 0, 0, self.data)
         self.roles = Roles(stages=("io", "compute") if options.get("stages") else ("io",))
         self.carrier = ClusterCarrier(
@@ -291,7 +291,7 @@ def test_an_io_worker_has_joined_once_its_actor_is_made(start: Start) -> None:
 def test_servers_join_together_and_compute_workers_by_themselves(start: Start) -> None:
     played = start(hosts=2, stages=STAGES)
     played.join(SERVER_1, COMPUTE, SERVER_0)
-    assert played.told(ev.ServersJoined) == [ev.ServersJoined((SERVER_0, SERVER_1))]
+    assert played.told(ev.ServersJoined) == [ev.ServersJoined((SERVER_0, SERVER_1), ("10.0.0.3", "10.0.0.4"))]
     assert played.told(ev.WorkerJoined) == [ev.WorkerJoined(COMPUTE, "compute")]
     assert played.actors == []  # until the run asks for them
 
@@ -515,7 +515,7 @@ def test_a_host_that_is_lost_before_it_told_its_part_takes_the_cut_with_it(start
     played.look()
     assert played.told(ev.CopyLost) == [ev.CopyLost(2)]
     assert played.told(ev.CutPublished) == played.told(ev.CutFailed) == []
-    assert list(played.places) == [(0, SERVER_0)]
+    assert list(played.places.lines) == [(0, SERVER_0)]
     assert list((tmp_path / "checkpoint").glob(".unfinished*"))
     played.carrier.drop_cut(1)
     assert not list((tmp_path / "checkpoint").glob(".unfinished*"))

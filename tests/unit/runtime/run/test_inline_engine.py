@@ -11,7 +11,7 @@ import threadpoolctl
 import heterps as hps
 from heterps import ops
 from heterps.data import feature_importance
-from heterps.errors import CheckpointError, DataError, PlanError, UnknownKindError
+from heterps.errors import CheckpointError, DataError, UnknownKindError
 from heterps.metrics import GAUC
 from heterps.tables import Manifest
 from heterps.testing.engine_contract import EngineContract, plan, same, tables, trained
@@ -30,12 +30,14 @@ def blas_threads() -> set[int]:
     return {info["num_threads"] for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"}
 
 
-def test_blas_threads_are_set_while_open_and_put_back() -> None:
+def test_blas_threads_are_set_while_something_is_computed_and_put_back() -> None:
+    """An open session that rests leaves other libraries of the process alone."""
     before = blas_threads()
-    with launch(plan(), threads=2):
-        assert blas_threads() == {2}
-        with launch(plan()):
-            assert blas_threads() == {1}
+    for threads in (1, 2):
+        with launch(plan(), threads=threads) as session:
+            assert blas_threads() == before
+            assert [blas_threads() for _ in session.train(data(200))] == [{threads}]
+            assert blas_threads() == before
     assert blas_threads() == before
 
 
@@ -46,7 +48,7 @@ def test_modes_by_name_and_value() -> None:
     ):
         with launch(plan(), mode=mode) as session:
             assert session.job.mode == wanted
-    with pytest.raises(UnknownKindError, match="use one of async, sync"):
+    with pytest.raises(UnknownKindError, match="use one of async, geo, sync"):
         launch(plan(), mode="both")
 
 
@@ -92,11 +94,6 @@ def test_load_needs_only_the_folder(tmp_path: Path) -> None:
     (tmp_path / "m" / "model.json").write_text("{")
     with pytest.raises(CheckpointError, match="damaged"):
         hps.load(tmp_path / "m", engine="inline")
-
-
-def test_geo_is_refused() -> None:
-    with pytest.raises(PlanError, match="geo"):
-        launch(plan(), mode="geo")
 
 
 def test_metrics_may_use_other_columns() -> None:

@@ -27,6 +27,9 @@ def test_events_that_nobody_handles_keep_nothing(late: bool) -> None:
     class Bench:
         """Stands for a workbench: only its life matters here."""
 
+        class copy:  # noqa: N801
+            leave = staticmethod(lambda attempt, terms, whole: None)
+
     bench: Any = Bench()
     run = do.RunSplit(5, 5, "w", 0, 0, 0, 0, 0, None, 0, (0, 0), Layout(1, (1,), (1,), (0,)))
     attempt = Attempt(run, Async(), Reading(None, 0), bench, lambda copy: None, lambda event: None)  # type: ignore[arg-type, return-value]

@@ -59,7 +59,7 @@ def test_they_are_there_until_the_push_counts_and_not_longer() -> None:
 
 def test_what_the_holder_has_is_not_pushed_again() -> None:
     """The buffer may have a gradient of an earlier batch that another worker computed."""
-    bench = Workbench(JOB, 1)
+    bench = Workbench(JOB)
     work = bench.begin(Batch(BatchKey(0, 0, 3), N, feeds()))
     bench.lead(work)
     work.gradient.fill(7)

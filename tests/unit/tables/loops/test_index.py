@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from heterps.tables import SGD, Adam, GroupSpec, TableSpec, Zeros
+from heterps.tables import SGD, Adam, GroupSpec, RowWiseAdaGrad, TableSpec, Zeros
 from heterps.tables.hashing import _mix_python, mix
 from heterps.tables.live.partition import RowPartition
 from heterps.tables.live.row_layout import RowLayout
@@ -88,7 +88,7 @@ def test_growth_moves_few_entries_at_a_time(dim: int) -> None:
     assert (find(part, ids.tolist()) == np.arange(len(ids))).all()
 
 
-@pytest.mark.parametrize(("dim", "rule"), [(8, SGD()), (16, SGD()), (8, Adam())])
+@pytest.mark.parametrize(("dim", "rule"), [(8, SGD()), (16, SGD()), (8, Adam()), (16, RowWiseAdaGrad()), (15, SGD())])
 def test_index_and_rows_take_at_most_1_35_of_the_payload_while_growing(dim: int, rule: SGD) -> None:
     part = RowPartition(RowLayout(GroupSpec("g", (TableSpec("t", dim, rule, Zeros()),)), 0))
     payload = 8 + 4 * (dim + rule.slots(dim))

@@ -1,0 +1,227 @@
+"""Geo: a worker trains on rows and parameters of its own, and settles a range of batches at once.
+
+1. What is settled for a range is what was learned in it and not settled before, divided by the lanes; hosts add it.
+2. A settlement is made once and sent as often as it takes; the range of batches is its key, so it counts once.
+3. An answer brings what others changed since the moment the worker last heard of, and the host's dense parameters.
+4. Whoever leaves a range unfinished leaves nothing: its batches are trained again, here or elsewhere, so what was
+   learned from them is dropped with the whole copy. The same if a host returned to an earlier state between attempts.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.protocol.words.keys import BatchKey
+from heterps.runtime.batch.batch_work import BatchWork
+from heterps.runtime.batch.exchange import Exchange
+from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
+from heterps.runtime.batch.phases import Phases
+from heterps.runtime.batch.working_copy import ShownIds
+from heterps.tables import LocalDense, LocalRows, Moment, OwedRows, RowGradients
+from heterps.tables.hashing import shards_of
+
+__all__ = ["GeoCopy"]
+
+F32 = npt.NDArray[np.float32]
+
+
+@dataclass
+class _Learned:
+    """What a range of batches has come to so far."""
+
+    samples: int = 0
+    loss: float = 0.0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Settlement:
+    """What is owed for a range, and to which host each row belongs."""
+
+    rows: dict[str, OwedRows]
+    hosts: dict[str, npt.NDArray[np.int64]]
+    dense: F32
+    learned: _Learned
+
+
+class GeoCopy:
+    """The rows and dense parameters of one bench.
+
+    Parameters
+    ----------
+    job
+        What is trained; its lanes divide what is settled.
+    phases
+        Takes the times.
+    """
+
+    learns = True
+
+    def __init__(self, job: Job, phases: Phases) -> None:
+        self._job, self._phases = job, phases
+        self._spans = [job.model.span(*r) for r in job.model.dense_ranges(job.hosts)]
+        self._owners = np.asarray(job.owners, np.int64)
+        self._shown = ShownIds(job)
+        self._name = uuid.uuid4().hex  # by which hosts know this copy, together with its worker's number
+        self._user: int | None = None  # the attempt that trains on it
+        self._reader = ""
+        self._terms: tuple[int, ...] | None = None  # of hosts, when the last user left
+        self._clear()
+
+    def _clear(self) -> None:
+        """Forget everything: rows are asked for when they are needed."""
+        model = self._job.model
+        self._rows = {spec.name: LocalRows(spec, model.seed, self._job.local_rows) for spec in model.groups}
+        self._dense = LocalDense(model.parameters, model.seed)
+        self._without_dense = {host for host, span in enumerate(self._spans) if span.stop > span.start}
+        self._moments: dict[int, Moment] = {}  # by host: up to when its changes were heard
+        self._versions: dict[int, int] = {}  # by host: how many pushes it had applied then
+        self._unit: BatchKey | None = None  # the range that is being learned
+        self._learned = _Learned()
+        self._since_settled = 0  # batches
+        self._owed: dict[BatchKey, _Settlement] = {}  # ranges whose settlement is on its way
+
+    # --- who trains on it
+
+    def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
+        """Let an attempt train on it."""
+        if self._user is not None or (self._terms is not None and self._terms != terms):
+            self._clear()
+        self._user, self._reader = attempt, f"{lane}/{self._name}"
+
+    def belongs_to(self, attempt: int) -> bool:
+        """Say whether an attempt may still use it: another one may have begun before it was told to end."""
+        return self._user == attempt
+
+    def leave(self, attempt: int, terms: tuple[int, ...], *, whole: bool) -> None:
+        """End an attempt; ``whole`` if all its ranges are settled and acknowledged."""
+        if self._user == attempt:
+            self._user, self._terms = None, terms
+            if not whole:
+                self._clear()
+
+    # --- a batch
+
+    def wanted(self, work: BatchWork, host: int) -> Wanted | None:
+        """Return the rows of a batch that are not here, or in doubt."""
+        ids = {}
+        with self._phases("pull"):
+            for name, routed in work.routed.items():
+                low, high = routed.bounds[host], routed.bounds[host + 1]
+                mine = routed.ids[low:high]
+                lacking = self._rows[name].lacking(mine)
+                ids[name] = mine[lacking] if lacking.any() else mine[:0]
+        span = self._spans[host]
+        dense = np.empty(span.stop - span.start, np.float32) if host in self._without_dense else None
+        reader = "" if host in self._moments else self._reader
+        if dense is None and not reader and not any(map(len, ids.values())):
+            return None
+        return Wanted(ids, dense=dense, reader=reader)
+
+    def take(self, work: BatchWork, host: int, wanted: Wanted | None, pulled: Pulled) -> None:
+        """Take rows that were lacking."""
+        assert wanted is not None
+        if pulled.moment is not None:
+            self._moments[host], self._versions[host] = pulled.moment, pulled.version
+        doubted = pulled.version < self._versions.get(host, 0)
+        with self._phases("pull"):
+            for name, ids in wanted.ids.items():
+                if len(ids):
+                    self._rows[name].take(ids, pulled.values[name], doubted=doubted)
+            if pulled.dense is not None and not doubted:
+                self._dense.hear(self._spans[host], pulled.dense)
+                self._without_dense.discard(host)
+
+    def fill(self, work: BatchWork) -> None:
+        """Copy the rows of a batch to its buffers; parameters are lent."""
+        with self._phases("pull"):
+            for name, routed in work.routed.items():
+                rows = self._rows[name]
+                work.local[name] = rows.read(routed.ids, work.rows(name, rows.spec.width))
+            work.dense = self._dense.values
+
+    def learn(self, work: BatchWork) -> None:
+        """Apply the rules to what is here."""
+        unit = work.key._replace(n=work.key.n - work.key.n % self._job.mode.unit)
+        if self._unit not in (None, unit):
+            self._close_unit()
+        self._unit = unit
+        step = self._versions.get(0, 0) * self._job.mode.unit + self._since_settled
+        with self._phases("rule"):
+            skipped = self._dense.learn(work.gradient, step)
+            for name, routed in work.routed.items():
+                counts = self._shown.counts(work, name)
+                gradients = work.row_gradients[name]
+                skipped += self._rows[name].learn(routed.ids, gradients, work.local[name], step, *counts)
+        self._since_settled += 1
+        self._learned.samples += work.read.size
+        self._learned.loss += work.loss
+        self._learned.skipped += skipped
+
+    # --- a range
+
+    def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int) -> PushedGradients:
+        """Return a host's share of what is owed for a range."""
+        if unit not in self._owed:
+            assert unit == self._unit, f"{unit} is settled, but {self._unit} was learned"
+            self._close_unit()
+        owed, version = self._owed[unit], self._versions.get(host)
+        with self._phases("push"):
+            mine = {name: hosts == host for name, hosts in owed.hosts.items()}
+            rows = {
+                name: _share(each, mine[name], version, counted=name in self._shown.groups)
+                for name, each in owed.rows.items()
+            }
+        learned = owed.learned if host == 0 else _Learned()
+        return PushedGradients(
+            rows,
+            owed.dense[self._spans[host]],
+            learned.samples,
+            learned.loss,
+            learned.skipped,
+            self._reader,
+            self._moments.get(host),
+        )
+
+    def _close_unit(self) -> None:
+        assert self._unit is not None
+        with self._phases("push"):
+            rows = {name: local.settle(self._job.lanes) for name, local in self._rows.items()}
+            hosts = {name: self._owners[shards_of(owed.ids, len(self._owners))] for name, owed in rows.items()}
+            self._owed[self._unit] = _Settlement(rows, hosts, self._dense.settle(self._job.lanes), self._learned)
+        self._unit, self._learned, self._since_settled = None, _Learned(), 0
+
+    def free(self, unit: BatchKey) -> None:
+        """Every host has acknowledged a range."""
+        self._owed.pop(unit, None)
+
+    def refresh(self, host: int, refreshed: Refreshed) -> None:
+        """Take what others changed; where a host cannot say what, its rows are in doubt."""
+        self._moments[host], self._versions[host] = refreshed.moment, refreshed.version
+        with self._phases("pull"):
+            if refreshed.known:
+                for name, rows in refreshed.rows.items():
+                    self._rows[name].drop(rows.deleted)
+                    self._rows[name].hear(rows.ids, rows.values)
+            else:
+                for local in self._rows.values():
+                    local.doubt(self._owners[shards_of(local.ids, len(self._owners))] == host)
+            if refreshed.dense is not None and refreshed.dense.size:
+                self._dense.hear(self._spans[host], refreshed.dense)
+
+    @property
+    def size(self) -> Exchange:
+        """How much is kept here."""
+        rows = list(self._rows.values())
+        return Exchange(local_rows=sum(map(len, rows)), local_bytes=sum(local.nbytes for local in rows))
+
+
+def _share(owed: OwedRows, mine: npt.NDArray[np.bool_], version: int | None, *, counted: bool) -> RowGradients:
+    show, click = (owed.show[mine], owed.click[mine]) if counted else (None, None)
+    return RowGradients(owed.ids[mine], owed.values[mine], show=show, click=click, version=version)
