@@ -78,6 +78,7 @@ def launch(
     replicas: int | None = None,
     device: str = "auto",
     emulate: bool = False,
+    dense_on: str = "hosts",
     local_rows: int | None = None,
     parameters: Mapping[str, str] | None = None,
     **options: Any,
@@ -125,6 +126,10 @@ def launch(
     emulate
         Let NumPy stand in on workers of a GPU pool that cannot use their GPU; without it they are refused, with the
         reason. Every report then says "emulated".
+    dense_on
+        Where dense parameters and their optimiser's slots are: on the shard ``"hosts"``, or with the first compute
+        ``"stage"``, on the device that it computes on: nothing dense then crosses between that worker and others, and
+        a run that loses the worker returns to its last cut.
     local_rows
         Geo: rows of each table that a worker keeps for itself from one range of batches to the next, the least recent
         go; by default all it has met.
@@ -153,6 +158,7 @@ def launch(
         memory=memory,
         device=device,
         emulate=emulate,
+        dense_on=dense_on,
         parameters=parameters,
         local_rows=local_rows,
     )
