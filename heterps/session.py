@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from types import TracebackType
@@ -50,7 +50,7 @@ from heterps.runtime.report.output import BAD_ROW, write_parquet
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.rowless import never_empty
-from heterps.runtime.run.engines import Engine, choose_engine, make_engine
+from heterps.runtime.run.engines import Engine, PredictsThere, Scalable, choose_engine, make_engine
 from heterps.tables import Kind, Rule
 from heterps.writing import check_folder, check_target
 
@@ -313,6 +313,23 @@ class Session:
                 epoch = self.engine.passes - start + 1
                 yield passes.report(progress, epoch, self.evaluate(valid) if progress.done else {})
 
+    def scale(self, *, servers: int | None = None, io: int | None = None) -> None:
+        """Do with fewer workers from now on; call it in the loop over :meth:`train`, which goes on meanwhile.
+
+        Those that leave give their Splits to others at a batch boundary; shard hosts of a server that leaves are copied
+        to others first, so nothing returns to a cut. Then they are retired from the cluster. More workers need no call:
+        start them, and a training takes them in.
+
+        Parameters
+        ----------
+        servers, io
+            Workers of each pool that are to stay.
+        """
+        self._check_open()
+        if not isinstance(self.engine, Scalable):
+            raise RunError("this engine has no workers that could leave; use engine='dask'")
+        self.engine.scale({role: n for role, n in (("servers", servers), ("io", io)) if n is not None})
+
     def fit(
         self,
         dataset: Any,
@@ -395,6 +412,22 @@ class Session:
             return write_parquet(out, parts, list(sources))
         arrays = joined(filled(parts), sources)
         return arrays[fetch] if isinstance(fetch, str) else arrays
+
+    def predict_there(self, dataset: Dataset, shape: Callable[[Any, Any], Any]) -> list[Any]:
+        """Predict where rows lie and leave the results there; return a Dask future for each Split.
+
+        Parameters
+        ----------
+        dataset
+            A dask.dataframe's (:func:`~heterps.runtime.cluster.dask_frames.dask_frame`), with ``split_cost=1``.
+        shape
+            ``shape(predictions, index)`` is what stays of a partition; it travels to workers.
+        """
+        self._check_open()
+        if not isinstance(self.engine, PredictsThere):
+            raise RunError("predictions stay on workers only where the session runs on Dask")
+        data = self._data(dataset, (), [PREDICTION]).shuffle("none").without_labels()
+        return self.engine.infer_there(data, PREDICTION, shape)
 
     # --- tables
 
