@@ -389,7 +389,8 @@ class Session:
             A Dataset or a path, without or with a label; or rows: a dict, a list of dicts, a pandas, polars or Arrow
             frame, lines of JSON. Source columns are found by name and made into batches as they were in training.
         out
-            A Parquet file to write instead of returning arrays; its column ``bad_row`` says why a row has no values.
+            A Parquet (or .csv) file to write instead of returning arrays; its column ``bad_row`` says why a row has no
+            values.
         fetch
             A name gives one array, several give a dict: ``"prediction"``, outputs and ops of the graph, columns of
             batches, source columns of the data. ``{name: source}`` names them anew. Only what leads to them is
