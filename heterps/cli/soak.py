@@ -40,7 +40,7 @@ def command(minutes: float, mode: str, replicas: int, servers: int, io: int, see
     from heterps.runtime.cluster.launcher import Launch, launch_cluster
 
     check_target(log)
-    os.environ.setdefault(_CALL, "10s")  # a frozen worker is to be given up within seconds
+    os.environ.setdefault(_CALL, "15s")  # a frozen worker is to be given up within seconds
     words = ("-m", "heterps.soak", "--minutes", str(minutes), "--mode", mode, "--replicas", str(replicas),
              "--seed", str(seed), "--log", os.path.abspath(log))  # fmt: skip
     launch = Launch({"server": servers, "io": io}, words, pathlib.Path(logs), max_restarts=1_000_000)

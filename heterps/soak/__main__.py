@@ -22,7 +22,7 @@ HOSTS, LANES, ROWS = 2, 2, 2000
 ROUND_S, LEAST, MOST = 20.0, 2, 200  # how long a round is to take, and epochs that it may have
 GOING_ON_S = 0.5  # since the last batch, in a run that goes on
 BETWEEN_S = (1.0, 5.0)  # from one fault to the next
-STOPPED_S = {"slow": 2.0, "freeze": 15.0}  # before one goes on, or is killed so that another takes its place
+STOPPED_S = {"slow": 2.0, "freeze": 20.0}  # before one goes on, or is killed so that another takes its place
 SAFE = 0.8  # of a round's samples, after which nobody is hit: what is lost after the last batch is another matter
 
 
