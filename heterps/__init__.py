@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         tsv as tsv,
     )
     from heterps.errors import HeterpsError as HeterpsError
-    from heterps.estimator import Estimator as Estimator
+    from heterps.estimator import Classifier as Classifier, Regressor as Regressor
     from heterps.graph import Graph as Graph, ops as ops
     from heterps.hardware import Hardware as Hardware
     from heterps.planner import (
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "heterps.data": "Batch Criteo Dataset Schema adult arrays csv tsv",
     "heterps.errors": "HeterpsError",
-    "heterps.estimator": "Estimator",
+    "heterps.estimator": "Classifier Regressor",
     "heterps.graph": "Graph ops",
     "heterps.hardware": "Hardware",
     "heterps.planner": "FixedRate MaxThroughput MinCost Plan plan",

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from heterps.metrics.exact import add_exact, merge_exact, round_exact, zero_exact
 from heterps.metrics.metric import Floats, State, flat
 
-__all__ = ["MAE", "MSE", "RMSE", "Accuracy", "Bundle", "LogLoss", "Mean", "Ratio", "TopAccuracy"]
+__all__ = ["MAE", "MSE", "RMSE", "Accuracy", "Bundle", "CrossEntropy", "LogLoss", "Mean", "Ratio", "TopAccuracy"]
 __all__ += ["actual_ctr", "copc", "ctr_bundle", "predicted_ctr"]
 
 _EPS = 1e-7
@@ -163,6 +163,16 @@ def ctr_bundle() -> Bundle:
 def TopAccuracy(k: int = 1) -> Bundle:  # noqa: N802
     """Share of rows whose class is among the ``k`` highest of the predictions ``[n, classes]``: acc1, acc5."""
     return _OfClasses(f"acc{k}", (("sum", _Among(k)), ("weight", _ones)), _quotient)
+
+
+def CrossEntropy() -> Bundle:  # noqa: N802
+    """Mean of minus the log of the probability that the predictions ``[n, classes]`` give to a row's class."""
+    return _OfClasses("cross_entropy", (("sum", _own_logloss), ("weight", _ones)), _quotient)
+
+
+def _own_logloss(prediction: Array, label: Array) -> Array:
+    own = np.take_along_axis(prediction, label.astype(np.int64)[:, None], 1)[:, 0]
+    return np.asarray(-np.log(np.clip(own, _EPS, 1)))
 
 
 class _OfClasses(Bundle):

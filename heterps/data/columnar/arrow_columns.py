@@ -46,6 +46,11 @@ class ArrowColumn:
     name: str
     array: Any
 
+    def __post_init__(self) -> None:
+        """Text as views (polars gives it so) lies in many buffers: it is put into one."""
+        if pa.types.is_string_view(self.array.type) or pa.types.is_binary_view(self.array.type):
+            object.__setattr__(self, "array", self.array.cast(pa.large_binary()))
+
     def __len__(self) -> int:
         return len(self.array)
 

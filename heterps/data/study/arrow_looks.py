@@ -39,6 +39,9 @@ def look_at_arrow(name: str, column: Any) -> ColumnLook:
     if pa.types.is_dictionary(kind):
         column, typed = column.cast(kind.value_type), "a category by its type"
         kind = column.type
+    if pa.types.is_string_view(kind):  # as polars gives text
+        column = column.cast(pa.large_string())
+        kind = column.type
     look = _look(kind)
     if look in ("integer", "float"):
         return _numbers(name, column, typed)

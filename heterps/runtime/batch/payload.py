@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from heterps.tables import FollowedRows, Moment, RowGradients
 
-__all__ = ["Pulled", "PushedGradients", "Refreshed", "Wanted", "bytes_in"]
+__all__ = ["Pulled", "PushedGradients", "Refreshed", "StoredDense", "Wanted", "bytes_in"]
 
 F32 = npt.NDArray[np.float32]
 U64 = npt.NDArray[np.uint64]
@@ -55,7 +55,8 @@ class PushedGradients:
     """What a Push brings one host: summed row gradients by group, a flat dense gradient, and what to count.
 
     ``skipped`` counts rows that the sender left as they are; one with rows of its own is ``reader`` and has heard of
-    changes up to ``since``.
+    changes up to ``since``. ``kept`` are seeds of batches of which a stage has left dense gradients with the host: they
+    belong to this push.
     """
 
     rows: Mapping[str, RowGradients]
@@ -65,6 +66,7 @@ class PushedGradients:
     skipped: int = 0
     reader: str = ""
     since: Moment | None = None
+    kept: tuple[int, ...] = ()
 
     def copy(self) -> PushedGradients:
         """Return the same in arrays of its own."""
@@ -84,6 +86,18 @@ class Refreshed:
     moment: Moment
     known: bool
     dense: F32 | None = None
+
+
+@dataclass(eq=False)
+class StoredDense:
+    """What an all-reduce group gives one host to keep: its parameters and their optimiser slots, flat."""
+
+    values: F32
+    slots: F32
+
+    def copy(self) -> StoredDense:
+        """Return the same in arrays of its own."""
+        return StoredDense(self.values.copy(), self.slots.copy())
 
 
 def bytes_in(payload: Wanted | PushedGradients | Pulled | Refreshed | None) -> int:

@@ -21,7 +21,7 @@ from heterps.runtime.cluster.pools import pools_of
 from heterps.runtime.cluster.resources import IO
 from heterps.runtime.config import settings
 
-__all__ = ["DaskFrame", "dask_frame"]
+__all__ = ["DaskFrame", "current_client", "dask_frame", "types_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +154,8 @@ def dask_frame(
     """
     if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
         raise DataError(f"dask_frame takes a dask.dataframe.DataFrame, not a {type(frame).__name__}")
-    cluster = client or _current_client()
-    schema = schema_of_arrow(_types_of(frame._meta), label) if fields is None else fields
+    cluster = client or current_client()
+    schema = schema_of_arrow(types_of(frame._meta), label) if fields is None else fields
     names = [str(name) for name in frame.columns]
     missing = [name for name in schema.sources if name not in names and name != frame.index.name]
     if missing:
@@ -173,7 +173,7 @@ def dask_frame(
     return _held(cluster, tuple(futures), schema, options)
 
 
-def _types_of(meta: Any) -> Any:
+def types_of(meta: Any) -> Any:
     """Return the types of an empty frame's columns; objects are text as long as no row says otherwise."""
     found = pa.Schema.from_pandas(meta, preserve_index=False)
     return pa.schema([pa.field(f.name, pa.string()) if pa.types.is_null(f.type) else f for f in found])
@@ -211,7 +211,8 @@ def _last_seen(client: Client) -> float:
     return max((float(worker["last_seen"]) for worker in identity_of(client)["workers"].values()), default=0.0)
 
 
-def _current_client() -> Client:
+def current_client() -> Client:
+    """Return the client that is current."""
     try:
         return default_client()
     except ValueError:

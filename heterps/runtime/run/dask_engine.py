@@ -6,12 +6,13 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
+from functools import partial
 from typing import Any, TypeVar
 
 from distributed import Client, Future
 
 from heterps.data import Dataset, Split
-from heterps.errors import ClusterError
+from heterps.errors import ClusterError, RunError
 from heterps.metrics import Metric
 from heterps.runtime.answers import submitted, told
 from heterps.runtime.batch.inference import Inferred
@@ -34,7 +35,7 @@ from heterps.runtime.run.training import Training
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import LocalRun, local_run
-from heterps.runtime.workers.infer_task import infer_task
+from heterps.runtime.workers.infer_task import Shape, infer_task, keep_task
 
 __all__ = ["ClusterEngine"]
 
@@ -103,6 +104,12 @@ class ClusterEngine(EngineBase):
         with self._going_on(training, keeper, epochs), carrier:
             yield from training.reports(self.report_s)
 
+    def scale(self, wanted: Mapping[str, int]) -> None:
+        """Ask workers of the run that goes on to leave, so that so many of a role stay."""
+        if self._carrier is None or self._training is None:
+            raise RunError("workers leave a training that goes on: call scale in the loop over session.train")
+        self._carrier.scale(wanted)
+
     def stage_steps(self) -> dict[str, int]:
         """Return how many batches each compute worker of the run has computed, by name."""
         return self._carrier.stage_steps() if self._carrier is not None else {}
@@ -113,6 +120,30 @@ class ClusterEngine(EngineBase):
         self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
     ) -> Iterator[Inferred]:
         """Run forward on every Split, as tasks of the io pool; results come in order."""
+        with self._inferring(dataset, infer_task, metrics, fetch or {}) as tasks:
+            yield from tasks.results()
+
+    def infer_there(self, dataset: Dataset, source: str, shape: Shape) -> list[Future]:
+        """Run forward on every Split and leave the results on workers: a future of ``shape(values, index)`` for each.
+
+        Parameters
+        ----------
+        dataset
+            A dask.dataframe's, one partition a Split.
+        source
+            What is fetched: see :func:`~heterps.runtime.batch.inference.sources_of`.
+        shape
+            Makes of an array with a value for each row, and the partition's index, what is kept.
+        """
+        with self._inferring(dataset, partial(keep_task, shape, source), (), {source: source}) as tasks:
+            return tasks.kept()
+
+    @contextlib.contextmanager
+    def _inferring(
+        self, dataset: Dataset, task: Callable[..., Any], metrics: Sequence[Metric], fetch: Mapping[str, str]
+    ) -> Iterator[InferenceTasks]:
+        """Have a task run for each Split while the block lasts."""
+        self._settle()
         hosts = self.host_addresses()
         workers = self._workers(self.roles.io)
         run = f"{self._name}-{uuid.uuid4().hex[:6]}"
@@ -125,14 +156,14 @@ class ClusterEngine(EngineBase):
                 lambda reason: ClusterError(f"the cluster took no task of inference: {reason}"),
                 told,
                 f"inference of split {split.index}",
-                infer_task,
+                task,
                 run,
                 self.job,
                 there,
                 split,
                 hosts,
                 tuple(metrics),
-                dict(fetch or {}),
+                dict(fetch),
                 tuple(rows := dataset.held_rows(split)),
                 *rows.values(),
                 workers=list(where),
@@ -141,7 +172,7 @@ class ClusterEngine(EngineBase):
 
         try:
             with InferenceTasks(self.client, dataset.splits(), workers, submit, self._silent.add) as tasks:
-                yield from tasks.results()
+                yield tasks
         finally:
             local_run(run, None)
 
@@ -175,7 +206,7 @@ class ClusterEngine(EngineBase):
         return found
 
     def _new_host(self, host: int) -> ActorLine:
-        servers = self._workers(self.roles.server)
+        servers = self._workers(self.roles.stages[1] if self.job.is_holder(host) else self.roles.server)
         worker = sorted(servers)[host % len(servers)]  # as the protocol would place it
         return self._places.set(host, worker, host_line(self.client, self.job, host, worker))
 

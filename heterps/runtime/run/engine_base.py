@@ -52,6 +52,11 @@ class EngineBase:
         """Do something between two batches, or between runs."""
         return act() if self._training is None else self._training.at_rest(act, changes)
 
+    def _settle(self) -> None:
+        """Before hosts are read: what is all-reduced they have only when a run rests."""
+        if self._training is not None:
+            self._training.settle()
+
     @property
     def bad_streak(self) -> int:
         """How many batches, up to the last one counted, had a loss that is no finite number."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from heterps.data import Dataset
 from heterps.errors import UnknownKindError
@@ -14,7 +14,7 @@ from heterps.runtime.batch.job import Job
 from heterps.runtime.cuts.checkpoints import Held
 from heterps.runtime.report.progress import Progress
 
-__all__ = ["ENGINES", "Engine", "choose_engine", "make_engine"]
+__all__ = ["ENGINES", "Engine", "PredictsThere", "Scalable", "choose_engine", "make_engine"]
 
 _T = TypeVar("_T")
 
@@ -75,6 +75,22 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give everything back; may be called twice."""
+
+
+@runtime_checkable
+class Scalable(Protocol):
+    """An engine whose workers can leave while it trains."""
+
+    def scale(self, wanted: Mapping[str, int]) -> None:
+        """Ask workers to leave, so that so many of a role (``servers``, ``io``) stay."""
+
+
+@runtime_checkable
+class PredictsThere(Protocol):
+    """An engine whose workers can keep what they infer."""
+
+    def infer_there(self, dataset: Dataset, source: str, shape: Callable[[Any, Any], Any]) -> list[Any]:
+        """Run forward on every Split; return a future of ``shape(values, index)`` for each."""
 
 
 Factory = Callable[[Job, Plan, Any, Mapping[str, Any]], Engine]

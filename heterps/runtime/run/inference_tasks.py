@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
-from distributed import Client, Future
+from distributed import Client, Future, wait
 
 from heterps.data import Split
 from heterps.errors import ClusterError
@@ -18,6 +18,7 @@ from heterps.runtime.run.patience import Patience
 
 __all__ = ["InferenceTasks"]
 
+_T = TypeVar("_T")
 _log = logging.getLogger("heterps")
 
 
@@ -72,16 +73,23 @@ class InferenceTasks:
     def results(self) -> Iterator[Inferred]:
         """Yield what each Split gives, in their order."""
         for n in range(len(self._splits)):
-            yield self._result(n)
+            yield self._waited(n, _value)
 
-    def _result(self, n: int) -> Inferred:
+    def kept(self) -> list[Future]:
+        """Wait for all Splits, and return futures of what they gave, which stays where it is."""
+        for n in range(len(self._splits)):
+            self._waited(n, _end)
+        found, self._futures = self._futures, []
+        return found
+
+    def _waited(self, n: int, ask: Callable[[Future], Awaitable[_T]]) -> _T:
         while True:
             try:
-                return self._wait(n)
+                return self._wait(n, ask)
             except _FallenSilentError as silent:
                 self._go_on_without(silent.workers, n)
 
-    def _wait(self, n: int) -> Inferred:
+    def _wait(self, n: int, ask: Callable[[Future], Awaitable[_T]]) -> _T:
         """Wait as long as it takes while the workers are heard of, and one of them may begin something."""
         future, paused = self._futures[n], Patience(settings().workers_s)
 
@@ -100,11 +108,14 @@ class InferenceTasks:
                 raise _FallenSilentError(silent)
             return newest
 
-        async def ask() -> Inferred:
-            found: Inferred = await future
-            return found
-
-        return answer(self._client, ask, lambda why: self._lost(n, why), settings().call_s, seen=seen, patient=True)
+        return answer(
+            self._client,
+            lambda: ask(future),
+            lambda why: self._lost(n, why),
+            settings().call_s,
+            seen=seen,
+            patient=True,
+        )
 
     def _lost(self, n: int, reason: str) -> ClusterError:
         workers = ", ".join(self._workers)
@@ -132,6 +143,17 @@ class InferenceTasks:
         done, running = answer(self._client, ask, ClusterError, settings().call_s)
         kept = {key for key, where in done.items() if set(where) & set(self._workers)}
         return kept | {key for keys in running.values() for key in keys}
+
+
+async def _value(future: Future) -> Inferred:
+    found: Inferred = await future
+    return found
+
+
+async def _end(future: Future) -> None:
+    await wait(future)
+    if future.status == "error":
+        raise await future.exception()
 
 
 def _all_paused(workers: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:

@@ -30,12 +30,14 @@ from heterps.runtime.cuts.checkpoints import Checkpoints, Keeper
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.arrivals import Arrivals
-from heterps.runtime.run.driver import HostInstruction
+from heterps.runtime.run.driver import HostInstruction, MemberInstruction
 from heterps.runtime.run.engine_base import EngineBase
 from heterps.runtime.run.stacks import thread_stacks
 from heterps.runtime.run.training import Training
 from heterps.runtime.wire.links import DirectLink, HostLink
+from heterps.runtime.wire.peer import DirectPeer, Peer
 from heterps.runtime.workers.attempt import Attempt
+from heterps.runtime.workers.group_member import GroupMember
 from heterps.runtime.workers.shard_host import ShardHost
 
 __all__ = ["InlineEngine"]
@@ -58,8 +60,8 @@ class InlineEngine(EngineBase):
     checkpoints
         When to make cuts and what to go on from.
     threads
-        Threads of a BLAS call while the engine lives. More than one helps little at the sizes of these models, and on
-        a machine with other work it costs a lot: BLAS threads spin while they wait for each other.
+        Threads of a BLAS call while the engine trains or infers. More than one helps little at the sizes of these
+        models, and on a machine with other work it costs a lot: BLAS threads spin while they wait for each other.
     """
 
     def __init__(
@@ -67,13 +69,16 @@ class InlineEngine(EngineBase):
     ) -> None:
         super().__init__()
         # One thread: everything is one stage.
-        self.job, self.report_s = replace(job, stages=(), devices=job.devices.together()), report_s
+        together = job.devices.together()
+        self.job = replace(job, stages=(), devices=together, hosts=job.hosts - job.holder, holder=False)
+        self.report_s = report_s
         self.checkpoints = checkpoints or Checkpoints()
-        self._blas = threadpoolctl.threadpool_limits(threads)  # put back when the engine is closed
+        self._limit = partial(threadpoolctl.ThreadpoolController().limit, limits=threads)  # around what computes
         self.hosts: dict[int, ShardHost] = {}  # by number, the newest copy of each; they keep their tables between runs
         self._copies: dict[int, ShardHost] = {}  # by number of copy, also those of runs before
         self._attempts: dict[int, Attempt] = {}  # those that have not ended; empty between runs
         self._arrivals = Arrivals()  # of the run that goes on, or went on last
+        self._member: GroupMember | None = None  # of the run that goes on, where parameters are all-reduced
         self._bench = Workbench(self.job)
 
     # --- training
@@ -84,10 +89,13 @@ class InlineEngine(EngineBase):
         keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs, dataset, self.held)
         self.passes = keeper.first
         self._runs += 1
-        self._arrivals = Arrivals()
+        arrivals = self._arrivals = Arrivals()
+        if self.job.reduced:
+            self._member = GroupMember(self.job, _POOL, arrivals.tell, self._peer, arrivals.fail)
         training = Training(self.job, dataset, epochs, self, self._arrivals, keeper)
         with self._going_on(training, keeper, epochs), ExitStack() as stack:
             stack.callback(self._end)
+            stack.enter_context(self._limit())
             training.driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
             training.driver.handle(WorkerJoined(_POOL, "io"))
             yield from training.reports(self.report_s)
@@ -125,7 +133,8 @@ class InlineEngine(EngineBase):
 
     def collect(self, reporter: Reporter, exactly: bool = False) -> None:
         """Take metrics and times."""
-        phases = (self._bench.phases, *(host.phases for host in self.hosts.values()))
+        member = () if self._member is None else (self._member.phases,)
+        phases = (self._bench.phases, *(host.phases for host in self.hosts.values()), *member)
         spent, states = total(each.take() for each in phases), self._bench.metrics.take()
         exchange = self._bench.exchange.take() + self._bench.copy.size
         reporter.add(_POOL, spent, states, self._bad.counts(), [self._bench.device], exchange)
@@ -142,6 +151,9 @@ class InlineEngine(EngineBase):
         for attempt in self._attempts.values():
             attempt.close()
         self._attempts.clear()
+        if self._member is not None:
+            self._member.close()
+            self._member = None
 
     # --- the carrier of the driver
 
@@ -149,7 +161,8 @@ class InlineEngine(EngineBase):
         """Start an attempt; it moves when it is pumped."""
         read = None if split is None else partial(self.job.read, self._dataset, split, bad=self._bad)
         reading = Reading(read, run.start)
-        attempt = Attempt(run, self.job.mode, reading, self._bench, self._link, self._arrivals.tell)
+        tell = self._arrivals.tell
+        attempt = Attempt(run, self.job.mode, reading, self._bench, self._link, tell, group=self._member)
         self._attempts[run.attempt] = attempt
         attempt.start()
 
@@ -176,8 +189,20 @@ class InlineEngine(EngineBase):
         """Hand an instruction to a host."""
         self._copies[instruction.copy].deliver(instruction, self._keeper.folder(getattr(instruction, "cut", None)))
 
+    def to_member(self, instruction: MemberInstruction) -> None:
+        """Hand an instruction to the only member of the group."""
+        assert self._member is not None
+        self._member.deliver(instruction)
+
+    def _peer(self, name: str | int) -> Peer:
+        assert isinstance(name, int), "there is no other member"
+        return DirectPeer(self._copies[name])
+
     def create_stage(self, worker: str) -> None:
         """Nothing to do: compute is fused here."""
+
+    def let_go(self, worker: str) -> None:
+        """Nobody leaves."""
 
     def publish_cut(self, cut: Cut, copies: Sequence[int]) -> None:
         """Write the manifest of a cut."""
@@ -197,9 +222,12 @@ class InlineEngine(EngineBase):
         self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
     ) -> Iterator[Inferred]:
         """Run forward on every Split, in order."""
+        self._settle()
         inference = Inference(self.job, metrics, fetch)
         for split in dataset.splits():
-            yield inference.run(self.read, dataset, split)
+            with self._limit():
+                inferred = inference.run(self.read, dataset, split)
+            yield inferred
 
     def read(self, host: int, wanted: Wanted) -> Pulled:
         """Read rows and parameters without training."""
@@ -223,9 +251,8 @@ class InlineEngine(EngineBase):
         return made
 
     def close(self) -> None:
-        """Drop the tables, put BLAS threads back."""
+        """Drop the tables."""
         self._drop_tables()
-        self._blas.restore_original_limits()
 
     def _drop_tables(self) -> None:
         for host in self.hosts.values():

@@ -110,6 +110,13 @@ class Training:
             self._carrier.recount()  # what the tables hold now is still of use
             raise
 
+    def settle(self) -> None:
+        """Have the shard hosts hold all that was trained so far: what is all-reduced they get when nothing is in
+        flight.
+        """
+        if self.driver.state.spec.group and not self.driver.finished:
+            self.at_rest(lambda: None)
+
     def _reports(self, report_s: float) -> Iterator[Progress]:
         reporter, carrier = self._reporter, self._carrier
         while not self.driver.finished:

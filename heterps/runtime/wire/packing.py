@@ -19,7 +19,7 @@ from heterps.protocol.words import messages
 from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
 from heterps.runtime.batch.crossing import StageOutcome
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, StoredDense, Wanted
 from heterps.runtime.wire.message import Message
 from heterps.tables import FollowedRows, Moment, RowGradients
 
@@ -45,16 +45,19 @@ __all__ = [
 
 F32 = npt.NDArray[np.float32]
 Arrays = list[npt.NDArray[Any]]
-_REQUESTS = {kind.__name__: kind for kind in (messages.Ask, messages.Pull, messages.Push, messages.Advance)}
+_KINDS = (messages.Ask, messages.Pull, messages.Push, messages.Advance, messages.StoreGroup)
+_REQUESTS = {kind.__name__: kind for kind in _KINDS}
 _REPLIES = {kind.__name__: kind for kind in (messages.Seen, messages.Granted, messages.Acked, messages.Refused)}
 _HINTS = ("rows", "show", "click")
 
 
-def _fields(message: messages.Request | messages.Reply) -> dict[str, Any]:
+def _fields(message: messages.Request | messages.StoreGroup | messages.Reply) -> dict[str, Any]:
     return {field.name: getattr(message, field.name) for field in fields(message)}
 
 
-def pack_request(request: messages.Request, payload: Wanted | PushedGradients | None) -> Message:
+def pack_request(
+    request: messages.Request | messages.StoreGroup, payload: Wanted | PushedGradients | StoredDense | None
+) -> Message:
     """Lay a request and its payload out for the wire."""
     head: dict[str, Any] = {"kind": type(request).__name__, "request": _fields(request)}
     arrays: list[npt.NDArray[Any]] = []
@@ -64,10 +67,12 @@ def pack_request(request: messages.Request, payload: Wanted | PushedGradients | 
         arrays = list(payload.ids.values())
     elif isinstance(payload, PushedGradients):
         head |= {"samples": payload.samples, "loss": payload.loss, "dense": payload.dense is not None}
-        head |= {"skipped": payload.skipped, "reader": payload.reader, "since": payload.since}
+        head |= {"skipped": payload.skipped, "reader": payload.reader, "since": payload.since, "kept": payload.kept}
         head["groups"] = {name: _pack_rows(rows, arrays) for name, rows in payload.rows.items()}
         if payload.dense is not None:
             arrays.append(payload.dense)
+    elif isinstance(payload, StoredDense):
+        arrays = [payload.values, payload.slots]
     return Message(head, arrays)
 
 
@@ -77,7 +82,7 @@ def _pack_rows(rows: RowGradients, arrays: list[npt.NDArray[Any]]) -> list[Any]:
     return [rows.version, given]
 
 
-def unpack_request(message: Message) -> tuple[messages.Request, Wanted | PushedGradients | None]:
+def unpack_request(message: Message) -> tuple[Any, Wanted | PushedGradients | StoredDense | None]:
     """Inverse of :func:`pack_request`."""
     head, arrays = message.head, list(message.arrays)
     request = unpack_header(head)
@@ -89,17 +94,19 @@ def unpack_request(message: Message) -> tuple[messages.Request, Wanted | PushedG
         rows = {name: _unpack_rows(told, arrays) for name, told in head["groups"].items()}
         dense = arrays.pop(0) if head["dense"] else None
         counted = (head["samples"], head["loss"], head["skipped"])
-        return request, PushedGradients(rows, dense, *counted, head["reader"], _moment(head["since"]))
-    return request, None
+        since, kept = _moment(head["since"]), tuple(head["kept"])
+        return request, PushedGradients(rows, dense, *counted, head["reader"], since, kept)
+    return request, StoredDense(*arrays) if head["kind"] == "StoreGroup" else None
 
 
-def unpack_header(head: Mapping[str, Any]) -> messages.Request:
+def unpack_header(head: Mapping[str, Any]) -> Any:
     """Return the request that a head tells of, without its payload."""
-    told = dict(head["request"], key=BatchKey(*head["request"]["key"]))
+    told = dict(head["request"])
+    if "key" in told:
+        told["key"] = BatchKey(*told["key"])
     if "floor" in told:
         told["floor"] = tuple(told["floor"])
-    request: messages.Request = _REQUESTS[head["kind"]](**told)
-    return request
+    return _REQUESTS[head["kind"]](**told)
 
 
 def _unpack_rows(told: Sequence[Any], arrays: list[npt.NDArray[Any]]) -> RowGradients:
@@ -227,7 +234,8 @@ def pack_outcome(outcome: StageOutcome) -> Message:
     """Lay an outcome out for the wire."""
     stages = sorted(outcome.dense)
     arrays = [*outcome.gradients.values(), *(outcome.dense[i] for i in stages), np.asarray(outcome.prediction)]
-    return Message({"gradients": list(outcome.gradients), "stages": stages, "loss": outcome.loss}, arrays)
+    head = {"gradients": list(outcome.gradients), "stages": stages, "loss": outcome.loss, "kept": outcome.kept}
+    return Message(head, arrays)
 
 
 def unpack_outcome(message: Message) -> StageOutcome:
@@ -235,7 +243,7 @@ def unpack_outcome(message: Message) -> StageOutcome:
     head, arrays = message.head, [array.copy() for array in message.arrays]
     gradients = {name: arrays.pop(0) for name in head["gradients"]}
     dense = {i: arrays.pop(0) for i in head["stages"]}
-    return StageOutcome(gradients, dense, head["loss"], arrays.pop(0))
+    return StageOutcome(gradients, dense, head["loss"], arrays.pop(0), tuple(head["kept"]))
 
 
 def pack_error(error: Exception) -> Message:

@@ -125,7 +125,7 @@ class HostActor:
 
     def counts(self) -> dict[str, Any]:
         """Return what was applied so far."""
-        return vars(self._shard_host.counts).copy() if self._shard_host else {}
+        return vars(self._shard_host.counted()).copy() if self._shard_host else {}
 
     def collect(self) -> dict[str, Any]:
         """Return times since the last call."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from distributed import get_worker
 
 from heterps.data import Dataset, Split
@@ -12,12 +14,15 @@ from heterps.metrics import Metric
 from heterps.runtime.batch.inference import Inferred, infer_split
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, Wanted
+from heterps.runtime.report.lined_up import filled, placed
 from heterps.runtime.wire.links import link_to_host
 from heterps.runtime.wire.service import Address
 from heterps.runtime.wire.worker_sockets import client_tls, worker_place
 from heterps.runtime.workers.delivery import run_here
 
-__all__ = ["infer_task"]
+__all__ = ["Shape", "infer_task", "keep_task"]
+
+Shape = Callable[[npt.NDArray[Any], Any], Any]
 
 
 def infer_task(
@@ -48,3 +53,10 @@ def infer_task(
     finally:
         for link in links:
             link.close()
+
+
+def keep_task(shape: Shape, source: str, *args: Any) -> Any:
+    """Run forward on a Split that is one partition; return what is kept of it, and stays where it was made."""
+    inferred, partition = infer_task(*args), args[-1]
+    found = [part[source] for part in filled(placed([inferred]))]
+    return shape(np.asarray(found[0]) if found else np.zeros(0), partition.index)  # one without rows has no values

@@ -14,12 +14,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from heterps.device import to_host
 from heterps.errors import CheckpointError
 from heterps.protocol import Window
 from heterps.protocol.host.state import HostState
@@ -38,14 +40,15 @@ from heterps.protocol.words.decisions import (
     Mark,
     Report,
     Serve,
+    Take,
 )
 from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Diverged, Event
 from heterps.protocol.words.instructions import Attach, Detach, Discard, Rewind
 from heterps.protocol.words.keys import BatchKey
-from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Reply, Request
+from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Reply, Request, StoreGroup
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, StoredDense, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart, host_state
@@ -56,7 +59,9 @@ from heterps.runtime.wire.peer import PeerLost
 from heterps.runtime.wire.replica_packing import Filling, Forwarded
 from heterps.runtime.wire.service import Address, Method
 from heterps.runtime.workers.following import Following
+from heterps.runtime.workers.kept_dense import give_dense, take_dense
 from heterps.runtime.workers.mirror import Mirror
+from heterps.runtime.workers.stage_holder import StageHolder
 from heterps.tables import (
     Kind,
     Moment,
@@ -70,6 +75,7 @@ from heterps.tables import (
     without_deleted,
     write_part,
 )
+from heterps.tables.live.dense import DenseBlock
 
 __all__ = ["ShardHost"]
 
@@ -112,9 +118,13 @@ class ShardHost:
         threads: int = 1,
         memory_bytes: int | None = None,
     ) -> None:
-        first, last = job.model.dense_ranges(job.hosts)[host]
+        first, last = job.dense_ranges[host]
         self.model, self.host = job.model, host
         self._dense = job.model.parameters[first:last]  # that live here
+        self.holder = StageHolder(job) if job.is_holder(host) else None
+        self._reduced = job.reduced_on(host)  # of these, those that an all-reduce group trains and gives back
+        kept = {spec.name for spec in self._reduced}
+        self._pushed = {spec.name for spec in self._dense if spec.name not in kept} if kept else None
         self._report, self._cut_every, self._threads = report, cut_every, threads
         self._adds = job.mode.has_copy  # then what is pushed are changes, made by those who have rows of their own
         self._followers: set[str] = set()  # their names
@@ -156,6 +166,7 @@ class ShardHost:
             folder=folder,
             memory_bytes=self._memory_bytes,
             adds=self._adds,
+            dense_block=partial(DenseBlock, pushed=self._pushed) if self.holder is None else self.holder.block,
         )
         self.counts = Counts()
 
@@ -181,6 +192,7 @@ class ShardHost:
             self._disk = before._disk
             for follower in before._followers:
                 stop_following(self.shard, follower)
+            before.shard = before._disk = None  # who still knows it there must not read, or leave anything
 
     def deliver(self, message: Any, folder: str = "") -> None:
         """Take an instruction of the run; ``folder`` is where the cut is that it speaks of."""
@@ -190,7 +202,9 @@ class ShardHost:
             for decision in self.state.handle(message):
                 self.carry_out(decision, None)
 
-    def request(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
+    def request(
+        self, request: Request | StoreGroup, payload: Wanted | PushedGradients | StoredDense | None, done: Done
+    ) -> None:
         """Take a client's request; ``done`` is called with the answer, now or later, from this or another thread."""
         if isinstance(payload, PushedGradients) and payload.since is not None and self.shard is not None:
             payload = replace(payload, rows=without_deleted(self.shard, payload.since, payload.rows))
@@ -216,7 +230,7 @@ class ShardHost:
 
     def _carry_out_all(self, decisions: Sequence[Decision], payload: Any) -> None:
         """Carry out what one request led to; its gradients are for those decisions only that change something."""
-        is_new = any(isinstance(decision, Apply | Keep) for decision in decisions)
+        is_new = any(isinstance(decision, Apply | Keep | Take) for decision in decisions)
         for decision in decisions:
             self.carry_out(decision, payload if is_new else None)
 
@@ -233,7 +247,7 @@ class ShardHost:
     def methods(self) -> Mapping[str, Method]:
         """What other processes may call."""
         own: Mapping[str, Method] = {"request": self._on_request, "read": self._on_read, "dense": self._on_dense}
-        return {**own, **self._following.methods(self)}
+        return {**own, "group": self._on_group, **self._following.methods(self)}
 
     def _on_request(self, message: Message) -> Message:
         request, payload = unpack_request(message)
@@ -246,16 +260,33 @@ class ShardHost:
         return pack_reply(Granted(self.state.term), self.read(unpack_read(message)))
 
     def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
-        """Return the dense parameters and a mark of their state; none if that is the mark the caller knows."""
+        """Return the dense parameters and a mark of their state; none if that is the mark the caller knows.
+
+        They are where the stage holder has them, on its device perhaps; on the wire they are host arrays.
+        """
         shard = self.tables()
         mark = f"{shard.incarnation}-{shard.version}"  # before the values: newer ones under an old mark do no harm
         if mark == known:
             return mark, None
         with self.phases("pull"):
-            return mark, shard.pull_dense()
+            return mark, shard.dense.pull_there()
 
     def _on_dense(self, message: Message) -> Message:
-        return pack_dense(*self.dense(message.head["known"]))
+        mark, values = self.dense(message.head["known"])
+        return pack_dense(mark, None if values is None else to_host(values))
+
+    def keep(self, seed: int, stage: int, gradient: Any) -> None:
+        """Stage holder: take the dense gradient of a stage of this process."""
+        self.tables()
+        assert self.holder is not None
+        self.holder.keep(seed, stage, gradient)
+
+    def _on_group(self, message: Message) -> Message:
+        """Give a member of the all-reduce group what is kept for it."""
+        with self.lock:
+            if self.state.term != message.head["term"] or not self.state.serving:
+                raise PeerLost(f"shard host {self.host} is not of term {message.head['term']}")
+            return give_dense(self.tables(), self._reduced, self.state.lanes.frontier)
 
     # --- its backup
 
@@ -311,7 +342,7 @@ class ShardHost:
             self._mirror.close()
             self._mirror = None
 
-    def _forward(self, forward: Forward, gradients: PushedGradients | None) -> None:
+    def _forward(self, forward: Forward, gradients: PushedGradients | StoredDense | None) -> None:
         if self._mirror is not None and self._mirror.attach.backup == forward.backup:
             self._mirror.forward(Forwarded(forward, None if gradients is None else gradients.copy()))
 
@@ -334,9 +365,13 @@ class ShardHost:
     def carry_out(self, decision: Decision, payload: Any) -> None:
         """Do what the state machine has decided, with the gradients or ids that came with the request."""
         match decision:
+            case Take():
+                take_dense(self.tables(), self._reduced, payload)
             case Apply(push):
-                self._apply(push.key, payload, push.batches)
+                self._apply(push.key, self._whole(payload), push.batches)
             case Answer((sent, done), reply):
+                if self.holder is not None and isinstance(sent, PushedGradients) and isinstance(reply, Acked):
+                    self.holder.forget(sent.kept)
                 follows = isinstance(sent, PushedGradients) and sent.reader and isinstance(reply, Acked)
                 done(reply, self._refreshed(sent) if follows else None)
             case Serve((wanted, done), _, reply):
@@ -350,7 +385,8 @@ class ShardHost:
                 self._dismiss(f"{trainer}/")
             case Keep(push):
                 with self.phases("push"):
-                    self._kept[push] = payload.copy()  # beyond the reply: the sender uses its buffers again
+                    # Beyond the reply: the sender uses its buffers again.
+                    self._kept[push] = self._whole(payload).copy()
             case Commit(_, pushes):
                 self._commit([(push, self._kept.pop(push)) for push in pushes])
             case Load(term, cut, owned):
@@ -361,6 +397,9 @@ class ShardHost:
                 self._report(event)
             case _:
                 raise TypeError(f"this engine does not carry out {decision!r}")
+
+    def _whole(self, payload: PushedGradients) -> PushedGradients:
+        return payload if self.holder is None else self.holder.whole(payload)
 
     def tables(self) -> Shard:
         """Return the tables that are here."""
@@ -397,7 +436,8 @@ class ShardHost:
                 values[name], rows[name] = pulled.values, pulled.rows
             dense = None
             if wanted.dense is not None:
-                dense = shard.pull_dense(wanted.dense if wanted.dense.size else None)
+                out = wanted.dense if wanted.dense.size else None
+                dense = shard.pull_pushed(out) if wanted.train else shard.pull_dense(out)
         return Pulled(values, rows, version, dense, moment)
 
     def _apply(self, key: BatchKey, gradients: PushedGradients, batches: int = 1) -> None:
@@ -416,6 +456,13 @@ class ShardHost:
         if due:
             self._report(CutAsked())
 
+    def counted(self) -> Counts:
+        """Return what is in the tables, with what the device has counted of it."""
+        skipped = self.shard.dense.take_skipped() if self.shard is not None else 0
+        with self.lock:
+            self.counts.skipped += skipped
+        return self.counts
+
     def _commit(self, lanes: list[tuple[Push, PushedGradients]]) -> None:
         """Sum in lane order, then one update: the same bits whoever computed the lanes."""
         if not lanes:
@@ -432,6 +479,8 @@ class ShardHost:
     def _load(self, term: int, cut: int, owned: tuple[int, ...]) -> None:
         """Load a cut; cut 0 is what the run began with: fresh tables, or those of the run before."""
         self._kept.clear()
+        if self.holder is not None:
+            self.holder.clear()
         state: Mapping[str, Any] | None = None
         if cut:
             self.fresh(owned)
@@ -451,7 +500,9 @@ class ShardHost:
 
     def _mark(self, cut: int, state: dict[str, Any]) -> None:
         """From here on the first change of a row saves its old value; writing goes on beside training."""
-        folder, counts = self._folder, vars(self.counts).copy()
+        if self.holder is not None:
+            self.holder.clear()
+        folder, counts = self._folder, vars(self.counted()).copy()
         rows = self.tables().cut(_CUTS, moment=Path(folder).name, since=since_of(folder))
         kind: Kind = "changes" if rows.partial else "checkpoint"
         copy, bad_streak = self.state.copy, self.counts.bad_streak

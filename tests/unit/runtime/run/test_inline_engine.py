@@ -30,12 +30,14 @@ def blas_threads() -> set[int]:
     return {info["num_threads"] for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"}
 
 
-def test_blas_threads_are_set_while_open_and_put_back() -> None:
+def test_blas_threads_are_set_while_something_is_computed_and_put_back() -> None:
+    """An open session that rests leaves other libraries of the process alone."""
     before = blas_threads()
-    with launch(plan(), threads=2):
-        assert blas_threads() == {2}
-        with launch(plan()):
-            assert blas_threads() == {1}
+    for threads in (1, 2):
+        with launch(plan(), threads=threads) as session:
+            assert blas_threads() == before
+            assert [blas_threads() for _ in session.train(data(200))] == [{threads}]
+            assert blas_threads() == before
     assert blas_threads() == before
 
 
