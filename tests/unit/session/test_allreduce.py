@@ -137,3 +137,10 @@ def test_buckets_go_out_while_backward_goes_on(monkeypatch: pytest.MonkeyPatch) 
         found = trained(session)
     assert sum(ahead) > 10  # the others are words without a gradient
     assert same(found, by_tables())
+
+
+@pytest.mark.full
+def test_backups_of_hosts_have_what_the_group_gave_them() -> None:
+    made = plan(lanes=3, workers=2, shard_hosts=2)
+    with hps.launch(made, engine="dask", mode="sync", replicas=2, parameters=ALL) as session:
+        assert same(trained(session, epochs=2), by_tables(epochs=2))
