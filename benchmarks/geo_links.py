@@ -3,7 +3,7 @@
     HETERPS_TEXT8=text8.head python -m benchmarks.geo_links [--seconds 15] [--rate 100] [--workload word2vec] [MODE ...]
 
 Prints samples/s, bytes per sample on the workers' links, CPU of workers and servers. With ``--quality`` it trains the
-same samples in every mode without limits on links, and prints how good the model is.
+same samples (``HETERPS_SAMPLES`` of them) in every mode without limits on links, and prints how good the model is.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -102,7 +103,10 @@ def quality(workload: str, mode: str) -> float:
     """Train on all samples in this process's cluster and judge the model."""
     words = [sys.executable, "-m", "benchmarks.geo_driver", "none", workload, mode, "0"]
     driver = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-    return next(line["quality"] for line in told(driver) if "quality" in line)
+    found = [line["quality"] for line in told(driver) if "quality" in line]
+    if not found:
+        raise RuntimeError(f"no figure: the driver ended with {driver.wait()}")
+    return float(found[0])
 
 
 def main() -> None:
@@ -115,6 +119,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--quality", action="store_true")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the lab is taken down
     print(f"{describe()['processor']}; load {os.getloadavg()[0]:.1f}")
     for mode in chosen.modes if chosen.quality else ():
         began = monotonic()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from heterps.data import Schema
-from heterps.errors import DataError, GraphError, PlanError
+from heterps.errors import DataError, GraphError, PlanError, RunError
 from heterps.graph import Graph
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
@@ -23,6 +24,7 @@ from heterps.tables import Adam, ElementAdaGrad, Rule
 __all__ = [
     "Fetch",
     "Metrics",
+    "check_options",
     "chosen_mode",
     "evaluation_metrics",
     "job_of",
@@ -35,11 +37,25 @@ Metrics = Sequence[str | Metric]
 Fetch = str | Sequence[str] | Mapping[str, str]
 
 _TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",), "softmax_cross_entropy": ("acc1",)}
+_ENGINE_OPTIONS: Mapping[str, tuple[str, ...]] = {"inline": ("report_s", "threads"), "dask": ("report_s",)}
 _EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {
     "logloss": ("auc", "logloss"),
     "mse": ("rmse", "mae"),
     "softmax_cross_entropy": ("acc1", "acc5"),
 }
+
+
+def check_options(options: Mapping[str, Any], engine: str, arguments: Collection[str]) -> None:
+    """Refuse options that no argument of ``launch`` and no option of the engine is called; name what is meant."""
+    if engine not in _ENGINE_OPTIONS:  # one of somebody else's knows its own
+        return
+    known = {*arguments, *_ENGINE_OPTIONS[engine]} - {"options"}
+    for name in options:
+        if name not in known:
+            other = next((each for each, its in _ENGINE_OPTIONS.items() if name in its), "")
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"it is one of engine={other!r}" if other else f"did you mean {near[0]!r}?" if near else ""
+            raise RunError(f"launch has no option {name!r}; {hint or 'there are ' + ', '.join(sorted(known))}")
 
 
 def job_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
@@ -12,6 +13,7 @@ from typing import Any
 from heterps.choices import (
     Fetch,
     Metrics,
+    check_options,
     chosen_mode,
     evaluation_metrics,
     job_of,
@@ -42,6 +44,7 @@ from heterps.runtime.cuts.checkpoints import Checkpoints
 from heterps.runtime.cuts.folder_lock import FolderLock
 from heterps.runtime.cuts.saved_model import SavedModel, begun, made_folder
 from heterps.runtime.cuts.saving import load_one_table, load_tables, save_tables, shrink_tables
+from heterps.runtime.report.awaited import AwaitedReports
 from heterps.runtime.report.epochs import Epochs
 from heterps.runtime.report.lined_up import filled, placed
 from heterps.runtime.report.measured import Measured
@@ -50,7 +53,7 @@ from heterps.runtime.report.output import BAD_ROW, write_parquet
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.rowless import never_empty
-from heterps.runtime.run.engines import Engine, PredictsThere, choose_engine, make_engine
+from heterps.runtime.run.engines import Engine, PredictsThere, Scalable, choose_engine, make_engine
 from heterps.tables import Kind, Rule
 from heterps.writing import check_folder, check_target
 
@@ -147,6 +150,7 @@ def launch(
     ...     print(session.evaluate(Criteo("valid.tsv")))
     """
     name = choose_engine(engine, client)
+    check_options(options, name, inspect.signature(launch).parameters)
     plan = with_replicas(plan, replicas, name)
     job = job_of(
         plan,
@@ -273,7 +277,7 @@ class Session:
             check_columns(self.plan.graph, valid.schema)
         labelled = self._spread(data).labels_within(label_bounds(self.plan.graph))
         reports = self._train(labelled, epochs, valid, watched_tensors(self.plan.graph, fetch))
-        return self._watched(reports if allow_empty else never_empty(reports, labelled))
+        return AwaitedReports(self._watched(reports if allow_empty else never_empty(reports, labelled)))
 
     def _remember(self, form: DataForm) -> None:
         """Keep how rows become batches, here and beside the cuts; ready-made columns say nothing about rows."""
@@ -297,7 +301,7 @@ class Session:
         lanes = self.plan.lanes
         return dataset.spread(_SPLITS_PER_LANE * lanes, self.plan.batch_size) if lanes > 1 else dataset
 
-    def _watched(self, reports: Generator[Progress, None, None]) -> Iterator[Progress]:
+    def _watched(self, reports: Generator[Progress, None, None]) -> Generator[Progress, None, None]:
         with closing(reports):  # leaving the loop ends training at once
             for progress in reports:
                 self._profile = progress.profile
@@ -318,6 +322,23 @@ class Session:
             for progress in self.engine.train(dataset, 1, fetch):
                 epoch = self.engine.passes - start + 1
                 yield passes.report(progress, epoch, self.evaluate(valid) if progress.done else {})
+
+    def scale(self, *, servers: int | None = None, io: int | None = None) -> None:
+        """Do with fewer workers from now on; call it in the loop over :meth:`train`, which goes on meanwhile.
+
+        Those that leave give their Splits to others at a batch boundary; shard hosts of a server that leaves are copied
+        to others first, so nothing returns to a cut. Then they are retired from the cluster. More workers need no call:
+        start them, and a training takes them in.
+
+        Parameters
+        ----------
+        servers, io
+            Workers of each pool that are to stay.
+        """
+        self._check_open()
+        if not isinstance(self.engine, Scalable):
+            raise RunError("this engine has no workers that could leave; use engine='dask'")
+        self.engine.scale({role: n for role, n in (("servers", servers), ("io", io)) if n is not None})
 
     def fit(
         self,
@@ -372,7 +393,8 @@ class Session:
             A Dataset or a path, without or with a label; or rows: a dict, a list of dicts, a pandas, polars or Arrow
             frame, lines of JSON. Source columns are found by name and made into batches as they were in training.
         out
-            A Parquet file to write instead of returning arrays; its column ``bad_row`` says why a row has no values.
+            A Parquet (or .csv) file to write instead of returning arrays; its column ``bad_row`` says why a row has no
+            values.
         fetch
             A name gives one array, several give a dict: ``"prediction"``, outputs and ops of the graph, columns of
             batches, source columns of the data. ``{name: source}`` names them anew. Only what leads to them is

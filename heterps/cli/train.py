@@ -107,6 +107,7 @@ def command(
     numeric: tuple[str, ...],
     ignore: tuple[str, ...],
     weight: str,
+    columns: tuple[str, ...],
     schema: str | None,
     valid: tuple[str, ...],
     settings: tuple[str, ...],
@@ -146,7 +147,7 @@ def command(
         check_target(profile_svg)
     ways = parse_ways(parameters) or None
     console = Screen()
-    training = opened_as(data, kind, Said(label, categorical, numeric, ignore, weight, schema))
+    training = opened_as(data, kind, Said(label, categorical, numeric, ignore, weight, columns, schema))
     for note in training.study.notes if training.study else ():
         console.print(note, highlight=False, soft_wrap=True)
     plan = _plan(target, settings, batch_size, training.schema)

@@ -1,8 +1,7 @@
 """Sums over the GPUs of several workers: NCCL moves bytes, and one kernel of ours adds lanes in their order.
 
 NCCL's own sum adds in whatever order its ring or tree has, which changes with the number of GPUs; so it is an option
-that is named for what it is. Not run on a GPU yet: tried against a stand-in for ``cupy.cuda.nccl``. No engine uses it
-yet.
+that is named for what it is. Not run on a GPU yet, only against a stand-in for ``cupy.cuda.nccl``; no engine uses it.
 """
 
 from __future__ import annotations

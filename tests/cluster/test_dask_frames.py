@@ -221,7 +221,7 @@ def by_hand(tmp_path: pathlib.Path) -> Iterator[object]:
 @pytest.mark.full
 def test_workers_started_by_hand(by_hand, tmp_path: pathlib.Path) -> None:  # type: ignore[no-untyped-def]
     program = script(repr(by_hand.scheduler.address))
-    done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, timeout=120, env=PATHS)
+    done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, timeout=240, env=PATHS)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"trained on {sum(SIZES)} of {sum(SIZES)}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -24,6 +25,7 @@ from heterps.runtime.run.attendance import Attendance
 from heterps.runtime.run.driver import HostInstruction, MemberInstruction
 from heterps.runtime.run.gathering import ReportGathering
 from heterps.runtime.run.host_lines import HostLines
+from heterps.runtime.run.leaving import SCALE_TOPIC, Leaving
 from heterps.runtime.run.line import ActorLine, close_all
 from heterps.runtime.run.patience import Patience
 from heterps.runtime.run.places import Places
@@ -38,6 +40,8 @@ from heterps.runtime.workers.delivery import Addresses, LocalRun, decode_event, 
 from heterps.runtime.workers.io_actor import IoActor
 
 __all__ = ["ClusterCarrier"]
+
+_log = logging.getLogger("heterps")
 
 
 class ClusterCarrier:
@@ -89,6 +93,8 @@ class ClusterCarrier:
         self._members: dict[int | str, Address] = {}  # of an all-reduce group; those of workers that are gone stay
         self.tasks = SplitTasks(client, run, arrivals, self.attendance.name)
         self._gathering = ReportGathering(self._lines, self._readers.values, self._counter, fetch, self._give_up)
+        pools, least = {"servers": roles.server, "io": roles.io}, {"servers": job.replicas, "io": 1}
+        self._leaving = Leaving(client, self.attendance, arrivals, pools, least)
         self._patience = Patience(settings().workers_s)
         self._steps: dict[str, int] = {}  # of stages, when the run ended
         self._open = ExitStack()  # what ends with the run
@@ -99,6 +105,7 @@ class ClusterCarrier:
             stack.callback(local_run, self.run, None)
             with asking(lambda reason: ClusterError(f"the scheduler is gone ({reason})")):
                 self.client.subscribe_topic(topic(self.run), self._heard)
+                self.client.subscribe_topic(SCALE_TOPIC, self._heard_scale)
             stack.callback(self._end)
             stack.enter_context(self.attendance)
             self._open = stack.pop_all()
@@ -108,8 +115,9 @@ class ClusterCarrier:
         self._open.close()
 
     def _end(self) -> None:
-        with suppress(Exception):
-            self.client.unsubscribe_topic(topic(self.run))
+        for name in (topic(self.run), SCALE_TOPIC):
+            with suppress(Exception):
+                self.client.unsubscribe_topic(name)
         self.tasks.close()
         with suppress(Exception):
             self._steps = self.stages.steps()
@@ -248,6 +256,31 @@ class ClusterCarrier:
     def create_stage(self, worker: str) -> None:
         """Make the stage actors of a compute worker, once the shard hosts are there."""
         self.stages.want(worker)
+
+    # --- workers that are to leave
+
+    def scale(self, wanted: Mapping[str, int]) -> None:
+        """Ask workers to leave, so that so many of a role stay."""
+        self._leaving.scale(wanted)
+
+    def _heard_scale(self, event: tuple[float, Mapping[str, int]]) -> None:
+        """Somebody else asks: what cannot be done is told to the log, not to the run."""
+
+        def ask() -> None:
+            try:
+                self.scale(event[1])
+            except ClusterError as error:
+                _log.warning("the number of workers stays as it is: %s", error)
+
+        self._arrivals.post(ask)
+
+    def let_go(self, worker: str) -> None:
+        """End what the run has on a worker, and retire it."""
+        line = self._readers.pop(worker, None)
+        if line is not None:
+            self._gathering.last_words(self.roles.io, line)
+            line.close()
+        self._leaving.retire(worker)
 
     def publish_cut(self, cut: Cut, copies: Sequence[int]) -> None:
         """Write the manifest of a cut."""

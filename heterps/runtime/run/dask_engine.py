@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from distributed import Client, Future
 
 from heterps.data import Dataset, Split
-from heterps.errors import ClusterError
+from heterps.errors import ClusterError, RunError
 from heterps.metrics import Metric
 from heterps.runtime.answers import submitted, told
 from heterps.runtime.batch.inference import Inferred
@@ -103,6 +103,12 @@ class ClusterEngine(EngineBase):
         training = Training(job, dataset, epochs, carrier, arrivals, keeper, retries=settings().retries + 1)
         with self._going_on(training, keeper, epochs), carrier:
             yield from training.reports(self.report_s)
+
+    def scale(self, wanted: Mapping[str, int]) -> None:
+        """Ask workers of the run that goes on to leave, so that so many of a role stay."""
+        if self._carrier is None or self._training is None:
+            raise RunError("workers leave a training that goes on: call scale in the loop over session.train")
+        self._carrier.scale(wanted)
 
     def stage_steps(self) -> dict[str, int]:
         """Return how many batches each compute worker of the run has computed, by name."""

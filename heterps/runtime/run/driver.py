@@ -48,6 +48,9 @@ class Carrier(Protocol):
     def create_stage(self, worker: str) -> None:
         """Make the stage actors of a compute worker."""
 
+    def let_go(self, worker: str) -> None:
+        """Let a worker leave that has nothing of the run any more."""
+
     def publish_cut(self, cut: Cut, copies: Sequence[int]) -> None:
         """Write the manifest of a cut whose parts these copies have on disk, then tell CutPublished."""
 
@@ -156,6 +159,8 @@ class Driver:
                 self.resting = rest
             case do.CreateStage(worker):
                 carrier.create_stage(worker)
+            case do.LetGo(worker):
+                carrier.let_go(worker)
             case do.Finish():
                 self.finished = True
             case do.Abort(reason, story):

@@ -201,6 +201,9 @@ class InlineEngine(EngineBase):
     def create_stage(self, worker: str) -> None:
         """Nothing to do: compute is fused here."""
 
+    def let_go(self, worker: str) -> None:
+        """Nobody leaves."""
+
     def publish_cut(self, cut: Cut, copies: Sequence[int]) -> None:
         """Write the manifest of a cut."""
         self._arrivals.tell(self._keeper.publish(cut, [self._copies[copy].parts[cut.number] for copy in copies]))

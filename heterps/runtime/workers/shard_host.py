@@ -170,6 +170,12 @@ class ShardHost:
         )
         self.counts = Counts()
 
+    def limit_memory(self, memory_bytes: int) -> None:
+        """Let the tables take so much from now on; rows beyond that stay, new ids are refused or old rows evicted."""
+        self._memory_bytes = memory_bytes
+        if self.shard is not None and self.shard.memory is not None:
+            self.shard.memory.limit_bytes = memory_bytes
+
     def close(self) -> None:
         """Drop the tables, and their files where they are on disk."""
         self._end_mirror()

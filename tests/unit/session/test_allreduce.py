@@ -32,8 +32,14 @@ def by_tables(epochs: int = 1, **rest: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("workers", "hosts", "parameters"),
-    [(0, 1, ALL), (0, 2, PIECES), (1, 1, HYBRID), (2, 2, ALL), (3, 1, HYBRID)],
-    ids=["inline", "inline pieces", "one", "two", "three hybrid"],
+    [
+        (0, 2, PIECES),
+        (2, 2, ALL),
+        (3, 1, HYBRID),
+        pytest.param(0, 1, ALL, marks=pytest.mark.full),
+        pytest.param(1, 1, HYBRID, marks=pytest.mark.full),
+    ],
+    ids=["inline pieces", "two", "three hybrid", "inline", "one"],
 )
 def test_any_number_of_workers_gives_the_bits_of_tables(workers: int, hosts: int, parameters: Any) -> None:
     made = plan(lanes=3, shard_hosts=hosts, workers=max(workers, 1))
@@ -48,7 +54,7 @@ def image_like() -> hps.Graph:
     return hps.Graph(loss=ops.logloss(ops.dense(h, 1, name="out"), y, name="loss"))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.full), 2])
 def test_running_statistics_and_momentum_agree(workers: int) -> None:
     rule = hps.Momentum(lr=0.05, momentum=0.9, l2=1e-4)
     rows = {name: column for name, column in columns(600).items() if name != "ids"}
