@@ -3,9 +3,10 @@
 ``python -m benchmarks.changes --rows 1e7`` prints ratios: a push with a reader against one without (wanted: at most
 1.03), also the first one after a mark, and bytes and throughput of full cuts against cuts of changes while a table is
 trained with ids drawn by Zipf 1.1, a cut every so many seconds (wanted: at least 5 times fewer bytes). Cuts follow the
-rule of a run: when changes outweigh what they build on, everything is written again. Batches come at the rate at which
-Wide & Deep trains on two cores, 40,000 samples a second: the faster, the more rows change between cuts. Then as fast as
-they can, also without cuts: that is what throughput is lost against.
+rule of a run: when changes outweigh what they build on, everything is written again. The faster batches come, the more
+rows change between cuts: first as many as Wide & Deep trains on two cores, 40,000 samples a second, then as many as the
+table alone takes, which is also what throughput is lost against. Seconds are counted in pushes, so that bytes do not
+depend on what else the machine does; nor do the processor's seconds.
 """
 
 from __future__ import annotations
@@ -113,29 +114,28 @@ def push_times(shard: Shard, zipf: Zipf, rounds: int) -> PushTimes:
 
 
 class Trained(NamedTuple):
-    """Bytes that cuts wrote, and pushes a second beside them."""
+    """Bytes that cuts wrote, and pushes a second and the processor's seconds for one beside them."""
 
     size: int
     pushes: float
+    cpu_s: float
 
 
 class Cuts:
-    """Makes so many cuts of a shard, one in so many seconds; ``changes`` None makes none and only lets time pass."""
+    """Makes so many cuts of a shard, each when it is due: all full, or with changes between."""
 
-    def __init__(self, shard: Shard, every_s: float, cuts: int, changes: bool | None) -> None:
-        self._shard, self._every_s, self._cuts, self._changes = shard, every_s, cuts, changes
+    def __init__(self, shard: Shard, cuts: int, changes: bool) -> None:
+        self._shard, self._cuts, self._changes = shard, cuts, changes
         self._chain: list[tuple[Path, int]] = []
-        self.size = 0
+        self.due, self.size = threading.Semaphore(0), 0
 
     def run(self) -> None:
         """Make them, in a folder of their own."""
         with tempfile.TemporaryDirectory() as name:
             snapshots = Snapshots(Path(name))
             for _ in range(self._cuts):
-                begun = time.perf_counter()
-                if self._changes is not None:
-                    self._cut(snapshots)
-                time.sleep(max(0.0, self._every_s - (time.perf_counter() - begun)))
+                self.due.acquire()
+                self._cut(snapshots)
 
     def _cut(self, snapshots: Snapshots) -> None:
         (_, base), *changes = self._chain or [(Path(), 0)]
@@ -150,30 +150,31 @@ class Cuts:
         self.size += size
 
 
-def trained(shard: Shard, zipf: Zipf, rate: float, every_s: float, cuts: int, changes: bool | None) -> Trained:
-    """Train while cuts are made, at most so many batches a second (0: all it can)."""
+def trained(shard: Shard, zipf: Zipf, pushes: int, cuts: int, changes: bool | None) -> Trained:
+    """Train while a cut is made every so many pushes; None for the same without cuts."""
     shard.forget("cuts")
-    made = Cuts(shard, every_s, cuts, changes)
+    made = Cuts(shard, cuts if changes is not None else 0, bool(changes))
     writer = threading.Thread(target=made.run)
-    pushed, start = 0, time.perf_counter()
+    pushed, start, cpu = 0, time.perf_counter(), time.process_time()
     writer.start()
-    while writer.is_alive():
+    while pushed < pushes * cuts or writer.is_alive():
+        if pushed % pushes == 0:
+            made.due.release()
         ids = zipf.batch()
         pulled = shard.pull("g", ids)
         shard.apply(BatchKey(1, 0, pushed), {"g": RowGradients(ids, pulled.values, pulled.rows)})
         pushed += 1
-        time.sleep(max(0.0, pushed / rate - (time.perf_counter() - start)) if rate else 0.0)
-    return Trained(made.size, pushed / (time.perf_counter() - start))
+    return Trained(made.size, pushed / (time.perf_counter() - start), (time.process_time() - cpu) / pushed)
 
 
-def compare(shard: Shard, zipf: Zipf, rate: float, every_s: float, cuts: int) -> None:
-    """Print what cuts write and cost at a rate."""
-    none, full, some = (trained(shard, zipf, rate, every_s, cuts, changes) for changes in (None, False, True))
-    print(f"{f'at most {rate:g}' if rate else 'all it can'} pushes a second, {cuts} cuts, one in {every_s:g} s:")
+def compare(shard: Shard, zipf: Zipf, pushes: int, cuts: int) -> None:
+    """Print what cuts write, and what is lost to them where pushes come as fast as they can."""
+    none, full, some = (trained(shard, zipf, pushes, cuts, changes) for changes in (None, False, True))
+    print(f"{cuts} cuts, one in {pushes} pushes: {full.size / some.size:.1f} times fewer bytes as changes")
     for name, each in (("none", none), ("full", full), ("changes", some)):
-        lost = 1 - each.pushes / none.pushes
-        print(f"    {name:8s} {each.size / 1e6:9,.0f} MB {each.pushes:8.1f} pushes a second ({lost:6.1%} lost)")
-    print(f"    {full.size / some.size:.1f} times fewer bytes", flush=True)
+        lost, more = 1 - each.pushes / none.pushes, each.cpu_s / none.cpu_s - 1
+        print(f"    {name:8s}{each.size / 1e6:7,.0f} MB {each.pushes:7.1f} pushes a second, {lost:4.0%} lost", end="")
+        print(f"; {1e3 * each.cpu_s:6.2f} ms of the processor for one, {more:4.0%} more", flush=True)
 
 
 def main() -> None:
@@ -190,8 +191,9 @@ def main() -> None:
     plain, first, later = (statistics.median(each) for each in zip(*measured, strict=True))
     print(f"{rows:,} rows: a push takes {1e3 * plain:.2f} ms, with a reader {later:.3f} times as long", end="")
     print(f", the first after a mark {first:.3f} times", flush=True)
-    compare(shard, zipf, options.rate, options.every, options.cuts)
-    compare(shard, zipf, 0, options.every, options.cuts)
+    compare(shard, zipf, round(options.rate * options.every), options.cuts)
+    fastest = trained(shard, zipf, 100, 1, None).pushes
+    compare(shard, zipf, round(fastest * options.every), options.cuts)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ from heterps.runtime.report.output import BAD_ROW, write_parquet
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.rowless import never_empty
-from heterps.runtime.run.engines import Engine, PredictsThere, choose_engine, make_engine
+from heterps.runtime.run.engines import Engine, PredictsThere, Scalable, choose_engine, make_engine
 from heterps.tables import Kind, Rule
 from heterps.writing import check_folder, check_target
 
@@ -316,6 +316,23 @@ class Session:
             for progress in self.engine.train(dataset, 1, fetch):
                 epoch = self.engine.passes - start + 1
                 yield passes.report(progress, epoch, self.evaluate(valid) if progress.done else {})
+
+    def scale(self, *, servers: int | None = None, io: int | None = None) -> None:
+        """Do with fewer workers from now on; call it in the loop over :meth:`train`, which goes on meanwhile.
+
+        Those that leave give their Splits to others at a batch boundary; shard hosts of a server that leaves are copied
+        to others first, so nothing returns to a cut. Then they are retired from the cluster. More workers need no call:
+        start them, and a training takes them in.
+
+        Parameters
+        ----------
+        servers, io
+            Workers of each pool that are to stay.
+        """
+        self._check_open()
+        if not isinstance(self.engine, Scalable):
+            raise RunError("this engine has no workers that could leave; use engine='dask'")
+        self.engine.scale({role: n for role, n in (("servers", servers), ("io", io)) if n is not None})
 
     def fit(
         self,

@@ -29,6 +29,7 @@ from heterps.planner.show.html import report_html
 from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration, parse_percent
 from heterps.planner.show.text_report import render
 from heterps.planner.solve.max_load import LoadPlan, least_load
+from heterps.protocol.words.modes import mode_from_text
 from heterps.runtime.batch.columns import check_columns
 from heterps.screen import Screen
 from heterps.writing import check_target, write_whole
@@ -125,6 +126,7 @@ def command() -> None:
 @click.option("--rows", type=_Count(), help="Rows to train on, for the size of the tables.")
 @click.option("--pin", "pins", multiple=True, metavar="OP=POOL", help="Place an op (a pattern) on a pool, cpu or gpu.")
 @parameters_option
+@click.option("--mode", metavar="MODE", help="How workers keep in step, as for `heterps train` [default: async].")
 @click.option("--replicas", type=click.IntRange(1, 2), default=1, show_default=True, help="Copies of each shard host.")
 @click.option("--solver", "solver_name", default="exact", show_default=True, help="Registered solver.")
 @click.option("--compare", "comparing", is_flag=True, help="One row per solver: cost, gap, time.")
@@ -137,7 +139,8 @@ def make(
     target: str, settings: tuple[str, ...], hardware: str | None, catalogue: str | None, rows_per_second: float | None,
     arrival_rate: float | None, budget: float | None, batch_size: tuple[int, ...] | None, seconds: float,
     deadline: float | None, head_room: float, profile_path: str | None, data: tuple[str, ...], kind: str,
-    rows: float | None, pins: tuple[str, ...], parameters: tuple[str, ...], replicas: int, solver_name: str,
+    rows: float | None, pins: tuple[str, ...], parameters: tuple[str, ...], mode: str | None, replicas: int,
+    solver_name: str,
     comparing: bool, explaining: bool, objective: str | None, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
     """Plan a model and print the report."""
@@ -166,7 +169,7 @@ def make(
     if comparing:
         _print_comparison(console, request)
         return
-    made = solve(request)
+    made = solve(request, None if mode is None else mode_from_text(mode))
     job = job_text(made, rows, deadline, budget)
     if out:
         made.save(out)

@@ -17,6 +17,7 @@ from heterps.planner.costs.planning_model import build_problem, server_pools
 from heterps.planner.costs.profile import Profile
 from heterps.planner.costs.sample import Sample, sample_batches, sample_dataset
 from heterps.planner.costs.table_memory import forecast_tables
+from heterps.planner.costs.way_costs import choose_ways, dense_way_costs, way_texts
 from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
 from heterps.planner.plan import Plan
 from heterps.planner.solve.assemble import Draft, assemble, check_plan
@@ -132,7 +133,8 @@ def plan(
         Copies of each shard host, 1 or 2: with 2 one that is lost costs nothing, for twice the memory, and the work and
         bytes of gradients once more.
     parameters
-        How parameters travel, by name or pattern: ``{"fc*": "allreduce"}``; what is not named goes by its table.
+        How parameters travel, by name or pattern: ``{"fc*": "allreduce"}``; what is not named goes by its table. None
+        lets the planner choose for dense parameters, by what each way costs a step.
 
     Raises
     ------
@@ -182,12 +184,14 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
     draft = choice.draft
     rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else None
     made = check_plan(assemble(draft, rate, mode))
+    ways = dense_way_costs(draft.costs, made) if draft.costs.dense_size else ()
+    chosen = request.parameters or (choose_ways(request.graph, ways) if ways else {})
     return replace(
         made,
         certificate=_certificate(request, choice, seconds),
         rivals=tuple(rivals(request, draft)),
-        assumptions=tuple(assumptions(request, draft)),
-        parameters=request.parameters,
+        assumptions=(*assumptions(request, draft), *(way_texts(ways, bool(request.parameters)) if ways else ())),
+        parameters=chosen,
     )
 
 

@@ -19,7 +19,7 @@ __all__ = ["ALLREDUCE", "TABLE", "Way", "parse_way", "resolve_ways"]
 TABLE, ALLREDUCE, GEO, CACHE = "table", "allreduce", "geo", "cache"
 _NUMBERS = {TABLE: "", ALLREDUCE: "", GEO: "k", CACHE: "rows"}  # what stands behind the colon
 _CARRIES = {ALLREDUCE: "dense parameters", CACHE: "tables"}  # the other ways carry both
-_BUILT = (TABLE,)  # the others no engine runs yet
+_BUILT = (TABLE, ALLREDUCE)  # the others no engine runs yet
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ class Settings:
     """
 
     prefetch: int
+    bucket_bytes: int
     retries: int
     full_every: int
     connect_s: float
@@ -67,6 +68,7 @@ def settings() -> Settings:
     blas = _get("worker.blas-threads")
     return Settings(
         prefetch=_count("prefetch", least=0),
+        bucket_bytes=_bytes("bucket"),
         retries=_count("retries", least=0),
         full_every=_count("cuts.full-every", least=1),
         connect_s=_seconds("timeouts.connect"),

@@ -11,7 +11,7 @@ from heterps.simulator.scenario import Fault
 if TYPE_CHECKING:
     from heterps.simulator.world import World
 
-__all__ = ["fire"]
+__all__ = ["fire", "let_go"]
 
 DETECTION = 2 * TIMEOUT
 """After this silence the engine gives a worker up."""
@@ -35,6 +35,13 @@ def _give_up(world: World, process: Process) -> None:
     if not process.lost and (not process.alive or process.frozen):
         process.lost = True
         world.post(ev.WorkerLost(process.name))
+        world.net.at(2 + 10 * world.net.random(), None, _replace, world, process.role)
+
+
+def let_go(world: World, process: Process) -> None:
+    """A worker that was asked to leave ends."""
+    if not process.lost:
+        process.alive, process.lost = False, True
         world.net.at(2 + 10 * world.net.random(), None, _replace, world, process.role)
 
 
@@ -124,6 +131,14 @@ class _Faults:
         if process is not None:
             world.post(ev.WorkerLeaving(process.name))
             world.net.at(40, None, _kill, world, process)
+        return process is not None
+
+    @staticmethod
+    def leave_server(world: World, pick: int) -> bool:
+        """A server is asked to leave; it goes when the run lets it, and another one comes."""
+        process = _pick(world, "server", pick)
+        if process is not None:
+            world.post(ev.WorkerLeaving(process.name))
         return process is not None
 
     @staticmethod

@@ -31,6 +31,7 @@ FAULTS = (
     "move",
     "hold io",
     "break cut",
+    "leave server",
 )
 """Kinds of planned faults (cuts, rests and moves are no faults, but what faults must not disturb)."""
 
@@ -154,7 +155,7 @@ _LOSE_IO = ("crash io", "freeze io", "fail split", "slow split", "leave io", "jo
 _LOSE_COMPUTE = ("crash compute", "lose stage")
 
 THEMES = (
-    Theme((1, 2), (1, 2, 2, 3), FAULTS[:-2], (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
+    Theme((1, 2), (1, 2, 2, 3), FAULTS[:-3], (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
     Theme((2,), (1, 1, 2), _LOSE_COPIES, (2, 3, 4), (0, 1, 2), (0, 0.05, 0.1), (3, 4, 6)),
     Theme((1,), (2, 2, 3), (*_LOSE_HOSTS, "freeze io", "rest"), (2, 3), (1, 2, 3), (0, 0.05, 0.2)),
     Theme((1,), (2, 2, 3), (*_LOSE_IO, "rest", "rest"), (1, 2, 3), (1, 2, 3), (0, 0.05, 0.2)),
@@ -193,7 +194,8 @@ def draw(seed: int) -> Scenario:
 
 def _apart(seed: int, spec: RunSpec) -> list[Fault]:
     """Draw further faults, each kind from numbers of its own: other draws of a seed stay as they were."""
-    return [*_draw_holds(seed), *_draw_losses(seed, spec), *_draw_breaks(seed), *_draw_rests(seed, spec)]
+    more = [*_draw_rests(seed, spec), *_draw_leaves(seed)]
+    return [*_draw_holds(seed), *_draw_losses(seed, spec), *_draw_breaks(seed), *more]
 
 
 def _noisier(scenario: Scenario) -> Scenario:
@@ -246,6 +248,13 @@ def _draw_rests(seed: int, spec: RunSpec) -> list[Fault]:
         return []
     at = rng.randint(10, 200)
     return [Fault(at, "rest", 0), Fault(at + rng.randint(10, 80), "crash server", rng.randrange(60))]
+
+
+def _draw_leaves(seed: int) -> list[Fault]:
+    """Ask servers to leave in some runs, some while others are lost."""
+    rng = Random(f"leaves of {seed}")
+    count = rng.choice((0, 0, 0, 0, 1, 2))
+    return [_draw_fault(rng, "leave server", rng.randint(10, 200), 40) for _ in range(count)]
 
 
 def _draw_breaks(seed: int) -> list[Fault]:

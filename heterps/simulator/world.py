@@ -12,7 +12,7 @@ from heterps.protocol.words import decisions as de, events as ev, group as gr, i
 from heterps.protocol.words.messages import Acked
 from heterps.simulator import check
 from heterps.simulator.actors import Copy, Task
-from heterps.simulator.faults import fire
+from heterps.simulator.faults import fire, let_go
 from heterps.simulator.member import Member
 from heterps.simulator.network import TIMEOUT, Network, Process
 from heterps.simulator.rows import SimulatedShard
@@ -284,6 +284,9 @@ class World:
     def _move(self, move: do.MoveShards) -> None:
         Mover(self, move).tick()
 
+    def _let_go(self, go: do.LetGo) -> None:
+        let_go(self, self.process(go.worker))
+
     def _finish(self, finish: do.Finish) -> None:
         return
 
@@ -307,6 +310,7 @@ _FOR_ENGINE = {
     do.DropCut: "_drop",
     do.Rest: "_rest",
     do.MoveShards: "_move",
+    do.LetGo: "_let_go",
     do.Finish: "_finish",
     do.Abort: "_abort",
     gr.FormGroup: "_to_member",

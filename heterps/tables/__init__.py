@@ -13,7 +13,7 @@ from heterps.tables.live.gradients import RowGradients, sum_lanes
 from heterps.tables.live.local_dense import LocalDense
 from heterps.tables.live.local_rows import LocalRows, OwedRows
 from heterps.tables.live.readers import Changes
-from heterps.tables.live.routing import Routed, Router
+from heterps.tables.live.routing import RouteBuffers, Routed, Router
 from heterps.tables.live.shard import Applied, KeyedShard, PulledRows, Shard
 from heterps.tables.live.shard_cut import ShardCut
 from heterps.tables.snapshots.load import find_generation, load_table, restore, verify
@@ -75,6 +75,7 @@ __all__ = [
     "OwedRows",
     "ProbabilityEntry",
     "PulledRows",
+    "RouteBuffers",
     "Routed",
     "Router",
     "RowGradients",

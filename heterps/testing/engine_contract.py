@@ -12,8 +12,8 @@ import pytest
 import heterps as hps
 from heterps.errors import CheckpointError, DataError, GraphError, RunError
 from heterps.runtime.batch.phases import WAITING
+from heterps.soak.counted_model import counted_data, counted_plan, shows
 from heterps.tables import Manifest
-from heterps.testing.counted_model import counted_data, counted_plan, shows
 from heterps.testing.small_model import columns, data, graph
 
 __all__ = ["EngineContract", "plan", "same", "tables", "trained"]

@@ -80,22 +80,33 @@ def break_cuts(pids):
 def train(session, client, epochs):
     """Kill once a third of all samples is applied; where there are backups, each time one is ready again."""
     kills = 0 if VICTIM == "none" else OPTIONS.get("kills", 1)
-    killed = 0
+    killed, scale = 0, OPTIONS.get("scale")
     if OPTIONS.get("break_cuts"):
         break_cuts(processes(client))
         kills = 0
     for last in session.train(data(), epochs=epochs):
         due = (killed + 1) * ROWS * epochs // (kills + 2)
+        if scale and last.samples > ROWS * epochs // 6:
+            session.scale(**scale)
+            scale = None
         if killed < kills and last.samples > due and not last.unprotected and not last.done:
             kill(processes(client))
             killed += 1
     assert killed == kills, f"only {killed} of {kills} were killed"
     return last
 
+def wait_for(client, scale):
+    """Wait until so many workers are left: those that go are retired some time after the run has let them go."""
+    from heterps.runtime.run.scaling import workers_by_role
+    until = time.monotonic() + 30
+    while workers_by_role(client) != {**workers_by_role(client), **scale}:
+        assert time.monotonic() < until, f"still {workers_by_role(client)}"
+        time.sleep(0.1)
+
 def main():
     client = Client()
     workers, hosts, epochs = OPTIONS.get("workers", 2), OPTIONS.get("hosts", 1), OPTIONS.get("epochs", 2)
-    names = ("checkpoint", "every_s", "resume", "replicas")
+    names = ("checkpoint", "every_s", "resume", "replicas", "parameters")
     options = {name: OPTIONS[name] for name in names if name in OPTIONS}
     if MODE.startswith("geo"):
         options |= {"sparse": hps.SGD(lr=0.1), "dense": hps.SGD(lr=0.1)}
@@ -105,6 +116,8 @@ def main():
         if before:
             session.fit(data(), epochs=before)
         last = train(session, client, epochs)
+        if "scale" in OPTIONS:
+            wait_for(client, OPTIONS["scale"])
         result = {"samples": last.samples, "batches": last.batches, "digest": digest(session)}
     rules = {name: options[name] for name in ("sparse", "dense") if name in options}
     with hps.launch(plan(1, 1), engine="inline", mode=MODE, **rules) as session:

@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("faults")]
 POOLS = ("--servers", "2", "--io", "2", "--compute", "0")
 
 
-@pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.full)])
+@pytest.mark.parametrize("mode", ["sync", *(pytest.param(m, marks=pytest.mark.full) for m in ("async", "geo:7"))])
 def test_a_primary_is_killed_and_its_backup_takes_over(launched: Launched, mode: str) -> None:
     """There is no checkpoint, so nothing could return to a cut."""
     check(run(launched, mode, "server", *POOLS, hosts=2, replicas=2), mode)
@@ -17,7 +17,7 @@ def test_a_primary_is_killed_and_its_backup_takes_over(launched: Launched, mode:
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", ["sync", "async", "geo:7"])
 def test_servers_are_killed_one_after_another(launched: Launched, mode: str, seed: int) -> None:
     """Each time a new backup was copied while training went on."""
     pools = ("--servers", "4", "--io", "2", "--compute", "0")  # so that there is always one to put a backup on

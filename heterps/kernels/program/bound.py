@@ -191,8 +191,16 @@ class BoundCalls:
             if wanted:
                 other.dxs[i] = call.dy
 
-    def backward(self, given: Mapping[str, Array], rows_out: Mapping[str, Array]) -> None:
-        """Run backward; ``given`` are gradients that come from outside, ``rows_out`` where those of rows go."""
+    def backward(
+        self,
+        given: Mapping[str, Array],
+        rows_out: Mapping[str, Array],
+        done: Callable[[str], None] = lambda step: None,
+    ) -> None:
+        """Run backward; ``given`` are gradients that come from outside, ``rows_out`` where those of rows go.
+
+        ``done`` is called with the name of each step once its gradients are there.
+        """
         for name, gradient in given.items():
             target = self.calls[name].dy
             (target.values if isinstance(target, Lists) else target)[...] = gradient
@@ -210,6 +218,7 @@ class BoundCalls:
         try:
             for action in self._backward:
                 action[0](action[1])
+                done(action[2])
         except Exception as error:
             raise self._named(error, action[2], "backward") from error
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,16 @@ class Program:
     def _is_float(self, name: str) -> bool:
         return self.graph[name].type.dtype.startswith("float")
 
+    @cached_property
+    def _marks(self) -> dict[str, int]:
+        """By step: from where on all gradients are complete when backward is done with it. Those before it are not."""
+        ends = {piece.op: piece.span.stop for piece in self.layout}
+        marks, low = {}, 0
+        for step in self.scope.steps:
+            marks[step.name] = low
+            low = max([low, *(ends.get(op, 0) for op in step.ops)])
+        return marks
+
     def forward(
         self, feeds: Mapping[str, Feed], params: Params, *, train: bool = True, seed: int = 0
     ) -> dict[str, Array]:
@@ -148,6 +159,7 @@ class Program:
         grads: Mapping[str, Array] | None = None,
         out: Array | None = None,
         rows: Mapping[str, Array] | None = None,
+        reached: Callable[[int], None] | None = None,
     ) -> Gradients:
         """Run backward for the batch of the last :meth:`forward`.
 
@@ -160,6 +172,8 @@ class Program:
         rows
             Arrays ``[unique, width]`` to write the gradients of pulls to, by name; they may be the pulled values
             themselves, which backward does not read. None uses the program's own.
+        reached
+            Called now and then with a place in the flat vector: dense gradients from there on are complete.
         """
         bound = self._ran()
         grads = grads or {}
@@ -168,7 +182,12 @@ class Program:
             raise GraphError(f"backward needs the gradient of {lacking[0]!r}, which is read outside this program")
         dense = self._gradient if out is None else self._writable(out)
         bound.set_dparams(self._param_views(dense))
-        bound.backward({name: to_device(grads[name], self.xp, self.dtype) for name in self.given}, rows or {})
+        given = {name: to_device(grads[name], self.xp, self.dtype) for name in self.given}
+        if reached is None:
+            bound.backward(given, rows or {})
+        else:
+            marks = self._marks
+            bound.backward(given, rows or {}, lambda step: reached(marks[step]))
         return Gradients(bound.input_gradients(), dense)
 
     def _writable(self, out: Array) -> Array:

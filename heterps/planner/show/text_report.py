@@ -54,6 +54,10 @@ def _headline(plan: Plan) -> Text:
     lines = [
         f"Plan: {shape}, batches of {plan.batch_size:,}, {plan.lanes} lanes, depth {plan.depth}, {plan.mode.name} mode"
     ]
+    if plan.mode.has_copy:
+        lines.append(
+            "  the forecast is that of async mode: workers with rows of their own exchange less, which is not modelled"
+        )
     if plan.parameters:
         lines.append(f"  parameters: {ways_text(plan)}")
     if any(pool.emulated for pool in plan.pools):

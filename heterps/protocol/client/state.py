@@ -138,6 +138,11 @@ class ClientState:
         """
         return reply.term == self.layout.holders[host] and (host, type(request), request.key.n) in self._open
 
+    def group_push(self, key: BatchKey) -> Push:
+        """Return the words with which a batch will be pushed to the all-reduce group, if that keeps its term."""
+        assert self.layout.group is not None
+        return Push(self.layout.group, self.run.attempt, key, self.run.lane, self.run.step + key.n, 1)
+
     def timed_out(self, host: int, request: Request) -> list[Action]:
         """No answer came in time: send it again, under the present term."""
         again = None if self.stopped else self._open.get((host, type(request), request.key.n))

@@ -106,6 +106,15 @@ class MemberState:
         decisions: list[MemberDecision] = getattr(self, name)(message, tag)
         return decisions
 
+    def waits_for(self, request: Request) -> bool:
+        """Say whether a request of a lane here is not answered yet: what it takes may be tried again."""
+        return request in self._open
+
+    @property
+    def adding(self) -> Position | None:
+        """The step whose sums are being gathered, or were last."""
+        return self._added
+
     # --- requests of lanes that run here
 
     def _request(self, request: Any, tag: Any) -> list[MemberDecision]:

@@ -40,6 +40,9 @@ class Fleet:
         self.hosts = [FleetHost(index, life << 32) for index in range(hosts)]
         self.workers: dict[str, str] = {}
         """Server workers that are there, each with the machine it runs on (empty where nobody said)."""
+        self.leaving: set[str] = set()
+        """Of these, those that are to go: what they hold is handed over."""
+        self._moving: tuple[int, str] | None = None  # a host, and the emptier worker that it is to be on
         self.held: dict[int, str] = {}
         """Of hosts whose tables a run before left: their worker."""
         self.places: dict[int, tuple[int, str]] = {}
@@ -75,6 +78,7 @@ class Fleet:
     def restore(self, cut: int) -> list[Instruction]:
         """Bring every host to the cut: live primaries rewind, missing ones are placed later; backups start anew."""
         out: list[Instruction] = []
+        self._moving = None
         for host in self.hosts:
             out += self._drop_backup(host)
             host.ready = False
@@ -83,15 +87,84 @@ class Fleet:
                 out.append(Rewind(host.primary, host.term, cut, self.owned(host.index)))
         return out
 
-    def place(self, cut: int) -> list[Instruction]:
-        """Create the copies that are missing, as far as there are server workers for them."""
+    def place(self, cut: int, *, still: bool = False) -> list[Instruction]:
+        """Create the copies that are missing, as far as there are server workers for them.
+
+        Hosts on workers that leave, or have two more than another, are handed over: a backup is filled where the host
+        is to be, and promoted when it is ready. ``still``: not now, somebody counts on the copies that answer.
+        """
         out: list[Instruction] = []
+        self._balance()
         for host in sorted(self.hosts, key=lambda host: host.index not in self.held):  # others go where there is room
             if host.primary is None:
                 out += self._place_primary(host, cut)
-            elif self.replicas > 1 and host.ready and host.backup is None and host.index not in self.holders:
-                out += self._place_backup(host)
+            elif host.ready and host.index not in self.holders:
+                out += self._tend(host, still)
         return out
+
+    def _tend(self, host: FleetHost, still: bool) -> list[Instruction]:
+        """Give a host the backup that it should have; hand it over to that where it should be elsewhere."""
+        goal = self._goal(host)
+        if host.backup is not None:
+            there = self.places[host.backup][1]
+            if there in self.leaving or (there != goal if goal else self.replicas == 1):
+                return self._drop_backup(host)
+            return self._hand_over(host) if goal and host.backup_ready and not still else []
+        return self._place_backup(host, goal) if goal or self.replicas > 1 else []
+
+    def _goal(self, host: FleetHost) -> str | None:
+        """Return the worker that a host is to be handed over to."""
+        assert host.primary is not None
+        here = self.places[host.primary][1]
+        if here in self.leaving:
+            there = None if host.backup is None else self.places[host.backup][1]
+            return there if there and there not in self.leaving else self._emptiest(away_from=here)
+        return self._moving[1] if self._moving is not None and self._moving[0] == host.index else None
+
+    def _balance(self) -> None:
+        """Choose a host to be moved from the fullest worker to the emptiest, one at a time."""
+        able = [worker for worker in self.workers if worker not in self.leaving]
+        if self._is_moving(able):
+            return
+        self._moving = None
+        hosts = [host for host in self.hosts if host.index not in self.holders]
+        if len(able) < 2 or not all(host.ready for host in hosts):
+            return
+        on = {host.index: self.places[host.primary][1] for host in hosts if host.primary is not None}
+        load = Counter(on.values())
+        fullest, emptiest = max(able, key=lambda w: load[w]), min(able, key=lambda w: load[w])
+        if load[fullest] - load[emptiest] >= 2:
+            self._moving = next((index, emptiest) for index, worker in on.items() if worker == fullest)
+
+    def _is_moving(self, able: list[str]) -> bool:
+        """Say whether the host that was chosen last is still on its way; it may have been lost, or promoted there."""
+        if self._moving is None:
+            return False
+        index, worker = self._moving
+        primary = self.hosts[index].primary
+        return worker in able and primary is not None and self.places[primary][1] != worker
+
+    def _hand_over(self, host: FleetHost) -> list[Instruction]:
+        """Let the backup take over from a primary that lives: what that still answers, the backup has."""
+        assert host.primary is not None
+        assert host.backup is not None
+        before = host.primary
+        del self.places[before]
+        host.primary, host.backup, host.backup_ready, host.ready = host.backup, None, False, False
+        host.term += 1
+        if self._moving is not None and self._moving[0] == host.index:
+            self._moving = None
+        return [Promote(host.primary, host.term, self.owned(host.index)), Discard(before)]
+
+    def leave(self, worker: str) -> None:
+        """A server worker is to go: it is given nothing any more."""
+        if worker in self.workers:
+            self.leaving.add(worker)
+
+    def gone(self, worker: str) -> None:
+        """A server worker is not there any more."""
+        self.workers.pop(worker, None)
+        self.leaving.discard(worker)
 
     def _place_primary(self, host: FleetHost, cut: int) -> list[Instruction]:
         worker = self._where(host)
@@ -108,9 +181,9 @@ class Fleet:
         held = self.held.pop(host.index, None)
         return held if held in self.workers else self._emptiest()
 
-    def _place_backup(self, host: FleetHost) -> list[Instruction]:
+    def _place_backup(self, host: FleetHost, goal: str | None = None) -> list[Instruction]:
         assert host.primary is not None
-        worker = self._emptiest(away_from=self.places[host.primary][1])
+        worker = goal or self._emptiest(away_from=self.places[host.primary][1])
         if worker is None:
             return []
         host.backup, host.backup_ready = self._new_copy(host, worker), False
@@ -123,11 +196,14 @@ class Fleet:
         return self._copies
 
     def _emptiest(self, away_from: str | None = None) -> str | None:
-        """Return the worker with the fewest copies; away from one, on another machine where there is such a worker."""
+        """Return the worker with the fewest copies; away from one, on another machine where there is such a worker.
+
+        One that leaves is good enough for a primary where there is no other, never for a backup.
+        """
         load = Counter(worker for _, worker in self.places.values())
         machine = None if away_from is None else self.workers.get(away_from)
-        able = (worker for worker in self.workers if worker != away_from)
-        return min(able, key=lambda w: (self.workers[w] == machine, load[w]), default=None)
+        able = (w for w in self.workers if away_from is None or (w != away_from and w not in self.leaving))
+        return min(able, key=lambda w: (w in self.leaving, self.workers[w] == machine, load[w]), default=None)
 
     def renew_backups(self) -> list[Instruction]:
         """Drop all backups, to be placed and filled anew: the rows of primaries were changed behind their backs."""

@@ -64,6 +64,7 @@ class RunState(Workforce):
             phase = self.phase
             self._dispatch(event)
             self._settle()
+            self._let_go()
             self.story.add(phase, event, self._out)
             out += self._out
         return out
@@ -104,15 +105,9 @@ class RunState(Workforce):
     # --- workers
 
     def _lost(self, event: ev.WorkerLost) -> None:
-        self._gone.add(event.worker)
-        worker = self.roster.workers.pop(event.worker, None)
-        if worker is not None:
-            self._lose_io(worker)
-            if self.group is not None:
-                self.group.lose(event.worker)
+        self._forget_worker(event.worker)
         if self._stages.pop(event.worker, False):
             self._announce()
-        self.fleet.workers.pop(event.worker, None)
         self.fleet.stage_workers.pop(event.worker, None)
         for copy in self.fleet.on(event.worker):
             self._copy_lost(ev.CopyLost(copy))
@@ -296,7 +291,7 @@ class RunState(Workforce):
             self._enter(Phase.RUNNING)
 
     def _settle_running(self) -> None:
-        self._out += self.fleet.place(self.cut.number)
+        self._out += self.fleet.place(self.cut.number, still=self._cutting is not None)
         self._form()
         self._supply()
         if self.book.over:
@@ -347,7 +342,7 @@ class RunState(Workforce):
         )
 
     def _settle_draining(self) -> None:
-        self._out += self.fleet.place(self.cut.number)
+        self._out += self.fleet.place(self.cut.number, still=self._cutting is not None)
         self._form()
         self._supply()
         attempts = self.roster.attempts.values()

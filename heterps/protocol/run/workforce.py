@@ -63,6 +63,7 @@ class Workforce:
         self.moves = 0  # grows with everything that brings the run nearer to its end: batches, cuts, hosts that answer
         self._stages: dict[str, bool] = {}
         self._gone: set[str] = set()
+        self._to_go: set[str] = set()  # workers that are to leave
         self._version = life << 32
         self._serial = 0
         self._supplies: dict[int, tuple[int, bool]] = {}
@@ -143,6 +144,28 @@ class Workforce:
             worker.leaving = True
             for attempt in list(worker.attempts.values()):
                 self._move_away(attempt)
+        if event.worker not in self._gone:  # one that has not joined yet never will
+            self._to_go.add(event.worker)
+        self.fleet.leave(event.worker)
+
+    def _let_go(self) -> None:
+        """Let workers go that were to leave and have nothing of the run any more."""
+        for name in sorted(self._to_go):
+            worker = self.roster.workers.get(name)
+            if not self.fleet.on(name) and not (worker and worker.attempts) and not self._stages.get(name):
+                self._forget_worker(name)
+                self._out.append(do.LetGo(name))
+
+    def _forget_worker(self, name: str) -> None:
+        """A worker is gone: whoever comes under its name is not taken for it."""
+        self._gone.add(name)
+        self._to_go.discard(name)
+        worker = self.roster.workers.pop(name, None)
+        if worker is not None:
+            self._lose_io(worker)
+            if self.group is not None:
+                self.group.lose(name)
+        self.fleet.gone(name)
 
     def _held(self, event: ev.WorkerHeld) -> None:
         self._hold(event.worker, event.look, True)

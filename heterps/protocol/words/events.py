@@ -87,7 +87,9 @@ class ServersJoined(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerLeaving(Event):
-    """An io worker will go soon: its Splits move at the next batch boundary."""
+    """A worker is to go: its Splits move at the next batch boundary, its shard hosts once they were copied; then
+    :class:`~heterps.protocol.words.instructions.LetGo`.
+    """
 
     worker: str
 

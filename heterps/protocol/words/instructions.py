@@ -26,6 +26,7 @@ __all__ = [
     "Finish",
     "ForgetTrainer",
     "Instruction",
+    "LetGo",
     "MarkCut",
     "MoveShards",
     "NeedSplits",
@@ -220,6 +221,13 @@ class MoveShards(Instruction):
 @dataclass(frozen=True, slots=True)
 class CreateStage(Instruction):
     """Make the stage actors of a compute worker."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo(Instruction):
+    """Nothing of the run is on this worker any more, which was to leave: it may end."""
 
     worker: str
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +12,7 @@ from heterps.data import Batch
 from heterps.protocol.words.keys import BatchKey
 from heterps.runtime.batch.device_program import DeviceProgram
 from heterps.runtime.batch.payload import Pulled
-from heterps.tables import Routed
+from heterps.tables import RouteBuffers, Routed
 
 __all__ = ["BatchWork"]
 
@@ -27,6 +28,7 @@ class BatchWork:
     values: dict[str, F32] = field(default_factory=dict)  # by group: unique rows, later their gradients; grows only
     batch: Batch | None = None  # None while nobody uses this work
     routed: dict[str, Routed] = field(default_factory=dict)  # by group: where each id's row comes from
+    routes: dict[str, RouteBuffers] = field(default_factory=lambda: defaultdict(RouteBuffers))  # that it lies in
     pulled: dict[int, Pulled] = field(default_factory=dict)  # by host: the answer that was accepted
     row_gradients: dict[str, F32] = field(default_factory=dict)  # by group, once the batch is computed
     local: dict[str, npt.NDArray[np.uint32]] = field(default_factory=dict)  # by group: where rows of one's own stand

@@ -50,8 +50,6 @@ class Workbench:
     ----------
     job
         What is trained, and how it is cut into stages: the first runs here.
-    depth
-        Batches that may be in flight at once.
     walk
         What of the model runs; by default what training needs.
     phases
@@ -72,7 +70,6 @@ class Workbench:
     def __init__(
         self,
         job: Job,
-        depth: int = 8,
         walk: Walk | None = None,
         phases: Phases | None = None,
         where: str = "this process",
@@ -82,8 +79,7 @@ class Workbench:
         self.phases, self._where = phases or Phases(), where
         self.device = device or job.device_here(0)
         self.metrics = KeptMetrics(self.walk.metrics, job.model.label)
-        # A router's results stay valid for ``depth`` further batches.
-        self._routers = {group.name: Router(job.owners, depth=depth) for group in self.walk.groups}
+        self._routers = {group.name: Router(job.owners) for group in self.walk.groups}
         self._free: list[BatchWork] = []  # whose buffers wait for another batch
         self._programs = [self._program()]  # that no batch in flight holds, but the first, which all share
         self.copy = self._copy()
@@ -118,7 +114,8 @@ class Workbench:
         work.batch, work.pulled = batch, {}
         with self.phases("deduplicate"):
             for group in self.walk.groups:
-                work.routed[group.name] = self._routers[group.name].route(ids_of(batch, group))
+                ids, buffers = ids_of(batch, group), work.routes[group.name]
+                work.routed[group.name] = self._routers[group.name].route(ids, buffers)
         return work
 
     def _new(self) -> BatchWork:
@@ -163,20 +160,31 @@ class Workbench:
         seed = batch_seed(self.model.seed, *work.key)
         self.program.start(feeds, work.dense, changed=changed, train=self.walk.train, seed=seed)
 
-    def compute(self, work: BatchWork) -> None:
-        """Forward, loss and backward of a batch whose rows were all asked for and came."""
+    def compute(self, work: BatchWork, ahead: Callable[[F32, int], None] | None = None) -> None:
+        """Forward, loss and backward of a batch whose rows were all asked for and came.
+
+        ``ahead`` is told meanwhile from where on the gradient that is all-reduced is complete.
+        """
         self.copy.fill(work)
         with self.phases("forward"), placed(self._where):
             self._start(work)
         with self.phases("backward"), placed(self._where):
             # Forward has read the rows and nobody needs them any more: their buffer takes the gradient.
             rows = {pull_name(group): work.rows(group.name, group.width) for group in self.walk.groups}
-            self.program.backward(out=work.gradient, rows=rows)
+            self.program.backward(out=work.gradient, rows=rows, reached=self._reached(work, ahead))
             work.row_gradients = {group.name: rows[pull_name(group)] for group in self.walk.groups}
         work.loss = self.program.loss * work.read.size
         self.phases.carve(self.program.take_spent())
         self._measure(work, self.program)
         self.copy.learn(work)
+
+    def _reached(self, work: BatchWork, ahead: Callable[[F32, int], None] | None) -> Callable[[int], None] | None:
+        """Return what backward tells of the flat gradient, in terms of the part that is all-reduced."""
+        part = self.job.parts[-1]
+        if ahead is None or not self.job.reduced or not part.is_view:
+            return None
+        gradient, start = part.take(work.gradient), part.spans[0].start
+        return lambda low: ahead(gradient, max(0, low - start))
 
     def _measure(self, work: BatchWork, made: DeviceProgram | StageOutcome) -> None:
         if self.metrics:

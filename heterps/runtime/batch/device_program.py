@@ -12,7 +12,7 @@ several programs queues the work of one while another's is copied or computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -82,11 +82,18 @@ class DeviceProgram:
         return self.take_outputs()
 
     def backward(
-        self, given: Mapping[str, Any] | None = None, out: F32 | None = None, rows: Mapping[str, F32] | None = None
+        self,
+        given: Mapping[str, Any] | None = None,
+        out: F32 | None = None,
+        rows: Mapping[str, F32] | None = None,
+        reached: Callable[[int], None] | None = None,
     ) -> Gradients:
-        """Run backward; the gradients are host arrays, in ``out`` and ``rows`` where those are given."""
+        """Run backward; the gradients are host arrays, in ``out`` and ``rows`` where those are given.
+
+        ``reached`` is told meanwhile from where on ``out`` is complete; what is on a device comes at once.
+        """
         self.give(given or {})
-        self.start_backward(out, rows)
+        self.start_backward(out, rows, reached)
         return self.take_gradients(out, rows)
 
     # --- the same in steps
@@ -146,10 +153,15 @@ class DeviceProgram:
             with self.device.current():
                 self._laps.append(self._transfer.send(dict(given)))
 
-    def start_backward(self, out: F32 | None = None, rows: Mapping[str, F32] | None = None) -> None:
+    def start_backward(
+        self,
+        out: F32 | None = None,
+        rows: Mapping[str, F32] | None = None,
+        reached: Callable[[int], None] | None = None,
+    ) -> None:
         """Run backward and begin to copy the gradients here; on a CPU they are in ``out`` and ``rows`` at once."""
         if not self._away:
-            self._gradients = self.program.backward(self._given, out, rows)
+            self._gradients = self.program.backward(self._given, out, rows, reached)
             return
         with self.device.current():
             given = self._laps[-1].arrive() if len(self._laps) > 1 else None

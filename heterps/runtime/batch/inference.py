@@ -126,7 +126,7 @@ class Inference:
         self.fetch = {name: source for name, source in (fetch or {}).items() if not isinstance(source, Cell)}
         self.cells = {name: source for name, source in (fetch or {}).items() if isinstance(source, Cell)}
         walk = Walk.reading(job, metrics, set(self.fetch.values()))
-        self.bench = Workbench(job, depth=1, walk=walk, where=where)
+        self.bench = Workbench(job, walk=walk, where=where)
 
     def run(self, read: Read, dataset: Dataset, split: Split) -> Inferred:
         """Read one Split with the parameters as they are now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from heterps.data import Arrays, BadBook, Batch, Dataset, Split
@@ -13,16 +14,17 @@ from heterps.device.found import FoundDevices, found_devices
 from heterps.errors import PlanError
 from heterps.kernels.program.steps import Scope, scope_of
 from heterps.metrics import Metric
-from heterps.planner.ways import Way
+from heterps.planner.ways import ALLREDUCE, Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Mode
 from heterps.runtime.batch.copy_checks import check_copy
 from heterps.runtime.batch.device_memory import check_memory, fitting_batches
 from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
+from heterps.runtime.batch.flat_part import FlatPart
 from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.own_kinds import OwnKinds
-from heterps.tables import N_SHARDS
+from heterps.tables import N_SHARDS, DenseSpec
 
 __all__ = ["PREDICTION", "Job"]
 
@@ -89,6 +91,21 @@ class Job:
             raise PlanError(f"local_rows={self.local_rows}, but mode {self.mode.name!r} keeps no rows on workers")
         if not self.fused:
             self._check_stages()
+        if self.reduced:
+            self._check_reduced()
+
+    def _check_reduced(self) -> None:
+        first = self.reduced[0].name
+        if not self.mode.ordered:
+            raise PlanError(
+                f"{first!r} is all-reduced, which adds the lanes of a step in order: use mode 'sync' (--mode sync), "
+                f"not {self.mode.name!r}, or send it by its table (--parameters '*=table')"
+            )
+        if not self.fused:
+            raise PlanError(
+                f"{first!r} is all-reduced, which no engine does between the workers of a later stage yet: use a plan "
+                f"of one stage (Plan.fused), not of {len(self.stages)}"
+            )
 
     def _check_stages(self) -> None:
         """Refuse stages through which a batch cannot go from first to last: it would wait for ever."""
@@ -107,6 +124,29 @@ class Job:
                     f"stage {i} of the plan reads {name!r}, which stage {made[name]} computes; a stage can read only "
                     "what those before it give"
                 )
+
+    @cached_property
+    def reduced(self) -> tuple[DenseSpec, ...]:
+        """Dense parameters that are all-reduced, in the order of the flat vector."""
+        return tuple(spec for spec in self.model.parameters if self._is_reduced(spec.name))
+
+    def _is_reduced(self, name: str) -> bool:
+        return name in self.ways and self.ways[name].kind == ALLREDUCE
+
+    def reduced_on(self, host: int) -> tuple[DenseSpec, ...]:
+        """Those that a shard host keeps while nothing is trained."""
+        first, last = self.model.dense_ranges(self.hosts)[host]
+        return tuple(spec for spec in self.model.parameters[first:last] if self._is_reduced(spec.name))
+
+    @cached_property
+    def parts(self) -> tuple[FlatPart, ...]:
+        """By shard host, what it is pulled and pushed of the dense parameters; behind them, if any, what is reduced."""
+        spans = {piece.name: piece.span for piece in self.model.layout}
+        ranges = [self.model.parameters[first:last] for first, last in self.model.dense_ranges(self.hosts)]
+        pushed = [[spec for spec in held if not self._is_reduced(spec.name)] for held in ranges]
+        return tuple(
+            FlatPart(spans[spec.name] for spec in part) for part in (*pushed, *([self.reduced] if self.reduced else []))
+        )
 
     @property
     def fused(self) -> bool:
@@ -152,9 +192,8 @@ class Job:
 
     def spec(self, passes: int, **rest: Any) -> RunSpec:
         """Return what the protocol is told."""
-        return RunSpec(
-            self.mode, passes, self.lanes, self.hosts, N_SHARDS, self.replicas, compute=not self.fused, **rest
-        )
+        rest = {"compute": not self.fused, "group": bool(self.reduced), **rest}
+        return RunSpec(self.mode, passes, self.lanes, self.hosts, N_SHARDS, self.replicas, **rest)
 
     def read(self, dataset: Dataset, split: Split, start: int, bad: BadBook, prefetch: int = 0) -> Reader:
         """Read a Split from batch ``start`` on, up to ``prefetch`` batches ahead in a thread; memory needs none."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from heterps.tables import FollowedRows, Moment, RowGradients
 
-__all__ = ["Pulled", "PushedGradients", "Refreshed", "Wanted", "bytes_in"]
+__all__ = ["Pulled", "PushedGradients", "Refreshed", "StoredDense", "Wanted", "bytes_in"]
 
 F32 = npt.NDArray[np.float32]
 U64 = npt.NDArray[np.uint64]
@@ -84,6 +84,18 @@ class Refreshed:
     moment: Moment
     known: bool
     dense: F32 | None = None
+
+
+@dataclass(eq=False)
+class StoredDense:
+    """What an all-reduce group gives one host to keep: its parameters and their optimiser slots, flat."""
+
+    values: F32
+    slots: F32
+
+    def copy(self) -> StoredDense:
+        """Return the same in arrays of its own."""
+        return StoredDense(self.values.copy(), self.slots.copy())
 
 
 def bytes_in(payload: Wanted | PushedGradients | Pulled | Refreshed | None) -> int:

@@ -87,21 +87,21 @@ class NoCopy:
 
     def __init__(self, job: Job, walk: Walk, phases: Phases) -> None:
         self._walk, self._phases = walk, phases
-        # By host: its piece of the dense parameters.
-        self._spans = [job.model.span(*r) for r in job.model.dense_ranges(job.hosts)]
-        self._has_dense = walk.train and job.model.layout.size > 0
+        self._hosts = job.hosts
+        self._parts = job.parts  # by host, then the group: its piece of the dense parameters
         self._shown = ShownIds(job)
 
     def wanted(self, work: BatchWork, host: int) -> Wanted:
         """Return a host's share of unique ids and its range of dense parameters."""
         ids, out = {}, {}
         with self._phases("pull"):
-            for group in self._walk.groups:
+            for group in self._walk.groups if host < self._hosts else ():
                 routed = work.routed[group.name]
                 low, high = routed.bounds[host], routed.bounds[host + 1]
                 ids[group.name] = routed.ids[low:high]
                 out[group.name] = work.rows(group.name, group.width)[low:high]
-            dense = work.dense[self._spans[host]] if self._has_dense else None
+            part = self._parts[host]
+            dense = part.room(work.dense) if self._walk.train and part.size else None
         return Wanted(ids, out, dense, self._walk.train)
 
     def take(self, work: BatchWork, host: int, wanted: Wanted | None, pulled: Pulled) -> None:
@@ -109,7 +109,11 @@ class NoCopy:
         work.pulled[host] = pulled
 
     def fill(self, work: BatchWork) -> None:
-        """Nothing to do: hosts have written to the buffers."""
+        """Hosts have written to the buffers; pieces of dense parameters that do not touch come beside them."""
+        for host, part in enumerate(self._parts):
+            dense = work.pulled[host].dense
+            if dense is not None:
+                part.put(work.dense, dense)
 
     def learn(self, work: BatchWork) -> None:
         """Nothing to do: hosts learn."""
@@ -121,12 +125,13 @@ class NoCopy:
             if len(parts) == 1:
                 return parts[0]
             rows = {name: sum_lanes([part.rows[name] for part in parts]) for name in parts[0].rows}
-            dense = np.add.reduce([part.dense for part in parts if part.dense is not None])
-            return PushedGradients(rows, dense, sum(p.samples for p in parts), sum(p.loss for p in parts))
+            dense = [part.dense for part in parts if part.dense is not None]
+            total = np.add.reduce(dense) if dense else None
+            return PushedGradients(rows, total, sum(p.samples for p in parts), sum(p.loss for p in parts))
 
     def _gradients(self, work: BatchWork, host: int) -> PushedGradients:
         pulled, rows = work.pulled[host], {}
-        for name, routed in work.routed.items():
+        for name, routed in work.routed.items() if host < self._hosts else ():
             low, high = routed.bounds[host], routed.bounds[host + 1]
             show, click = self._shown.counts(work, name)
             rows[name] = RowGradients(
@@ -138,7 +143,8 @@ class NoCopy:
                 pulled.version,
             )
         samples, loss = (work.read.size, work.loss) if host == 0 else (0, 0.0)
-        return PushedGradients(rows, work.gradient[self._spans[host]], samples, loss)
+        part = self._parts[host]
+        return PushedGradients(rows, part.take(work.gradient) if part.size else None, samples, loss)
 
     def free(self, unit: BatchKey) -> None:
         """Nothing is kept."""

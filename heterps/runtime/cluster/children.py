@@ -141,14 +141,14 @@ class Children:
         return child
 
     def revive(self, children: Iterable[Child]) -> tuple[Child, ...]:
-        """Restart those that have ended and return them.
+        """Restart those that have ended and return them; one that ended well was retired, and stays away.
 
         Raises
         ------
         ClusterError
             When one has used up its restarts; the message has the end of its log.
         """
-        dead = tuple(child for child in children if child.process.poll() is not None)
+        dead = tuple(child for child in children if child.process.poll())  # 0: it was asked to end
         for child in dead:
             if child.restarts >= self.max_restarts:
                 raise ClusterError(_given_up(child))

@@ -9,12 +9,14 @@ from pathlib import Path
 from time import monotonic
 
 from heterps.data import Dataset
-from heterps.errors import CheckpointError
+from heterps.errors import CheckpointError, RunError
 from heterps.protocol.words.cut import Cut
 from heterps.protocol.words.events import CutFailed, CutLost, CutPublished
 from heterps.protocol.words.instructions import CreateHost
+from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
 from heterps.runtime.cuts.cut_store import CutStore, HostPart, Standing, facts_of
+from heterps.tables import Manifest
 
 __all__ = ["Checkpoints", "Held", "Keeper"]
 
@@ -69,6 +71,10 @@ class Held:
         Of the run before; each run of a session has a greater one.
     bad_streak
         So many batches, up to the last, had a loss that is no finite number: this is not to replace a good model.
+    resumed
+        The folder to go on from, where one was given, was taken up.
+    lost
+        Some of the rows are gone for good: nothing is trained on the others.
     """
 
     fresh: bool = True
@@ -77,10 +83,12 @@ class Held:
     why: str = ""
     life: int = -1
     bad_streak: int = 0
+    resumed: bool = False
+    lost: bool = False
 
     def changed(self, why: str) -> Held:
         """Return what they hold after somebody else than a run has changed them."""
-        return Held(False, why=why, life=self.life)
+        return Held(False, why=why, life=self.life, resumed=self.resumed)
 
     def checked(self) -> Held:
         """Return the same, unless the cut's folder was removed meanwhile, as by saving to its place."""
@@ -100,7 +108,7 @@ class Keeper:
     passes
         Passes of the session before this run.
     runs
-        Runs of the session before this one; only the first resumes.
+        Runs of the session before this one.
     dataset
         What it is trained on.
     held
@@ -111,15 +119,18 @@ class Keeper:
         self, wanted: Checkpoints, job: Job, passes: int, runs: int, dataset: Dataset, held: Held | None = None
     ) -> None:
         self.wanted, self._held = wanted, (held or Held()).checked()
+        if self._held.lost:
+            raise RunError(f"the tables are not whole, {self._held.why}: load a saved model, or launch again")
         path = wanted.path or wanted.resume
         facts = facts_of(job, dataset) if path else {}
-        resumes = wanted.resume is not None and not runs
+        resumes = wanted.resume is not None and not self._held.resumed
         self.standing = Standing.read(wanted.resume, job, facts, wanted.force) if wanted.resume and resumes else None
         self.first, self.life = passes, max(runs, self._held.life + 1)
         # A run returns to the cut that its tables began with, wherever that was made.
         self.base = Cut(self._held.cut or 0, passes, mode=job.mode.to_json())
         if self.standing is not None:
-            self.first, self.life, self.base = self.standing.first, self.standing.life + 1, self.standing.cut
+            self.first, self.base = self.standing.first, self.standing.cut
+            self.life = max(self.standing.life, self._held.life) + 1
         self.store = CutStore(path, job, self.first, self.life, facts) if path else None
         if self.store is not None and self.standing is not None:
             self.store.know(self.base.number, self.standing.folder)
@@ -197,13 +208,36 @@ class Keeper:
         if self.store is not None:
             self.store.drop(cut)
 
-    def held_after(self, finished: bool, bad_streak: int) -> Held:
-        """Return what the tables hold after the run."""
+    def held_after(self, finished: bool, bad_streak: int, returning: int | None = None) -> Held:
+        """Return what the tables hold after the run; ``returning`` is the cut that hosts were loading when it ended."""
+        if returning is not None:
+            return self._held_again(returning)
         if not finished:
-            return Held(False, why="the training before was left early", life=self.life, bad_streak=bad_streak)
+            return self._left("the training before was left early", bad_streak)
         if not self.writes or self.store is None or self._newest is None:
-            return Held(False, why="the training before made no cut", life=self.life, bad_streak=bad_streak)
-        return Held(False, self._newest, self.store.folder(self._newest), life=self.life)
+            return self._left("the training before made no cut", bad_streak)
+        return Held(False, self._newest, self.store.folder(self._newest), life=self.life, resumed=True)
+
+    def _left(self, why: str, bad_streak: int = 0) -> Held:
+        return Held(False, why=why, life=self.life, bad_streak=bad_streak, resumed=True)
+
+    def _held_again(self, cut: int) -> Held:
+        """Return what hosts were loading: a cut of this run, or what the run began with."""
+        if cut == self.base.number:
+            return replace(self._held, life=self.life)
+        assert self.store is not None
+        return Held(False, cut, self.store.folder(cut), life=self.life, resumed=True)
+
+    def counted_before(self, now: Counts) -> Counts:
+        """Return what was counted before this run, of which hosts say ``now``: those that load it say nothing yet."""
+        if now.batches or not self.base.number or self.standing is not None:  # a resumed run counts on
+            return now
+        return Counts(**Manifest.read(Path(self.folder(self.base.number))).position["counts"])
+
+    @property
+    def can_begin_again(self) -> bool:
+        """Whether what the run began with can be loaded, or made, once more."""
+        return self.base.number != 0 or self.begins_fresh
 
     def cut_every(self, host: int) -> int | None:
         """Return after how many batches a host asks for a cut; one that counts is enough."""

@@ -168,7 +168,9 @@ class CutStore:
         return "cut" in position and (position["first"], position.get("facts")) == (self._first, self._facts)
 
     def _is_here(self, folder: Path) -> bool:
-        return folder.parent.resolve() == self._snapshots.root.resolve()
+        """Say whether it is a generation of ours, not one elsewhere or a copy that somebody gave a name."""
+        names = {each.name for each in self._snapshots.generations()}
+        return folder.name in names and folder.parent.resolve() == self._snapshots.root.resolve()
 
     def go_on_from(self, number: int) -> None:
         """The tables are equal to a cut: the next one can build on it, if it lies here."""

@@ -58,7 +58,7 @@ class Parts:
     def __init__(self, model: Model, batches: Sequence[Batch], n: int, device: ChosenDevice = CPU) -> None:
         job = Job(model, n, Async())
         self._batches, self._n = batches, n
-        self._bench = Workbench(job, depth=1, phases=Phases(time.thread_time), device=CPU)  # Layers compute instead
+        self._bench = Workbench(job, phases=Phases(time.thread_time), device=CPU)  # Layers compute instead
         self._host = ShardHost(job, 0, -1, lambda event: None)
         self._host.fresh(range(N_SHARDS))
         computing = [layer for layer in layers_of(model.graph).layers if _computes(model, layer)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -21,9 +22,10 @@ from heterps.runtime.cuts.checkpoints import Keeper
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.attendance import Attendance
-from heterps.runtime.run.driver import HostInstruction
+from heterps.runtime.run.driver import HostInstruction, MemberInstruction
 from heterps.runtime.run.gathering import ReportGathering
 from heterps.runtime.run.host_lines import HostLines
+from heterps.runtime.run.leaving import SCALE_TOPIC, Leaving
 from heterps.runtime.run.line import ActorLine, close_all
 from heterps.runtime.run.patience import Patience
 from heterps.runtime.run.places import Places
@@ -33,10 +35,13 @@ from heterps.runtime.run.split_tasks import SplitTasks
 from heterps.runtime.run.stacks import all_stacks
 from heterps.runtime.run.stage_lines import StageLines
 from heterps.runtime.wire.addresses import parse_address
-from heterps.runtime.workers.delivery import Addresses, LocalRun, decode_event, local_run, topic
+from heterps.runtime.wire.service import Address
+from heterps.runtime.workers.delivery import Addresses, LocalRun, decode_event, local_run, member_key, topic
 from heterps.runtime.workers.io_actor import IoActor
 
 __all__ = ["ClusterCarrier"]
+
+_log = logging.getLogger("heterps")
 
 
 class ClusterCarrier:
@@ -85,8 +90,11 @@ class ClusterCarrier:
             job, client, run, roles, self.attendance, arrivals, lambda: self.hosts.all, self._give_up
         )
         self._readers: dict[str, ActorLine] = {}  # io actors by worker, made or being made
+        self._members: dict[int | str, Address] = {}  # of an all-reduce group; those of workers that are gone stay
         self.tasks = SplitTasks(client, run, arrivals, self.attendance.name)
         self._gathering = ReportGathering(self._lines, self._readers.values, self._counter, fetch, self._give_up)
+        pools, least = {"servers": roles.server, "io": roles.io}, {"servers": job.replicas, "io": 1}
+        self._leaving = Leaving(client, self.attendance, arrivals, pools, least)
         self._patience = Patience(settings().workers_s)
         self._steps: dict[str, int] = {}  # of stages, when the run ended
         self._open = ExitStack()  # what ends with the run
@@ -97,6 +105,7 @@ class ClusterCarrier:
             stack.callback(local_run, self.run, None)
             with asking(lambda reason: ClusterError(f"the scheduler is gone ({reason})")):
                 self.client.subscribe_topic(topic(self.run), self._heard)
+                self.client.subscribe_topic(SCALE_TOPIC, self._heard_scale)
             stack.callback(self._end)
             stack.enter_context(self.attendance)
             self._open = stack.pop_all()
@@ -106,13 +115,14 @@ class ClusterCarrier:
         self._open.close()
 
     def _end(self) -> None:
-        with suppress(Exception):
-            self.client.unsubscribe_topic(topic(self.run))
+        for name in (topic(self.run), SCALE_TOPIC):
+            with suppress(Exception):
+                self.client.unsubscribe_topic(name)
         self.tasks.close()
         with suppress(Exception):
             self._steps = self.stages.steps()
         self.hosts.end()
-        close_all([*self._readers.values(), *(line for _, line in self.stages.lines)])
+        close_all([*self._readers.values(), *(line for _, line in self.stages.lines)], *self.hosts.retire())
 
     def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
         with self._arrivals.told_of_failure():
@@ -152,7 +162,17 @@ class ClusterCarrier:
             worker, lambda unwanted: Remote(self.client, worker, IoActor, *args, unwanted=unwanted)
         )
 
-        def made(_: None) -> None:
+        def made(_: Any) -> None:
+            if self.job.reduced:
+                self._arrivals.when(line.ask("member_address"), there, partial(self._give_up, worker))
+            else:
+                joined()
+
+        def there(address: Address) -> None:
+            self._members[member_key(worker)] = address
+            joined()
+
+        def joined() -> None:
             self._arrivals.tell(ev.WorkerJoined(worker, "io"))
             if worker in self.attendance.paused:
                 self._arrivals.tell(ev.WorkerHeld(worker, self.attendance.looks))
@@ -191,7 +211,7 @@ class ClusterCarrier:
 
     def _addresses(self) -> Addresses:
         """Of copies of shard hosts and of stages, as they are now: what is sent must not change on its way."""
-        return {**self.hosts.addresses, **self.stages.addresses}
+        return {**self.hosts.addresses, **self.stages.addresses, **self._members}
 
     def pump(self) -> bool:
         """Nothing to do: attempts run elsewhere."""
@@ -215,6 +235,13 @@ class ClusterCarrier:
         if isinstance(instruction, do.Cancel):
             self.tasks.forget(attempt)
 
+    def to_member(self, instruction: MemberInstruction) -> None:
+        """Hand an instruction to the member on an io worker; one that is gone needs none."""
+        line = self._readers.get(instruction.worker)
+        if line is not None:
+            told = line.ask("to_member", instruction, self._addresses())
+            self._arrivals.when(told, _nothing, partial(self._give_up, instruction.worker))
+
     def create_host(self, create: do.CreateHost) -> None:
         """Make a shard host, or take the one of the run before."""
         self.hosts.create(create)
@@ -229,6 +256,31 @@ class ClusterCarrier:
     def create_stage(self, worker: str) -> None:
         """Make the stage actors of a compute worker, once the shard hosts are there."""
         self.stages.want(worker)
+
+    # --- workers that are to leave
+
+    def scale(self, wanted: Mapping[str, int]) -> None:
+        """Ask workers to leave, so that so many of a role stay."""
+        self._leaving.scale(wanted)
+
+    def _heard_scale(self, event: tuple[float, Mapping[str, int]]) -> None:
+        """Somebody else asks: what cannot be done is told to the log, not to the run."""
+
+        def ask() -> None:
+            try:
+                self.scale(event[1])
+            except ClusterError as error:
+                _log.warning("the number of workers stays as it is: %s", error)
+
+        self._arrivals.post(ask)
+
+    def let_go(self, worker: str) -> None:
+        """End what the run has on a worker, and retire it."""
+        line = self._readers.pop(worker, None)
+        if line is not None:
+            self._gathering.last_words(self.roles.io, line)
+            line.close()
+        self._leaving.retire(worker)
 
     def publish_cut(self, cut: Cut, copies: Sequence[int]) -> None:
         """Write the manifest of a cut."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from distributed import Client, Future
 
 from heterps.data import Dataset, Split
-from heterps.errors import ClusterError
+from heterps.errors import ClusterError, RunError
 from heterps.metrics import Metric
 from heterps.runtime.answers import submitted, told
 from heterps.runtime.batch.inference import Inferred
@@ -104,6 +104,12 @@ class ClusterEngine(EngineBase):
         with self._going_on(training, keeper, epochs), carrier:
             yield from training.reports(self.report_s)
 
+    def scale(self, wanted: Mapping[str, int]) -> None:
+        """Ask workers of the run that goes on to leave, so that so many of a role stay."""
+        if self._carrier is None or self._training is None:
+            raise RunError("workers leave a training that goes on: call scale in the loop over session.train")
+        self._carrier.scale(wanted)
+
     def stage_steps(self) -> dict[str, int]:
         """Return how many batches each compute worker of the run has computed, by name."""
         return self._carrier.stage_steps() if self._carrier is not None else {}
@@ -137,6 +143,7 @@ class ClusterEngine(EngineBase):
         self, dataset: Dataset, task: Callable[..., Any], metrics: Sequence[Metric], fetch: Mapping[str, str]
     ) -> Iterator[InferenceTasks]:
         """Have a task run for each Split while the block lasts."""
+        self._settle()
         hosts = self.host_addresses()
         workers = self._workers(self.roles.io)
         run = f"{self._name}-{uuid.uuid4().hex[:6]}"
@@ -205,5 +212,8 @@ class ClusterEngine(EngineBase):
 
     def close(self) -> None:
         """End the shard hosts; what was not saved is gone."""
-        close_all(self._places.clear())
+        self._drop_tables()
         self._closing.close()
+
+    def _drop_tables(self) -> None:
+        close_all(self._places.clear())

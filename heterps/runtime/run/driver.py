@@ -13,15 +13,18 @@ from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.run.state import RunState
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
+from heterps.protocol.words.group import CatchUp, FormGroup, WriteBack
 from heterps.runtime.run.arrivals import Arrivals
 
-__all__ = ["Carrier", "Driver", "HostInstruction"]
+__all__ = ["Carrier", "Driver", "HostInstruction", "MemberInstruction"]
 
 _log = logging.getLogger("heterps")
 
 HostInstruction = (
     do.Rewind | do.Promote | do.Attach | do.Detach | do.Discard | do.MarkCut | do.Own | do.ForgetTrainer
 )  # what a copy of a shard host takes as it is
+
+MemberInstruction = FormGroup | CatchUp | WriteBack  # what a member of an all-reduce group takes as it is
 
 
 class Carrier(Protocol):
@@ -39,8 +42,14 @@ class Carrier(Protocol):
     def to_host(self, instruction: HostInstruction) -> None:
         """Hand an instruction to a copy; it may be gone."""
 
+    def to_member(self, instruction: MemberInstruction) -> None:
+        """Hand an instruction to the member of the all-reduce group on an io worker; it may be gone."""
+
     def create_stage(self, worker: str) -> None:
         """Make the stage actors of a compute worker."""
+
+    def let_go(self, worker: str) -> None:
+        """Let a worker leave that has nothing of the run any more."""
 
     def publish_cut(self, cut: Cut, copies: Sequence[int]) -> None:
         """Write the manifest of a cut whose parts these copies have on disk, then tell CutPublished."""
@@ -134,6 +143,8 @@ class Driver:
                 | do.ForgetTrainer()
             ):
                 carrier.to_host(instruction)
+            case FormGroup() | CatchUp() | WriteBack():
+                carrier.to_member(instruction)
             case do.CreateHost():
                 carrier.create_host(instruction)
             case do.NeedSplits(pass_):
@@ -148,6 +159,8 @@ class Driver:
                 self.resting = rest
             case do.CreateStage(worker):
                 carrier.create_stage(worker)
+            case do.LetGo(worker):
+                carrier.let_go(worker)
             case do.Finish():
                 self.finished = True
             case do.Abort(reason, story):

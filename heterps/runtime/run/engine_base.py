@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 from heterps.runtime.cuts.checkpoints import Held, Keeper
@@ -31,12 +32,30 @@ class EngineBase:
             yield
         finally:
             self._training = None
-            self.held = keeper.held_after(training.succeeded, training.bad_streak)
+            self.held = keeper.held_after(training.succeeded, training.bad_streak, training.returning)
             self.passes = keeper.first + epochs  # also when stopped early: a key that was applied must not come again
+            if training.returning is not None and (training.began or keeper.standing is not None):
+                self._begin_again(training.returning, keeper)
+
+    def _begin_again(self, cut: int, keeper: Keeper) -> None:
+        """Some hosts have loaded what the run was returning to, some have not: none of it is used."""
+        if cut or keeper.can_begin_again:
+            self._drop_tables()
+        else:
+            self.held = replace(self.held, why="a shard host was lost with its rows", lost=True)
+
+    def _drop_tables(self) -> None:
+        """Let go of all shard hosts; they are made anew when they are needed."""
+        raise NotImplementedError
 
     def at_rest(self, act: Callable[[], _T], changes: bool = False) -> _T:
         """Do something between two batches, or between runs."""
         return act() if self._training is None else self._training.at_rest(act, changes)
+
+    def _settle(self) -> None:
+        """Before hosts are read: what is all-reduced they have only when a run rests."""
+        if self._training is not None:
+            self._training.settle()
 
     @property
     def bad_streak(self) -> int:

@@ -14,7 +14,7 @@ from heterps.runtime.batch.job import Job
 from heterps.runtime.cuts.checkpoints import Held
 from heterps.runtime.report.progress import Progress
 
-__all__ = ["ENGINES", "Engine", "PredictsThere", "choose_engine", "make_engine"]
+__all__ = ["ENGINES", "Engine", "PredictsThere", "Scalable", "choose_engine", "make_engine"]
 
 _T = TypeVar("_T")
 
@@ -75,6 +75,14 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give everything back; may be called twice."""
+
+
+@runtime_checkable
+class Scalable(Protocol):
+    """An engine whose workers can leave while it trains."""
+
+    def scale(self, wanted: Mapping[str, int]) -> None:
+        """Ask workers to leave, so that so many of a role (``servers``, ``io``) stay."""
 
 
 @runtime_checkable

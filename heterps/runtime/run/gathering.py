@@ -59,6 +59,11 @@ class ReportGathering:
         self._wait(None if exactly else _SOON_S)
         self._take(reporter)
 
+    def last_words(self, pool: str, line: ActorLine) -> None:
+        """Ask an actor that is about to be closed; what it says is in the next report."""
+        if line not in self._measures:
+            self._measures[line] = pool, line.ask("collect")
+
     def recount(self) -> Counts:
         """Return what was applied, up to now."""
         self._wait(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -70,6 +71,7 @@ class HostLines:
         self._arrivals, self._on_lost, self._on_ready = arrivals, lost, ready
         self._copies: dict[int, tuple[int, ActorLine]] = {}  # host and line of every copy of this run
         self._attached: dict[int, do.Attach] = {}  # backups that the run wants to be filled, by copy
+        self._gone: set[str] = set()  # workers that were lost
         self._begun: set[int] = set()  # hosts that had a copy in this run: another one has lost its rows
         self._by_host: dict[int, Address] = {}  # of the newest copy of each host
 
@@ -165,17 +167,17 @@ class HostLines:
     def _promote(self, promote: do.Promote) -> None:
         host, line = self._copies[promote.copy]
         before = self.places.answering.get(host)
-        _log.warning(
-            "shard host %d is lost on worker %s: its backup on worker %s takes over", host, before, line.worker
-        )
         self.places.set(host, line.worker, line)
-        if before != line.worker:
+        if before in self._gone:
+            _log.warning("shard host %d is lost on worker %s, worker %s has its backup", host, before, line.worker)
             self._drop(host, before)
+        else:
+            _log.info("shard host %d goes over from worker %s to worker %s", host, before, line.worker)
         self._deliver(promote.copy, promote, None)
         self._answers(promote.copy)
 
     def _discard(self, copy: int) -> None:
-        """End the actor of a backup, unless another copy has taken its place there."""
+        """End the actor of a copy that does not answer any more, unless another one has taken its place there."""
         host, line = self._copies[copy]
         newest = max(number for number, (_, there) in self._copies.items() if there is line)
         if newest == copy and self.places.answering.get(host) != line.worker:
@@ -206,6 +208,7 @@ class HostLines:
 
     def left(self, worker: str) -> None:
         """A worker is gone: nobody waits for its hosts. Those that answered stay, as a sign that rows were lost."""
+        self._gone.add(worker)
         for place, line in self.places.on(worker):
             line.abandon()
             if place in self.places.backups():
@@ -217,6 +220,11 @@ class HostLines:
             self._copies[attach.copy][1].ask("deliver", do.Detach(attach.copy, backup))
         self._attached.clear()
         close_all([self.places.lines.pop(place) for place in self.places.backups()])
+
+    def retire(self) -> list[Future[None]]:
+        """Have the copies of this run change nothing any more, whatever comes late from its workers."""
+        there = {id(line): line for copy, (_, line) in self._copies.items() if copy in self.addresses}
+        return [line.ask("retire", self._run) for line in there.values()]
 
     # --- cuts
 

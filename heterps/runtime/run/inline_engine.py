@@ -30,12 +30,14 @@ from heterps.runtime.cuts.checkpoints import Checkpoints, Keeper
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.arrivals import Arrivals
-from heterps.runtime.run.driver import HostInstruction
+from heterps.runtime.run.driver import HostInstruction, MemberInstruction
 from heterps.runtime.run.engine_base import EngineBase
 from heterps.runtime.run.stacks import thread_stacks
 from heterps.runtime.run.training import Training
 from heterps.runtime.wire.links import DirectLink, HostLink
+from heterps.runtime.wire.peer import DirectPeer, Peer
 from heterps.runtime.workers.attempt import Attempt
+from heterps.runtime.workers.group_member import GroupMember
 from heterps.runtime.workers.shard_host import ShardHost
 
 __all__ = ["InlineEngine"]
@@ -74,8 +76,8 @@ class InlineEngine(EngineBase):
         self._copies: dict[int, ShardHost] = {}  # by number of copy, also those of runs before
         self._attempts: dict[int, Attempt] = {}  # those that have not ended; empty between runs
         self._arrivals = Arrivals()  # of the run that goes on, or went on last
-        depth = job.in_flight * max(job.lanes, 1) + 1
-        self._bench = Workbench(self.job, depth=depth)
+        self._member: GroupMember | None = None  # of the run that goes on, where parameters are all-reduced
+        self._bench = Workbench(self.job)
 
     # --- training
 
@@ -85,7 +87,9 @@ class InlineEngine(EngineBase):
         keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs, dataset, self.held)
         self.passes = keeper.first
         self._runs += 1
-        self._arrivals = Arrivals()
+        arrivals = self._arrivals = Arrivals()
+        if self.job.reduced:
+            self._member = GroupMember(self.job, _POOL, arrivals.tell, self._peer, arrivals.fail)
         training = Training(self.job, dataset, epochs, self, self._arrivals, keeper)
         with self._going_on(training, keeper, epochs), ExitStack() as stack:
             stack.callback(self._end)
@@ -127,7 +131,8 @@ class InlineEngine(EngineBase):
 
     def collect(self, reporter: Reporter, exactly: bool = False) -> None:
         """Take metrics and times."""
-        phases = (self._bench.phases, *(host.phases for host in self.hosts.values()))
+        member = () if self._member is None else (self._member.phases,)
+        phases = (self._bench.phases, *(host.phases for host in self.hosts.values()), *member)
         spent, states = total(each.take() for each in phases), self._bench.metrics.take()
         exchange = self._bench.exchange.take() + self._bench.copy.size
         reporter.add(_POOL, spent, states, self._bad.counts(), [self._bench.device], exchange)
@@ -144,6 +149,9 @@ class InlineEngine(EngineBase):
         for attempt in self._attempts.values():
             attempt.close()
         self._attempts.clear()
+        if self._member is not None:
+            self._member.close()
+            self._member = None
 
     # --- the carrier of the driver
 
@@ -151,7 +159,8 @@ class InlineEngine(EngineBase):
         """Start an attempt; it moves when it is pumped."""
         read = None if split is None else partial(self.job.read, self._dataset, split, bad=self._bad)
         reading = Reading(read, run.start)
-        attempt = Attempt(run, self.job.mode, reading, self._bench, self._link, self._arrivals.tell)
+        tell = self._arrivals.tell
+        attempt = Attempt(run, self.job.mode, reading, self._bench, self._link, tell, group=self._member)
         self._attempts[run.attempt] = attempt
         attempt.start()
 
@@ -178,8 +187,20 @@ class InlineEngine(EngineBase):
         """Hand an instruction to a host."""
         self._copies[instruction.copy].deliver(instruction, self._keeper.folder(getattr(instruction, "cut", None)))
 
+    def to_member(self, instruction: MemberInstruction) -> None:
+        """Hand an instruction to the only member of the group."""
+        assert self._member is not None
+        self._member.deliver(instruction)
+
+    def _peer(self, name: str | int) -> Peer:
+        assert isinstance(name, int), "there is no other member"
+        return DirectPeer(self._copies[name])
+
     def create_stage(self, worker: str) -> None:
         """Nothing to do: compute is fused here."""
+
+    def let_go(self, worker: str) -> None:
+        """Nobody leaves."""
 
     def publish_cut(self, cut: Cut, copies: Sequence[int]) -> None:
         """Write the manifest of a cut."""
@@ -199,6 +220,7 @@ class InlineEngine(EngineBase):
         self, dataset: Dataset, metrics: Sequence[Metric] = (), fetch: Mapping[str, str] | None = None
     ) -> Iterator[Inferred]:
         """Run forward on every Split, in order."""
+        self._settle()
         inference = Inference(self.job, metrics, fetch)
         for split in dataset.splits():
             with self._limit():
@@ -228,5 +250,10 @@ class InlineEngine(EngineBase):
 
     def close(self) -> None:
         """Drop the tables."""
+        self._drop_tables()
+
+    def _drop_tables(self) -> None:
         for host in self.hosts.values():
             host.close()
+        self.hosts.clear()
+        self._copies.clear()

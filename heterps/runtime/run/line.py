@@ -111,9 +111,9 @@ class ActorLine:
             self.made.set_exception(self._lost)
 
 
-def close_all(lines: Iterable[ActorLine]) -> None:
-    """Close lines at once; those that do not end soon are waited for no longer."""
+def close_all(lines: Iterable[ActorLine], *besides: Future[Any]) -> None:
+    """Close lines at once, with what else is to end; those that do not end soon are waited for no longer."""
     kept = list(lines)
-    wait([line.close() for line in kept], _CLOSING_S)
+    wait([*(line.close() for line in kept), *besides], _CLOSING_S)
     for line in kept:
         line.abandon()

@@ -174,6 +174,8 @@ class Remote:
         self.release()
 
     def release(self) -> None:
-        """Let go of it: Dask forgets an actor that nobody holds."""
-        with suppress(Exception):
-            self._future.release()
+        """Let go of it: Dask forgets an actor that nobody holds, and what we call it by holds it as well."""
+        held: list[Any] = [self._future, getattr(getattr(self, "_actor", None), "_future", None)]
+        for future in filter(None, held):
+            with suppress(Exception):
+                future.release()

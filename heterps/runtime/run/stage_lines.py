@@ -143,7 +143,8 @@ class StageLines:
 
     def steps(self) -> dict[str, int]:
         """Return how many batches each compute worker has computed, by name."""
-        asked = {worker: line.ask("steps") for (index, worker), line in self._lines.items() if index == 1}
+        made = {worker: line for (index, worker), line in self._lines.items() if index == 1 and line.made.done()}
+        asked = {worker: line.ask("steps") for worker, line in made.items()}
         return {
             self._attendance.name(worker): sum(answer.result().values())
             for worker, answer in asked.items()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from heterps.data import Dataset
@@ -26,6 +28,7 @@ __all__ = ["Training", "Workers"]
 
 _T = TypeVar("_T")
 _TRIES = 3
+_LEAVING_S = 5.0  # for batches under way, when somebody leaves
 _log = logging.getLogger("heterps")
 
 
@@ -90,17 +93,29 @@ class Training:
         spec = job.spec(keeper.first + epochs, final_cut=keeper.writes, **retries)
         splits = partial(dataset.splits, seed=job.model.seed)
         self.driver = Driver(spec, carrier, arrivals, splits, where=dataset.where, cut=keeper.base, life=keeper.life)
+        self.began = False
+        """Whether every host had its tables at some time."""
         self._ended: list[Progress] = []  # last reports of passes, to be yielded
         self._watchdog = Watchdog(settings().progress_s, carrier.stacks)
-        self._reporter = Reporter(epochs, job.metrics, carrier.recount())
+        self._reporter = Reporter(epochs, job.metrics, keeper.counted_before(carrier.recount()))
 
     def reports(self, report_s: float) -> Iterator[Progress]:
         """Train, yielding Progress so often and at the end."""
         try:
             yield from self._reports(report_s)
+        except GeneratorExit:
+            self._drain()
+            raise
         except RunError:
             self._carrier.recount()  # what the tables hold now is still of use
             raise
+
+    def settle(self) -> None:
+        """Have the shard hosts hold all that was trained so far: what is all-reduced they get when nothing is in
+        flight.
+        """
+        if self.driver.state.spec.group and not self.driver.finished:
+            self.at_rest(lambda: None)
 
     def _reports(self, report_s: float) -> Iterator[Progress]:
         reporter, carrier = self._reporter, self._carrier
@@ -113,6 +128,17 @@ class Training:
                 yield self._watched(self._progress(self._epoch + 1))
         carrier.collect(reporter, exactly=True)
         yield self._watched(self._progress(reporter.epochs, done=True))
+
+    def _drain(self) -> None:
+        """Somebody leaves the loop: let the batches under way be applied everywhere, if that does not take long."""
+        self._rests += 1
+        rest, until = self._rests, monotonic() + _LEAVING_S
+        with suppress(Exception):  # it is left either way
+            self.driver.handle(RestAsked(rest))
+            while not self.driver.finished and self.driver.resting != rest and monotonic() < until:
+                if self.returning is not None:
+                    return
+                self._turn()
 
     def _progress(self, epoch: int, **ends: bool) -> Progress:
         self._reporter.failed_cuts = self.driver.failed_cuts
@@ -134,6 +160,11 @@ class Training:
         return self.driver.state.phase is Phase.FINISHED
 
     @property
+    def returning(self) -> int | None:
+        """The cut that hosts are loading, 0 for what the run began with; None if every host has its tables."""
+        return None if self.driver.state.fleet.ready else self.driver.state.cut.number
+
+    @property
     def pass_(self) -> int:
         """Number of the pass that is being trained."""
         return self.driver.state.book.pass_
@@ -142,6 +173,7 @@ class Training:
         carrier, driver = self._carrier, self.driver
         carrier.watch(driver.state.waiting_for)
         moved = driver.step(carrier.tick_s)
+        self.began |= driver.state.fleet.ready
         epoch = self.pass_ - self._first
         if epoch != self._epoch:  # before the first batch of the new pass is computed where this thread computes it
             carrier.collect(self._reporter, exactly=True)

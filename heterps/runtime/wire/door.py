@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 
-from heterps.runtime.wire.message import WireError, is_greeted
+from heterps.runtime.wire.message import REFUSED, WELCOME, WireError, is_greeted
 
 __all__ = ["Door", "hang_up"]
 
@@ -20,7 +20,8 @@ class Door:
     """Lets callers in who show the token, and TLS first where the cluster speaks it.
 
     When too many stand at the door the one who has stood there longest is sent away: who knows the token is through at
-    once, so strangers cannot keep it out by standing there.
+    once, so strangers cannot keep it out by standing there. Should enough of them come at the very moment it is sent
+    away too, without a word, and comes again; who is let in or shown the door for its token is told so.
 
     Parameters
     ----------
@@ -73,7 +74,9 @@ class Door:
                 connection.settimeout(max(1e-3, until - time.monotonic()))
                 connection.do_handshake()
             if not is_greeted(connection, self._token, until):
+                connection.sendall(REFUSED)
                 raise WireError("the token is not ours")
+            connection.sendall(WELCOME)
         finally:
             self.leave(connection)
         connection.settimeout(None)  # a caller may have nothing to ask for as long as it likes

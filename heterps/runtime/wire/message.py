@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from heterps.errors import ClusterError
 
-__all__ = ["Message", "ReceiveRing", "WireError", "greet", "is_greeted", "receive", "send"]
+__all__ = ["REFUSED", "WELCOME", "Message", "ReceiveRing", "WireError", "greet", "is_greeted", "receive", "send"]
 
 _HEAD = struct.Struct("<IIQ")
 _MAGIC = 0x48505331
@@ -98,9 +98,25 @@ def _send_all(connection: socket.socket, pieces: list[memoryview | bytes]) -> No
         connection.sendall(piece)
 
 
+WELCOME, REFUSED = b"+", b"-"  # what a caller hears who has shown a token
+
+
 def greet(connection: socket.socket, token: str) -> None:
-    """Show the token of the service that is about to be called."""
+    """Show the token of the service that is about to be called, and wait to be let in.
+
+    Raises
+    ------
+    ConnectionResetError
+        Sent away without a word: too many stood at the door. Nothing was asked yet, so it does no harm to come again.
+    WireError
+        The token is another service's.
+    """
     connection.sendall(_GREETING.pack(_GREETING_MAGIC, token.encode()))
+    word = connection.recv(1)
+    if not word:
+        raise ConnectionResetError("sent away before the token was looked at")
+    if word != WELCOME:
+        raise WireError("the token is not that of the service there")
 
 
 def is_greeted(connection: socket.socket, token: str, until: float) -> bool:

@@ -19,7 +19,7 @@ from heterps.protocol.words import messages
 from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
 from heterps.runtime.batch.crossing import StageOutcome
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, StoredDense, Wanted
 from heterps.runtime.wire.message import Message
 from heterps.tables import FollowedRows, Moment, RowGradients
 
@@ -45,16 +45,19 @@ __all__ = [
 
 F32 = npt.NDArray[np.float32]
 Arrays = list[npt.NDArray[Any]]
-_REQUESTS = {kind.__name__: kind for kind in (messages.Ask, messages.Pull, messages.Push, messages.Advance)}
+_KINDS = (messages.Ask, messages.Pull, messages.Push, messages.Advance, messages.StoreGroup)
+_REQUESTS = {kind.__name__: kind for kind in _KINDS}
 _REPLIES = {kind.__name__: kind for kind in (messages.Seen, messages.Granted, messages.Acked, messages.Refused)}
 _HINTS = ("rows", "show", "click")
 
 
-def _fields(message: messages.Request | messages.Reply) -> dict[str, Any]:
+def _fields(message: messages.Request | messages.StoreGroup | messages.Reply) -> dict[str, Any]:
     return {field.name: getattr(message, field.name) for field in fields(message)}
 
 
-def pack_request(request: messages.Request, payload: Wanted | PushedGradients | None) -> Message:
+def pack_request(
+    request: messages.Request | messages.StoreGroup, payload: Wanted | PushedGradients | StoredDense | None
+) -> Message:
     """Lay a request and its payload out for the wire."""
     head: dict[str, Any] = {"kind": type(request).__name__, "request": _fields(request)}
     arrays: list[npt.NDArray[Any]] = []
@@ -68,6 +71,8 @@ def pack_request(request: messages.Request, payload: Wanted | PushedGradients | 
         head["groups"] = {name: _pack_rows(rows, arrays) for name, rows in payload.rows.items()}
         if payload.dense is not None:
             arrays.append(payload.dense)
+    elif isinstance(payload, StoredDense):
+        arrays = [payload.values, payload.slots]
     return Message(head, arrays)
 
 
@@ -77,7 +82,7 @@ def _pack_rows(rows: RowGradients, arrays: list[npt.NDArray[Any]]) -> list[Any]:
     return [rows.version, given]
 
 
-def unpack_request(message: Message) -> tuple[messages.Request, Wanted | PushedGradients | None]:
+def unpack_request(message: Message) -> tuple[Any, Wanted | PushedGradients | StoredDense | None]:
     """Inverse of :func:`pack_request`."""
     head, arrays = message.head, list(message.arrays)
     request = unpack_header(head)
@@ -90,16 +95,17 @@ def unpack_request(message: Message) -> tuple[messages.Request, Wanted | PushedG
         dense = arrays.pop(0) if head["dense"] else None
         counted = (head["samples"], head["loss"], head["skipped"])
         return request, PushedGradients(rows, dense, *counted, head["reader"], _moment(head["since"]))
-    return request, None
+    return request, StoredDense(*arrays) if head["kind"] == "StoreGroup" else None
 
 
-def unpack_header(head: Mapping[str, Any]) -> messages.Request:
+def unpack_header(head: Mapping[str, Any]) -> Any:
     """Return the request that a head tells of, without its payload."""
-    told = dict(head["request"], key=BatchKey(*head["request"]["key"]))
+    told = dict(head["request"])
+    if "key" in told:
+        told["key"] = BatchKey(*told["key"])
     if "floor" in told:
         told["floor"] = tuple(told["floor"])
-    request: messages.Request = _REQUESTS[head["kind"]](**told)
-    return request
+    return _REQUESTS[head["kind"]](**told)
 
 
 def _unpack_rows(told: Sequence[Any], arrays: list[npt.NDArray[Any]]) -> RowGradients:

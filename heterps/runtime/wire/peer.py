@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Sequence
+from time import monotonic, sleep
 from typing import Any, Protocol
 
 import numpy.typing as npt
@@ -18,6 +19,11 @@ from heterps.runtime.wire.packing import unpack_error
 from heterps.runtime.wire.service import Address, Service, local_service, machine
 
 __all__ = ["DirectPeer", "Peer", "PeerLost", "SocketPeer", "connect"]
+
+_KNOCKING_S = 10.0  # at a crowded door
+_AGAIN_S = 0.05
+# Sent away without a word, or not even a place in the queue of the socket; a service that is gone refuses instead.
+_CROWDED = (ConnectionResetError, BrokenPipeError, BlockingIOError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 
 class PeerLost(errors.ClusterError):
@@ -69,6 +75,17 @@ class SocketPeer:
         self._connection: socket.socket | None = None  # None: opened by the next call; never one that has failed
 
     def _open(self) -> socket.socket:
+        """Connect and be let in; come again where too many stand at the door, as strangers may have it."""
+        until = monotonic() + min(self._timeout_s, _KNOCKING_S)
+        while True:
+            try:
+                return self._open_once()
+            except _CROWDED:
+                if monotonic() >= until:
+                    raise
+                sleep(_AGAIN_S)
+
+    def _open_once(self) -> socket.socket:
         a = self.address
         near = a.machine == machine() and settings().unix_sockets
         connection = self._open_unix() if near else None

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from heterps.protocol.host.lanes import Lanes
 from heterps.protocol.host.window import Window
 from heterps.protocol.words.decisions import Confirm, Fill, Forward, Snapshot
-from heterps.protocol.words.messages import Push, Request
+from heterps.protocol.words.messages import Push, Request, StoreGroup
 from heterps.runtime.batch.counts import Counts
-from heterps.runtime.batch.payload import PushedGradients
+from heterps.runtime.batch.payload import PushedGradients, StoredDense
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_request, unpack_header, unpack_request
 from heterps.tables.live.twin import SomeRows
@@ -44,13 +44,15 @@ class Forwarded:
     """A forwarded request and the gradients that came with it; none where the primary did not need them."""
 
     forward: Forward
-    payload: PushedGradients | None = None
+    payload: PushedGradients | StoredDense | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes of its arrays."""
         if self.payload is None:
             return 0
+        if isinstance(self.payload, StoredDense):
+            return self.payload.values.nbytes + self.payload.slots.nbytes
         dense = 0 if self.payload.dense is None else self.payload.dense.nbytes
         return dense + sum(rows.ids.nbytes + rows.values.nbytes for rows in self.payload.rows.values())
 
@@ -151,14 +153,16 @@ def unpack_confirm(message: Message) -> Confirm:
     return Confirm(**{name: message.head[name] for name in Confirm._fields})
 
 
-def _packed(request: Request, payload: PushedGradients | None, arrays: Arrays) -> dict[str, Any]:
+def _packed(
+    request: Request | StoreGroup, payload: PushedGradients | StoredDense | None, arrays: Arrays
+) -> dict[str, Any]:
     """Return the head of a request and add its arrays; rows are asked for by nobody here, only that they were."""
     packed = pack_request(request, payload)
     arrays += packed.arrays
     return {**packed.head, "arrays": len(packed.arrays), "bare": payload is None}
 
 
-def _unpacked(told: Mapping[str, Any], arrays: Arrays) -> tuple[Request, Any]:
+def _unpacked(told: Mapping[str, Any], arrays: Arrays) -> tuple[Request | StoreGroup, Any]:
     mine = [arrays.pop(0) for _ in range(told["arrays"])]
     if told["bare"]:
         return unpack_header(told), None

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from heterps.protocol.client.credits import Credits
 from heterps.protocol.client.state import (
@@ -43,7 +47,18 @@ from heterps.runtime.wire.links import HostLink, Payload, StageLink
 
 __all__ = ["Attempt"]
 
+F32 = npt.NDArray[np.float32]
 _AGAIN_S = 0.1  # before a refused request is sent again
+
+
+class GroupService(Protocol):
+    """The all-reduce group, as a lane in the process of a member sees it."""
+
+    def request(self, request: Request, payload: Any, done: Callable[[Reply | None, Pulled | None], None]) -> None:
+        """Take a request; ``done`` is called with the answer, now or later."""
+
+    def ahead(self, push: Push, gradient: F32, low: int) -> None:
+        """Take note that a gradient that will be pushed so is complete from ``low`` on."""
 
 
 class Attempt:
@@ -67,6 +82,8 @@ class Attempt:
         ``stage(worker)`` is the way to a stage worker; None where compute is fused.
     credits
         What waits at stage workers, of all attempts of this worker.
+    group
+        The all-reduce group's member in this process; None where there is none.
     """
 
     def __init__(
@@ -79,13 +96,14 @@ class Attempt:
         tell: Callable[[Event], None],
         stage: Callable[[str], StageLink] | None = None,
         credits: Credits | None = None,
+        group: GroupService | None = None,
     ) -> None:
         self.run, self.bench = run, bench
         self.client = ClientState(run, mode, credits)  # called by the attempt's own thread only
         self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()  # filled by any thread, emptied by its own
         self.ended = False  # once true nothing is carried out any more
         self.batches = 0  # that were read
-        self._reading, self._link, self._tell, self._stage = reading, link, tell, stage
+        self._reading, self._link, self._tell, self._stage, self._group = reading, link, tell, stage, group
         self._works: dict[int, BatchWork] = {}  # batches in flight, from Read to Free
         self._whole = False  # whether all that was owed to hosts is acknowledged
         self._stepping: set[int] = set()  # of these, those whose outcome a stage worker still owes
@@ -169,7 +187,7 @@ class Attempt:
                 case Read(n):
                     self._read(n)
                 case Compute(key, ""):
-                    self.bench.compute(self._works[key.n])
+                    self.bench.compute(self._works[key.n], self._ahead(key))
                     if self.bench.copy.learns:
                         self.bench.free(self._works.pop(key.n))
                     self._todo.extend(self.client.handle(Computed(key, "")))
@@ -186,6 +204,10 @@ class Attempt:
                     self._told(event)
         if self.client.stopped:
             self.close()
+
+    def _ahead(self, key: BatchKey) -> Callable[[F32, int], None] | None:
+        """Return what takes a gradient to the all-reduce group while it is being computed."""
+        return None if self._group is None else partial(self._group.ahead, self.client.group_push(key))
 
     def _told(self, event: Event) -> None:
         self._tell(event)
@@ -239,7 +261,11 @@ class Attempt:
         def done(reply: Reply | None, pulled: Pulled | Refreshed | None) -> None:
             self._post(lambda: self._answered(host, request, payload, reply, pulled))
 
-        self._link(self.client.layout.copies[host]).send(request, payload, done, self.fail)
+        if host < len(self.client.layout.copies):
+            self._link(self.client.layout.copies[host]).send(request, payload, done, self.fail)
+        else:
+            assert self._group is not None
+            self._group.request(request, payload, done)
 
     def _answered(
         self,

@@ -15,12 +15,14 @@ __all__ = [
     "LocalRun",
     "decode_event",
     "local_run",
+    "member_key",
     "run_here",
     "teller",
     "topic",
 ]
 
-Addresses = Mapping[int | str, Address]  # of copies of shard hosts by number, of stage workers by name
+# Of copies of shard hosts by number, of stage workers by name, of members of an all-reduce group by `member_key`.
+Addresses = Mapping[int | str, Address]
 
 _RUNS: dict[str, LocalRun] = {}
 
@@ -44,6 +46,11 @@ def local_run(run: str, here: LocalRun | None) -> None:
 def run_here(run: str) -> LocalRun | None:
     """Return the run if its driver lives in this process."""
     return _RUNS.get(run)
+
+
+def member_key(worker: str) -> str:
+    """Return what addresses call the member of an all-reduce group on a worker."""
+    return f"member on {worker}"
 
 
 def topic(run: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from heterps.protocol.host.state import HostState
-from heterps.protocol.words.decisions import Apply, Confirm, Decision, Keep
-from heterps.protocol.words.messages import Push
-from heterps.runtime.batch.payload import PushedGradients
+from heterps.protocol.words.decisions import Apply, Confirm, Decision, Keep, Take
+from heterps.protocol.words.messages import Push, StoreGroup
+from heterps.runtime.batch.payload import PushedGradients, StoredDense
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.replica_packing import (
     Filling,
@@ -52,7 +52,9 @@ class Following:
     """
 
     def __init__(self) -> None:
-        self._arrived: dict[Push, PushedGradients] = {}  # gradients of requests whose turn has not come
+        self._arrived: dict[
+            Push | StoreGroup, PushedGradients | StoredDense
+        ] = {}  # gradients of requests whose turn has not come
 
     def methods(self, backup: Backup) -> Mapping[str, Method]:
         """What its primary may call."""
@@ -80,13 +82,13 @@ class Following:
             for each in forwards:
                 self._expect(backup.state, each)
                 answer = self._follow(backup, backup.state.handle(each.forward, primary), primary)
-            self._arrived = {push: gradients.copy() for push, gradients in self._arrived.items()}  # beyond the reply
+            self._arrived = {request: payload.copy() for request, payload in self._arrived.items()}  # beyond the reply
             return answer
 
     def _expect(self, state: HostState, each: Forwarded) -> None:
         """Keep gradients until their turn; of what was done before, or is refused, nothing is needed."""
         is_ahead = not state.serving and each.forward.seq > state.replica.done
-        if isinstance(each.forward.request, Push) and each.payload is not None and is_ahead:
+        if isinstance(each.forward.request, Push | StoreGroup) and each.payload is not None and is_ahead:
             self._arrived[each.forward.request] = each.payload
 
     def _follow(self, backup: Backup, decisions: list[Decision], primary: int) -> Message:
@@ -96,8 +98,8 @@ class Following:
             match decision:
                 case Confirm():
                     confirm = decision
-                case Apply(push) | Keep(push):
-                    backup.carry_out(decision, self._arrived.pop(push))
+                case Apply(request) | Keep(request) | Take(request):
+                    backup.carry_out(decision, self._arrived.pop(request))
                 case _:
                     backup.carry_out(decision, None)
         return pack_confirm(confirm)

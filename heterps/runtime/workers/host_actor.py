@@ -53,6 +53,8 @@ class HostActor:
         """
         before = self._shard_host
         host = self._new_host(copy, teller(run, self._worker), cut_every)
+        if before is not None:
+            before.retire()
         if backup is not None:
             host.fresh(backup)
         elif before is not None and run != self._run:  # a second copy in one run begins anew, from a cut
@@ -95,6 +97,11 @@ class HostActor:
         assert self._shard_host is not None
         if instruction.copy == self._shard_host.state.copy:  # else a late word for a copy that was replaced
             self._shard_host.deliver(instruction, folder)
+
+    def retire(self, run: str) -> None:
+        """The run has ended: what comes late from its workers changes nothing."""
+        if self._shard_host is not None and run == self._run:
+            self._shard_host.retire()
 
     def attach(self, attach: Attach, address: Address) -> None:
         """Give the copy a backup."""

@@ -19,6 +19,7 @@ from typing import Any
 from distributed import get_worker, secede
 
 from heterps.data import BadBook, Dataset, Split
+from heterps.errors import ClusterError
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.exchange import Exchange
@@ -28,10 +29,12 @@ from heterps.runtime.batch.phases import total
 from heterps.runtime.batch.reading import Reading
 from heterps.runtime.config import settings
 from heterps.runtime.wire.links import HostLink, StageLink, link_to_host, link_to_stage
-from heterps.runtime.wire.service import Address
-from heterps.runtime.wire.worker_sockets import client_tls, worker_place
+from heterps.runtime.wire.peer import Peer, PeerLost, connect
+from heterps.runtime.wire.service import Address, Listener
+from heterps.runtime.wire.worker_sockets import client_tls, listen_on, server_tls, worker_place
 from heterps.runtime.workers.attempt import Attempt
-from heterps.runtime.workers.delivery import Addresses, run_here, teller
+from heterps.runtime.workers.delivery import Addresses, member_key, run_here, teller
+from heterps.runtime.workers.group_member import GroupMember
 from heterps.runtime.workers.shared_credits import SharedCredits
 
 __all__ = ["IoActor", "run_attempt"]
@@ -81,7 +84,28 @@ class IoActor:
         self._ending: set[int] = set()  # attempts that have read all: their slot will soon be free
         self._closed = False
         self._bad = BadBook(self.dataset.bad_input) if self.dataset is not None else None  # of all attempts
+        self._member = self._make_member() if job.reduced else None
+        self._listener = self._listen(self._member) if self._member is not None else None
         _ACTORS[run, self._worker.address] = self
+
+    def _make_member(self) -> GroupMember:
+        threads = settings().table_threads
+        return GroupMember(self.job, self._worker.address, self._tell, self._peer, self._member_failed, threads)
+
+    def _listen(self, member: GroupMember) -> Listener:
+        return Listener(member, listen_on(self._worker), server_tls(self._worker), self._member_failed)
+
+    def _member_failed(self, error: Exception) -> None:
+        """A mistake of ours, as what a lost worker causes is dealt with: the run ends and names it."""
+        reason = f"{type(error).__name__}: {error}"
+        self._tell(ev.AbortAsked(f"all-reducing failed on {worker_place(self._worker)}: {reason}"))
+
+    def _peer(self, name: str | int) -> Peer:
+        with self._lock:
+            address = self._addresses.get(member_key(name) if isinstance(name, str) else name)
+        if address is None:
+            raise PeerLost(f"nobody has said where {name} is")
+        return connect(address, tls=self._tls)
 
     # --- called by the driver
 
@@ -95,6 +119,18 @@ class IoActor:
                 self._moved.notify_all()
         if running is not None:
             running.handle(instruction)
+
+    def member_address(self) -> Address:
+        """Return where the member of the all-reduce group is to be called."""
+        assert self._listener is not None
+        return self._listener.address
+
+    def to_member(self, instruction: Any, addresses: Addresses) -> None:
+        """Hand an instruction to the member of the all-reduce group."""
+        with self._lock:
+            self._addresses.update(addresses)
+        assert self._member is not None
+        self._member.deliver(instruction)
 
     def begun(self) -> set[int]:
         """Return the attempts whose tasks have begun here; a worker that Dask pauses keeps others waiting."""
@@ -111,7 +147,8 @@ class IoActor:
             states = merge_states(metrics, states, slot.bench.metrics.take())
         bad = self._bad.counts() if self._bad is not None else {}
         devices = {slot.bench.device for slot in slots if slot.bench.program.has_steps}
-        phases = total(slot.bench.phases.take() for slot in slots)
+        holders = [self._member.phases] if self._member is not None else []
+        phases = total(phases.take() for phases in (*(slot.bench.phases for slot in slots), *holders))
         exchange = sum((slot.bench.exchange.take() for slot in slots), Exchange())
         kept = [slot.bench.copy.size for slot in slots]
         exchange += Exchange(local_rows=sum(k.local_rows for k in kept), local_bytes=sum(k.local_bytes for k in kept))
@@ -141,6 +178,9 @@ class IoActor:
             self._moved.notify_all()
         for attempt in attempts:
             attempt.handle(do.Cancel(attempt.run.attempt))
+        if self._member is not None and self._listener is not None:
+            self._listener.close()
+            self._member.close()
         for slot in free:  # an attempt that runs has its slot for itself until it ends
             slot.let_go()
 
@@ -167,6 +207,7 @@ class IoActor:
             self._told(),
             partial(self._stage, slot),
             self._credits,
+            self._member,
         )
         with self._lock:
             if self._closed:  # whoever closed has not seen this attempt, so nobody would end it
@@ -229,8 +270,7 @@ class IoActor:
                 return None
             if self._slots:
                 return self._slots.pop()
-        job = self.job
-        return _Slot(Workbench(job, depth=job.in_flight + 1, where=f"stage 0 on {worker_place(self._worker)}"))
+        return _Slot(Workbench(self.job, where=f"stage 0 on {worker_place(self._worker)}"))
 
     def _link(self, slot: _Slot, copy: int) -> HostLink:
         link = slot.links.get(copy)
@@ -270,6 +310,9 @@ def run_attempt(
     It leaves the worker's thread pool at once: how many run together is for the run to say, and in Sync lanes that
     wait for each other must not wait for a thread.
     """
-    found = _ACTORS[actor, get_worker().address]
+    worker = get_worker()
+    found = _ACTORS.get((actor, worker.address))
+    if found is None:
+        raise ClusterError(f"run {actor} has ended on {worker_place(worker)}: there is nothing to read for")
     secede()
     return found.run_attempt(run, split, addresses, dict(zip(names, rows, strict=True)))

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,15 @@ from heterps.protocol.words.decisions import (
     Mark,
     Report,
     Serve,
+    Take,
 )
 from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Diverged, Event
 from heterps.protocol.words.instructions import Attach, Detach, Discard, Rewind
 from heterps.protocol.words.keys import BatchKey
-from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Reply, Request
+from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Reply, Request, StoreGroup
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, StoredDense, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart, host_state
@@ -56,6 +58,7 @@ from heterps.runtime.wire.peer import PeerLost
 from heterps.runtime.wire.replica_packing import Filling, Forwarded
 from heterps.runtime.wire.service import Address, Method
 from heterps.runtime.workers.following import Following
+from heterps.runtime.workers.kept_dense import give_dense, take_dense
 from heterps.runtime.workers.mirror import Mirror
 from heterps.tables import (
     Kind,
@@ -70,6 +73,7 @@ from heterps.tables import (
     without_deleted,
     write_part,
 )
+from heterps.tables.live.dense import DenseBlock
 
 __all__ = ["ShardHost"]
 
@@ -115,12 +119,16 @@ class ShardHost:
         first, last = job.model.dense_ranges(job.hosts)[host]
         self.model, self.host = job.model, host
         self._dense = job.model.parameters[first:last]  # that live here
+        self._reduced = job.reduced_on(host)  # of these, those that an all-reduce group trains and gives back
+        kept = {spec.name for spec in self._reduced}
+        self._pushed = {spec.name for spec in self._dense if spec.name not in kept} if kept else None
         self._report, self._cut_every, self._threads = report, cut_every, threads
         self._adds = job.mode.has_copy  # then what is pushed are changes, made by those who have rows of their own
         self._followers: set[str] = set()  # their names
         self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
         self._memory_bytes = memory_bytes or job.memory_bytes
         self._bad_losses = settings().bad_losses  # in a row, before the run is told; 0: never
+        self._retired = False  # the run has ended: no request is begun, so that the tables stay as they are
         self._patience_s = settings().call_s / 3  # of callers that wait for a backup
         self.lock = threading.RLock()  # around the state machine and what follows, but for reads of whole values
         self.state = HostState(copy, job.mode, job.lanes)
@@ -155,6 +163,7 @@ class ShardHost:
             folder=folder,
             memory_bytes=self._memory_bytes,
             adds=self._adds,
+            dense_block=partial(DenseBlock, pushed=self._pushed),
         )
         self.counts = Counts()
 
@@ -183,18 +192,23 @@ class ShardHost:
             for decision in self.state.handle(message):
                 self.carry_out(decision, None)
 
-    def request(self, request: Request, payload: Wanted | PushedGradients | None, done: Done) -> None:
+    def request(
+        self, request: Request | StoreGroup, payload: Wanted | PushedGradients | StoredDense | None, done: Done
+    ) -> None:
         """Take a client's request; ``done`` is called with the answer, now or later, from this or another thread."""
         if isinstance(payload, PushedGradients) and payload.since is not None and self.shard is not None:
             payload = replace(payload, rows=without_deleted(self.shard, payload.since, payload.rows))
         tag = (payload, done)
         if self._ordered:
             with self.lock:
-                self._carry_out_all(self.state.handle(request, tag), payload)
+                if not self._retired:  # else no answer: whoever asks is about to be ended
+                    self._carry_out_all(self.state.handle(request, tag), payload)
             return
         with self.lock:
             while self._still:
                 self._moved.wait()
+            if self._retired:
+                return
             decisions = self.state.handle(request, tag)
             self._busy += 1
         try:
@@ -206,9 +220,14 @@ class ShardHost:
 
     def _carry_out_all(self, decisions: Sequence[Decision], payload: Any) -> None:
         """Carry out what one request led to; its gradients are for those decisions only that change something."""
-        is_new = any(isinstance(decision, Apply | Keep) for decision in decisions)
+        is_new = any(isinstance(decision, Apply | Keep | Take) for decision in decisions)
         for decision in decisions:
             self.carry_out(decision, payload if is_new else None)
+
+    def retire(self) -> None:
+        """Finish what is being carried out and begin nothing more: nobody's late push changes the tables after this."""
+        with self._standing_still():
+            self._retired = True
 
     def read(self, wanted: Wanted) -> Pulled:
         """Read without training: evaluation, prediction."""
@@ -218,7 +237,7 @@ class ShardHost:
     def methods(self) -> Mapping[str, Method]:
         """What other processes may call."""
         own: Mapping[str, Method] = {"request": self._on_request, "read": self._on_read, "dense": self._on_dense}
-        return {**own, **self._following.methods(self)}
+        return {**own, "group": self._on_group, **self._following.methods(self)}
 
     def _on_request(self, message: Message) -> Message:
         request, payload = unpack_request(message)
@@ -241,6 +260,13 @@ class ShardHost:
 
     def _on_dense(self, message: Message) -> Message:
         return pack_dense(*self.dense(message.head["known"]))
+
+    def _on_group(self, message: Message) -> Message:
+        """Give a member of the all-reduce group what is kept for it."""
+        with self.lock:
+            if self.state.term != message.head["term"] or not self.state.serving:
+                raise PeerLost(f"shard host {self.host} is not of term {message.head['term']}")
+            return give_dense(self.tables(), self._reduced, self.state.lanes.frontier)
 
     # --- its backup
 
@@ -296,7 +322,7 @@ class ShardHost:
             self._mirror.close()
             self._mirror = None
 
-    def _forward(self, forward: Forward, gradients: PushedGradients | None) -> None:
+    def _forward(self, forward: Forward, gradients: PushedGradients | StoredDense | None) -> None:
         if self._mirror is not None and self._mirror.attach.backup == forward.backup:
             self._mirror.forward(Forwarded(forward, None if gradients is None else gradients.copy()))
 
@@ -319,6 +345,8 @@ class ShardHost:
     def carry_out(self, decision: Decision, payload: Any) -> None:
         """Do what the state machine has decided, with the gradients or ids that came with the request."""
         match decision:
+            case Take():
+                take_dense(self.tables(), self._reduced, payload)
             case Apply(push):
                 self._apply(push.key, payload, push.batches)
             case Answer((sent, done), reply):
@@ -382,7 +410,8 @@ class ShardHost:
                 values[name], rows[name] = pulled.values, pulled.rows
             dense = None
             if wanted.dense is not None:
-                dense = shard.pull_dense(wanted.dense if wanted.dense.size else None)
+                out = wanted.dense if wanted.dense.size else None
+                dense = shard.pull_pushed(out) if wanted.train else shard.pull_dense(out)
         return Pulled(values, rows, version, dense, moment)
 
     def _apply(self, key: BatchKey, gradients: PushedGradients, batches: int = 1) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,13 +50,24 @@ def _apply(values: F32, slots: F32, grad: F32, plan: I64, numbers: F32) -> Any:
 class DenseBlock:
     """Values and optimiser slots of dense parameters.
 
-    First values are a function of (seed, name, row), as for sparse rows. ``adds``: what arrives are changes to be
-    added, not gradients for the rules.
+    First values are a function of (seed, name, row), as for sparse rows.
+
+    Parameters
+    ----------
+    specs, seed
+        What there is, and of what its first values are made.
+    adds
+        What arrives are changes to be added, not gradients for the rules.
+    pushed
+        Names of those that pushes are for, None for all: the others are held for somebody else, and set by name.
     """
 
-    def __init__(self, specs: Sequence[DenseSpec], *, seed: int, adds: bool = False) -> None:
+    def __init__(
+        self, specs: Sequence[DenseSpec], *, seed: int, adds: bool = False, pushed: Container[str] | None = None
+    ) -> None:
         self.specs = tuple(specs)
         self._applied = tuple(Sum(bounds=s.rule.bounds) if adds else s.rule for s in self.specs)
+        self._pushed = [k for k, spec in enumerate(self.specs) if pushed is None or spec.name in pushed]
         self.lock = threading.Lock()
         names = [spec.name for spec in self.specs]
         if len(set(names)) < len(names):
@@ -120,6 +131,17 @@ class DenseBlock:
             np.copyto(out, self.values)
         return out
 
+    def pull_pushed(self, out: F32 | None = None) -> F32:
+        """Return a copy of the values that pushes are for, one behind the other."""
+        if len(self._pushed) == len(self.specs):
+            return self.pull(out)
+        with self.lock:
+            return np.concatenate([*(self.values[span] for span in self._spans), np.empty(0, np.float32)], out=out)
+
+    @property
+    def _spans(self) -> list[slice]:
+        return [self.where[self.specs[k].name] for k in self._pushed]
+
     def pull_there(self) -> F32:
         """Return a copy where the parameters are, which is here."""
         return self.pull()
@@ -129,12 +151,25 @@ class DenseBlock:
         return 0
 
     def push(self, gradient: F32 | Mapping[str, Any], *, step: int = 0) -> int:
-        """Apply a flat gradient (or one by name); return the rows skipped for NaN or Inf."""
-        grad = self._flat(gradient)
+        """Apply a gradient of those that pushes are for, flat or by name; return the rows skipped for NaN or Inf."""
+        whole = len(self._pushed) == len(self.specs)
+        grad = self._flat(gradient if whole or isinstance(gradient, Mapping) else self._spread(gradient))
+        plan = self._plan if whole else self._plan[self._pushed]
         with self.lock:
             if any(rule.scheduled for rule in self._applied):
                 self._numbers = self._make_numbers(step)
-            return int(self._apply(self.values, self.slots, grad, self._plan, self._numbers))
+            numbers = self._numbers if whole else self._numbers[self._pushed]
+            return int(self._apply(self.values, self.slots, grad, plan, numbers))
+
+    def _spread(self, gradient: F32) -> F32:
+        """Put the pieces of a gradient where their parameters stand; what stands between is not looked at."""
+        flat, at = np.zeros_like(self.values), 0
+        for span in self._spans:
+            flat[span] = gradient[at : at + span.stop - span.start]
+            at += span.stop - span.start
+        if at != len(gradient):
+            raise TableError(f"dense gradient has {len(gradient)} numbers, the parameters it is for have {at}")
+        return flat
 
     def _flat(self, gradient: F32 | Mapping[str, Any]) -> F32:
         if isinstance(gradient, Mapping):

@@ -14,7 +14,7 @@ from heterps.errors import TableError
 from heterps.tables.hashing import RESERVED, check_ids, mix, prefetch
 from heterps.tables.specs.spec import N_SHARDS
 
-__all__ = ["Routed", "Router"]
+__all__ = ["RouteBuffers", "Routed", "Router"]
 
 U64 = npt.NDArray[np.uint64]
 I32 = npt.NDArray[np.int32]
@@ -106,10 +106,23 @@ def _by_host(found: U64, host_of: I32, bounds: I64, moved: I32, inverse: I32, ou
         inverse[i] = moved[inverse[i]]
 
 
+class RouteBuffers:
+    """Where the results of routing lie. They belong to one batch at a time, from its routing until it is over:
+    batches end in any order, so nobody but their owner knows when they can be used again.
+    """
+
+    def __init__(self) -> None:
+        self.unique: U64 = np.empty(0, np.uint64)
+        self.inverse: I32 = np.empty(0, np.int32)
+
+    def reserve(self, n: int) -> None:
+        """Have room for a batch of so many ids."""
+        if len(self.unique) < n:
+            self.unique, self.inverse = np.empty(n, np.uint64), np.empty(n, np.int32)
+
+
 class Router:
     """Finds the unique ids of batches and the hosts that hold them.
-
-    Results stay valid until the router was asked ``depth`` more times; then their buffers are used again.
 
     Parameters
     ----------
@@ -117,19 +130,21 @@ class Router:
         Host of each logical shard (see :func:`~heterps.protocol.words.layout.deal_shards`); None for one host.
     """
 
-    def __init__(self, host_of: Sequence[int] | I32 | None = None, *, depth: int = 4) -> None:
+    def __init__(self, host_of: Sequence[int] | I32 | None = None) -> None:
         self._host_of = np.zeros(N_SHARDS, np.int32) if host_of is None else np.asarray(host_of, np.int32)
         self._hosts = int(self._host_of.max()) + 1
         self._places = np.zeros(1024, np.uint64)
         self._found = np.empty(0, np.uint64)
         self._moved = np.empty(0, np.int32)
         self._stamp = 0
-        self._ring: list[tuple[U64, I32]] = [(np.empty(0, np.uint64), np.empty(0, np.int32))] * (depth + 1)
 
-    def route(self, ids: Any) -> Routed:
-        """Return the unique ids of a batch (any shape; the inverse is flat)."""
+    def route(self, ids: Any, buffers: RouteBuffers | None = None) -> Routed:
+        """Return the unique ids of a batch (any shape; the inverse is flat), in buffers that are given or new."""
         ids = check_ids(np.asarray(ids).reshape(-1), "batch")
-        unique, inverse = self._buffers(len(ids))
+        n_ids, buffers = len(ids), buffers or RouteBuffers()
+        self._reserve(n_ids)
+        buffers.reserve(n_ids)
+        unique, inverse = buffers.unique, buffers.inverse[:n_ids]
         bounds = np.empty(self._hosts + 1, np.int64)
         found = unique if self._hosts == 1 else self._found
         n = self._dedupe(ids, found, inverse)
@@ -145,15 +160,10 @@ class Router:
             raise TableError(f"batch: the id at position {-1 - n} is 2**64 - 1, which is reserved")
         return n
 
-    def _buffers(self, n: int) -> tuple[U64, I32]:
+    def _reserve(self, n: int) -> None:
         if 2 * n > len(self._places) or self._stamp == 2**32 - 1:
             self._places = np.zeros(max(1 << (2 * n - 1).bit_length(), 1024), np.uint64)
             self._stamp = 0
         if self._hosts > 1 and len(self._found) < n:
             self._found, self._moved = np.empty(2 * n, np.uint64), np.empty(2 * n, np.int32)
         self._stamp += 1
-        unique, inverse = self._ring.pop(0)
-        if len(unique) < n:
-            unique, inverse = np.empty(n, np.uint64), np.empty(n, np.int32)
-        self._ring.append((unique, inverse))
-        return unique, inverse[:n]

@@ -162,6 +162,10 @@ class Shard:
         """Return a flat copy of the dense parameters on the host."""
         return self.dense.pull(out)
 
+    def pull_pushed(self, out: F32 | None = None) -> F32:
+        """Return a flat copy of the dense parameters that pushes are for."""
+        return self.dense.pull_pushed(out) if isinstance(self.dense, DenseBlock) else self.dense.pull(out)
+
     def apply(
         self,
         key: BatchKey,

@@ -18,6 +18,7 @@ from heterps.planner.show.charts import draw_frontier, draw_split, draw_timeline
 from heterps.planner.show.explain import explain
 from heterps.planner.show.html import report_html
 from heterps.planner.show.text_report import machine_ratio, report_text
+from heterps.protocol import Geo
 from heterps.stages import layers_of
 from tests.unit.planner.conftest import RENTED
 
@@ -120,6 +121,13 @@ def hw(tmp_path):
 
 def run(*args):
     return CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+def test_the_report_says_which_mode_it_assumed():
+    plan = Plan.fused(wide_deep(), batch_size=64, workers=2)
+    assert "async mode" in plan.report()
+    assert "the forecast is that of async mode" not in plan.report()
+    assert "the forecast is that of async mode" in replace(plan, mode=Geo(100)).report()
 
 
 def test_plan_prints_the_report(hw):

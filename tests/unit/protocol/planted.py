@@ -9,7 +9,7 @@ from heterps.protocol import BatchKey, ClientState, HostState, RunState, Window
 from heterps.protocol.host.lanes import Lanes
 from heterps.protocol.host.replica import Replica
 from heterps.protocol.run.books import LaneBook, SplitBook
-from heterps.protocol.run.fleet import Fleet
+from heterps.protocol.run.fleet import Fleet, FleetHost
 from heterps.protocol.run.spec import Phase
 from heterps.protocol.words import decisions as de, instructions as do
 from heterps.protocol.words.messages import Acked, Ask, Push, Seen
@@ -420,6 +420,18 @@ def cut_ignores_lanes_that_ended(patch: pytest.MonkeyPatch) -> None:
 def backups_are_kept_when_rows_were_changed(patch: pytest.MonkeyPatch) -> None:
     """What an engine changed while the run rested is not on backups, which take over without it."""
     patch.setattr(Fleet, "renew_backups", lambda self: [])
+
+
+@planted
+def handed_over_before_it_has_everything(patch: pytest.MonkeyPatch) -> None:
+    """A host goes over to a server whose copy of it is still being filled."""
+    good = Fleet._tend
+
+    def tend(self: Fleet, host: FleetHost, still: bool) -> list[do.Instruction]:
+        host.backup_ready = host.backup is not None
+        return good(self, host, still)
+
+    patch.setattr(Fleet, "_tend", tend)
 
 
 @planted

@@ -8,8 +8,8 @@ import pytest
 import heterps as hps
 from heterps.errors import PlanError, UnknownKindError
 from heterps.protocol.words.modes import Async, Geo, Sync, mode_from_text
+from heterps.soak.counted_model import counted_data, counted_plan, shows
 from heterps.tables import SGD
-from heterps.testing.counted_model import counted_data, counted_plan, shows
 from heterps.testing.small_model import data, graph
 
 HOSTS, ROWS = 2, 1600

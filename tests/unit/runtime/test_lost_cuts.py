@@ -1,6 +1,7 @@
 """Cuts that cannot be read any more, and cuts that a run builds on."""
 
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,9 @@ def test_a_cut_elsewhere_or_without_its_base_is_not_built_on(tmp_path: Path, cap
     number = Manifest.read(newest).position["cut"]["number"]
     there.know(number, newest)
     assert there._follow() is None
+    shutil.copytree(newest, newest.with_name("mine"))
+    here.know(number, newest.with_name("mine"))
+    assert here._follow() is None
     here.know(number, newest)
     assert here._follow() == newest
     (base / "manifest.json").unlink()

@@ -10,8 +10,8 @@ import pytest
 
 import heterps as hps
 from heterps.runtime.cuts.cut_store import CutStore
+from heterps.soak.counted_model import counted_data, counted_plan
 from heterps.tables import Manifest, Snapshots, find_generation, since_of
-from heterps.testing.counted_model import counted_data, counted_plan
 from heterps.testing.engine_contract import plan, same, tables, trained
 from heterps.testing.small_model import data
 

@@ -10,8 +10,8 @@ import heterps as hps
 from heterps.protocol import BatchKey, Window
 from heterps.protocol.words.modes import Async
 from heterps.runtime.cuts.cut_store import host_state
+from heterps.soak.counted_model import counted_data, counted_plan, shows
 from heterps.tables import Manifest, find_generation
-from heterps.testing.counted_model import counted_data, counted_plan, shows
 
 HOSTS, ROWS = 2, 1600
 

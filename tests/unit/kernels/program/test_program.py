@@ -305,3 +305,19 @@ def test_a_vector_changed_in_place_is_seen(device: str) -> None:
     assert losses[1] == losses[2]
     assert losses[4] == losses[0]
     assert losses[5] != losses[4]
+
+
+@pytest.mark.parametrize("name", ["wide_deep", "dlrm", "dcn_v2"])
+def test_gradients_are_complete_from_where_backward_has_reached(name: str) -> None:
+    graph = model(name)
+    program = Program(graph, batch_size=4, dtype="float64")
+    out, seen = np.full(program.layout.size, np.nan), []
+    program.forward(batch(graph, 4), params(program))
+    final = program.backward().dense.copy()
+    program.forward(batch(graph, 4), params(program))
+    program.backward(out=out, reached=lambda low: seen.append((low, np.array_equal(out[low:], final[low:]))))
+    lows = [low for low, _ in seen]
+    assert all(whole for _, whole in seen)
+    assert lows == sorted(lows, reverse=True)
+    assert lows[-1] == 0
+    assert len(set(lows)) > 2  # the last layers are there long before the first

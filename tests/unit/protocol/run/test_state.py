@@ -468,3 +468,79 @@ def test_backups_are_made_anew_when_rows_were_changed_behind_their_backs() -> No
     assert [type(i) for i in out] == [do.Detach, do.Discard, do.CreateHost, do.Attach]
     assert run.fleet.unprotected == 1
     assert not run.handle(ev.RestOver(2, changed=True)), "a word that comes twice"
+
+
+def two_hosts(replicas: int = 1) -> tuple[RunState, list[do.CreateHost]]:
+    """Two hosts on servers a and b, both ready."""
+    run = RunState(RunSpec(shards=4, hosts=2, replicas=replicas))
+    created = run.handle(ev.ServersJoined(("a", "b"), ("a", "b")))
+    for create in created:
+        run.handle(ev.HostReady(create.copy, create.term))
+    return run, created
+
+
+def test_a_server_that_leaves_hands_its_hosts_over_and_goes_when_it_has_none() -> None:
+    run, (first, second) = two_hosts()
+    backup, attach = run.handle(ev.WorkerLeaving("a"))
+    assert made([backup]) == [(0, "b", True)]
+    assert attach == do.Attach(first.copy, backup.copy)
+    out = run.handle(ev.BackupReady(first.copy, backup.copy))
+    assert [type(i) for i in out] == [do.Promote, do.Discard, do.LetGo]
+    assert (out[0].copy, out[1].copy, out[2].worker) == (backup.copy, first.copy, "a")
+    run.handle(ev.HostReady(backup.copy, out[0].term))
+    assert run.layout().copies == (backup.copy, second.copy)
+    assert run.fleet.workers == {"b": "b"}
+
+
+def test_a_server_that_joins_takes_a_host_of_one_that_has_two_more() -> None:
+    run = RunState(RunSpec(shards=4, hosts=2))
+    created = run.handle(ev.ServersJoined(("a",), ("a",)))
+    for create in created:
+        run.handle(ev.HostReady(create.copy, create.term))
+    backup, attach = run.handle(ev.ServersJoined(("b",), ("b",)))
+    assert made([backup]) == [(0, "b", True)]
+    promote, discard = run.handle(ev.BackupReady(attach.copy, backup.copy))
+    run.handle(ev.HostReady(promote.copy, promote.term))
+    assert discard == do.Discard(created[0].copy)
+    assert sorted(worker for _, worker in run.fleet.places.values()) == ["a", "b"]
+
+
+def test_a_ready_backup_takes_over_at_once_from_a_server_that_leaves() -> None:
+    run, created = two_hosts(replicas=2)
+    backups = {host.index: host.backup for host in run.fleet.hosts}
+    run.handle(ev.BackupReady(created[0].copy, backups[0]), ev.BackupReady(created[1].copy, backups[1]))
+    out = run.handle(ev.WorkerLeaving("a"))
+    kinds = [type(i) for i in out]
+    assert kinds == [do.Promote, do.Discard, do.Detach, do.Discard, do.LetGo], "also the backup of host 1 goes"
+    assert run.fleet.unprotected == 2
+
+
+def test_nobody_hands_over_while_a_cut_is_written() -> None:
+    run, (first, _) = two_hosts()
+    run.handle(ev.WorkerJoined("io", "io"), ev.SplitsReady(0, 1), ev.CutAsked())
+    attempt = next(iter(run.roster.attempts.values()))
+    run.handle(ev.SplitPaused(attempt.number, 0, attempt.serial))
+    copies = [host.primary for host in run.fleet.hosts]
+    run.handle(*(ev.CutMarked(copy, 1) for copy in copies))
+    backup, _ = run.handle(ev.WorkerLeaving("a"))
+    assert run.handle(ev.BackupReady(first.copy, backup.copy)) == [], "its part of the cut would be lost with it"
+    run.handle(*(ev.CutWritten(copy, 1) for copy in copies))
+    assert do.Promote in [type(i) for i in run.handle(ev.CutPublished(1))]
+
+
+def test_an_io_worker_goes_when_its_splits_have_stopped() -> None:
+    run, _ = two_hosts()
+    run.handle(ev.WorkerJoined("x", "io"), ev.WorkerJoined("y", "io"), ev.SplitsReady(0, 2))
+    attempt = next(a for a in run.roster.attempts.values() if a.worker == "x")
+    (pause,) = run.handle(ev.WorkerLeaving("x"))
+    out = run.handle(ev.SplitPaused(attempt.number, 3, pause.serial))
+    assert do.LetGo("x") in out
+    assert "x" not in run.roster.workers
+
+
+def test_a_worker_that_is_to_leave_before_it_has_joined_is_not_used() -> None:
+    run, _ = two_hosts()
+    assert run.handle(ev.WorkerLeaving("late")) == [do.LetGo("late")]
+    run.handle(ev.WorkerJoined("late", "io"))
+    assert "late" not in run.roster.workers
+    assert run.handle(ev.WorkerLeaving("late")) == []

@@ -48,7 +48,7 @@ class Reader:
 
 
 def test_reading_makes_no_rows_and_needs_no_label() -> None:
-    read, bench = Reader(), Workbench(JOB, 1, Walk.reading(JOB, (), {PREDICTION}))
+    read, bench = Reader(), Workbench(JOB, Walk.reading(JOB, (), {PREDICTION}))
     bench.refresh(read)
     unlabelled = Batch(BatchKey(0, 0, 0), N, {k: v for k, v in columns(N).items() if k != "y"})
     work = bench.begin(unlabelled)
@@ -60,7 +60,7 @@ def test_reading_makes_no_rows_and_needs_no_label() -> None:
 
 
 def test_only_the_hosts_and_groups_that_matter_are_asked() -> None:
-    read, bench = Reader(), Workbench(JOB, 1, Walk.reading(JOB, (), {"vectors"}))
+    read, bench = Reader(), Workbench(JOB, Walk.reading(JOB, (), {"vectors"}))
     bench.refresh(read)
     assert read.asked == []  # a lookup alone has no dense parameters
     one = np.full((N, 3), columns(N)["ids"][0, 0], np.uint64)
@@ -73,7 +73,7 @@ def test_only_the_hosts_and_groups_that_matter_are_asked() -> None:
 
 def test_training_and_reading_give_the_same_prediction_but_for_dropout() -> None:
     job = Job(Model(graph()), N, Async(), hosts=2, metrics=(metric("auc"),))
-    read, train = Reader(), Workbench(job, 1)
+    read, train = Reader(), Workbench(job)
     work = train.begin(batch())
     for host in range(2):
         wanted = train.copy.wanted(work, host)
@@ -81,7 +81,7 @@ def test_training_and_reading_give_the_same_prediction_but_for_dropout() -> None
         train.copy.take(work, host, wanted, read(host, wanted))
     train.compute(work)
     assert read.rows > 0
-    again = Workbench(job, 1, Walk.reading(job, job.metrics, {PREDICTION}))
+    again = Workbench(job, Walk.reading(job, job.metrics, {PREDICTION}))
     again.refresh(read)
     reading = again.begin(batch())
     again.pull(reading, read)
@@ -95,7 +95,7 @@ def test_parameters_that_are_read_again_reach_a_device() -> None:
     found = []
     for wanted in ("cpu", "fake"):
         job = replace(JOB, devices=DeviceWish(wanted))
-        read, bench = Reader(), Workbench(job, 1, Walk.reading(job, (), {PREDICTION}))
+        read, bench = Reader(), Workbench(job, Walk.reading(job, (), {PREDICTION}))
         for value in (0.1, 0.9):
             for host in read.hosts:
                 assert host.shard is not None
@@ -108,3 +108,19 @@ def test_parameters_that_are_read_again_reach_a_device() -> None:
             bench.free(work)
     assert not np.allclose(found[0], found[1])
     np.testing.assert_allclose(found[2:], found[:2], rtol=1e-5)
+
+
+def test_a_batch_in_flight_keeps_its_ids_however_many_come_and_go_meanwhile() -> None:
+    """Stages answer in any order: the batch that began first may be the last to end."""
+    job = Job(Model(graph()), N, Async(), hosts=2)
+    bench, rng = Workbench(job), np.random.default_rng(2)
+    slow = bench.begin(batch())
+    routed = {name: (one.ids.copy(), one.inverse.copy()) for name, one in slow.routed.items()}
+    for n in range(1, 30):
+        quick = bench.begin(replace(batch(), columns=columns(N) | {"ids": rng.integers(0, 99, (N, 3), np.uint64)}))
+        assert quick is not slow
+        if n > 2:
+            bench.free(quick)
+    for name, (ids, inverse) in routed.items():
+        assert np.array_equal(slow.routed[name].ids, ids)
+        assert np.array_equal(slow.routed[name].inverse, inverse)

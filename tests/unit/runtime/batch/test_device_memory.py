@@ -66,6 +66,6 @@ def test_a_program_takes_what_was_forecast(name: str, monkeypatch: pytest.Monkey
     graph = job.model.lowered.graph
     ops = tuple(op.name for op in graph)
     monkeypatch.setattr(FakeArray, "__init__", counted)
-    Workbench(job, 1)
+    Workbench(job)
     assert sum(taken) == program_bytes(graph, ops, 64)
     assert least_bytes(graph, ops, 64) > sum(taken)

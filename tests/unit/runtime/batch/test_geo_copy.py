@@ -56,7 +56,7 @@ class Pair:
             host.deliver(do.CreateHost(host.host, host.host, "w", 1, 0, what.owned(host.host)))
 
     def bench(self, lane: int = 0) -> Workbench:
-        made = Workbench(self.job, 8)
+        made = Workbench(self.job)
         made.copy.enter(lane, lane, TERMS)
         return made
 

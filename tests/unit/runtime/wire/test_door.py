@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -189,7 +190,7 @@ def test_who_has_shown_the_token_may_be_silent(quick: Listener) -> None:
 def test_a_malformed_message_closes_with_one_line(listening: Listener, sent: bytes, words: str, caplog) -> None:
     with dial(listening) as caller, caplog.at_level(logging.WARNING, "heterps"):
         caller.sendall(greeting(listening) + sent)
-        assert answer(caller) == b""
+        assert answer(caller) == b"+"
         wait_for_threads(0)
     assert len(caplog.records) == 1
     assert words in caplog.records[0].getMessage()
@@ -242,6 +243,37 @@ def test_the_fuzz_leaves_no_memory_and_no_thread(listening: Listener) -> None:
     assert before is not None
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KB
     assert is_served(listening)
+
+
+def test_a_caller_that_strangers_pushed_out_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 idle strangers hold the door, and the first two times so many more come that the caller is sent away."""
+    listener, good, sent_away = Listener(Echo()), door.Door.admit, 0
+
+    def admit(self: door.Door, connection: socket.socket) -> None:
+        nonlocal sent_away
+        is_caller = connection.family == socket.AF_UNIX
+        if is_caller and sent_away < 2:
+            sent_away += 1
+            self.leave(connection)
+            door.hang_up(connection)
+        good(self, connection)
+
+    monkeypatch.setattr(door.Door, "admit", admit)
+    with contextlib.ExitStack() as stack:
+        for _ in range(300):
+            stack.enter_context(dial(listener))
+        peer = SocketPeer(listener.address, timeout_s=10)
+        assert peer.call("twice", [np.ones(3)]).arrays[0].sum() == 6
+        peer.close()
+    assert sent_away == 2
+    listener.close()
+
+
+def test_a_wrong_token_is_told_at_once(listening: Listener) -> None:
+    wrong, start = replace(listening.address, token="0" * 32), time.monotonic()
+    with pytest.raises(PeerLost, match="token is not that of the service"):
+        SocketPeer(wrong, timeout_s=30).call("twice")
+    assert time.monotonic() - start < 5
 
 
 def test_a_service_that_talks_nonsense_is_lost_and_called_anew() -> None:

@@ -17,6 +17,7 @@ import pytest
 from distributed import Security
 
 import heterps as hps
+from heterps.errors import ClusterError
 from heterps.metrics import AUC
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.layout import Layout
@@ -305,7 +306,7 @@ def test_close_ends_all_attempts_and_lets_go(make: Callable[..., Io]) -> None:
     gc.collect()
     assert [bench() for bench in io.benches] == [None]
     assert io.actor.dataset is None
-    with pytest.raises(KeyError):
+    with pytest.raises(ClusterError):
         run_attempt(RUN, io.instruction(3), io.splits[0], {})
 
 
@@ -384,7 +385,7 @@ def test_a_task_runs_on_the_actor_of_its_run_and_worker(
     run = io.instruction(1)
     assert run_attempt(RUN, run, io.splits[0], {1: io.listener.address}) == BATCHES
     assert left == [1]  # waiting for others must not take a thread of the worker's pool
-    with pytest.raises(KeyError):
+    with pytest.raises(ClusterError):
         run_attempt("another run", run, io.splits[0], {})
 
 

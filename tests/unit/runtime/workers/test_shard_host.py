@@ -85,6 +85,42 @@ def test_a_push_of_another_term_is_refused_and_changes_nothing() -> None:
     assert np.array_equal(host.values(), before)
 
 
+@pytest.mark.parametrize("mode", [Async(), Sync()], ids=["async", "sync"])
+def test_a_push_that_comes_after_the_end_of_the_run_changes_nothing(mode: Mode) -> None:
+    host = Host(mode)
+    gradients, before = host.gradients(0.5), host.values()
+    host.it.retire()
+    assert host.push(0, gradients) == []
+    assert np.array_equal(host.values(), before)
+    assert host.it.counts.batches == 0
+
+
+def test_a_host_retires_behind_the_push_that_it_is_applying(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, applying, go = Host(Async()), threading.Event(), threading.Event()
+    gradients, good = host.gradients(0.5), host.it._apply
+
+    def slow(*given: Any) -> None:
+        applying.set()
+        assert go.wait(30)
+        good(*given)
+
+    monkeypatch.setattr(host.it, "_apply", slow)
+    answers: list[Any] = []
+    pushing = threading.Thread(target=lambda: answers.extend(host.push(0, gradients)))
+    pushing.start()
+    assert applying.wait(30)
+    retiring = threading.Thread(target=host.it.retire)
+    retiring.start()
+    retiring.join(0.05)
+    assert retiring.is_alive()
+    go.set()
+    retiring.join(30)
+    assert not retiring.is_alive()
+    assert host.it.counts.batches == 1
+    pushing.join(30)
+    assert answers == [Acked(1)]
+
+
 def test_in_sync_lanes_are_summed_in_their_order_whoever_comes_first() -> None:
     results = []
     for order, reused in (((0, 1), False), ((0, 1), True), ((1, 0), True)):

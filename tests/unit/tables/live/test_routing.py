@@ -16,7 +16,7 @@ batches = st.lists(st.integers(0, 40) | st.integers(0, RESERVED - 1), max_size=3
 @given(st.lists(batches, min_size=1, max_size=4), st.integers(1, 5), st.sampled_from([7, 1024]))
 def test_routing_is_unique_complete_and_by_host(many: list[list[int]], hosts: int, n_shards: int) -> None:
     host_of = np.array(deal_shards(n_shards, hosts))
-    router = Router(host_of, depth=len(many))
+    router = Router(host_of)
     results = [(np.array(ids, np.uint64), router.route(np.array(ids, np.uint64))) for ids in many]
     for ids, routed in results:
         np.testing.assert_array_equal(routed.ids[routed.inverse], ids)

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 
 import heterps as hps
 from heterps import ops
-from heterps.tables import CtrAccessor, Manifest
+from heterps.tables import CtrAccessor, Manifest, Shard
 from heterps.tables.hashing import shards_of
 
 
@@ -37,3 +37,9 @@ def shows(snapshot: Path, hosts: int) -> list[int]:
         if file.name.startswith("rows-"):
             found[int(file.name.split("-")[2])] += int(pq.read_table(snapshot / file.name)["show"].to_numpy().sum())
     return found
+
+
+def count_shows(shard: Shard, host: int) -> int:
+    """Return how many shows the rows of a host have; travels to the hosts by name."""
+    group = shard.groups["seen"]
+    return sum(int(part.counters(part.live())[0].sum()) for part in group.partitions)
