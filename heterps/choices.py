@@ -69,16 +69,19 @@ def job_of(
     memory: int | str | None,
     device: str,
     emulate: bool,
+    dense_on: str,
     parameters: Mapping[str, str] | None,
     local_rows: int | None = None,
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.session.launch` ask to run."""
     summed = plan.lanes if mode.ordered else 1 if mode.has_copy else mode.unit
+    holder = _has_holder(plan, dense_on)
     return Job(
         Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed),
         plan.batch_size,
         mode,
-        hosts=plan.shard_hosts,
+        hosts=plan.shard_hosts + holder,
+        holder=holder,
         lanes=plan.lanes,
         metrics=_metrics(plan.graph, metrics, _TRAINING_METRICS),
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
@@ -88,6 +91,15 @@ def job_of(
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
         local_rows=local_rows,
     )
+
+
+def _has_holder(plan: Plan, dense_on: str) -> bool:
+    """Whether a compute stage holds the dense parameters."""
+    if dense_on not in ("hosts", "stage"):
+        raise PlanError(f"dense_on={dense_on!r}; dense parameters are on the shard 'hosts' or with the first 'stage'")
+    if dense_on == "stage" and plan.is_fused:
+        raise PlanError("dense_on='stage': this plan computes where the data is read; give it a stage on other workers")
+    return dense_on == "stage"
 
 
 def with_replicas(plan: Plan, given: int | None, engine: str) -> Plan:

@@ -81,6 +81,7 @@ def launch(
     replicas: int | None = None,
     device: str = "auto",
     emulate: bool = False,
+    dense_on: str = "hosts",
     local_rows: int | None = None,
     parameters: Mapping[str, str] | None = None,
     **options: Any,
@@ -128,6 +129,10 @@ def launch(
     emulate
         Let NumPy stand in on workers of a GPU pool that cannot use their GPU; without it they are refused, with the
         reason. Every report then says "emulated".
+    dense_on
+        Where dense parameters and their optimiser's slots are: on the shard ``"hosts"``, or with the first compute
+        ``"stage"``, on the device that it computes on: nothing dense then crosses between that worker and others, and
+        a run that loses the worker returns to its last cut.
     local_rows
         Geo: rows of each table that a worker keeps for itself from one range of batches to the next, the least recent
         go; by default all it has met.
@@ -157,6 +162,7 @@ def launch(
         memory=memory,
         device=device,
         emulate=emulate,
+        dense_on=dense_on,
         parameters=parameters,
         local_rows=local_rows,
     )
@@ -387,7 +393,8 @@ class Session:
             A Dataset or a path, without or with a label; or rows: a dict, a list of dicts, a pandas, polars or Arrow
             frame, lines of JSON. Source columns are found by name and made into batches as they were in training.
         out
-            A Parquet file to write instead of returning arrays; its column ``bad_row`` says why a row has no values.
+            A Parquet (or .csv) file to write instead of returning arrays; its column ``bad_row`` says why a row has no
+            values.
         fetch
             A name gives one array, several give a dict: ``"prediction"``, outputs and ops of the graph, columns of
             batches, source columns of the data. ``{name: source}`` names them anew. Only what leads to them is

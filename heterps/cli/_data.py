@@ -55,6 +55,7 @@ def schema_options(command: _F) -> _F:
         click.option("--numeric", multiple=True, metavar="NAMES", help=f"Columns to take for numbers{several}."),
         click.option("--ignore", multiple=True, metavar="NAMES", help=f"Columns to leave out{several}."),
         click.option("--weight", metavar="NAME", default="", help="Column with the weight of each row."),
+        click.option("--columns", multiple=True, metavar="NAMES", help="Of all columns, where no header has them."),
         click.option("--schema", metavar="FILE", help="TOML that `heterps schema` wrote: decides all columns."),
     )
     for option in reversed(options):
@@ -71,6 +72,7 @@ class Said:
     numeric: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     weight: str = ""
+    columns: tuple[str, ...] = ()
     schema: str | None = None
 
     def options(self, paths: Any, kind: str) -> dict[str, Any]:
@@ -81,13 +83,17 @@ class Said:
         if self.schema and choices:
             raise DataError(f"--schema decides all columns: leave out --{next(iter(choices))}, or change {self.schema}")
         given = {"fields": read_schema(self.schema)} if self.schema else choices
+        given |= {"columns": parse_names(self.columns)} if self.columns else {}
         if given:
-            _check_taken(next(iter(choices), "schema"), guess_format(paths) if kind == "auto" else kind)
+            option = "schema" if self.schema else next(iter(given))
+            _check_taken(option, guess_format(paths) if kind == "auto" else kind)
         return given
 
 
 def _check_taken(option: str, kind: str) -> None:
     """Refuse options for a format whose columns are fixed."""
+    if option == "columns" and kind not in ("csv", "tsv"):
+        raise DataError(f"--columns is for csv and tsv, not for format {kind!r}")
     wanted = "fields" if option == "schema" else "label"
     taken = [name for name, reader in READERS.items() if wanted in signature(reader).parameters]
     if kind in READERS and kind not in taken:

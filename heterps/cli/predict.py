@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from heterps.cli._data import data_options, opened, parse_names
@@ -23,10 +23,12 @@ Examples:
 """
 
 
-@click.command(short_help="Write predictions of a saved model to a Parquet file.", epilog=_EPILOG)
+@click.command(short_help="Write predictions of a saved model to a Parquet or CSV file.", epilog=_EPILOG)
 @click.argument("model", metavar="DIR")
 @data_options
-@click.option("--out", required=True, metavar="FILE", help="Parquet file to write; rows in the order of the data.")
+@click.option(
+    "--out", required=True, metavar="FILE", help="Parquet or .csv file to write; rows in the order of the data."
+)
 @click.option(
     "--fetch",
     multiple=True,
@@ -50,12 +52,8 @@ def command(
     dataset = opened(data, kind, SavedModel.read(Path(model)).form)
     with load(model, engine=engine, device=device, emulate=emulate) as session:
         path = session.predict(dataset, out=out, fetch=parse_names(fetch) or ("prediction",))
-    schema = pq.read_schema(path)
-    rows, bad = pq.read_metadata(path).num_rows, _bad_rows(path)
+    table = pa_csv.read_csv(path) if out.endswith(".csv") else pq.read_table(path)
+    bad = sum(bool(reason) for reason in table["bad_row"].to_pylist())
     skipped = f", {bad:,} of them null: the column bad_row says why" if bad else ""
-    click.echo(f"{rows:,} rows to {path}{skipped}: {', '.join(f'{field.name} ({field.type})' for field in schema)}")
-
-
-def _bad_rows(path: Any) -> int:
-    column = pq.read_table(path, columns=["bad_row"])["bad_row"]
-    return len(column) - int(column.null_count)
+    columns = ", ".join(f"{field.name} ({field.type})" for field in table.schema)
+    click.echo(f"{table.num_rows:,} rows to {path}{skipped}: {columns}")

@@ -35,20 +35,21 @@ def command(
     numeric: tuple[str, ...],
     ignore: tuple[str, ...],
     weight: str,
+    columns: tuple[str, ...],
     schema: str | None,
     out: str | None,
 ) -> None:
     """Look at some rows of DATA and show what each column is taken for, and why: nothing is trained."""
     if out:
         check_target(out)
-    dataset = opened_as(data, kind, Said(label, categorical, numeric, ignore, weight, schema))
+    dataset = opened_as(data, kind, Said(label, categorical, numeric, ignore, weight, columns, schema))
     console = Screen()
     if dataset.study is not None and dataset.study.columns:
         _show(console, dataset.study)
     for remark in dataset.study.remarks if dataset.study else ():
         console.print(remark, highlight=False, soft_wrap=True)
-    columns = ", ".join(map(describe, dataset.schema))
-    console.print(f"batches have {columns or 'no columns'}", highlight=False, soft_wrap=True)
+    made = ", ".join(map(describe, dataset.schema))
+    console.print(f"batches have {made or 'no columns'}", highlight=False, soft_wrap=True)
     if out:
         write_whole(out, _text(dataset))
         console.print(f"written to {out}", highlight=False, soft_wrap=True)

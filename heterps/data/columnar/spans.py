@@ -8,7 +8,7 @@ import numpy as np
 
 from heterps.compiled import njit
 from heterps.data.core.value_hash import finish, fold, hash_span
-from heterps.data.text.numeric import BAD_ID, OK, RESERVED, bucket_id, parse_id, parse_number, scale
+from heterps.data.text.numeric import BAD_ID, MISSING, OK, RESERVED, bucket_id, parse_id, parse_number, scale
 
 __all__ = [
     "Elements",
@@ -78,13 +78,14 @@ def hash_integers(values: Any, negative: Any, valid: Any, salt: Any, out: Any) -
 
 @njit(nogil=True, cache=True)
 def numbers_of_spans(data: Any, offsets: Any, valid: Any, out: Any, present: Any, bad: Any) -> None:
-    """Parse numbers from text; empty is missing."""
+    """Parse numbers from text; what is empty, or says so, is missing."""
     for i in range(len(out)):
         start, stop = offsets[i], offsets[i + 1]
         present[i] = start < stop and (len(valid) == 0 or valid[i] != 0)
         if present[i]:
             status, out[i] = parse_number(data, start, stop)
-            bad[i] = status
+            present[i] = status != MISSING
+            bad[i] = status if status != MISSING else OK
 
 
 @njit(nogil=True, cache=True)

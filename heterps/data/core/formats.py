@@ -88,6 +88,6 @@ def _guess_by_line(path: str) -> str:
         return "slots"
     if len(tokens) > 1 and b":" not in tokens[0] and all(b":" in token for token in tokens[1:]):
         return "libsvm"
-    if b"," in line:
+    if any(mark in line for mark in (b",", b";", b"|")):
         return "csv"
     raise DataError(f"cannot tell the format of {path}; name it: {', '.join(sorted(READERS))}")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from heterps.data.core.recipes import Category, Match, Number, Recipe
 
-__all__ = ["MANY", "WIDE", "ColumnLook", "ColumnStudy", "look_at_text", "study_feature", "study_label"]
+__all__ = ["MANY", "WIDE", "ColumnLook", "ColumnStudy", "is_number", "look_at_text", "study_feature", "study_label"]
 
 Role = Literal["category", "number", "label", "weight", "ignored"]
 Look = Literal["text", "integer", "float", "date", "list", "empty"]
@@ -22,9 +22,13 @@ MANY = 100  # integers of more distinct values are taken for codes
 WIDE = 10_000  # as are integers that lie as far apart
 _ALIKE = 100  # rows that must all have another value for that to mean something
 _TAIL, _LONG = 0.01, 1000.0  # half of the values in the lowest hundredth of a range of a thousand or more: counts
+_FEW = 9  # steps that show that a column only counts
 _VARIED = 30  # different values that amounts have at least
 _INTEGER = re.compile(r"[+-]?\d{1,300}")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d:?\d\d)?")
+_NOTHING = ("na", "n/a", "nan", "null", "none", "?", "\\n")
+_YES = ("1", "true", "t", "yes", "y", "positive", "pos", "click", "clicked")
+_CODED = re.compile(r"(?i:(.*[_ .-])?(id|uid|user|item|code|zip|zipcode|hash))|.*[a-z](Id|ID)")
 _UNNAMED = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 _SCALED = (-10.0, 10.0, 1.0, 0.1, 3.0)  # least, most, largest mean, least and largest deviation of numbers left alone
 
@@ -79,7 +83,7 @@ class ColumnLook:
     def counts_rows(self) -> bool:
         """Whether it only numbers the rows."""
         steps = np.diff(self.numbers)
-        return self.look == "integer" and not self.missing and len(steps) > 1 and bool((steps == 1).mean() > 0.99)
+        return self.look == "integer" and not self.missing and len(steps) >= _FEW and bool((steps == 1).mean() > 0.99)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +100,9 @@ class ColumnStudy:
 def look_at_text(name: str, cells: Sequence[str]) -> ColumnLook:
     """Look at cells of a text file."""
     present = [cell for cell in map(str.strip, cells) if cell]
+    said = [cell for cell in present if cell.lower() not in _NOTHING]
+    if len(said) < len(present) and said and all(map(is_number, said)):
+        present = said  # readers of numbers take such words for missing ones
     missing = len(cells) - len(present)
     counted: dict[str, int] = {}
     for cell in present:
@@ -116,6 +123,11 @@ def look_at_text(name: str, cells: Sequence[str]) -> ColumnLook:
         return ColumnLook(name, look="float", numbers=found, low=f"{found.min():g}", high=f"{found.max():g}", **common)
     look: Look = "date" if all(map(_DATE.fullmatch, counted)) else "text"
     return ColumnLook(name, look=look, low=min(counted)[:20], high=max(counted)[:20], **common)
+
+
+def is_number(text: str) -> bool:
+    """Whether text is a finite number."""
+    return _floats([text]) is not None
 
 
 def _floats(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
@@ -146,6 +158,8 @@ def _why_code(look: ColumnLook) -> tuple[str, bool] | None:
     alone = look.distinct == look.rows >= _ALIKE
     if look.look in ("text", "date"):
         what = look.typed or {"text": "text", "date": "dates as text"}[look.look]
+        if look.look == "date" and look.distinct > MANY:
+            return f"{what}, {look.distinct:,} different: a column for hour or weekday says more", True
         return (f"{what}, another in each row looked at: ignore it if it names rows", True) if alone else (what, False)
     if look.look != "integer":
         return None
@@ -153,10 +167,12 @@ def _why_code(look: ColumnLook) -> tuple[str, bool] | None:
         return look.typed, False
     if look.padded:
         return "integers with leading zeros are codes", True
+    if look.distinct > MANY and not look.has_tail:
+        return f"integers of {look.distinct:,} different values are codes", True
+    if _CODED.fullmatch(look.name) and look.distinct > 2:
+        return "integers called so are codes", True
     if look.has_tail:
         return None
-    if look.distinct > MANY:
-        return f"integers of {look.distinct:,} different values are codes", True
     return ("integers that lie far apart are codes", True) if look.spread >= WIDE else None
 
 
@@ -192,11 +208,17 @@ def _moments(numbers: npt.NDArray[np.float64]) -> tuple[float, float]:
     return float(f"{numbers.mean():.6g}"), std if std > 0 and math.isfinite(std) else 1.0
 
 
+def _yes(values: Sequence[tuple[str, int]]) -> tuple[str, bool]:
+    """Return which of two values is 1, and whether it was chosen because it is the rarer one."""
+    said = [value for value, _ in values if value.lower() in _YES]
+    return (said[0], False) if len(said) == 1 else (min(values, key=lambda one: (one[1], one[0]))[0], True)
+
+
 def study_label(look: ColumnLook) -> ColumnStudy:
     """Make 0 and 1 of two values; leave numbers as they are."""
     if look.look in ("text", "date") and look.distinct == 2:
-        value = min(look.values, key=lambda one: (one[1], one[0]))[0]
-        why = f"1 where it is {value!r}, the rarer of two values"
+        value, rarer = _yes(look.values)
+        why = f"1 where it is {value!r}" + (", the rarer of two values" if rarer else "")
         return ColumnStudy(look, "label", why, Match(look.name, value), told=True)
     if look.look == "integer" and (look.low, look.high) in (("-1", "1"), ("1", "2")) and look.distinct == 2:
         low, high = float(look.low), float(look.high)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from heterps.data.core.recipes import Number
@@ -14,13 +14,14 @@ from heterps.data.study.column_study import (
     ColumnStudy,
     as_category,
     as_number,
+    is_number,
     look_at_text,
     study_feature,
     study_label,
 )
 from heterps.errors import DataError
 
-__all__ = ["LABEL_NAMES", "Study", "infer_text", "study_columns"]
+__all__ = ["LABEL_NAMES", "Study", "infer_text", "remarks_on", "study_columns"]
 
 LABEL_NAMES = (
     "y", "label", "click", "target", "clicked", "is_click", "is_clicked", "is_attributed", "converted", "conversion",
@@ -101,7 +102,17 @@ def _as_weight(look: ColumnLook) -> ColumnStudy:
     return ColumnStudy(look, "weight", "as given", Number(look.name))
 
 
-def infer_text(rows: Sequence[Sequence[str]], columns: Sequence[str], where: str, choices: Choices) -> Study:
+def remarks_on(header: Sequence[str]) -> tuple[str, ...]:
+    """Say so where a line of names looks like one of data."""
+    if 3 * sum(is_number(name) for name in header) < len(header):
+        return ()
+    shown = ", ".join(header[:4])
+    return (f"the first line ({shown}, ...) looks like data: name the columns (--columns) if it is no header",)
+
+
+def infer_text(
+    rows: Sequence[Sequence[str]], columns: Sequence[str], where: str, choices: Choices, remarks: tuple[str, ...] = ()
+) -> Study:
     """Study rows of text.
 
     Parameters
@@ -114,6 +125,8 @@ def infer_text(rows: Sequence[Sequence[str]], columns: Sequence[str], where: str
         The file, for messages.
     choices
         What the user says.
+    remarks
+        What is to be told besides.
     """
     whole = [row for row in rows if len(row) == len(columns)]
     if not whole:
@@ -121,4 +134,5 @@ def infer_text(rows: Sequence[Sequence[str]], columns: Sequence[str], where: str
             f"cannot infer a schema: {where} has no row of {len(columns)} columns; give fields=Schema.of(...)"
         )
     cells: Any = list(zip(*whole, strict=True))
-    return study_columns((look_at_text(name, cells[i]) for i, name in enumerate(columns)), choices)
+    study = study_columns((look_at_text(name, cells[i]) for i, name in enumerate(columns)), choices)
+    return replace(study, remarks=remarks)

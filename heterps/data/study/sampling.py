@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from heterps.data.core.files import is_compressed, open_bytes, size_of
 
-__all__ = ["sample_lines", "sample_rows"]
+__all__ = ["has_padding", "sample_lines", "sample_rows"]
 
 _HEAD, _PART, _PLACES = 1 << 18, 1 << 16, 8
 
@@ -56,3 +56,10 @@ def _cells(line: str, delimiter: str, quote: str) -> list[str]:
         return next(stdlib_csv.reader([line], delimiter=delimiter, quotechar=quote))
     except stdlib_csv.Error:
         return []  # a bad line: it has no cells
+
+
+def has_padding(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether every cell of some column begins or ends with a space: it belongs to the delimiter, not to values."""
+    width = max(map(len, rows), default=0)
+    columns = ([row[i] for row in rows if len(row) == width and row[i]] for i in range(width))
+    return any(cells and all(cell[0] == " " or cell[-1] == " " for cell in cells) for cells in columns)

@@ -25,6 +25,7 @@ from heterps.data.text.numeric import (
     BAD_ID,
     BAD_LABEL,
     BAD_NUMBER,
+    MISSING,
     NO_LABEL,
     OK,
     RESERVED,
@@ -299,19 +300,17 @@ def run_steps(buffer: Any, row: Any, steps: BoundSteps, rows: RowArrays, state: 
             made[s] = hash_span(buffer, start, stop, salts[s])
         elif code == NUMBER:
             a = table[s, 4]
-            value = params[a]
-            if start < stop:
-                status, value = parse_number(buffer, start, stop)
-                if status != OK:
-                    where[3] = column
-                    return status
+            status, value = parse_number(buffer, start, stop) if start < stop else (MISSING, 0.0)
+            if status == OK:
                 value = scale(value, params[a + 1], params[a + 2], params[a + 3])
                 if value < params[a + 5] or value > params[a + 6]:
                     where[3] = column
                     return BAD_LABEL
-            elif params[a + 4] != 0.0:
+            elif status != MISSING or params[a + 4] != 0.0:
                 where[3] = column
-                return NO_LABEL
+                return NO_LABEL if status == MISSING else status
+            else:
+                value = params[a]
             floats[base + row * table[s, 3]] = np.float32(value)
             continue
         elif code == MATCH:
@@ -339,14 +338,14 @@ def run_steps(buffer: Any, row: Any, steps: BoundSteps, rows: RowArrays, state: 
                 return status
             made[s] = finish(fold(salts[s], value_id))
         elif code == BUCKET:
-            if start == stop:
+            status, value = parse_number(buffer, start, stop) if start < stop else (MISSING, 0.0)
+            if status == MISSING:
                 made[s] = finish(fold(salts[s], np.uint64(table[s, 5] + 1)))
-            else:
-                status, value = parse_number(buffer, start, stop)
-                if status != OK:
-                    where[3] = column
-                    return status
+            elif status == OK:
                 made[s] = bucket_id(value, params, table[s, 4], table[s, 5], salts[s])
+            else:
+                where[3] = column
+                return status
         elif code == CROSS:
             a, b = table[s, 4], table[s, 5]
             h = salts[s]

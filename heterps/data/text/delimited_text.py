@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv as stdlib_csv
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,8 +17,8 @@ from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece, Split
 from heterps.data.sources.pipe import opener_of
 from heterps.data.study.choices import Choices
-from heterps.data.study.infer_schema import infer_text
-from heterps.data.study.sampling import sample_rows
+from heterps.data.study.infer_schema import infer_text, remarks_on
+from heterps.data.study.sampling import has_padding, sample_rows
 from heterps.data.text.delimited import BAD, BAD_COLUMNS, REASONS, ROOM, parse_rows
 from heterps.data.text.line_records import TextBlock, line_marks, new_line_state
 from heterps.data.text.lines import BLOCK_BYTES, Lines, LineSource
@@ -181,10 +182,20 @@ def _header_names(path: str, line: bytes, delimiter: str, quote: str) -> tuple[s
         raise DataError(
             f"{path}, line 1: byte {error.start} of the header is not UTF-8; convert it (iconv -f latin1 -t utf-8)"
         ) from error
-    names = (name.strip() for name in text.split(delimiter))
-    found = tuple(name.strip(quote) if quote else name for name in names)
-    check_distinct(found, f"the header of {path}")
+    found = tuple(_header_cells(text, delimiter, quote))
+    try:
+        check_distinct(found, f"the header of {path}")
+    except DataError as error:
+        raise DataError("; ".join([str(error), *remarks_on(found)])) from None
     return found
+
+
+def _header_cells(text: str, delimiter: str, quote: str) -> list[str]:
+    """Return the names on a line; inside quotes a delimiter is part of the name."""
+    if not quote or quote not in text:
+        return [name.strip() for name in text.split(delimiter)]
+    how: dict[str, Any] = {"delimiter": delimiter, "quotechar": quote, "skipinitialspace": True}
+    return [name.strip() for name in next(stdlib_csv.reader([text], **how))]
 
 
 def _check_header(path: str, line: bytes, text: Text) -> None:
@@ -210,7 +221,7 @@ def csv(
     columns: Sequence[str] | None = None,
     delimiter: str | None = None,
     quote: str = '"',
-    trim: bool = False,
+    trim: bool | None = None,
     label: str = "",
     **options: Any,
 ) -> Text:
@@ -226,7 +237,7 @@ def csv(
         Column names for files without a header line.
     delimiter, quote, trim
         See :class:`Text`; without a delimiter it is the comma, or where a header line has none the semicolon, tab
-        or bar that it has.
+        or bar that it has. Where the schema is inferred, spaces are trimmed if all cells of a column have them.
     label
         The label's source column, for inference.
     **options
@@ -243,9 +254,11 @@ def csv(
     choices = Choices.take(options)
     if fields is None:
         with about(files[0]):
-            study = infer_text(sample_rows(files, header, delimiter, quote), names, files[0], choices)
+            rows = sample_rows(files, header, delimiter, quote)
+            study = infer_text(rows, names, files[0], choices, remarks_on(names) if header else ())
         fields, options = study.schema, {"study": study} | options
-    settings: dict[str, Any] = {"delimiter": delimiter, "quote": quote, "header": header, "trim": trim}
+        trim = has_padding(rows) if trim is None else trim
+    settings: dict[str, Any] = {"delimiter": delimiter, "quote": quote, "header": header, "trim": bool(trim)}
     settings |= {"guessed": guessed} | options
     return Text(paths=files, columns=names, fields=fields, **settings)
 

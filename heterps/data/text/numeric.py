@@ -16,6 +16,7 @@ __all__ = [
     "BAD_ID",
     "BAD_LABEL",
     "BAD_NUMBER",
+    "MISSING",
     "NO_LABEL",
     "OK",
     "RESERVED",
@@ -28,6 +29,7 @@ __all__ = [
 
 OK, BAD_NUMBER, BAD_ID, RESERVED = 0, 1, 2, 3
 NO_LABEL, BAD_LABEL = 8, 9  # 4 to 7 are the tokeniser's
+MISSING = 10  # a word that stands for no number: no fault by itself
 
 _POWERS = np.array([10.0**k for k in range(309)])
 _EDGES = 1.0 + np.arange(128) / 128
@@ -60,8 +62,28 @@ def parse_number(buffer: Any, start: Any, stop: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
+def _says_missing(buffer: Any, start: Any, stop: Any) -> Any:
+    r"""Whether text is NA, N/A, NaN, null, None (in any case), ? or \N: how programs write that nothing is there."""
+    size = stop - start
+    first = buffer[start] | 32 if size else 0
+    if size == 1:
+        return buffer[start] == 63
+    if size == 2 and buffer[start] == 92:
+        return buffer[start + 1] == 78
+    if size < 2 or size > 4 or first != 110:
+        return False
+    second, last = buffer[start + 1] | 32, buffer[stop - 1] | 32
+    if size == 2:
+        return second == 97
+    if size == 3:
+        return (second == 97 and last == 110) or (buffer[start + 1] == 47 and last == 97)
+    third = buffer[start + 2] | 32
+    return (second == 117 and third == 108 and last == 108) or (second == 111 and third == 110 and last == 101)
+
+
+@njit(nogil=True, cache=True)
 def _parse_decimal(buffer: Any, start: Any, stop: Any) -> Any:
-    """Parse ``[+-]digits[.digits][e[+-]digits]``; return (status, value). Infinities and NaN are no numbers."""
+    """Parse ``[+-]digits[.digits][e[+-]digits]``; return (status, value). Infinities are no numbers."""
     at = start
     negative = False
     if at < stop and (buffer[at] == 45 or buffer[at] == 43):
@@ -86,7 +108,7 @@ def _parse_decimal(buffer: Any, start: Any, stop: Any) -> Any:
             digits += 1
             at += 1
     if digits == 0:
-        return BAD_NUMBER, 0.0
+        return MISSING if _says_missing(buffer, start, stop) else BAD_NUMBER, 0.0
     if at < stop and (buffer[at] == 101 or buffer[at] == 69):
         at, power = _parse_power(buffer, at + 1, stop)
         if at < 0:

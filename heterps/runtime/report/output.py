@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from heterps.errors import DataError
@@ -32,12 +33,22 @@ def write_parquet(path: str | os.PathLike[str], parts: Iterable[Placed], names: 
         for part in parts:
             table = _table(part, names, schema)
             schema = table.schema
-            writer = writer or pq.ParquetWriter(file, schema)
+            writer = writer or _writer(path, file, schema)
             writer.write_table(table)
         if writer is None:
             raise DataError(f"nothing to write to {path}: the dataset has no rows")
         writer.close()
     return Path(path)
+
+
+def _writer(path: str | os.PathLike[str], file: Any, schema: pa.Schema) -> Any:
+    """Return what writes tables: Parquet, or CSV where the file is called so."""
+    if not os.fspath(path).endswith(".csv"):
+        return pq.ParquetWriter(file, schema)
+    for field in schema:
+        if pa.types.is_nested(field.type):
+            raise DataError(f"{field.name!r} has several values a row, for which CSV has no room: write .parquet")
+    return pa_csv.CSVWriter(file, schema)
 
 
 def _table(part: Placed, names: Sequence[str], schema: pa.Schema | None) -> pa.Table:

@@ -69,7 +69,9 @@ class InlineEngine(EngineBase):
     ) -> None:
         super().__init__()
         # One thread: everything is one stage.
-        self.job, self.report_s = replace(job, stages=(), devices=job.devices.together()), report_s
+        together = job.devices.together()
+        self.job = replace(job, stages=(), devices=together, hosts=job.hosts - job.holder, holder=False)
+        self.report_s = report_s
         self.checkpoints = checkpoints or Checkpoints()
         self._limit = partial(threadpoolctl.ThreadpoolController().limit, limits=threads)  # around what computes
         self.hosts: dict[int, ShardHost] = {}  # by number, the newest copy of each; they keep their tables between runs

@@ -30,6 +30,7 @@ from heterps.data import (
     cross_ids,
     csv,
     dense,
+    frame,
     hash_bytes,
     label,
     ragged,
@@ -178,7 +179,7 @@ def test_any_bytes_are_read_or_counted(tmp_path_factory, noise, grain) -> None: 
 
 BAD_LINES = {
     "wrong number of columns (2 instead of 3)": b"1,2",
-    "not a finite number in column 'c'": b"x,1,nan",
+    "not a finite number in column 'c'": b"x,1,inf",
     "not an id in column 'b'": b"x,-1,1",
     "id of 2**64 - 1 or more in column 'b'": b"x,18446744073709551615,1",
     "NUL byte": b"x\0,1,1",
@@ -295,6 +296,31 @@ def test_datasets_and_schemas_are_plain_values(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(data)) == data
     for schema in (SCHEMA, adult().schema):
         assert Schema.from_json(schema.to_json()) == schema
+
+
+@pytest.mark.parametrize("word", ["NA", "n/a", "NaN", "null", "None", "?", "\\N", ""])
+def test_words_for_nothing_are_missing_numbers(tmp_path: Path, word: str) -> None:
+    fields = Schema.of(
+        dense("x", Number("a", missing=7.0)), sparse("b", Bucket("a", (1.0, 2.0))), label("y", Number("a", missing=5.0))
+    )
+    (tmp_path / "a.csv").write_text(f"a,y\n{word},1\n1.5,1\n")
+    for data in (csv(tmp_path / "a.csv", fields), frame(pa.table({"a": [word, "1.5"]}), fields)):
+        (batch,) = everything(data)
+        assert batch["x"].tolist() == [[7.0], [1.5]]
+        assert batch["y"].tolist() == [5.0, 1.5]
+        assert batch["b"][0, 0] == Bucket("a", (1.0, 2.0)).absent
+    required = csv(tmp_path / "a.csv", Schema.of(label("y", Number("a"))))
+    bad = BadRows()
+    assert [b.size for b in required.read(required.splits()[0], batch_size=9, bad=bad)] == [1]
+    assert bad.first[0].reason.startswith("no label")
+
+
+@pytest.mark.parametrize("word", ["NAN1", "n", "nul", "nine", "-", "Nope", "inf", "\\n"])
+def test_other_words_are_bad_numbers(tmp_path: Path, word: str) -> None:
+    (tmp_path / "a.csv").write_text(f"a\n{word}\n1.5\n")
+    data, bad = csv(tmp_path / "a.csv", Schema.of(dense("x", Number("a")))), BadRows()
+    assert [batch.size for batch in data.read(data.splits()[0], batch_size=9, bad=bad)] == [1]
+    assert bad.first[0].reason.startswith("not a finite number")
 
 
 def test_lists_longer_than_the_first_guess(tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ CASES = {
     "nothing": ([""] * 20, "ignored", "empty"),
     "dates": (["2026-01-02 03:04:05", "2026-01-03"] * 60, "category", "dates as text"),
     "names of rows": ([f"r{i}" for i in range(150)], "category", "another in each row"),
+    "numbers or NA": ([1.5, "NA", "nan", "", "?"] * 9, "number", "standardised"),
+    "words and NA": (["a", "NA"] * 9, "category", "text"),
+    "too many dates": ([f"2026-01-{1 + i % 28:02} {i // 28:02}:00" for i in range(280)], "category", "hour or weekday"),
     "infinite": (["inf", "1.5"] * 5, "category", "text"),
     "too long to be a number": (["9" * 5000, "1"] * 5, "category", "text"),
 }
@@ -94,13 +97,22 @@ def test_the_index_of_a_frame_is_ignored(name: str) -> None:
         (["-1", "1"], Number("y", mean=-1.0, std=2.0)),
         (["1", "2", "1"], Number("y", mean=1.0, std=1.0)),
         (["1", "2", "5"], Number("y")),
-        (["no", "yes", "no"], Match("y", "yes")),
+        (["no", "yes", "yes"], Match("y", "yes")),
+        (["True", "False", "True"], Match("y", "True")),
+        (["<=50K", ">50K", "<=50K"], Match("y", ">50K")),
         (["3.5", "1"], Number("y")),
     ],
-    ids=range(6),
+    ids=range(8),
 )
 def test_two_values_become_a_label(cells: list[str], recipe: object) -> None:
     assert study_label(look_at_text("y", cells)).recipe == recipe
+
+
+@pytest.mark.parametrize("name", ["id", "user_id", "userId", "movieID", "User", "zip", "ad code"])
+def test_integers_called_so_are_codes(name: str) -> None:
+    assert study_feature(look_at_text(name, ["1", "2", "3"])).role == "category"
+    assert study_feature(look_at_text(name, ["1.5", "2", "3"])).role == "number"
+    assert study_feature(look_at_text(f"{name}s seen", ["1", "2", "3"])).role == "number"
 
 
 def test_a_category_keeps_its_name() -> None:

@@ -82,6 +82,27 @@ def test_a_file_that_changes_further_on_is_seen(tmp_path: Path) -> None:
     assert csv(tmp_path / "part*.csv").schema["ids"].labels == ("code",)
 
 
+def test_what_programs_write_besides_commas(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('"city, state", "n" , y\n"Oslo, N", 7, 1\n"Bern, B", NA, 0\n')
+    data = csv(tmp_path / "a.csv")
+    assert data.source_names == ("city, state", "n", "y")
+    assert data.trim
+    (batch,) = data.read(data.splits()[0], batch_size=9)
+    assert batch["x"].tolist() == [[0.0], [0.0]]  # its mean, and a missing one
+    assert batch["y"].tolist() == [1.0, 0.0]
+
+
+def test_a_first_line_of_data_is_remarked_on(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("196\t242\t3\n186\t302\t3\n22\t377\t1\n244\t51\t2\n")
+    data = tsv(tmp_path / "a.tsv")
+    assert data.study is not None
+    assert "looks like data: name the columns (--columns)" in data.study.notes[-1]
+    assert tsv(tmp_path / "a.tsv", columns=["user", "item", "y"]).schema["ids"].width == 2
+    (tmp_path / "b.csv").write_text("5,5,1\n")
+    with pytest.raises(DataError, match=r"both called '5'.*looks like data"):
+        csv(tmp_path / "b.csv")
+
+
 def test_forty_columns_with_a_header_are_not_criteo(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\t".join(f"c{i}" for i in range(40)) + "\n")
     assert guess_format(tmp_path / "a.txt") == "tsv"

@@ -1,0 +1,44 @@
+"""Batches are shared by how fast stage workers were found to be."""
+
+import heapq
+
+import pytest
+
+from heterps.protocol.client.credits import Credits
+
+
+def played(
+    paces: dict[str, float], in_flight: int, batches: int, *, measure: bool = True
+) -> tuple[float, dict[str, int]]:
+    """Have workers of fixed speed compute batches; return when all were done, and who did how many."""
+    credits, now, free = Credits(), 0.0, dict.fromkeys(paces, 0.0)
+    under_way: list[tuple[float, str, float, int]] = []
+    shares = dict.fromkeys(paces, 0)
+    for _ in range(batches):
+        if len(under_way) == in_flight:
+            now, stage, began, there = heapq.heappop(under_way)
+            if measure:
+                credits.measured(stage, (now - began) / there)
+            credits.give_back(stage)
+        stage = credits.take(list(paces))
+        shares[stage] += 1
+        free[stage] = max(free[stage], now) + paces[stage]
+        heapq.heappush(under_way, (free[stage], stage, now, credits.waiting[stage]))
+    return max(free.values()), shares
+
+
+@pytest.mark.parametrize("in_flight", [2, 3, 6])
+def test_who_is_three_times_as_fast_does_three_times_as_much(in_flight: int) -> None:
+    took, shares = played({"p40": 3.0, "v100": 1.0}, in_flight, 400)
+    assert shares["v100"] >= 0.7 * 400
+    assert took <= 330  # 300 if nobody ever waited
+
+
+def test_one_batch_at_a_time_goes_to_the_faster() -> None:
+    took, shares = played({"p40": 3.0, "v100": 1.0}, 1, 100)
+    assert shares["v100"] >= 97
+    assert took < played({"p40": 3.0, "v100": 1.0}, 1, 100, measure=False)[0] / 1.5
+
+
+def test_equal_ones_share_equally() -> None:
+    assert played({"a": 1.0, "b": 1.0, "c": 1.0}, 3, 300)[1] == {"a": 100, "b": 100, "c": 100}
