@@ -109,6 +109,12 @@ def test_a_hundred_batches_take_as_long_as_their_computation(copy_down: float, m
     same(warm, play(last_stage("cpu"), DEPTH))
 
 
+@pytest.mark.parametrize("device", ["fake", pytest.param("gpu:0", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("make", [last_stage, middle_stage])
+def test_batches_that_overlap_give_what_the_cpu_gives(make: Any, device: str) -> None:
+    same(play(make(device), 20), play(make("cpu"), 20))
+
+
 def test_one_batch_after_another_would_take_twice_as_long() -> None:
     """What the bound above is worth: without flights every copy is waited for."""
     machine = TimedDevice(copy=1.0)

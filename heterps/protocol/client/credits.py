@@ -13,7 +13,8 @@ class Credits:
     """Counts what waits at each stage actor, and picks of two the one that has nothing to do, else is done first.
 
     How long one takes for a batch is what was measured lately (:meth:`measured`); until both are known the shorter
-    queue wins. So slow ones are kept busy too, and get as much as they can do.
+    queue wins. Where both have nothing to do it is their turn, whatever was measured: slow ones are kept busy too, and
+    no chance measurement leaves an equal one idle.
 
     Two neighbours in a fixed rotation are compared, not all: with many senders that look at all queues, each picks the
     same shortest one at the same time. All Splits of a worker share one: each would begin at the same place otherwise.
@@ -41,7 +42,7 @@ class Credits:
     def _until(self, stage: str, other: str) -> tuple[bool, float]:
         """Whether it is busy, and seconds until one more batch would be done; batches where nothing is known."""
         waiting, known = self.waiting.get(stage, 0), stage in self._pace and other in self._pace
-        return waiting > 0, (waiting + 1) * (self._pace[stage] if known else 1.0)
+        return waiting > 0, (waiting + 1) * (self._pace[stage] if known else 1.0) if waiting else 0.0
 
     def measured(self, stage: str, seconds: float) -> None:
         """A batch took so long, divided by those that were there when it came; the last few count most."""

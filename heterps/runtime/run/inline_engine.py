@@ -18,7 +18,7 @@ from heterps.errors import RunError
 from heterps.metrics import Metric
 from heterps.protocol.words import instructions as do
 from heterps.protocol.words.cut import Cut
-from heterps.protocol.words.events import WorkerJoined
+from heterps.protocol.words.events import ServersJoined, WorkerJoined
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.inference import Inference, Inferred
@@ -96,7 +96,8 @@ class InlineEngine(EngineBase):
         with self._going_on(training, keeper, epochs), ExitStack() as stack:
             stack.callback(self._end)
             stack.enter_context(self._limit())
-            training.driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
+            # All at once: hosts that were put on the first would be moved to the others.
+            training.driver.handle(ServersJoined(tuple(f"host-{i}" for i in range(self.job.hosts))))
             training.driver.handle(WorkerJoined(_POOL, "io"))
             yield from training.reports(self.report_s)
 

@@ -36,8 +36,14 @@ def expected(made: hps.Plan) -> dict[str, Any]:
     return trained(hps.Plan.fused(made.graph, batch_size=made.batch_size), engine="inline")
 
 
-@pytest.mark.parametrize("device", ["fake", "cpu"])
-@pytest.mark.parametrize(("cuts", "units"), [(False, 1), (True, 1), (False, 2)])
+@pytest.mark.parametrize(
+    "device",
+    ["fake", pytest.param("cpu", marks=pytest.mark.full), pytest.param("gpu:0", marks=pytest.mark.gpu)],
+)
+@pytest.mark.parametrize(
+    ("cuts", "units"),
+    [pytest.param(False, 1, marks=pytest.mark.full), (True, 1), pytest.param(False, 2, marks=pytest.mark.full)],
+)
 def test_it_trains_as_shard_hosts_do(device: str, cuts: bool, units: int) -> None:
     made = plan(cuts, units)
     same(trained(made, device=device, dense_on="stage"), expected(made))
@@ -47,6 +53,7 @@ def _where(shard: Shard, host: int) -> tuple[str, int]:
     return type(shard.dense).__name__, len(shard.dense)
 
 
+@pytest.mark.full
 def test_the_parameters_are_on_the_device_and_nowhere_else() -> None:
     made = plan()
     with hps.launch(made, device="fake", dense_on="stage", mode="sync") as session:
@@ -64,6 +71,7 @@ def test_nothing_dense_crosses() -> None:
     assert before.bytes_to_host - after.bytes_to_host >= size
 
 
+@pytest.mark.full
 def test_units_of_several_batches_are_added_up_there() -> None:
     made = plan()
     found = []
@@ -110,6 +118,7 @@ def test_a_cut_has_them_and_any_run_goes_on_from_it(tmp_path: Path) -> None:
         np.testing.assert_allclose(np.asarray(session.predict(data)), whole, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.full
 def test_a_second_training_goes_on_with_them() -> None:
     made, found = plan(), []
     for dense_on in ("hosts", "stage"):
@@ -128,6 +137,7 @@ def test_what_cannot_be_is_refused() -> None:
         hps.launch(fused, dense_on="gpu")
 
 
+@pytest.mark.full
 def test_the_command_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zoo.staged(wide_deep(slots=19, dense=5, dim=2, hidden=(8,)), batch_size=4096).save(tmp_path / "plan.json")
     words = ["train", str(tmp_path / "plan.json"), "--data", "adult:test", "--device", "fake", "--dense-on", "stage"]

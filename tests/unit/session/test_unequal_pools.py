@@ -45,6 +45,7 @@ def test_both_pools_compute_and_the_numbers_are_those_of_one_thread() -> None:
     assert {pool for pool in last.profile.devices if pool != "io"} == {"v100", "p40"}
 
 
+@pytest.mark.full
 def test_a_later_stage_may_be_on_several_pools_too() -> None:
     graph = zoo.graph("wide_deep")
     io, compute = (part.ops for part in hps.partition(graph).parts)
@@ -60,6 +61,7 @@ def test_a_later_stage_may_be_on_several_pools_too() -> None:
     assert {pool for pool in found.profile.devices if pool != "io"} == {"gpu", "v100", "p40"}
 
 
+@pytest.mark.full
 def test_each_pool_has_to_be_there() -> None:
     with (
         local_cluster({"server": 1, "io": 1, "v100": 1}) as client,
