@@ -38,12 +38,13 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--lanes", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=0.01)
     parser.add_argument("--way", choices=["allreduce", "table"], default="allreduce")
     parser.add_argument("--seconds", type=float, default=3600.0)
     given = parser.parse_args()
     graph = resnet(50, shape=(given.size, given.size, 3), classes=CLASSES, width=given.width, stem="large")
     plan = hps.Plan.fused(graph, batch_size=given.batch // given.lanes, workers=given.workers, lanes=given.lanes)
-    rule = hps.Momentum(lr=0.05 / given.lanes, momentum=0.9, l2=1e-4)
+    rule = hps.Momentum(lr=given.rate / given.lanes, momentum=0.9, l2=1e-4)
     data = pictures(given.batch * min(given.steps, 20), given.size)  # seen again and again, as pictures are
     losses: list[tuple[int, float]] = []
     start = time.perf_counter()
@@ -61,7 +62,9 @@ def main() -> None:
     group = f"{given.way}, {given.workers} workers, {given.lanes} lanes"
     print(f"{group}: {steps} steps of {given.batch} pictures of {given.size}x{given.size}")
     print(f"{took / max(steps, 1):.2f} s a step, {took:.0f} s with the start")
-    print("batches and loss:", *(f"{batches}:{loss:.3f}" for batches, loss in losses))
+    seen = [loss for batches, loss in losses if batches]
+    fifth = max(1, len(seen) // 5)
+    print(f"mean loss of the first fifth {np.mean(seen[:fifth]):.3f}, of the last fifth {np.mean(seen[-fifth:]):.3f}")
 
 
 if __name__ == "__main__":
