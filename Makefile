@@ -4,7 +4,9 @@ PYTHON ?= python3
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo lint test full soak bench clean
+DPNP := .venv-dpnp
+
+.PHONY: help demo lint test full soak bench dpnp clean
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
@@ -32,9 +34,17 @@ full: lint  ## the same and what takes longer: clusters under every fault, optio
 soak: $(STAMP)  ## the long matrix: many seeds, many kills; hours
 	$(PY) -m pytest -q -m soak --timeout 7200 --durations 40
 
+$(DPNP)/.installed: pyproject.toml
+	test -x $(DPNP)/bin/python || $(PYTHON) -m venv $(DPNP)
+	$(DPNP)/bin/python -m pip install --quiet --disable-pip-version-check dpnp intel-opencl-rt pytest pytest-timeout hypothesis -e .
+	touch $@
+
+dpnp: $(DPNP)/.installed  ## models on a foreign device library, in an environment of its own (3.5 GB)
+	OCL_ICD_FILENAMES=$(CURDIR)/$(DPNP)/lib/libintelocl.so $(DPNP)/bin/python -m pytest -q tests/dpnp
+
 bench: $(STAMP)  ## side by side with the peers, ratios in one run
 	$(PY) -m benchmarks.run
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*
+	rm -rf $(VENV) $(DPNP) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

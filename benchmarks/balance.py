@@ -59,7 +59,8 @@ def throughput(step_s: float, slow: float, seconds: float) -> tuple[dict[str, in
             for progress in engine.train(data, 1000):
                 now = time.perf_counter()
                 if not first and progress.samples:
-                    first, began = engine.stage_steps(), now
+                    there = engine.stage_steps()  # workers join one after another
+                    first, began = (there if len(there) == pools["compute"] else {}), now
                 elif first and now - began >= seconds:
                     break
             last = engine.stage_steps()

@@ -3,7 +3,7 @@
     HETERPS_TEXT8=text8.head python -m benchmarks.geo_links [--seconds 15] [--rate 100] [--workload word2vec] [MODE ...]
 
 Prints samples/s, bytes per sample on the workers' links, CPU of workers and servers. With ``--quality`` it trains the
-same samples in every mode without limits on links, and prints how good the model is.
+same samples (``HETERPS_SAMPLES`` of them) in every mode without limits on links, and prints how good the model is.
 """
 
 from __future__ import annotations

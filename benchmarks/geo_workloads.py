@@ -20,7 +20,7 @@ from graphs.word2vec import word2vec
 __all__ = ["WORKLOADS", "Trained"]
 
 TEXT = "HETERPS_TEXT8"  # names the file of words
-SAMPLES, HELD_OUT = 1 << 20, 1 << 16
+SAMPLES, HELD_OUT = int(os.environ.get("HETERPS_SAMPLES", 1 << 20)), 1 << 16
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def words() -> Trained:
     kept = {name: column[:SAMPLES] for name, column in pairs.items()}
     data = hps.arrays(kept, split_cost=1 << 18)
     return Trained(
-        word2vec(len(names), 300, 5, weights), data, 512, hps.SGD(lr=20.0), partial(_likeness, unseen, len(names))
+        word2vec(len(names), 300, 5, weights), data, 512, hps.SGD(lr=5.0), partial(_likeness, unseen, len(names))
     )
 
 

@@ -47,7 +47,9 @@ def main() -> None:
     data = pictures(given.batch * min(given.steps, 20), given.size)  # seen again and again, as pictures are
     losses: list[tuple[int, float]] = []
     start = time.perf_counter()
-    with hps.launch(plan, mode="sync", dense=rule, parameters={"*": given.way}, report_s=0.0) as session:
+    engine = "inline" if given.workers == 1 else "auto"
+    ways = {"*": given.way}
+    with hps.launch(plan, engine=engine, mode="sync", dense=rule, parameters=ways, report_s=0.0) as session:
         epochs = -(-given.steps // 20)
         for progress in session.train(data, epochs=epochs):
             if not losses or progress.batches > losses[-1][0]:

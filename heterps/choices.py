@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from heterps.data import Schema
-from heterps.errors import DataError, GraphError, PlanError
+from heterps.errors import DataError, GraphError, PlanError, RunError
 from heterps.graph import Graph
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
@@ -23,6 +24,7 @@ from heterps.tables import Adam, ElementAdaGrad, Rule
 __all__ = [
     "Fetch",
     "Metrics",
+    "check_options",
     "chosen_mode",
     "evaluation_metrics",
     "job_of",
@@ -35,11 +37,25 @@ Metrics = Sequence[str | Metric]
 Fetch = str | Sequence[str] | Mapping[str, str]
 
 _TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",), "softmax_cross_entropy": ("acc1",)}
+_ENGINE_OPTIONS: Mapping[str, tuple[str, ...]] = {"inline": ("report_s", "threads"), "dask": ("report_s",)}
 _EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {
     "logloss": ("auc", "logloss"),
     "mse": ("rmse", "mae"),
     "softmax_cross_entropy": ("acc1", "acc5"),
 }
+
+
+def check_options(options: Mapping[str, Any], engine: str, arguments: Collection[str]) -> None:
+    """Refuse options that no argument of ``launch`` and no option of the engine is called; name what is meant."""
+    if engine not in _ENGINE_OPTIONS:  # one of somebody else's knows its own
+        return
+    known = {*arguments, *_ENGINE_OPTIONS[engine]} - {"options"}
+    for name in options:
+        if name not in known:
+            other = next((each for each, its in _ENGINE_OPTIONS.items() if name in its), "")
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"it is one of engine={other!r}" if other else f"did you mean {near[0]!r}?" if near else ""
+            raise RunError(f"launch has no option {name!r}; {hint or 'there are ' + ', '.join(sorted(known))}")
 
 
 def job_of(
@@ -53,16 +69,19 @@ def job_of(
     memory: int | str | None,
     device: str,
     emulate: bool,
+    dense_on: str,
     parameters: Mapping[str, str] | None,
     local_rows: int | None = None,
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.session.launch` ask to run."""
     summed = plan.lanes if mode.ordered else 1 if mode.has_copy else mode.unit
+    holder = _has_holder(plan, dense_on)
     return Job(
         Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed),
         plan.batch_size,
         mode,
-        hosts=plan.shard_hosts,
+        hosts=plan.shard_hosts + holder,
+        holder=holder,
         lanes=plan.lanes,
         metrics=_metrics(plan.graph, metrics, _TRAINING_METRICS),
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
@@ -72,6 +91,15 @@ def job_of(
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
         local_rows=local_rows,
     )
+
+
+def _has_holder(plan: Plan, dense_on: str) -> bool:
+    """Whether a compute stage holds the dense parameters."""
+    if dense_on not in ("hosts", "stage"):
+        raise PlanError(f"dense_on={dense_on!r}; dense parameters are on the shard 'hosts' or with the first 'stage'")
+    if dense_on == "stage" and plan.is_fused:
+        raise PlanError("dense_on='stage': this plan computes where the data is read; give it a stage on other workers")
+    return dense_on == "stage"
 
 
 def with_replicas(plan: Plan, given: int | None, engine: str) -> Plan:

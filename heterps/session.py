@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
@@ -12,6 +13,7 @@ from typing import Any
 from heterps.choices import (
     Fetch,
     Metrics,
+    check_options,
     chosen_mode,
     evaluation_metrics,
     job_of,
@@ -42,6 +44,7 @@ from heterps.runtime.cuts.checkpoints import Checkpoints
 from heterps.runtime.cuts.folder_lock import FolderLock
 from heterps.runtime.cuts.saved_model import SavedModel, begun, made_folder
 from heterps.runtime.cuts.saving import load_one_table, load_tables, save_tables, shrink_tables
+from heterps.runtime.report.awaited import AwaitedReports
 from heterps.runtime.report.epochs import Epochs
 from heterps.runtime.report.lined_up import filled, placed
 from heterps.runtime.report.measured import Measured
@@ -78,6 +81,7 @@ def launch(
     replicas: int | None = None,
     device: str = "auto",
     emulate: bool = False,
+    dense_on: str = "hosts",
     local_rows: int | None = None,
     parameters: Mapping[str, str] | None = None,
     **options: Any,
@@ -125,6 +129,10 @@ def launch(
     emulate
         Let NumPy stand in on workers of a GPU pool that cannot use their GPU; without it they are refused, with the
         reason. Every report then says "emulated".
+    dense_on
+        Where dense parameters and their optimiser's slots are: on the shard ``"hosts"``, or with the first compute
+        ``"stage"``, on the device that it computes on: nothing dense then crosses between that worker and others, and
+        a run that loses the worker returns to its last cut.
     local_rows
         Geo: rows of each table that a worker keeps for itself from one range of batches to the next, the least recent
         go; by default all it has met.
@@ -142,6 +150,7 @@ def launch(
     ...     print(session.evaluate(Criteo("valid.tsv")))
     """
     name = choose_engine(engine, client)
+    check_options(options, name, inspect.signature(launch).parameters)
     plan = with_replicas(plan, replicas, name)
     job = job_of(
         plan,
@@ -153,6 +162,7 @@ def launch(
         memory=memory,
         device=device,
         emulate=emulate,
+        dense_on=dense_on,
         parameters=parameters,
         local_rows=local_rows,
     )
@@ -267,7 +277,7 @@ class Session:
             check_columns(self.plan.graph, valid.schema)
         labelled = self._spread(data).labels_within(label_bounds(self.plan.graph))
         reports = self._train(labelled, epochs, valid, watched_tensors(self.plan.graph, fetch))
-        return self._watched(reports if allow_empty else never_empty(reports, labelled))
+        return AwaitedReports(self._watched(reports if allow_empty else never_empty(reports, labelled)))
 
     def _remember(self, form: DataForm) -> None:
         """Keep how rows become batches, here and beside the cuts; ready-made columns say nothing about rows."""
@@ -291,7 +301,7 @@ class Session:
         lanes = self.plan.lanes
         return dataset.spread(_SPLITS_PER_LANE * lanes, self.plan.batch_size) if lanes > 1 else dataset
 
-    def _watched(self, reports: Generator[Progress, None, None]) -> Iterator[Progress]:
+    def _watched(self, reports: Generator[Progress, None, None]) -> Generator[Progress, None, None]:
         with closing(reports):  # leaving the loop ends training at once
             for progress in reports:
                 self._profile = progress.profile

@@ -13,6 +13,7 @@ _EPILOG = """\b
 Examples:
   heterps launch --servers 1 --io 2 --compute 1 train.py --epochs 3
   heterps launch --io 4 --gpus 2 --logs run7 --max-restarts 0 train.py
+  heterps launch --io 4 --pool v100=2 --pool p40=1 train.py    GPUs of two kinds
   heterps launch --io 2 --compute 1                     keep a cluster up until Ctrl-C
   heterps launch --tls --certs certs --host 10.0.0.5    let other machines join
   heterps launch --tls --servers 2 --io 4 --gpus 1 \\
@@ -36,6 +37,13 @@ Examples:
 @click.option(
     "--gpus", "gpu", type=click.IntRange(0), default=0, show_default=True, help="Workers for dense layers, one per GPU."
 )
+@click.option(
+    "--pool",
+    "more",
+    multiple=True,
+    metavar="NAME=N",
+    help="Workers of a pool of another name; one named after a GPU, such as v100, has one such GPU for each.",
+)
 @click.option("--logs", default="logs", show_default=True, help="Folder for one log file per process.")
 @click.option("--max-restarts", type=click.IntRange(0), help="Restarts of one process before all is stopped.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -54,6 +62,7 @@ def command(
     io: int,
     compute: int,
     gpu: int,
+    more: tuple[str, ...],
     logs: str,
     max_restarts: int | None,
     host: str,
@@ -75,7 +84,7 @@ def command(
     from heterps.runtime.cluster.launcher import Launch, launch_cluster
     from heterps.runtime.cluster.many_hosts import many_hosts
 
-    pools = {"server": server, "io": io, "compute": compute, "gpu": gpu}
+    pools = {"server": server, "io": io, "compute": compute, "gpu": gpu} | _named_pools(more)
     words = ("-m", *script) if module else script
     if hosts is not None:
         folder = (certs or "certs") if tls else None
@@ -87,3 +96,18 @@ def command(
         max_restarts,
     )  # fmt: skip
     sys.exit(launch_cluster(launch, tell=lambda line: click.echo(f"heterps launch: {line}", err=True)))
+
+
+def _named_pools(given: tuple[str, ...]) -> dict[str, int]:
+    """Read ``v100=2``, each pool once."""
+    pools: dict[str, int] = {}
+    for text in given:
+        name, _, number = text.partition("=")
+        if not number.isdigit():
+            raise click.BadParameter(f"{text!r}: write a name and a number, such as v100=2", param_hint="--pool")
+        if name in (*pools, "server", "io", "compute", "gpu"):
+            raise click.BadParameter(
+                f"pool {name!r} is asked for twice, or has an option of its own", param_hint="--pool"
+            )
+        pools[name] = int(number)
+    return pools

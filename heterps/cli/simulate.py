@@ -11,8 +11,12 @@ from rich.table import Table
 
 from heterps.screen import Screen
 from heterps.simulator import Failure, Hunt, draw, hunt, shrink, simulate
+from heterps.simulator.coverage import never_met, words_of_engines
 
 __all__ = ["command"]
+
+
+_ENOUGH = 20_000  # seeds that must meet every event, instruction and decision of an engine
 
 
 @click.command()
@@ -42,6 +46,9 @@ def command(seeds: int, first: int, seed: int | None) -> None:
     if found.failure is not None:
         console.print(str(found.failure), markup=False, highlight=False)
         sys.exit(1)
+    if found.seeds >= _ENOUGH and (missing := never_met(found.met)):
+        console.print(f"no seed has met what engines use: {', '.join(missing)}", markup=False, highlight=False)
+        sys.exit(1)
 
 
 def _one(console: Screen, seed: int) -> int:
@@ -63,4 +70,7 @@ def _table(found: Hunt, seconds: float) -> Table:
     table.add_column("times", justify="right")
     for kind, count in sorted(found.fired.items()):
         table.add_row(kind, str(count))
+    table.add_section()
+    for word in sorted(words_of_engines()):
+        table.add_row(word, str(found.met[word]))
     return table

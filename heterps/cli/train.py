@@ -70,6 +70,13 @@ Examples:
 )
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
 @device_options
+@click.option(
+    "--dense-on",
+    type=click.Choice(("hosts", "stage")),
+    default="hosts",
+    show_default=True,
+    help="Where dense parameters are: on shard hosts, or on the first compute stage's device.",
+)
 @parameters_option
 @click.option("--out", metavar="DIR", help="Save the trained model to this folder.")
 @click.option("--checkpoint", metavar="DIR", help="Keep cuts of the run here, to go on from if it is lost.")
@@ -116,6 +123,7 @@ def command(
     engine: str,
     device: str,
     emulate: bool,
+    dense_on: str,
     parameters: tuple[str, ...],
     out: str | None,
     checkpoint: str | None,
@@ -162,6 +170,7 @@ def command(
         replicas=replicas,
         device=device,
         emulate=emulate,
+        dense_on=dense_on,
         parameters=ways,
     ) as session:
         reports = _checked(session, training.shuffle(shuffle), epochs, validation, allow_empty)

@@ -20,6 +20,7 @@ __all__ = [
     "Namespace",
     "array_namespace",
     "gpu_available",
+    "has_streams",
     "is_host",
     "know_arrays",
     "namespace",
@@ -112,9 +113,14 @@ def to_host(x: Array) -> npt.NDArray[Any]:
     return host
 
 
+def has_streams(xp: Namespace) -> bool:
+    """Whether work can be queued beside other work; a CPU does what it is told at once."""
+    return xp is not np and hasattr(xp, "cuda")
+
+
 def synchronize(xp: Namespace) -> None:
     """Wait until the device has done everything asked of it so far (nothing to wait for on a CPU)."""
-    if xp is not np and hasattr(xp, "cuda"):
+    if has_streams(xp):
         xp.cuda.get_current_stream().synchronize()
 
 

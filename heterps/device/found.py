@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from heterps.device.arrays import gpu_available, namespace, registered_devices, stand_ins
 from heterps.device.memory import free_memory
-from heterps.hardware.local import local_gpus
+from heterps.hardware.visible import listed_gpus, visible_gpus
 
 __all__ = ["FoundDevices", "found_devices"]
 
@@ -56,19 +56,19 @@ def _free(gpus: int) -> dict[str, int]:
 
 
 def _visible_gpus() -> tuple[str, ...]:
-    models, chosen = local_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
-        return models
-    numbers = [int(word) for word in chosen.split(",") if word.strip().isdigit()]
-    return tuple(models[n] for n in numbers if n < len(models))
+    """Ask CUDA itself: it has read CUDA_VISIBLE_DEVICES, numbers and UUIDs alike. Not run on a GPU yet."""
+    runtime = namespace("gpu").cuda.runtime
+    names = (runtime.getDeviceProperties(number)["name"] for number in range(runtime.getDeviceCount()))
+    return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in names)
 
 
 def _why_no_gpu() -> str:
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if importlib.util.find_spec("cupy") is None:
         return "cupy is not installed (install heterps[gpu12] or heterps[gpu13])"
-    if chosen is not None and local_gpus():
-        return f"CUDA_VISIBLE_DEVICES is {chosen!r}, which names none of its {len(local_gpus())} GPUs by number"
-    if not local_gpus():
+    listed = listed_gpus()
+    if listed and not visible_gpus(listed, chosen):
+        return f"CUDA_VISIBLE_DEVICES is {chosen!r}, which names none of its {len(listed)} GPUs by number or UUID"
+    if not listed:
         return "no NVIDIA driver lists a GPU there"
     return "cupy finds no CUDA device (its CUDA version has to be one that the driver knows)"

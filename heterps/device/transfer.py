@@ -8,7 +8,8 @@ a turn's memory is free as a whole and no stream ever waits for a reader of it. 
 only where its arrays are asked for: what was queued for other batches in the meantime goes on.
 
 With ``depth`` laps open, batch n + 1 is copied up and batch n - 1 down while n computes; a pipeline of three steps
-needs three. On a CPU arrays are handed over as they are. Not run on a GPU yet.
+needs three. On a CPU arrays are handed over as they are; a library without streams copies each by itself and waits.
+Not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from heterps.device.arrays import Array, Namespace
+from heterps.device.arrays import Array, Namespace, has_streams, to_device, to_host
 
 __all__ = ["CopyStreams", "Lap", "Layout", "Transfer"]
 
@@ -40,7 +41,7 @@ class CopyStreams(NamedTuple):
     @classmethod
     def of(cls, xp: Namespace) -> CopyStreams:
         """Make two."""
-        return cls() if xp is np else cls(_stream(xp), _stream(xp))
+        return cls(_stream(xp), _stream(xp)) if has_streams(xp) else cls()
 
 
 class Transfer:
@@ -106,8 +107,8 @@ class Lap:
         """Start the copy; nobody waits for it yet."""
         self._step("filling", "uploaded")
         xp, up = self._transfer.xp, self._transfer.up
-        if xp is np:
-            self._device = dict(self.host)
+        if up is None:
+            self._device = dict(self.host) if xp is np else {name: to_device(a, xp) for name, a in self.host.items()}
             return
         self._device = self._turn.sending.device_arrays(xp, up, self._layout)
         self._turn.sending.start_up(up)
@@ -124,8 +125,8 @@ class Lap:
         """Start the copy of results that the current stream computes; the host does not wait."""
         self._step("arrived", "downloading")
         xp, down, piece = self._transfer.xp, self._transfer.down, self._turn.receiving
-        if xp is np:
-            self._results = dict(results)
+        if down is None:
+            self._results = {name: to_host(array) for name, array in results.items()}
             return
         layout = _layout(results)
         self._results = piece.host_arrays(layout)
@@ -151,7 +152,7 @@ class Lap:
         """Give the turn's memory to the next lap; where a lap ends early, the device is waited for first."""
         if self._state == "released":
             return
-        if self._transfer.xp is not np and self._state in ("uploaded", "arrived", "downloading"):
+        if self._transfer.up is not None and self._state in ("uploaded", "arrived", "downloading"):
             for stream in (self._transfer.up, self._transfer.xp.cuda.get_current_stream(), self._transfer.down):
                 stream.synchronize()
         self._state = "released"
@@ -244,7 +245,7 @@ def _views(memory: Array, layout: Layout, places: list[int]) -> dict[str, Array]
 
 
 def _pinned(xp: Namespace, size: int) -> HostArray:
-    if xp is np:
+    if not has_streams(xp):
         return np.empty(size, np.uint8)
     return np.frombuffer(xp.cuda.alloc_pinned_memory(size), np.uint8, size)
 

@@ -20,7 +20,8 @@ class Classifier(ClassifierMixin, TabularEstimator):
     Parameters
     ----------
     model
-        ``"linear"``, ``"dnn"``, ``"wide_deep"``, ``"deepfm"``, ``"dcn"``; a graph; or a function that returns one over
+        ``"linear"``, ``"dnn"``, ``"wide_deep"``, ``"deepfm"``, ``"dcn"``; for two classes also one of
+        :mod:`heterps.models` by name, such as ``"dlrm"``; a graph; or a function that returns one over
         ``ids`` (categories), ``x`` (numbers) and ``y``, called with those of ``slots``, ``dense`` and ``outputs`` that
         it takes. Two classes need a logloss, more a softmax_cross_entropy.
     settings

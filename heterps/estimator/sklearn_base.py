@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from heterps.errors import RunError
+
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_sample_weight as checked_weights, check_is_fitted, validate_data
 except ImportError as error:
-    raise ImportError("Classifier and Regressor need scikit-learn: pip install 'heterps[sklearn]'") from error
+    raise RunError("Classifier and Regressor need scikit-learn: pip install 'heterps[sklearn]'") from error
 
 __all__ = [
     "BaseEstimator",

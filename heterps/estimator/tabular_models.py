@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from heterps import models
 from heterps.errors import GraphError, UnknownKindError
 from heterps.graph import Graph, ops
 from heterps.graph.tensor import Tensor
@@ -144,8 +145,8 @@ def graph_for(model: Any, settings: Mapping[str, Any] | None, task: Scoring, slo
     Parameters
     ----------
     model
-        A name of :data:`MODELS`, a graph, or a function that returns one; it is called with those of ``slots``,
-        ``dense`` and ``outputs`` that it takes.
+        A name of :data:`MODELS` or of :mod:`heterps.models`, a graph, or a function that returns one; it is called with
+        those of ``slots``, ``dense`` and ``outputs`` that it takes.
     settings
         Further arguments of the function, or of :func:`tabular`.
     task
@@ -153,36 +154,41 @@ def graph_for(model: Any, settings: Mapping[str, Any] | None, task: Scoring, slo
     slots, dense
         Numbers of categories and of numbers.
     """
+    known = {"slots": slots, "dense": dense, "outputs": task.outputs}
     if isinstance(model, Graph):
         graph = model
-    elif callable(model):
-        graph = _called(model, {"slots": slots, "dense": dense, "outputs": task.outputs}, dict(settings or {}))
+    elif model in MODELS:
+        _refuse_unknown(dict(settings or {}), f"model {model!r}", {"dim", "hidden", "crosses"})
+        graph = tabular(task, MODELS[model], slots, dense, **(settings or {}))
     else:
-        graph = _named(model, dict(settings or {}), task, slots, dense)
+        graph = _called(model if callable(model) else _in_the_zoo(model), known, dict(settings or {}))
     _check(graph, task)
     return graph
 
 
-def _named(model: Any, settings: dict[str, Any], task: Scoring, slots: int, dense: int) -> Graph:
-    if model not in MODELS:
-        near = difflib.get_close_matches(str(model), MODELS, n=1)
+def _in_the_zoo(name: Any) -> Callable[..., Any]:
+    """Return the function of a model that comes with the package."""
+    names = [*MODELS, *models.__all__]
+    if name not in names:
+        near = difflib.get_close_matches(str(name), names, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UnknownKindError(f"no model is called {model!r}{hint}; there are {', '.join(MODELS)}, or give a function")
-    _refuse_unknown(tabular, settings, f"model {model!r}", {"dim", "hidden", "crosses"})
-    return tabular(task, MODELS[model], slots, dense, **settings)
+        there = ", ".join(dict.fromkeys(names))
+        raise UnknownKindError(f"no model is called {name!r}{hint}; there are {there}, or give a function")
+    found: Callable[..., Any] = getattr(models, name)
+    return found
 
 
 def _called(function: Callable[..., Any], known: dict[str, int], settings: dict[str, Any]) -> Graph:
     takes = inspect.signature(function).parameters
     name = getattr(function, "__name__", repr(function))
-    _refuse_unknown(function, settings, f"model {name!r}", set(takes))
+    _refuse_unknown(settings, f"model {name!r}", set(takes))
     graph = function(**{key: value for key, value in known.items() if key in takes} | settings)
     if not isinstance(graph, Graph):
         raise GraphError(f"model {name!r} returned {type(graph).__name__}, expected a heterps.Graph")
     return graph
 
 
-def _refuse_unknown(function: Callable[..., Any], settings: dict[str, Any], what: str, takes: set[str]) -> None:
+def _refuse_unknown(settings: dict[str, Any], what: str, takes: set[str]) -> None:
     for name in settings:
         if name not in takes:
             near = difflib.get_close_matches(name, takes, n=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
-import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from heterps.hardware.catalogue import catalogue
 from heterps.hardware.values import Device, Hardware, Host, Pool
+from heterps.hardware.visible import listed_gpus, words_of
 
 __all__ = ["local_gpus", "measure_local", "memory_limit_bytes"]
 
@@ -53,9 +53,7 @@ def memory_limit_bytes() -> float:
 
 def local_gpus(folder: str = "/proc/driver/nvidia/gpus") -> tuple[str, ...]:
     """Model names of the GPUs that the NVIDIA driver lists; no CUDA library is loaded for it."""
-    found = sorted(pathlib.Path(folder).glob("*/information"))
-    lines = (line for path in found for line in path.read_text().splitlines())
-    return tuple(line.split(":", 1)[1].strip() for line in lines if line.startswith("Model:"))
+    return tuple(gpu.model for gpu in listed_gpus(folder))
 
 
 def _gpu_pools() -> tuple[Pool, ...]:
@@ -70,8 +68,7 @@ def _gpu_pools() -> tuple[Pool, ...]:
 def _known_gpu(model: str) -> Device:
     """Data-sheet figures of the catalogue's device whose name is part of the driver's, else those of the slowest."""
     gpus = [device for device in catalogue().values() if device.kind == "gpu"]
-    words = set(re.split(r"[^a-z0-9]+", model.lower()))
-    match = next((device for device in gpus if words.issuperset(device.name.split("-"))), None)
+    match = next((device for device in gpus if words_of(model).issuperset(device.name.split("-"))), None)
     known = match or min(gpus, key=lambda d: d.flops["float32"])
     note = known.source if match else f"unknown model, taken as {known.name}: {known.source}"
     return replace(known, name=model, price_per_hour=0.0, sold_in=1, source=note)

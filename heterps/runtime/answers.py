@@ -10,17 +10,18 @@ import asyncio
 import concurrent.futures
 import pickle
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any, TypeVar
 
 from distributed import Client, Future, get_worker
+from distributed.protocol import to_serialize
 
 from heterps.errors import ClusterError, HeterpsError, RunError
 from heterps.runtime.config import settings
 
-__all__ = ["answer", "asking", "cancel", "reason_of", "sending", "submitted", "told"]
+__all__ = ["actor_call", "answer", "asking", "cancel", "reason_of", "sending", "submitted", "told"]
 
 _T = TypeVar("_T")
 _LOOK_S = 0.5  # between looks whether the other side is still there
@@ -36,7 +37,6 @@ def answer(
     *,
     seen: Callable[[], float] | None = None,
     patient: bool = False,
-    loop: Any = None,
 ) -> _T:
     """Ask Dask once and wait for what comes back.
 
@@ -57,8 +57,6 @@ def answer(
         Says when the other side was last heard of; raises a ClusterError when it is gone.
     patient
         Whether the limit is for the silence of the other side instead.
-    loop
-        Loop to ask in, if not the client's.
 
     Raises
     ------
@@ -66,7 +64,7 @@ def answer(
         For everything but a value and an error of our own code.
     """
     with asking(lost):
-        pending = _begun(client, ask, loop)
+        pending = _begun(client, ask, client.loop)
     since, heard = monotonic(), None
     try:
         while True:
@@ -89,6 +87,33 @@ def answer(
         pending.cancel()
 
 
+def actor_call(client: Client, actor: Any, method: str, *args: Any) -> Awaitable[Any]:
+    """Call a method of an actor without waiting.
+
+    Dask's own call sets a result for an OSError only: if its handler on the worker raises, as for an actor that was
+    released there, the error is logged in a loop and whoever waits is never told. Here it is the answer.
+    """
+
+    async def execute() -> Any:
+        words = {"function": method, "actor": actor.key, "args": [to_serialize(arg) for arg in args], "kwargs": {}}
+        reply = await actor._worker_rpc.actor_execute(**words)
+        if reply["status"] == "OK":
+            return reply["result"]
+        raise reply["exception"]
+
+    return _Begun(_begun(client, execute, actor._io_loop))
+
+
+class _Begun:
+    """What was begun in a loop, to be awaited in any; nobody who stops waiting ends it."""
+
+    def __init__(self, begun: concurrent.futures.Future[Any]) -> None:
+        self._begun = begun
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return asyncio.shield(asyncio.wrap_future(self._begun)).__await__()
+
+
 def _begun(client: Client, ask: Callable[[], Awaitable[_T]], loop: Any) -> concurrent.futures.Future[_T]:
     async def asked() -> _T:
         return await ask()
@@ -96,7 +121,7 @@ def _begun(client: Client, ask: Callable[[], Awaitable[_T]], loop: Any) -> concu
     question = asked()
     try:
         with client.as_current():  # what comes back, such as an actor, binds to the client that is current
-            return asyncio.run_coroutine_threadsafe(question, (loop or client.loop).asyncio_loop)
+            return asyncio.run_coroutine_threadsafe(question, loop.asyncio_loop)
     except BaseException:
         question.close()
         raise

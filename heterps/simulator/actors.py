@@ -50,6 +50,7 @@ class Copy:
             self._kept = dict(payload[1])
             self._begin_anew()
         for decision in self.state.handle(message, tag):
+            self.world.net.met[type(decision)] += 1
             getattr(self, _CARRY_OUT[type(decision)])(decision)
         if self.state.replica.backup is not None and not self._ticking:
             self._tick_later()

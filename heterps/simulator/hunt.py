@@ -34,6 +34,7 @@ class Hunt:
     seeds: int = 0
     steps: int = 0
     fired: Counter[str] = field(default_factory=Counter)
+    met: Counter[str] = field(default_factory=Counter)
     modes: Counter[str] = field(default_factory=Counter)
     failure: Failure | None = None
 
@@ -47,6 +48,7 @@ def hunt(seeds: Iterable[int], *, progress: Callable[[Hunt], None] | None = None
         result.seeds += 1
         result.steps += outcome.steps
         result.fired.update(outcome.fired)
+        result.met.update(outcome.met)
         result.modes[scenario.spec.mode.name] += 1
         if outcome.problem:
             small = shrink(scenario)

@@ -44,6 +44,7 @@ class Network:
     def __init__(self, scenario: Scenario) -> None:
         self.now = 0.0
         self.fired: Counter[str] = Counter()
+        self.met: Counter[type] = Counter()  # events, instructions and decisions
         self.trace: list[str] | None = None
         self.random = Random(scenario.seed * 2 + 1).random
         self.steps = 0

@@ -75,6 +75,7 @@ class Outcome:
     problem: str
     steps: int
     fired: dict[str, int]
+    met: dict[str, int] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
 
 
@@ -132,11 +133,13 @@ class World:
             process.pace = 8.0
         self.processes.append(process)
         slots = self.scenario.slots if role == "io" else 1
-        joined = ev.WorkerJoined(process.name, role, slots)  # type: ignore[arg-type]
+        joined: ev.Event = ev.WorkerJoined(process.name, role, slots)  # type: ignore[arg-type]
+        if role == "server":
+            joined = ev.ServersJoined((process.name,), (f"machine {self._names % 2}",))
         self.net.send(None, self._joined, joined, process, self.life, reliable=True)
         return process
 
-    def _joined(self, joined: ev.WorkerJoined, process: Process, life: int) -> None:
+    def _joined(self, joined: ev.Event, process: Process, life: int) -> None:
         """A new driver asks the scheduler who is there: it is told of no worker that was lost in a life before."""
         if life == self.life or not process.lost:
             self.handle(joined)
@@ -167,9 +170,11 @@ class World:
         if self._triggers:
             self._trigger(type(event).__name__)
         instructions = self.run.handle(event)
+        self.net.met[type(event)] += 1
         if self.scenario.seed % 4 == 0:  # it takes an eighth of the time; a broken invariant shows in any quarter
             self.run.validate()
         for instruction in instructions:
+            self.net.met[type(instruction)] += 1
             if self.net.trace is not None:
                 self.net.trace.append(f"{'':18s} -> {brief(instruction)}")
             self._instruct(instruction)
@@ -364,4 +369,5 @@ def simulate(scenario: Scenario, *, trace: bool = False) -> Outcome:
         problem = world.play()
     except Exception as error:  # whatever the production code raises is a finding
         problem = f"{type(error).__name__}: {error}"
-    return Outcome(problem, world.net.steps, dict(world.net.fired), world.net.trace or [])
+    met = {kind.__name__: count for kind, count in world.net.met.items()}
+    return Outcome(problem, world.net.steps, dict(world.net.fired), met, world.net.trace or [])

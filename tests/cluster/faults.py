@@ -106,7 +106,7 @@ def wait_for(client, scale):
 def main():
     client = Client()
     workers, hosts, epochs = OPTIONS.get("workers", 2), OPTIONS.get("hosts", 1), OPTIONS.get("epochs", 2)
-    names = ("checkpoint", "every_s", "resume", "replicas", "parameters")
+    names = ("checkpoint", "every_s", "resume", "replicas", "parameters", "dense_on", "device")
     options = {name: OPTIONS[name] for name in names if name in OPTIONS}
     if MODE.startswith("geo"):
         options |= {"sparse": hps.SGD(lr=0.1), "dense": hps.SGD(lr=0.1)}
@@ -120,7 +120,11 @@ def main():
             wait_for(client, OPTIONS["scale"])
         result = {"samples": last.samples, "batches": last.batches, "digest": digest(session)}
     rules = {name: options[name] for name in ("sparse", "dense") if name in options}
-    with hps.launch(plan(1, 1), engine="inline", mode=MODE, **rules) as session:
+    same = {"engine": "inline", **rules}
+    if OPTIONS.get("device"):  # has its own roundings: the same run once more, with nobody killed
+        same = {"client": client, **rules} | {name: options[name] for name in ("dense_on", "device")}
+    undisturbed = plan(workers, hosts, staged) if OPTIONS.get("device") else plan(1, 1)
+    with hps.launch(undisturbed, mode=MODE, **same) as session:
         if before:
             session.fit(data(), epochs=before)
         last = list(session.train(data(), epochs=epochs))[-1]

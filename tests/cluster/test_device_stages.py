@@ -94,6 +94,34 @@ def test_stages_of_a_gpu_pool_compute_on_the_device(launched: Launched) -> None:
     launched.wait_until_gone()
 
 
+KINDS = (
+    BEGIN
+    + """
+import os
+from tests.unit.session.test_unequal_pools import plan
+made = plan(units=2)
+here = told(hps.Plan.fused(made.graph, batch_size=made.batch_size), engine="inline")
+there = told(made, client=client, device="fake")
+seen = client.run(lambda: os.environ.get("CUDA_VISIBLE_DEVICES"))
+names = {address: worker["name"] for address, worker in client.scheduler_info(n_workers=-1)["workers"].items()}
+gpus = {names[address]: value for address, value in seen.items()}
+pathlib.Path("result.json").write_text(json.dumps({"here": here, "there": there, "gpus": gpus}))
+"""
+)
+
+
+@pytest.mark.full
+def test_gpus_of_two_kinds_share_a_stage(launched: Launched) -> None:
+    code, out, err = launched.run(KINDS, "--servers", "1", "--io", "1", "--pool", "v100=2", "--pool", "p40=1")
+    assert code == 0, f"{out}\n{err}"
+    result = json.loads((launched.folder / "result.json").read_text())
+    workers = {name: gpu for name, gpu in result["gpus"].items() if name[:3] in ("v10", "p40")}
+    assert workers == {"v100-0": "0", "v100-1": "1", "p40-0": "2"}
+    for what in ("loss", "dense", "prediction"):
+        np.testing.assert_allclose(result["there"][what], result["here"][what], rtol=1e-5, atol=1e-5, err_msg=what)
+    launched.wait_until_gone()
+
+
 @pytest.mark.full
 def test_every_model_trains_in_processes_on_the_device(launched: Launched) -> None:
     code, out, err = launched.run(ALL, "--servers", "1", "--io", "1", "--gpus", "1")

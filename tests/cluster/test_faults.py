@@ -89,6 +89,18 @@ def test_a_stage_worker_is_killed(launched: Launched, mode: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("device", ["fake", None])
+def test_a_stage_worker_is_killed_that_holds_the_dense_parameters(
+    launched: Launched, mode: str, device: str | None
+) -> None:
+    """All return to the last cut, which has what was on the device."""
+    options = {"checkpoint": "cuts", "every_s": 0.5, "staged": True, "dense_on": "stage", "device": device}
+    chosen = {name: value for name, value in options.items() if value is not None}
+    check(run(launched, mode, "compute", "--servers", "1", "--io", "2", "--compute", "2", **chosen), mode)
+
+
+@pytest.mark.full
 def test_five_workers_and_two_hosts_give_the_bits_of_one_thread(launched: Launched) -> None:
     result = run(launched, "sync", "none", "--servers", "2", "--io", "5", "--compute", "0", workers=5, hosts=2)
     check(result, "sync")

@@ -29,14 +29,16 @@ POOLS = {"server": 2, "io": 2, "compute": 1}
 
 @pytest.mark.parametrize("seeds", [1, pytest.param(25, marks=pytest.mark.full)])
 def test_in_one_process(seeds: int) -> None:
-    with dask.config.set({"heterps.timeouts.progress": "30s"}), local_cluster(POOLS) as client:
-        left = [one for seed in range(seeds) for one in leave_often(seed, 5, 0.6, client=client)]
-    assert len(left) >= 5 * seeds
+    with dask.config.set({"heterps.timeouts.progress": "100s"}), local_cluster(POOLS) as client:
+        left = [one for seed in range(seeds) for one in leave_often(seed, 3, 0.6, client=client)]
+    assert len(left) >= 3 * seeds
 
 
-@pytest.mark.parametrize("seeds", [1, pytest.param(6, marks=[pytest.mark.full, pytest.mark.timeout(600)])])
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seeds", [1, 6])
 def test_in_processes(launched: Launched, seeds: int) -> None:
-    launched.environment["DASK_HETERPS__TIMEOUTS__PROGRESS"] = "30s"
+    launched.environment["DASK_HETERPS__TIMEOUTS__PROGRESS"] = "100s"
     pools = ("--servers", "2", "--io", "2", "--compute", "1")
     process = launched.start(SCRIPT.format(seeds=seeds), *pools)
     out, err = process.communicate(timeout=280 if seeds == 1 else 580)

@@ -1,5 +1,7 @@
 """Shard hosts with backups, on real processes that are killed: the backup takes over and nothing returns to a cut."""
 
+import sys
+
 import pytest
 
 from tests.cluster.conftest import Launched
@@ -36,3 +38,15 @@ def test_a_shard_host_without_a_backup_freezes_and_the_run_returns_to_the_last_c
     launched.environment["DASK_HETERPS__TIMEOUTS__CALL"] = "15s"
     folder = str(launched.folder / "model")
     check(run(launched, "sync", "server", *POOLS, hosts=2, freeze=True, checkpoint=folder, every_s=0.2), "sync")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_soak_stays_exact(launched: Launched, mode: str, replicas: int) -> None:
+    process = launched.start_words(
+        sys.executable, "-m", "heterps", "soak", "--minutes", "10", "--mode", mode, "--replicas", str(replicas)
+    )
+    out, err = process.communicate(timeout=1800)
+    assert process.returncode == 0, f"{out}\n{err}"
+    launched.wait_until_gone()

@@ -52,6 +52,9 @@ class Source:
         self.filled += 1
         params.write(slice(0, layout.size), np.linspace(-1, self.filled, layout.size, dtype=np.float32))
 
+    def holder(self) -> None:
+        """Gradients go back with the outcome."""
+
 
 def feeds(n: int, rows: int = N) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(n)
@@ -104,6 +107,12 @@ def test_a_hundred_batches_take_as_long_as_their_computation(copy_down: float, m
         assert machine.copies - copies == 200  # one up, one down
         assert machine.syncs - waits == 100
     same(warm, play(last_stage("cpu"), DEPTH))
+
+
+@pytest.mark.parametrize("device", ["fake", pytest.param("gpu:0", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("make", [last_stage, middle_stage])
+def test_batches_that_overlap_give_what_the_cpu_gives(make: Any, device: str) -> None:
+    same(play(make(device), 20), play(make("cpu"), 20))
 
 
 def test_one_batch_after_another_would_take_twice_as_long() -> None:

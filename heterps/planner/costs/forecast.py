@@ -103,6 +103,7 @@ class Forecast:
     link_bytes_per_s: Mapping[str, float] = field(default_factory=dict)  # by "pool - pool"
     shard_busy: float = 0.0
     tables: tuple[TableForecast, ...] = ()
+    data_sheet: tuple[str, ...] = ()  # GPU pools whose rates nobody measured
 
     @property
     def price_per_million_rows(self) -> float:

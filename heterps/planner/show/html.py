@@ -10,7 +10,7 @@ from heterps.planner.plan import Plan
 from heterps.planner.show.charts import draw_frontier, draw_split, draw_timeline
 from heterps.planner.show.explain import Explanation
 from heterps.planner.show.figures import bytes_text, count_text, money_text, percent_text, seconds_text
-from heterps.planner.show.text_report import machine_ratio
+from heterps.planner.show.text_report import data_sheet_note, machine_ratio, star_of
 from heterps.stages import Layers
 
 __all__ = ["report_html"]
@@ -80,7 +80,7 @@ def _figure(svg: str) -> str:
 
 def _cards(plan: Plan, forecast: Forecast) -> str:
     figures = [
-        (f"{count_text(forecast.rows_per_second)}", "rows a second"),
+        (f"{count_text(forecast.rows_per_second)}{'*' if forecast.data_sheet else ''}", "rows a second"),
         (machine_ratio(plan), "workers, ratio") if len(plan.units) > 1 else (_workers(plan), "workers"),
         (str(plan.shard_hosts), f"shard hosts on {plan.shard_pool}"),
         (forecast.bottleneck, "bottleneck"),
@@ -113,10 +113,13 @@ def _stages(plan: Plan) -> str:
         row = [f"<b>{escape(stage.name)}</b>", pools + shares, escape(", ".join(stage.layers)), str(len(stage.ops))]
         if stage.name in known:
             figures = known[stage.name]
-            row += [_meter(figures.busy), f"{count_text(figures.rows_per_second)}/s", escape(figures.limit)]
+            star = star_of(plan, stage.name)
+            could = f"{count_text(figures.rows_per_second)}/s{star}"
+            row += [_meter(figures.busy) + star, could, escape(figures.limit)]
         rows.append(row)
     headings = ["stage", "workers", "layers", "ops", "busy", "could do", "bound by"]
-    return _table(headings[: len(rows[0])], rows, (3, 5))
+    note = "".join(f"<p>{escape(text)}</p>" for text in data_sheet_note(plan))
+    return _table(headings[: len(rows[0])], rows, (3, 5)) + note
 
 
 def _meter(value: float) -> str:

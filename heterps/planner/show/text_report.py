@@ -14,7 +14,7 @@ from heterps.planner.plan import Plan, Stage
 from heterps.planner.show.figures import bytes_text, count_text, money_text, percent_text, seconds_text
 from heterps.screen import Screen
 
-__all__ = ["machine_ratio", "render", "report_text", "ways_text"]
+__all__ = ["data_sheet_note", "machine_ratio", "render", "report_text", "star_of", "ways_text"]
 
 
 def report_text(plan: Plan, width: int = 110) -> str:
@@ -28,7 +28,7 @@ def render(plan: Plan) -> RenderableType:
     """Return the report for a rich console."""
     parts: list[RenderableType] = [_headline(plan), _stages(plan)]
     if plan.forecast is not None:
-        parts += [_parts(plan.forecast), _memory(plan, plan.forecast), _money(plan, plan.forecast)]
+        parts += [_parts(plan, plan.forecast), _memory(plan, plan.forecast), _money(plan, plan.forecast)]
     if plan.certificate is not None:
         parts.append(_proof(plan.certificate))
     if plan.rivals:
@@ -63,7 +63,9 @@ def _headline(plan: Plan) -> Text:
     if any(pool.emulated for pool in plan.pools):
         lines.append("emulated: a pool tagged GPU runs NumPy")
     if plan.forecast is not None:
-        lines.append(f"  {count_text(plan.forecast.rows_per_second)} rows/s, bound by {plan.forecast.bottleneck}")
+        star = "*" if plan.forecast.data_sheet else ""
+        lines.append(f"  {count_text(plan.forecast.rows_per_second)} rows/s{star}, bound by {plan.forecast.bottleneck}")
+        lines += [f"  {text}" for text in data_sheet_note(plan)]
     workers = ", ".join(f"{units} {pool}" for pool, units in plan.units.items())
     ratio = f" (ratio {machine_ratio(plan)})" if len(plan.units) > 1 else ""
     hosts = "1 shard host" if plan.shard_hosts == 1 else f"{plan.shard_hosts} shard hosts"
@@ -82,7 +84,13 @@ def _stages(plan: Plan) -> Table:
     for stage in plan.stages:
         known = forecasts.get(stage.name)
         figures = (
-            (percent_text(known.busy), f"{count_text(known.rows_per_second)}/s", known.limit) if known else ("",) * 3
+            (
+                f"{percent_text(known.busy)}{star_of(plan, stage.name)}",
+                f"{count_text(known.rows_per_second)}/s{star_of(plan, stage.name)}",
+                known.limit,
+            )
+            if known
+            else ("",) * 3
         )
         table.add_row(stage.name, *_pools(stage), ", ".join(stage.layers), str(len(stage.ops)), *figures)
     return table
@@ -93,7 +101,20 @@ def _pools(stage: Stage) -> tuple[str, str]:
     return " + ".join(names), " + ".join(str(units) for units in stage.workers.values())
 
 
-def _parts(forecast: Forecast) -> Table:
+def star_of(plan: Plan, stage: str) -> str:
+    """Return the mark of figures that rest on a GPU's data sheet; they do where a stage runs on such a pool."""
+    known = () if plan.forecast is None else plan.forecast.data_sheet
+    pools = next(s.workers for s in plan.stages if s.name == stage)
+    return "*" if any(pool in known for pool in pools) else ""
+
+
+def data_sheet_note(plan: Plan) -> tuple[str, ...]:
+    """Return what the mark means, where there is one."""
+    pools = () if plan.forecast is None else plan.forecast.data_sheet
+    return (f"* rates of {', '.join(pools)}: data sheet, not measured",) if pools else ()
+
+
+def _parts(plan: Plan, forecast: Forecast) -> Table:
     table = Table(title="Time of one batch on one unit, by part", title_justify="left")
     names = [
         name for name in vars(Cost()) if name.endswith("_s") and any(getattr(s.cost, name) for s in forecast.stages)
@@ -101,7 +122,8 @@ def _parts(forecast: Forecast) -> Table:
     for heading in ("stage", *(name.removesuffix("_s") for name in names), "bytes sent"):
         table.add_column(heading, justify="left" if heading == "stage" else "right")
     for stage in forecast.stages:
-        times = (seconds_text(getattr(stage.cost, name)) for name in names)
+        star = star_of(plan, stage.stage)
+        times = (f"{seconds_text(getattr(stage.cost, name))}{star}" for name in names)
         table.add_row(stage.stage, *times, bytes_text(stage.cost.network_bytes))
     return table
 
@@ -130,7 +152,7 @@ def _money(plan: Plan, forecast: Forecast) -> Text:
     if not forecast.price_per_hour:
         return Text("Price: none given for this hardware\n")
     parts = ", ".join(f"{name} {money_text(price)}" for name, price in forecast.price_parts.items())
-    per_million = money_text(forecast.price_per_million_rows)
+    per_million = money_text(forecast.price_per_million_rows) + ("*" if forecast.data_sheet else "")
     return Text(f"Price: {money_text(forecast.price_per_hour)} an hour ({parts}); {per_million} per million rows\n")
 
 

@@ -167,7 +167,15 @@ def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float, depth: int) 
         link_bytes_per_s=_links(draft, stages, rate),
         shard_busy=rate * problem.shards.seconds / draft.costs.stretch / max(placement.hosts, 1),
         tables=placed_tables(draft.costs, draft.server, draft.pins),
+        data_sheet=_unmeasured_gpus(draft, stages),
     )
+
+
+def _unmeasured_gpus(draft: Draft, stages: tuple[Stage, ...]) -> tuple[str, ...]:
+    """Return the GPU pools of a plan whose rates no profile has."""
+    used = dict.fromkeys(pool for stage in stages for pool in stage.workers)
+    pools = {pool.name: pool for pool in draft.costs.hardware.pools}
+    return tuple(name for name in used if pools[name].kind == "gpu" and name not in draft.costs.profile.pools)
 
 
 def _stage_forecast(

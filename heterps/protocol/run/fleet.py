@@ -212,7 +212,8 @@ class Fleet:
     @property
     def unprotected(self) -> int:
         """Hosts that have no ready backup, where there is to be one."""
-        return sum(not host.backup_ready for host in self.hosts) if self.replicas > 1 else 0
+        able = [host for host in self.hosts if host.index not in self.holders]
+        return sum(not host.backup_ready for host in able) if self.replicas > 1 else 0
 
     @property
     def together(self) -> int:

@@ -32,6 +32,8 @@ class BatchWork:
     pulled: dict[int, Pulled] = field(default_factory=dict)  # by host: the answer that was accepted
     row_gradients: dict[str, F32] = field(default_factory=dict)  # by group, once the batch is computed
     local: dict[str, npt.NDArray[np.uint32]] = field(default_factory=dict)  # by group: where rows of one's own stand
+    kept: tuple[int, ...] = ()  # seed of the batch, if the stage holder has some of its dense gradient
+    is_all_kept: bool = False  # it has all of it
     loss: float = 0.0  # sum over the batch's rows
     program: DeviceProgram | None = None  # that holds the first stage's forward, between lead and follow
 

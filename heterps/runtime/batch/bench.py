@@ -79,7 +79,7 @@ class Workbench:
         self.phases, self._where = phases or Phases(), where
         self.device = device or job.device_here(0)
         self.metrics = KeptMetrics(self.walk.metrics, job.model.label)
-        self._routers = {group.name: Router(job.owners) for group in self.walk.groups}
+        self._routers = {group.name: Router(job.owners, hosts=job.hosts) for group in self.walk.groups}
         self._free: list[BatchWork] = []  # whose buffers wait for another batch
         self._programs = [self._program()]  # that no batch in flight holds, but the first, which all share
         self.copy = self._copy()
@@ -130,7 +130,7 @@ class Workbench:
         if not self._shared.size:
             return
         flat = np.empty(self.model.layout.size, np.float32)
-        for host, ends in enumerate(self.model.dense_ranges(self.job.hosts)):
+        for host, ends in enumerate(self.job.dense_ranges):
             span = self.model.span(*ends)
             if span.stop > span.start:
                 read(host, Wanted({}, dense=flat[span], train=False))
@@ -223,15 +223,23 @@ class Workbench:
             gradient = outcome.gradients[pull_name(group)]
             work.row_gradients[group.name] = self._keep(work, group, gradient)
         for stage, flat in outcome.dense.items():
-            part = ParamLayout(self.model.lowered.graph, self.job.stages[stage])
-            for here, there in self.model.layout.spans(part):
+            for here, there in self._spans_of(stage):
                 work.gradient[here] = flat[there]
+        for stage in outcome.kept:  # the holder adds what it has
+            for here, _ in self._spans_of(stage):
+                work.gradient[here] = 0
+        work.kept = (batch_seed(self.model.seed, *work.key),) if outcome.kept else ()
+        work.is_all_kept = bool(outcome.kept) and not any(flat.size for flat in outcome.dense.values())
         work.loss = outcome.loss * work.read.size
         if work.program is not None:
             self.phases.carve(work.program.take_spent())
             self._programs.append(work.program)
             work.program = None
         self._measure(work, outcome)
+
+    def _spans_of(self, stage: int) -> list[tuple[slice, slice]]:
+        """Where the parameters of a stage lie among all, and in its own gradient."""
+        return list(self.model.layout.spans(ParamLayout(self.model.lowered.graph, self.job.stages[stage])))
 
     def _part(self, dense: F32, part: ParamLayout) -> F32:
         flat = np.empty(part.size, np.float32)

@@ -18,12 +18,16 @@ F32 = npt.NDArray[np.float32]
 
 @dataclass(eq=False)
 class StageOutcome:
-    """What a stage gives back: gradients of what it was fed, dense gradients by stage, the loss, the prediction."""
+    """What a stage gives back: gradients of what it was fed, dense gradients by stage, the loss, the prediction.
+
+    ``kept`` are the stages whose dense gradient the holder of their parameters has already.
+    """
 
     gradients: dict[str, Any] = field(default_factory=dict)
     dense: dict[int, F32] = field(default_factory=dict)
     loss: float = 0.0
     prediction: Any = None
+    kept: tuple[int, ...] = ()
 
 
 def needs_behind(job: Job, index: int) -> tuple[str, ...]:

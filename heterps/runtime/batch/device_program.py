@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.device import CopyStreams, Lap, Transfer, to_device, to_host
+from heterps.device import CopyStreams, Lap, Transfer, is_host, to_device, to_host
 from heterps.graph import Graph
 from heterps.kernels.ops.rows import Lists, Rows
 from heterps.kernels.program.program import Gradients, Program
@@ -101,7 +101,8 @@ class DeviceProgram:
     def send(self, feeds: Mapping[str, Any], params: F32, *, changed: bool = True) -> None:
         """Begin to copy a batch to the device; what was given is free when this returns, but on a CPU.
 
-        ``changed`` says whether ``params`` are others than in the call before: if not, they are there already.
+        ``changed`` says whether ``params`` are others than in the call before: if not, they are there already. Those
+        that are on the device are used as they are.
         """
         self._fed = feeds
         if not self._away:
@@ -111,7 +112,9 @@ class DeviceProgram:
             self.release()
             self._has_outputs = False
             sent = {f"{name}/{i}": array for name, value in feeds.items() for i, array in enumerate(_arrays(value))}
-            if changed and params.size:
+            if not is_host(params):
+                self._params = params
+            elif changed and params.size:
                 sent[_PARAMS] = params
             self._laps.append(self._transfer.send(sent))
 
@@ -158,8 +161,13 @@ class DeviceProgram:
         out: F32 | None = None,
         rows: Mapping[str, F32] | None = None,
         reached: Callable[[int], None] | None = None,
+        *,
+        stays: bool = False,
     ) -> None:
-        """Run backward and begin to copy the gradients here; on a CPU they are in ``out`` and ``rows`` at once."""
+        """Run backward and begin to copy the gradients here; on a CPU they are in ``out`` and ``rows`` at once.
+
+        With ``stays`` the dense gradient is left where it is, for :meth:`dense_gradient`.
+        """
         if not self._away:
             self._gradients = self.program.backward(self._given, out, rows, reached)
             return
@@ -167,10 +175,15 @@ class DeviceProgram:
             given = self._laps[-1].arrive() if len(self._laps) > 1 else None
             self._gradients = gradients = self.program.backward(given)
             down = {f"{name}/": gradient for name, gradient in gradients.inputs.items()}
-            down |= {_DENSE: gradients.dense} if self.layout.size else {}
+            down |= {_DENSE: gradients.dense} if self.layout.size and not stays else {}
             if self.computes_loss:
                 down |= {_LOSS: self.program.loss_array, _PREDICTION: self.program.prediction}
             self._laps[-1].download(down)
+
+    def dense_gradient(self) -> Any:
+        """Return a copy of the dense gradient where it was computed."""
+        with self.device.current():
+            return self._gradients.dense.copy()
 
     def take_gradients(self, out: F32 | None = None, rows: Mapping[str, F32] | None = None) -> Gradients:
         """Wait for the gradients, and end the batch."""

@@ -54,6 +54,9 @@ class Job:
         Ops by stage, in order; one stage means that everything runs where the data is read.
     devices
         What stages are to compute on.
+    holder
+        Whether the last host is a stage holder: on a worker of the first compute stage, with all dense parameters, on
+        the device that the stage computes on.
     replicas
         Copies of each shard host.
     local_rows
@@ -71,6 +74,7 @@ class Job:
     stages: tuple[tuple[str, ...], ...] = ()
     memory_bytes: int | None = None
     devices: DeviceWish = field(default_factory=DeviceWish)
+    holder: bool = False
     replicas: int = 1
     local_rows: int | None = None
     ways: Mapping[str, Way] = field(default_factory=dict)
@@ -135,14 +139,14 @@ class Job:
 
     def reduced_on(self, host: int) -> tuple[DenseSpec, ...]:
         """Those that a shard host keeps while nothing is trained."""
-        first, last = self.model.dense_ranges(self.hosts)[host]
+        first, last = self.dense_ranges[host]
         return tuple(spec for spec in self.model.parameters[first:last] if self._is_reduced(spec.name))
 
     @cached_property
     def parts(self) -> tuple[FlatPart, ...]:
         """By shard host, what it is pulled and pushed of the dense parameters; behind them, if any, what is reduced."""
         spans = {piece.name: piece.span for piece in self.model.layout}
-        ranges = [self.model.parameters[first:last] for first, last in self.model.dense_ranges(self.hosts)]
+        ranges = [self.model.parameters[first:last] for first, last in self.dense_ranges]
         pushed = [[spec for spec in held if not self._is_reduced(spec.name)] for held in ranges]
         return tuple(
             FlatPart(spans[spec.name] for spec in part) for part in (*pushed, *([self.reduced] if self.reduced else []))
@@ -179,7 +183,18 @@ class Job:
     @property
     def owners(self) -> tuple[int, ...]:
         """Host of each logical shard."""
-        return deal_shards(N_SHARDS, self.hosts)
+        return deal_shards(N_SHARDS, self.hosts - self.holder)
+
+    @property
+    def dense_ranges(self) -> tuple[tuple[int, int], ...]:
+        """First and last dense parameter of each host."""
+        if not self.holder:
+            return self.model.dense_ranges(self.hosts)
+        return *((0, 0) for _ in range(self.hosts - 1)), (0, len(self.model.parameters))
+
+    def is_holder(self, host: int) -> bool:
+        """Whether a host is the stage holder."""
+        return self.holder and host == self.hosts - 1
 
     def owned(self, host: int) -> tuple[int, ...]:
         """Logical shards of a host."""
@@ -192,7 +207,12 @@ class Job:
 
     def spec(self, passes: int, **rest: Any) -> RunSpec:
         """Return what the protocol is told."""
-        rest = {"compute": not self.fused, "group": bool(self.reduced), **rest}
+        rest = {
+            "compute": not self.fused,
+            "group": bool(self.reduced),
+            "stage_hosts": int(self.holder),
+            **rest,
+        }
         return RunSpec(self.mode, passes, self.lanes, self.hosts, N_SHARDS, self.replicas, **rest)
 
     def read(self, dataset: Dataset, split: Split, start: int, bad: BadBook, prefetch: int = 0) -> Reader:

@@ -55,7 +55,8 @@ class PushedGradients:
     """What a Push brings one host: summed row gradients by group, a flat dense gradient, and what to count.
 
     ``skipped`` counts rows that the sender left as they are; one with rows of its own is ``reader`` and has heard of
-    changes up to ``since``.
+    changes up to ``since``. ``kept`` are seeds of batches of which a stage has left dense gradients with the host: they
+    belong to this push.
     """
 
     rows: Mapping[str, RowGradients]
@@ -65,6 +66,7 @@ class PushedGradients:
     skipped: int = 0
     reader: str = ""
     since: Moment | None = None
+    kept: tuple[int, ...] = ()
 
     def copy(self) -> PushedGradients:
         """Return the same in arrays of its own."""

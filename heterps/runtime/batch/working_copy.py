@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.data import Batch
+from heterps.kernels.program.param_layout import ParamLayout
 from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
 from heterps.runtime.batch.batch_work import BatchWork
@@ -89,6 +90,9 @@ class NoCopy:
         self._walk, self._phases = walk, phases
         self._hosts = job.hosts
         self._parts = job.parts  # by host, then the group: its piece of the dense parameters
+        ops = [op.name for op in walk.graph] if walk.ops is None else walk.ops
+        self._has_dense = walk.train and ParamLayout(walk.graph, ops).size > 0  # else others compute with them
+        self._holder = job.hosts - 1 if job.holder else -1
         self._shown = ShownIds(job)
 
     def wanted(self, work: BatchWork, host: int) -> Wanted:
@@ -101,7 +105,7 @@ class NoCopy:
                 ids[group.name] = routed.ids[low:high]
                 out[group.name] = work.rows(group.name, group.width)[low:high]
             part = self._parts[host]
-            dense = part.room(work.dense) if self._walk.train and part.size else None
+            dense = part.room(work.dense) if self._has_dense and part.size else None
         return Wanted(ids, out, dense, self._walk.train)
 
     def take(self, work: BatchWork, host: int, wanted: Wanted | None, pulled: Pulled) -> None:
@@ -127,7 +131,9 @@ class NoCopy:
             rows = {name: sum_lanes([part.rows[name] for part in parts]) for name in parts[0].rows}
             dense = [part.dense for part in parts if part.dense is not None]
             total = np.add.reduce(dense) if dense else None
-            return PushedGradients(rows, total, sum(p.samples for p in parts), sum(p.loss for p in parts))
+            kept = tuple(seed for part in parts for seed in part.kept)
+            samples, loss = sum(p.samples for p in parts), sum(p.loss for p in parts)
+            return PushedGradients(rows, total, samples, loss, kept=kept)
 
     def _gradients(self, work: BatchWork, host: int) -> PushedGradients:
         pulled, rows = work.pulled[host], {}
@@ -143,8 +149,9 @@ class NoCopy:
                 pulled.version,
             )
         samples, loss = (work.read.size, work.loss) if host == 0 else (0, 0.0)
-        part = self._parts[host]
-        return PushedGradients(rows, part.take(work.gradient) if part.size else None, samples, loss)
+        part, holds = self._parts[host], host == self._holder
+        dense = part.take(work.gradient) if part.size and not (holds and work.is_all_kept) else None
+        return PushedGradients(rows, dense, samples, loss, kept=work.kept if holds else ())
 
     def free(self, unit: BatchKey) -> None:
         """Nothing is kept."""

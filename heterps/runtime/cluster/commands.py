@@ -75,7 +75,7 @@ def worker_command(
     memory_bytes: int | None = None,
     nanny: bool = False,
     folder: str | None = None,
-    gpu: int | None = None,
+    gpu: str | None = None,
 ) -> Command:
     """Return the command of one worker of a pool.
 
@@ -98,7 +98,7 @@ def worker_command(
     folder
         Where it keeps its files.
     gpu
-        Number of the one GPU it sees.
+        Number, by bus address, or UUID of the one GPU it sees.
     """
     words = ["dask", "worker", *([scheduler] if scheduler else []), "--name", name, "--host", _bracketed(host)]
     words += [*_protocol(certificates, "worker"), "--nthreads", str(threads.tasks)]
@@ -109,7 +109,7 @@ def worker_command(
     words += ["--local-directory", folder] if folder else []
     words += ["--no-dashboard", "--dashboard-address", f"{_LOOPBACK}:0", "--preload", _PRELOAD]
     environment = {**_require_tls(certificates), **_threads(threads, nanny)}
-    environment |= {} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)}
+    environment |= {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     return Command(name, tuple(words), environment)
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import threadpoolctl
 
 from heterps.errors import ClusterError
-from heterps.runtime.cluster.resources import COMPUTE, GPU
+from heterps.runtime.cluster.gpu_share import is_gpu_pool
+from heterps.runtime.cluster.resources import COMPUTE
 
 __all__ = ["Threads", "allot", "available_cores", "blas_libraries", "limit_blas", "thread_environment"]
 
@@ -43,7 +44,7 @@ def allot(pools: Sequence[str], cores: int) -> tuple[Threads, ...]:
     if not pools:
         return ()
     share, over = divmod(cores, len(pools))
-    computing = [pool in (COMPUTE, GPU) for pool in pools]
+    computing = [pool == COMPUTE or is_gpu_pool(pool) for pool in pools]
     first = sorted(range(len(pools)), key=lambda i: not computing[i])  # stable: in order within a kind
     shares = [max(1, share)] * len(pools)
     for i in first[:over] if share else ():

@@ -23,7 +23,7 @@ from heterps.runtime.cluster.certificates import Certificates, open_certificates
 from heterps.runtime.cluster.children import Child, Children, adopting
 from heterps.runtime.cluster.commands import Command, scheduler_command, worker_command
 from heterps.runtime.cluster.core_share import Threads, allot, available_cores
-from heterps.runtime.cluster.resources import GPU
+from heterps.runtime.cluster.gpu_share import deal_gpus, gpus_here
 from heterps.runtime.cluster.security import listening_host
 from heterps.runtime.cluster.signals import Signals, terminal_told_us
 from heterps.runtime.config import Settings, settings
@@ -145,8 +145,9 @@ class _Cluster:
         self.start_child("scheduler", self.make_scheduler)
         pools = [(pool, i) for pool, count in self.launch.pools.items() for i in range(count)]
         shares = allot([pool for pool, _ in pools], available_cores())
-        for (pool, i), threads in zip(pools, shares, strict=True):
-            self.start_child(f"{pool}-{i}", self.worker_maker(pool, i, threads, len(pools)))
+        gpus = deal_gpus([pool for pool, _ in pools], gpus_here())
+        for (pool, i), threads, gpu in zip(pools, shares, gpus, strict=True):
+            self.start_child(f"{pool}-{i}", self.worker_maker(pool, i, threads, len(pools), gpu))
 
     def start_child(self, name: str, make: Callable[[int], Command]) -> None:
         log = self.launch.logs / f"{name}.log"
@@ -169,7 +170,9 @@ class _Cluster:
         own |= {"DASK_HETERPS__NETWORK__TRUSTED": "true"} if self.settings.trusted_network else {}
         return replace(command, environment={**command.environment, **own})
 
-    def worker_maker(self, pool: str, i: int, threads: Threads, workers: int) -> Callable[[int], Command]:
+    def worker_maker(
+        self, pool: str, i: int, threads: Threads, workers: int, gpu: str | None
+    ) -> Callable[[int], Command]:
         memory = MEMORY_LIMIT // workers
 
         def make(incarnation: int) -> Command:
@@ -177,7 +180,7 @@ class _Cluster:
             name = f"{pool}-{i}" + (f".{incarnation}" if incarnation else "")
             command = worker_command(
                 pool, name, self.launch.host, threads, self.certificates, file=str(self.file), memory_bytes=memory,
-                folder=str(self.folder), gpu=i if pool == GPU else None,
+                folder=str(self.folder), gpu=gpu,
             )  # fmt: skip
             return self.told(replace(command, environment={**command.environment, **self.import_path()}))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from heterps.errors import ClusterError
@@ -12,6 +12,7 @@ from heterps.fields import Found, Natural
 from heterps.runtime.cluster.certificates import Certificates, open_certificates
 from heterps.runtime.cluster.commands import Command, scheduler_command, worker_command
 from heterps.runtime.cluster.core_share import Threads
+from heterps.runtime.cluster.gpu_share import is_gpu_pool
 from heterps.runtime.cluster.resources import COMPUTE, GPU, IO, SERVER
 from heterps.runtime.cluster.security import listening_host
 from heterps.runtime.wire.addresses import Endpoint
@@ -29,18 +30,18 @@ class Machine:
     pools: tuple[str, ...] = _POOLS
 
 
-def parse_hosts(text: str) -> tuple[Machine, ...]:
-    """Read ``a,b=io+server,c=gpu``.
+def parse_hosts(text: str, pools: Collection[str] = _POOLS) -> tuple[Machine, ...]:
+    """Read ``a,b=io+server,c=gpu``; a machine of which nothing is said may have workers of all pools.
 
     >>> parse_hosts("10.0.0.1,10.0.0.2=gpu")[1]
     Machine(address='10.0.0.2', pools=('gpu',))
     """
     machines = []
     for part in filter(None, (word.strip() for word in text.split(","))):
-        address, _, pools = part.partition("=")
-        chosen = tuple(pools.split("+")) if pools else _POOLS
-        if unknown := [pool for pool in chosen if pool not in _POOLS]:
-            raise ClusterError(f"host {part!r}: there is no pool {unknown[0]!r}; there are {', '.join(_POOLS)}")
+        address, _, allowed = part.partition("=")
+        chosen = tuple(allowed.split("+")) if allowed else tuple(pools)
+        if unknown := [pool for pool in chosen if pool not in pools]:
+            raise ClusterError(f"host {part!r}: there is no pool {unknown[0]!r}; there are {', '.join(pools)}")
         machines.append(Machine(address, chosen))
     if not machines:
         raise ClusterError(f"no host in {text!r}; write addresses with commas between")
@@ -93,7 +94,7 @@ def many_hosts(
     Found(pools, ClusterError, "launch", "pools").read(Mapping[str, Natural])
     machines = [
         replace(machine, address=listening_host(machine.address, tls=certs is not None).host)
-        for machine in parse_hosts(hosts)
+        for machine in parse_hosts(hosts, dict.fromkeys((*_POOLS, *pools)))
     ]
     certificates = open_certificates(certs, [m.address for m in machines]) if certs is not None else None
     first = machines[0].address
@@ -101,7 +102,7 @@ def many_hosts(
     commands = [(first, scheduler_command(first, port, certificates, dashboard=dashboard))]
     gpus: dict[str, itertools.count[int]] = {}
     for machine, pool, name in spread(machines, pools):
-        gpu = next(gpus.setdefault(machine.address, itertools.count())) if pool == GPU else None
+        gpu = str(next(gpus.setdefault(machine.address, itertools.count()))) if is_gpu_pool(pool) else None
         # No launcher watches these, so a nanny restarts them.
         made = worker_command(
             pool,
@@ -118,7 +119,7 @@ def many_hosts(
 
 
 def _threads(pool: str, cores: int) -> Threads:
-    return Threads(1, cores) if pool in (COMPUTE, GPU) else Threads(cores, 1)
+    return Threads(1, cores) if pool == COMPUTE or is_gpu_pool(pool) else Threads(cores, 1)
 
 
 def _client(scheduler: str, script: Sequence[str], certificates: Certificates | None) -> Command:

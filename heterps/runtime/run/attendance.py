@@ -159,6 +159,9 @@ class Attendance:
             self._arrivals.tell(ev.ServersJoined(servers, machines, self._holds()))
         for address, roles in found.items():
             self._used.setdefault(address, set()).update(roles)
+        holding = {worker for _, worker in self._holds()}  # first: a stage holder goes where its tables are
         for role in ("compute", "io"):
-            for address in sorted(a for a, roles in new.items() if role in roles):
+            for address in sorted(
+                (a for a, roles in new.items() if role in roles), key=lambda a: (a not in holding, a)
+            ):
                 self._on_joined(address, role)

@@ -135,7 +135,12 @@ class ClusterCarrier:
         self._patience.check(lambda: self._missing(waiting_for()), self._who_is_paused())
 
     def _missing(self, waiting_for: Sequence[str]) -> tuple[str, ...]:
-        """Return the pools without which the run stands still; what is being made, or supplied here, is not missing."""
+        """Return the pools without which the run stands still; what is being made, or supplied here, is not missing.
+
+        Before the first look nobody is known to be missing: a scheduler that takes long to answer has its own limit.
+        """
+        if not self.attendance.looks:
+            return ()
         made = {"io worker": self._is_making_readers(), "compute worker": self.stages.being_made}
         return tuple(
             what for what in waiting_for if "worker" in what and not any(w in what and now for w, now in made.items())

@@ -206,7 +206,7 @@ class ClusterEngine(EngineBase):
         return found
 
     def _new_host(self, host: int) -> ActorLine:
-        servers = self._workers(self.roles.server)
+        servers = self._workers(self.roles.stages[1] if self.job.is_holder(host) else self.roles.server)
         worker = sorted(servers)[host % len(servers)]  # as the protocol would place it
         return self._places.set(host, worker, host_line(self.client, self.job, host, worker))
 

@@ -18,7 +18,7 @@ from heterps.errors import RunError
 from heterps.metrics import Metric
 from heterps.protocol.words import instructions as do
 from heterps.protocol.words.cut import Cut
-from heterps.protocol.words.events import WorkerJoined
+from heterps.protocol.words.events import ServersJoined, WorkerJoined
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.inference import Inference, Inferred
@@ -69,7 +69,9 @@ class InlineEngine(EngineBase):
     ) -> None:
         super().__init__()
         # One thread: everything is one stage.
-        self.job, self.report_s = replace(job, stages=(), devices=job.devices.together()), report_s
+        together = job.devices.together()
+        self.job = replace(job, stages=(), devices=together, hosts=job.hosts - job.holder, holder=False)
+        self.report_s = report_s
         self.checkpoints = checkpoints or Checkpoints()
         self._limit = partial(threadpoolctl.ThreadpoolController().limit, limits=threads)  # around what computes
         self.hosts: dict[int, ShardHost] = {}  # by number, the newest copy of each; they keep their tables between runs
@@ -94,7 +96,8 @@ class InlineEngine(EngineBase):
         with self._going_on(training, keeper, epochs), ExitStack() as stack:
             stack.callback(self._end)
             stack.enter_context(self._limit())
-            training.driver.handle(*(WorkerJoined(f"host-{i}", "server") for i in range(self.job.hosts)))
+            # All at once: hosts that were put on the first would be moved to the others.
+            training.driver.handle(ServersJoined(tuple(f"host-{i}" for i in range(self.job.hosts))))
             training.driver.handle(WorkerJoined(_POOL, "io"))
             yield from training.reports(self.report_s)
 

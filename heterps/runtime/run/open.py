@@ -11,8 +11,8 @@ from typing import Any
 from distributed import Client
 
 from heterps.device import found_devices
-from heterps.errors import ClusterError, HardwareError
-from heterps.planner.plan import Plan
+from heterps.errors import ClusterError, HardwareError, PlanError
+from heterps.planner.plan import Plan, Stage
 from heterps.planner.validate import validate
 from heterps.runtime.batch.devices import AUTO, DeviceWish
 from heterps.runtime.batch.job import Job
@@ -23,7 +23,7 @@ from heterps.runtime.cluster.pools import FoundPool, Need, pools_of, wait_for_po
 from heterps.runtime.cluster.probe import discover
 from heterps.runtime.cluster.resources import GPU
 from heterps.runtime.run.dask_engine import ClusterEngine
-from heterps.runtime.run.roles import Roles, roles_for, workers_for
+from heterps.runtime.run.roles import Roles, roles_for, units_of, workers_for
 
 __all__ = ["check_plan", "open_cluster"]
 
@@ -46,7 +46,7 @@ def open_cluster(job: Job, plan: Plan, client: Client | None = None, **options: 
         if is_given:
             warn_of_open(found, {worker.address: worker.name for pool in pools for worker in pool.workers})
         job = replace(job, devices=on_roles(job.devices, plan, roles))
-        check_devices(found, job, pools)
+        check_devices(found, job, pools, roles)
         if is_given and plan.forecast is not None:  # else there is nothing that figures were planned with
             check_plan(found, plan, roles, job.devices)
         return ClusterEngine(job, found, roles, closing=stack.pop_all(), **options)
@@ -54,19 +54,24 @@ def open_cluster(job: Job, plan: Plan, client: Client | None = None, **options: 
 
 def on_roles(wish: DeviceWish, plan: Plan, roles: Roles) -> DeviceWish:
     """Return the wish for the pools that were chosen: those planned as GPUs and workers tagged GPU are to use one."""
+    for stage in plan.stages:
+        if len({plan.pool(pool).kind for pool in stage.workers}) > 1:
+            named = ", ".join(stage.workers)
+            raise PlanError(f"stage {stage.name!r} is on pools {named}, of which only some have GPUs: give it one kind")
     stages = zip(plan.stages, roles.stages, strict=True)
     return wish.on((name, plan.pool(stage.pool).kind == "gpu" or name == GPU) for stage, name in stages)
 
 
-def check_devices(client: Client, job: Job, pools: Sequence[FoundPool]) -> None:
+def check_devices(client: Client, job: Job, pools: Sequence[FoundPool], roles: Roles) -> None:
     """Refuse workers that cannot compute on what is wanted of them, all at once and before anything is submitted."""
     wish = job.devices
     if wish.wanted in (AUTO, "cpu") and all(stage.kind != "gpu" for stage in wish.pools):
         return  # every worker has a CPU
-    workers = {pool.name: pool.workers for pool in pools if pool.name in {stage.name for stage in wish.pools}}
+    able = [(i, pool) for i in range(len(wish.pools)) for pool in roles.pools_of(i)]
+    workers = {pool.name: pool.workers for pool in pools if pool.name in {name for _, name in able}}
     found = ask_workers(client, found_devices, {w.address: w.name for those in workers.values() for w in those})
     errors: dict[str, None] = {}
-    for stage, worker in ((i, worker) for i, pool in enumerate(wish.pools) for worker in workers.get(pool.name, ())):
+    for stage, worker in ((i, worker) for i, pool in able for worker in workers.get(pool, ())):
         try:
             job.device_on(stage, found[worker.address])
         except HardwareError as error:
@@ -77,11 +82,12 @@ def check_devices(client: Client, job: Job, pools: Sequence[FoundPool]) -> None:
 
 def needs_of_roles(plan: Plan, roles: Roles) -> tuple[Need, ...]:
     """Return what the plan asks of the pools that were chosen for it."""
-    workers = {roles.server: plan.servers}
+    units = units_of(plan, roles)
+    workers = {**units, roles.server: max(plan.servers, units.get(roles.server, 0))}
     memory = {roles.server: plan.memory_bytes.get(plan.shard_pool, 0.0)}
-    for stage, pool in zip(plan.stages, roles.stages, strict=True):
-        workers[pool] = max(workers.get(pool, 0), stage.units)
-        memory[pool] = max(memory.get(pool, 0.0), plan.memory_bytes.get(stage.pool, 0.0))
+    for i, stage in enumerate(plan.stages):
+        for planned, pool in zip(stage.workers, roles.pools_of(i), strict=True):
+            memory[pool] = max(memory.get(pool, 0.0), plan.memory_bytes.get(planned, 0.0))
     return tuple(Need(pool, count, memory[pool]) for pool, count in sorted(workers.items()))
 
 
@@ -94,10 +100,18 @@ def check_plan(client: Client, plan: Plan, roles: Roles, wish: DeviceWish) -> No
 def on_pools(plan: Plan, roles: Roles) -> Plan:
     """Return the plan with the names of the pools that were chosen for it."""
     chosen = [(plan.shard_pool, roles.server)]
-    chosen += [(stage.pool, name) for stage, name in zip(plan.stages, roles.stages, strict=True)]
+    for i, stage in enumerate(plan.stages):
+        chosen += zip(stage.workers, roles.pools_of(i), strict=True)
     pools = {name: replace(plan.pool(planned), name=name) for planned, name in chosen}
     memory = {name: plan.memory_bytes.get(planned, 0.0) for planned, name in chosen}
-    stages = tuple(replace(s, pool=name, also=()) for s, name in zip(plan.stages, roles.stages, strict=True))
+    chosen_pools = [roles.pools_of(i) for i in range(len(plan.stages))]
+    stages = tuple(_renamed(stage, named) for stage, named in zip(plan.stages, chosen_pools, strict=True))
     return replace(
         plan, stages=stages, pools=tuple(pools.values()), shard_pool=roles.server, memory_bytes=memory, forecast=None
     )
+
+
+def _renamed(stage: Stage, pools: Sequence[str]) -> Stage:
+    """Return a stage on pools of other names."""
+    also = tuple(replace(share, pool=name) for share, name in zip(stage.also, pools[1:], strict=True))
+    return replace(stage, pool=pools[0], also=also)

@@ -13,7 +13,7 @@ import dask
 from distributed import Client, get_worker
 
 from heterps.errors import ClusterError
-from heterps.runtime.answers import answer, asking, submitted, told
+from heterps.runtime.answers import actor_call, answer, asking, submitted, told
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.config import settings
 from heterps.runtime.run.lease import Leases
@@ -105,7 +105,7 @@ class Remote:
         """Call without waiting; :meth:`finish` takes the answer."""
         # An actor takes the client that is current when it is called.
         with asking(lambda reason: self._lost(method, reason)), self._client.as_current():
-            return self._actor.call(method, *args)
+            return actor_call(self._client, self._actor, "call", method, *args)
 
     def finish(self, pending: Any, method: str = "call", *, patient: bool = False) -> Any:
         """Wait for the answer of a call that was started.
@@ -130,7 +130,6 @@ class Remote:
             settings().call_s,
             seen=lambda: self._seen(pending, method),
             patient=patient,
-            loop=getattr(pending, "_io_loop", None),  # an actor of this process answers in the loop of its worker
         )
 
     def _seen(self, pending: Any, method: str) -> float:

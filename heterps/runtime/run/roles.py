@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heterps.planner.plan import Plan
 from heterps.runtime.cluster.resources import COMPUTE, GPU, IO, SERVER
 
-__all__ = ["Roles", "roles_for", "workers_for"]
+__all__ = ["Roles", "roles_for", "units_of", "workers_for"]
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,8 @@ class Roles:
 
     server: str = SERVER
     stages: tuple[str, ...] = (IO,)
+    also: tuple[tuple[str, ...], ...] = ()
+    """Of each stage: further pools that run it, of unequal speed."""
 
     @property
     def io(self) -> str:
@@ -24,13 +26,21 @@ class Roles:
         return self.stages[0]
 
     def __contains__(self, pool: str) -> bool:
-        return pool == self.server or pool in self.stages
+        return pool == self.server or any(pool in self.pools_of(i) for i in range(len(self.stages)))
+
+    def pools_of(self, stage: int) -> tuple[str, ...]:
+        """Return the pools that run a stage."""
+        return (self.stages[stage], *(self.also[stage] if stage < len(self.also) else ()))
+
+    def pool_of(self, stage: int, pools: Collection[str]) -> str:
+        """Return the pool as which a worker in these pools runs a stage."""
+        return next((pool for pool in self.pools_of(stage) if pool in pools), self.stages[stage])
 
     def of(self, pools: Collection[str]) -> set[str]:
         """Return the protocol's roles of a worker in these pools."""
         roles = {"server"} if self.server in pools else set()
         roles |= {"io"} if self.io in pools else set()
-        return roles | ({"compute"} if len(self.stages) > 1 and self.stages[1] in pools else set())
+        return roles | ({"compute"} if len(self.stages) > 1 and set(self.pools_of(1)) & set(pools) else set())
 
 
 def roles_for(plan: Plan, pools: Collection[str] | None = None) -> Roles:
@@ -49,7 +59,19 @@ def roles_for(plan: Plan, pools: Collection[str] | None = None) -> Roles:
         return next((pool for pool in (name, *usual) if pool in there), usual[0])
 
     stages = [choose(stage.pool, *((IO,) if i == 0 else _usual(plan, i))) for i, stage in enumerate(plan.stages)]
-    return Roles(choose(plan.shard_pool, SERVER, stages[0]), tuple(stages))
+    also = [tuple(choose(share.pool, *_usual(plan, i)) for share in s.also) for i, s in enumerate(plan.stages)]
+    return Roles(choose(plan.shard_pool, SERVER, stages[0]), tuple(stages), tuple(also))
+
+
+def units_of(plan: Plan, roles: Roles) -> Mapping[str, int]:
+    """Return how many workers of each pool run stages: stages of one pool share its workers."""
+    workers: dict[str, int] = {}
+    for i, stage in enumerate(plan.stages):
+        mine: dict[str, int] = {}  # of one stage: further shares may be on the same pool
+        for pool, units in zip(roles.pools_of(i), (stage.units, *(s.units for s in stage.also)), strict=True):
+            mine[pool] = mine.get(pool, 0) + units
+        workers |= {pool: max(units, workers.get(pool, 0)) for pool, units in mine.items()}
+    return workers
 
 
 def _usual(plan: Plan, stage: int) -> tuple[str, ...]:
@@ -60,7 +82,5 @@ def _usual(plan: Plan, stage: int) -> tuple[str, ...]:
 def workers_for(plan: Plan) -> Mapping[str, int]:
     """Return the workers of an in-process cluster that is just what the plan needs."""
     roles = roles_for(plan)
-    workers = {roles.server: plan.servers}
-    for stage, pool in zip(plan.stages, roles.stages, strict=True):
-        workers[pool] = max(workers.get(pool, 0), stage.units)
-    return workers
+    units = units_of(plan, roles)
+    return {**units, roles.server: max(plan.servers, units.get(roles.server, 0))}

@@ -52,19 +52,21 @@ class StageLines:
     ) -> None:
         self.addresses: dict[int | str, Address] = {}
         """Where batches go: first compute stages, by worker."""
-        self._job, self._client, self._run, self._stages = job, client, run, roles.stages
+        self._job, self._client, self._run, self._roles = job, client, run, roles
+        stages = roles.stages
         self._attendance, self._arrivals, self._hosts, self._on_lost = attendance, arrivals, hosts, lost
         self._waiting: list[str] = []  # workers whose first stages are wanted and not begun
         self._lines: dict[tuple[int, str], ActorLine] = {}  # by first stage that runs there, and worker
         self._behind: dict[tuple[int, str], Address] = {}  # of stages that other stages call
-        beside = takewhile(lambda i: self._stages[i] == self._stages[1], range(1, len(self._stages)))
+        beside = takewhile(lambda i: roles.pools_of(i) == roles.pools_of(1), range(1, len(stages)))
         self._first = list(beside)  # those that run where the first compute stage runs, one behind the other
-        self._later = [i for i in range(1, len(self._stages)) if i not in self._first]
+        self._later = [i for i in range(1, len(stages)) if i not in self._first]
 
     @property
     def lines(self) -> list[tuple[str, ActorLine]]:
         """Pool and line of every actor."""
-        return [(self._stages[index], line) for (index, _), line in self._lines.items()]
+        pools = self._attendance.pools
+        return [(self._roles.pool_of(i, pools.get(worker, ())), line) for (i, worker), line in self._lines.items()]
 
     @property
     def being_made(self) -> bool:
@@ -109,9 +111,8 @@ class StageLines:
 
     def _is_there(self, index: int, hosts: list[Address], behind: dict[int, list[Address]]) -> bool:
         """Say whether every worker of a later stage answers, and where; makes its actor on those that have none."""
-        pool = self._stages[index]
-        attendance = self._attendance
-        workers = [w for w, pools in attendance.pools.items() if pool in pools and w not in attendance.paused]
+        able, attendance = set(self._roles.pools_of(index)), self._attendance
+        workers = [w for w, pools in attendance.pools.items() if able & set(pools) and w not in attendance.paused]
         for worker in workers:
             if (index, worker) not in self._lines:
                 made = self._make(index, worker, [index], hosts, behind)

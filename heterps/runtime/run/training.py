@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
@@ -130,10 +131,15 @@ class Training:
         yield self._watched(self._progress(reporter.epochs, done=True))
 
     def _drain(self) -> None:
-        """Somebody leaves the loop: let the batches under way be applied everywhere, if that does not take long."""
+        """Somebody leaves the loop: let the batches under way be applied everywhere, if that does not take long.
+
+        However long it takes where parameters are all-reduced: without it hosts have rows of batches whose dense
+        parameters they lack.
+        """
         self._rests += 1
-        rest, until = self._rests, monotonic() + _LEAVING_S
-        with suppress(Exception):  # it is left either way
+        reduced = self.driver.state.spec.group
+        rest, until = self._rests, inf if reduced else monotonic() + _LEAVING_S
+        with nullcontext() if reduced else suppress(Exception):  # it is left either way
             self.driver.handle(RestAsked(rest))
             while not self.driver.finished and self.driver.resting != rest and monotonic() < until:
                 if self.returning is not None:

@@ -67,7 +67,7 @@ def pack_request(
         arrays = list(payload.ids.values())
     elif isinstance(payload, PushedGradients):
         head |= {"samples": payload.samples, "loss": payload.loss, "dense": payload.dense is not None}
-        head |= {"skipped": payload.skipped, "reader": payload.reader, "since": payload.since}
+        head |= {"skipped": payload.skipped, "reader": payload.reader, "since": payload.since, "kept": payload.kept}
         head["groups"] = {name: _pack_rows(rows, arrays) for name, rows in payload.rows.items()}
         if payload.dense is not None:
             arrays.append(payload.dense)
@@ -94,7 +94,8 @@ def unpack_request(message: Message) -> tuple[Any, Wanted | PushedGradients | St
         rows = {name: _unpack_rows(told, arrays) for name, told in head["groups"].items()}
         dense = arrays.pop(0) if head["dense"] else None
         counted = (head["samples"], head["loss"], head["skipped"])
-        return request, PushedGradients(rows, dense, *counted, head["reader"], _moment(head["since"]))
+        since, kept = _moment(head["since"]), tuple(head["kept"])
+        return request, PushedGradients(rows, dense, *counted, head["reader"], since, kept)
     return request, StoredDense(*arrays) if head["kind"] == "StoreGroup" else None
 
 
@@ -233,7 +234,8 @@ def pack_outcome(outcome: StageOutcome) -> Message:
     """Lay an outcome out for the wire."""
     stages = sorted(outcome.dense)
     arrays = [*outcome.gradients.values(), *(outcome.dense[i] for i in stages), np.asarray(outcome.prediction)]
-    return Message({"gradients": list(outcome.gradients), "stages": stages, "loss": outcome.loss}, arrays)
+    head = {"gradients": list(outcome.gradients), "stages": stages, "loss": outcome.loss, "kept": outcome.kept}
+    return Message(head, arrays)
 
 
 def unpack_outcome(message: Message) -> StageOutcome:
@@ -241,7 +243,7 @@ def unpack_outcome(message: Message) -> StageOutcome:
     head, arrays = message.head, [array.copy() for array in message.arrays]
     gradients = {name: arrays.pop(0) for name in head["gradients"]}
     dense = {i: arrays.pop(0) for i in head["stages"]}
-    return StageOutcome(gradients, dense, head["loss"], arrays.pop(0))
+    return StageOutcome(gradients, dense, head["loss"], arrays.pop(0), tuple(head["kept"]))
 
 
 def pack_error(error: Exception) -> Message:

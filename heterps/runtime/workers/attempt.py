@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -229,8 +230,12 @@ class Attempt:
         """Hand a batch to a stage worker; its answer comes through the inbox."""
         seed, feeds = self.bench.lead(self._works[key.n])
         self._stepping.add(key.n)
+        credits, begun = self.client.credits, perf_counter()
+        there = max(1, credits.waiting.get(stage, 1))  # this one among them
 
         def done(outcome: StageOutcome | None) -> None:
+            if outcome is not None:
+                credits.measured(stage, (perf_counter() - begun) / there)
             self._post(lambda: self._stepped(key, stage, outcome))
 
         assert self._stage is not None

@@ -69,9 +69,18 @@ class HostActor:
         return self._listener.address
 
     def _new_host(self, copy: int, report: Callable[[Event], None], cut_every: int | None = None) -> ShardHost:
-        memory = self.job.memory_bytes or _memory_of(self._worker, self.job.replicas)
+        memory = self.job.memory_bytes or self._share()
         threads = settings().table_threads
         return ShardHost(self.job, self.host, copy, report, cut_every, threads=threads, memory_bytes=memory)
+
+    def _share(self) -> int | None:
+        """Divide what the worker has for tables among all hosts on it, those included that took more until now."""
+        share = _memory_of(self._worker, max(self.job.replicas, len(_HERE)))
+        if share is not None:
+            for actor in _HERE:
+                if actor._shard_host is not None and not actor.job.memory_bytes:
+                    actor._shard_host.limit_memory(share)
+        return share
 
     def _listen(self, host: ShardHost, failed: Failed | None = None) -> Listener:
         return Listener(host, listen_on(self._worker), server_tls(self._worker), failed)
@@ -116,7 +125,7 @@ class HostActor:
 
     def counts(self) -> dict[str, Any]:
         """Return what was applied so far."""
-        return vars(self._shard_host.counts).copy() if self._shard_host else {}
+        return vars(self._shard_host.counted()).copy() if self._shard_host else {}
 
     def collect(self) -> dict[str, Any]:
         """Return times since the last call."""
@@ -124,20 +133,20 @@ class HostActor:
 
     def close(self) -> None:
         """Stop answering and drop the tables."""
+        _HERE.discard(self)
         if self._listener is not None:
             self._listener.close()
         if self._shard_host is not None:
             self._shard_host.close()
 
 
-def _memory_of(worker: Any, replicas: int) -> int | None:
-    """Return what tables may take of a worker's memory, so that Dask neither pauses nor kills it for them.
+def _memory_of(worker: Any, copies: int) -> int | None:
+    """Return what one of so many copies may take of a worker's memory, so that Dask neither pauses nor kills it.
 
-    With backups a worker has as many copies as there are replicas of one: each may take its share, whichever came
-    first. Of workers inside one process Dask cannot tell which takes what.
+    Each may take its share, whichever came first. Of workers inside one process Dask cannot tell which takes what.
     """
     limit = worker.memory_manager.memory_limit
     if not limit or parse_address(worker.address).is_local:
         return None
     others = worker.monitor.get_process_memory() - sum(actor.nbytes for actor in _HERE)
-    return int(max(_TABLES_SHARE * limit - others, _LEAST_SHARE * limit) / replicas)
+    return int(max(_TABLES_SHARE * limit - others, _LEAST_SHARE * limit) / copies)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heterps.device import to_host
 from heterps.errors import CheckpointError
 from heterps.protocol import Window
 from heterps.protocol.host.state import HostState
@@ -60,6 +61,7 @@ from heterps.runtime.wire.service import Address, Method
 from heterps.runtime.workers.following import Following
 from heterps.runtime.workers.kept_dense import give_dense, take_dense
 from heterps.runtime.workers.mirror import Mirror
+from heterps.runtime.workers.stage_holder import StageHolder
 from heterps.tables import (
     Kind,
     Moment,
@@ -116,9 +118,10 @@ class ShardHost:
         threads: int = 1,
         memory_bytes: int | None = None,
     ) -> None:
-        first, last = job.model.dense_ranges(job.hosts)[host]
+        first, last = job.dense_ranges[host]
         self.model, self.host = job.model, host
         self._dense = job.model.parameters[first:last]  # that live here
+        self.holder = StageHolder(job) if job.is_holder(host) else None
         self._reduced = job.reduced_on(host)  # of these, those that an all-reduce group trains and gives back
         kept = {spec.name for spec in self._reduced}
         self._pushed = {spec.name for spec in self._dense if spec.name not in kept} if kept else None
@@ -163,9 +166,15 @@ class ShardHost:
             folder=folder,
             memory_bytes=self._memory_bytes,
             adds=self._adds,
-            dense_block=partial(DenseBlock, pushed=self._pushed),
+            dense_block=partial(DenseBlock, pushed=self._pushed) if self.holder is None else self.holder.block,
         )
         self.counts = Counts()
+
+    def limit_memory(self, memory_bytes: int) -> None:
+        """Let the tables take so much from now on; rows beyond that stay, new ids are refused or old rows evicted."""
+        self._memory_bytes = memory_bytes
+        if self.shard is not None and self.shard.memory is not None:
+            self.shard.memory.limit_bytes = memory_bytes
 
     def close(self) -> None:
         """Drop the tables, and their files where they are on disk."""
@@ -183,6 +192,7 @@ class ShardHost:
             self._disk = before._disk
             for follower in before._followers:
                 stop_following(self.shard, follower)
+            before.shard = before._disk = None  # who still knows it there must not read, or leave anything
 
     def deliver(self, message: Any, folder: str = "") -> None:
         """Take an instruction of the run; ``folder`` is where the cut is that it speaks of."""
@@ -250,16 +260,26 @@ class ShardHost:
         return pack_reply(Granted(self.state.term), self.read(unpack_read(message)))
 
     def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
-        """Return the dense parameters and a mark of their state; none if that is the mark the caller knows."""
+        """Return the dense parameters and a mark of their state; none if that is the mark the caller knows.
+
+        They are where the stage holder has them, on its device perhaps; on the wire they are host arrays.
+        """
         shard = self.tables()
         mark = f"{shard.incarnation}-{shard.version}"  # before the values: newer ones under an old mark do no harm
         if mark == known:
             return mark, None
         with self.phases("pull"):
-            return mark, shard.pull_dense()
+            return mark, shard.dense.pull_there()
 
     def _on_dense(self, message: Message) -> Message:
-        return pack_dense(*self.dense(message.head["known"]))
+        mark, values = self.dense(message.head["known"])
+        return pack_dense(mark, None if values is None else to_host(values))
+
+    def keep(self, seed: int, stage: int, gradient: Any) -> None:
+        """Stage holder: take the dense gradient of a stage of this process."""
+        self.tables()
+        assert self.holder is not None
+        self.holder.keep(seed, stage, gradient)
 
     def _on_group(self, message: Message) -> Message:
         """Give a member of the all-reduce group what is kept for it."""
@@ -348,8 +368,10 @@ class ShardHost:
             case Take():
                 take_dense(self.tables(), self._reduced, payload)
             case Apply(push):
-                self._apply(push.key, payload, push.batches)
+                self._apply(push.key, self._whole(payload), push.batches)
             case Answer((sent, done), reply):
+                if self.holder is not None and isinstance(sent, PushedGradients) and isinstance(reply, Acked):
+                    self.holder.forget(sent.kept)
                 follows = isinstance(sent, PushedGradients) and sent.reader and isinstance(reply, Acked)
                 done(reply, self._refreshed(sent) if follows else None)
             case Serve((wanted, done), _, reply):
@@ -363,7 +385,8 @@ class ShardHost:
                 self._dismiss(f"{trainer}/")
             case Keep(push):
                 with self.phases("push"):
-                    self._kept[push] = payload.copy()  # beyond the reply: the sender uses its buffers again
+                    # Beyond the reply: the sender uses its buffers again.
+                    self._kept[push] = self._whole(payload).copy()
             case Commit(_, pushes):
                 self._commit([(push, self._kept.pop(push)) for push in pushes])
             case Load(term, cut, owned):
@@ -374,6 +397,9 @@ class ShardHost:
                 self._report(event)
             case _:
                 raise TypeError(f"this engine does not carry out {decision!r}")
+
+    def _whole(self, payload: PushedGradients) -> PushedGradients:
+        return payload if self.holder is None else self.holder.whole(payload)
 
     def tables(self) -> Shard:
         """Return the tables that are here."""
@@ -430,6 +456,13 @@ class ShardHost:
         if due:
             self._report(CutAsked())
 
+    def counted(self) -> Counts:
+        """Return what is in the tables, with what the device has counted of it."""
+        skipped = self.shard.dense.take_skipped() if self.shard is not None else 0
+        with self.lock:
+            self.counts.skipped += skipped
+        return self.counts
+
     def _commit(self, lanes: list[tuple[Push, PushedGradients]]) -> None:
         """Sum in lane order, then one update: the same bits whoever computed the lanes."""
         if not lanes:
@@ -446,6 +479,8 @@ class ShardHost:
     def _load(self, term: int, cut: int, owned: tuple[int, ...]) -> None:
         """Load a cut; cut 0 is what the run began with: fresh tables, or those of the run before."""
         self._kept.clear()
+        if self.holder is not None:
+            self.holder.clear()
         state: Mapping[str, Any] | None = None
         if cut:
             self.fresh(owned)
@@ -465,7 +500,9 @@ class ShardHost:
 
     def _mark(self, cut: int, state: dict[str, Any]) -> None:
         """From here on the first change of a row saves its old value; writing goes on beside training."""
-        folder, counts = self._folder, vars(self.counts).copy()
+        if self.holder is not None:
+            self.holder.clear()
+        folder, counts = self._folder, vars(self.counted()).copy()
         rows = self.tables().cut(_CUTS, moment=Path(folder).name, since=since_of(folder))
         kind: Kind = "changes" if rows.partial else "checkpoint"
         copy, bad_streak = self.state.copy, self.counts.bad_streak

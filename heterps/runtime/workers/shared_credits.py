@@ -22,6 +22,11 @@ class SharedCredits(Credits):
         with self._lock:
             return super().take(stages)
 
+    def measured(self, stage: str, seconds: float) -> None:
+        """A batch took so long."""
+        with self._lock:
+            super().measured(stage, seconds)
+
     def give_back(self, stage: str | None) -> None:
         """The batch came back, or will never."""
         with self._lock:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from heterps.device import CopyStreams
+from heterps.device import CopyStreams, array_namespace, is_host
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
 from heterps.runtime.batch.device_program import DeviceProgram
@@ -39,14 +39,21 @@ _LAST, _MIDDLE = 3, 8  # batches on a device: one copied up, one computing, one 
 
 @dataclass(eq=False)
 class StageParams:
-    """Parameters of a stage, and by shard host the mark of the state they have; fresh ones have none."""
+    """Parameters of a stage, and by shard host the mark of the state they have; fresh ones have none.
 
-    flat: F32
+    They are here, or on the stage's device once they came from there.
+    """
+
+    flat: Any
     marks: dict[int, str] = field(default_factory=dict)
     changed: bool = True  # since they were last brought to where they are computed with
 
-    def write(self, span: slice, values: F32) -> None:
-        """Set some of them."""
+    def write(self, span: slice, values: Any) -> None:
+        """Set some of them; all come from one place, the host or a device."""
+        if is_host(self.flat) and not is_host(values):
+            self.flat = array_namespace(values).empty(self.flat.shape, np.float32)
+        elif is_host(values) and not is_host(self.flat):
+            self.flat = np.empty(self.flat.shape, np.float32)
         self.flat[span] = values
         self.changed = True
 
@@ -59,6 +66,15 @@ class Flight:
     params: StageParams
     seed: int
     feeds: Mapping[str, Any]
+    holder: GradientHolder | None = None  # of its dense parameters, in this process
+    dense: Any = None  # its gradient, for that one
+
+
+class GradientHolder(Protocol):
+    """Takes dense gradients where they were computed."""
+
+    def keep(self, seed: int, stage: int, gradient: Any) -> None:
+        """Take the gradient of a batch."""
 
 
 class DenseSource(Protocol):
@@ -66,6 +82,9 @@ class DenseSource(Protocol):
 
     def fill(self, layout: ParamLayout, params: StageParams) -> None:
         """Bring the parameters of a layout to their present state."""
+
+    def holder(self) -> GradientHolder | None:
+        """Return who takes dense gradients in this process."""
 
 
 NextStage = Callable[[int, Mapping[str, Any]], StageOutcome]
@@ -122,7 +141,7 @@ class StageService:
     def begin(self, seed: int, feeds: Mapping[str, Any]) -> Flight:
         """Copy a batch to the device and queue what can be computed with it; on a CPU it is computed."""
         program, params = self._take()
-        flight = Flight(program, params, seed, feeds)
+        flight = Flight(program, params, seed, feeds, self._source.holder())
         try:
             with self.phases(WAITING):
                 self._source.fill(program.layout, params)
@@ -130,7 +149,7 @@ class StageService:
             with self._computing(), placed(self.where):
                 self._forward(flight)
                 if self._behind is None:
-                    self._start_backward(program)
+                    self._start_backward(flight)
         except BaseException:
             self._give_back(flight)
             raise
@@ -144,9 +163,9 @@ class StageService:
                 outcome = self._behind(flight.seed, self._passed_on(flight))
                 self._give(flight.program, outcome)
                 with self._computing(), placed(self.where):
-                    self._start_backward(flight.program)
+                    self._start_backward(flight)
             with placed(self.where):
-                return self._outcome(flight.program, outcome)
+                return self._outcome(flight, outcome)
         finally:
             self._give_back(flight)
 
@@ -179,20 +198,28 @@ class StageService:
             with self.phases("backward"), placed(self.where):
                 program.give({name: outcome.gradients.pop(name) for name in program.given})
 
-    def _start_backward(self, program: DeviceProgram) -> None:
+    def _start_backward(self, flight: Flight) -> None:
+        program = flight.program
         if program.has_steps:
             with self.phases("backward"):
-                program.start_backward()
+                program.start_backward(stays=flight.holder is not None)
+                if flight.holder is not None:
+                    flight.dense = program.dense_gradient()
 
-    def _outcome(self, program: DeviceProgram, outcome: StageOutcome) -> StageOutcome:
+    def _outcome(self, flight: Flight, outcome: StageOutcome) -> StageOutcome:
+        program = flight.program
         if program.has_steps:
             with self.phases("backward"):
                 gradients = program.take_gradients()
-                outcome.dense[self.index] = gradients.dense.copy()
+                if flight.holder is None:
+                    outcome.dense[self.index] = gradients.dense.copy()
                 add_gradients(outcome.gradients, {name: np.array(g) for name, g in gradients.inputs.items()})
                 if self._behind is None:
                     outcome.loss, outcome.prediction = program.loss, program.prediction.copy()
             self.phases.carve(program.take_spent())
+            if flight.holder is not None and program.layout.size:
+                flight.holder.keep(flight.seed, self.index, flight.dense)
+                outcome.kept = (*outcome.kept, self.index)
         with self._lock:
             self.steps += 1
         return outcome

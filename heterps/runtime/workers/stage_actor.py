@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import ssl
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from distributed import get_worker
 
+from heterps.errors import ClusterError, HardwareError, UnknownKindError
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.protocol.words.events import StageLost
 from heterps.runtime.batch.crossing import StageOutcome
@@ -19,9 +20,10 @@ from heterps.runtime.own_threads import logged, start_thread
 from heterps.runtime.wire.links import HostLink, link_to_host, link_to_stage
 from heterps.runtime.wire.own_links import OwnLinks
 from heterps.runtime.wire.peer import PeerLost
-from heterps.runtime.wire.service import Address, Listener
+from heterps.runtime.wire.service import Address, Listener, local_service
 from heterps.runtime.wire.worker_sockets import client_tls, listen_on, server_tls, worker_place
 from heterps.runtime.workers.delivery import teller
+from heterps.runtime.workers.shard_host import ShardHost
 from heterps.runtime.workers.stage import StageParams, StageService
 
 __all__ = ["DenseReader", "StageActor", "StagesBehind"]
@@ -60,7 +62,10 @@ class StageActor:
         for i in sorted(stages, reverse=True):
             here = self._stages.get(i + 1)
             behind_it = here.step if here is not None else self._behind.get(i + 1)
-            self._stages[i] = StageService(job, i, self._source, behind_it, worker.state.nthreads, worker_place(worker))
+            with _able(worker_place(worker)):
+                self._stages[i] = StageService(
+                    job, i, self._source, behind_it, worker.state.nthreads, worker_place(worker)
+                )
         # One for each stage; what ends one of them ends the stage.
         self._listeners = {
             i: Listener(
@@ -96,22 +101,37 @@ class StageActor:
         self._source.close()
 
 
+@contextmanager
+def _able(worker: str) -> Iterator[None]:
+    """A worker that cannot compute on what is wanted is of no use to the run, which goes on with others."""
+    try:
+        yield
+    except (HardwareError, UnknownKindError) as error:
+        raise ClusterError(f"{worker} cannot compute a stage: {error}") from error
+
+
 class DenseReader:
     """Reads dense parameters from the shard hosts, where they have changed; each thread has links of its own."""
 
     def __init__(self, job: Job, hosts: Sequence[Address], tls: ssl.SSLContext | None = None) -> None:
         self._model, self._tls = job.model, tls
-        self._ranges = job.model.dense_ranges(job.hosts)
+        self._ranges = job.dense_ranges
         self._links = self._to(hosts)  # replaced as one when hosts move
+        self._hosts, self._has_holder = hosts, job.holder
 
     def _to(self, hosts: Sequence[Address]) -> OwnLinks[HostLink]:
         return OwnLinks(lambda host: link_to_host(hosts[host], self._tls))
 
     def move(self, hosts: Sequence[Address]) -> None:
         """Read from other hosts from now on."""
-        before, self._links = self._links, self._to(hosts)
+        before, self._links, self._hosts = self._links, self._to(hosts), hosts
         # A call to a host that is gone may take its time to end, and nobody waits for it.
         start_thread("close-links", before.close, failed=logged("closing links to hosts that have moved"))
+
+    def holder(self) -> ShardHost | None:
+        """Return the stage holder if it is in this process."""
+        found = local_service(self._hosts[-1]) if self._has_holder else None
+        return found if isinstance(found, ShardHost) else None
 
     def close(self) -> None:
         """Let go of the connections."""

@@ -128,11 +128,13 @@ class Router:
     ----------
     host_of
         Host of each logical shard (see :func:`~heterps.protocol.words.layout.deal_shards`); None for one host.
+    hosts
+        How many there are, where the last ones own no shard.
     """
 
-    def __init__(self, host_of: Sequence[int] | I32 | None = None) -> None:
+    def __init__(self, host_of: Sequence[int] | I32 | None = None, *, hosts: int = 0) -> None:
         self._host_of = np.zeros(N_SHARDS, np.int32) if host_of is None else np.asarray(host_of, np.int32)
-        self._hosts = int(self._host_of.max()) + 1
+        self._hosts = max(int(self._host_of.max()) + 1, hosts)
         self._places = np.zeros(1024, np.uint64)
         self._found = np.empty(0, np.uint64)
         self._moved = np.empty(0, np.int32)

@@ -114,6 +114,8 @@ class Shard:
         self.seed = seed
         where, owners = None if folder is None else Path(folder), Owners(threads)
         memory = None if memory_bytes is None else MemoryLimit(memory_bytes)
+        self.memory = memory
+        """What groups and dense parameters may take together, None: as much as there is. Its limit may change."""
         self.groups: dict[str, RowGroup] = {}
         for spec in groups:
             if spec.name in self.groups:

@@ -109,6 +109,8 @@ def own(slots: int, dense: int, width: int = 4) -> hps.Graph:
 def test_models_by_name_and_by_function() -> None:
     model = hps.Classifier(own, settings={"width": 2}, epochs=2).fit(FRAME, Y, sample_weight=np.ones(300))
     assert [op.name for op in model.session.plan.graph.inputs] == ["ids", "x", "y", "w"]
+    zoo = hps.Classifier("dlrm", settings={"dim": 4, "bottom": (8,), "top": (8,)}, epochs=2).fit(FRAME, Y)
+    assert "pairs" in zoo.session.plan.graph
     for bad, error, message in (
         ({"model": "deepfn"}, UnknownKindError, "no model is called 'deepfn'; did you mean 'deepfm'"),
         ({"settings": {"hiden": (3,)}}, GraphError, "has no setting 'hiden'; did you mean 'hidden'"),

@@ -1,5 +1,7 @@
 """scikit-learn's own checks, and the habits of its users."""
 
+import importlib
+import sys
 import warnings
 
 import numpy as np
@@ -13,6 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from threadpoolctl import threadpool_info
 
 import heterps as hps
+from heterps.errors import RunError
 
 WEIGHTS = "batches of other rows are other steps: a weight of two is not the same as a row that comes twice"
 BITS = "computes in float32: rows of a batch are summed in another order, which changes the last bits"
@@ -54,6 +57,13 @@ def test_a_fitted_model_leaves_the_threads_of_others_alone() -> None:
     model = hps.Regressor("linear", epochs=1).fit(x, x[:, 0])
     assert [(pool["prefix"], pool["num_threads"]) for pool in threadpool_info()] == before
     model.close()
+
+
+def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    monkeypatch.delitem(sys.modules, "heterps.estimator.sklearn_base", raising=False)
+    with pytest.raises(RunError, match=r"need scikit-learn: pip install 'heterps\[sklearn\]'"):
+        importlib.import_module("heterps.estimator.sklearn_base")
 
 
 def test_columns_of_a_frame_go_through_a_transformer() -> None:

@@ -47,6 +47,25 @@ def test_text_has_everything_that_is_asked_for(made):
     assert made.report() == text
 
 
+def test_figures_of_gpus_that_nobody_measured_are_marked(made):
+    (gpu,) = made.forecast.data_sheet
+    assert made.pool(gpu).kind == "gpu"
+    note = f"* rates of {gpu}: data sheet, not measured"
+    text = report_text(made)
+    assert note in text
+    on_gpu = [stage.name for stage in made.stages if gpu in stage.workers]
+    others = [stage.name for stage in made.stages if gpu not in stage.workers]
+    rows = {line.split()[1]: line for line in text.splitlines() if line.startswith("│") and "/s" in line}
+    assert on_gpu
+    assert all("/s*" in rows[name] for name in on_gpu)
+    assert not any("/s*" in rows[name] for name in others)
+    assert note in report_html(made, layers_of(made.graph))
+    assert Plan.from_json(made.to_json()).forecast.data_sheet == (gpu,)
+    measured = replace(made, forecast=replace(made.forecast, data_sheet=()))
+    assert "data sheet, not measured" not in report_text(measured)
+    assert "*" not in report_text(measured).split("Proof")[0]
+
+
 def test_text_of_a_plan_made_by_hand():
     text = Plan.fused(wide_deep(), batch_size=64, workers=2).report()
     assert "one fused stage" in text

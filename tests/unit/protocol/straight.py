@@ -83,6 +83,6 @@ class Straight:
 def straight(spec: RunSpec, batches: Mapping[int, int], workers: int = 1) -> Straight:
     """Run to the end and return the world."""
     world = Straight(spec, batches)
-    world.go(*(WorkerJoined(f"server{i}", "server") for i in range(spec.hosts)))
+    world.go(ev.ServersJoined(tuple(f"server{i}" for i in range(spec.hosts))))
     world.go(*(WorkerJoined(f"io{i}", "io") for i in range(workers)))
     return world

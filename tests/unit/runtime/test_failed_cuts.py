@@ -76,8 +76,8 @@ def _no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a batch with poison in it have a loss that is no number; readers let none through that has one already."""
     good = Workbench.compute
 
-    def compute(bench: Workbench, work: BatchWork) -> None:
-        good(bench, work)
+    def compute(bench: Workbench, work: BatchWork, *rest: Any) -> None:
+        good(bench, work, *rest)
         work.loss = float("nan") if (work.read["x"] == POISON).any() else work.loss
 
     monkeypatch.setattr(Workbench, "compute", compute)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("dask")
 
 ALL = {"fc": "allreduce", "out": "allreduce"}
 HYBRID = {"fc": "allreduce", "*": "table"}
-PIECES = {"fc.bias": "allreduce", "out.weight": "allreduce"}  # that do not touch
+PIECES = {"fc.weight": "allreduce", "out.weight": "allreduce"}  # that do not touch
 inline = partial(hps.launch, engine="inline", mode="sync")
 
 
@@ -77,10 +77,16 @@ def _dense(shard: Any, host: int) -> Any:
 
 def test_what_is_evaluated_while_it_trains_is_what_was_trained() -> None:
     with inline(plan(), parameters=ALL, report_s=0.0) as session:
-        start = tables(session)
-        seen = [tables(session)["hidden"] for progress in session.train(data()) if 2 <= progress.batches <= 4]
-    assert seen
-    assert not any(np.array_equal(one, start["hidden"]) for one in seen)
+        seen = [_read(session)]
+        seen += [_read(session) for progress in session.train(data()) if 2 <= progress.batches <= 4]
+    assert len(seen) > 1
+    assert not any(np.array_equal(one, seen[0]) for one in seen[1:])
+
+
+def _read(session: hps.Session) -> Any:
+    """Evaluate, and return the dense parameters that hosts had for it."""
+    tables(session)
+    return session.engine.each_shard(_dense)[0]
 
 
 def test_leaving_the_loop_keeps_what_was_trained() -> None:
@@ -137,3 +143,10 @@ def test_buckets_go_out_while_backward_goes_on(monkeypatch: pytest.MonkeyPatch) 
         found = trained(session)
     assert sum(ahead) > 10  # the others are words without a gradient
     assert same(found, by_tables())
+
+
+@pytest.mark.full
+def test_backups_of_hosts_have_what_the_group_gave_them() -> None:
+    made = plan(lanes=3, workers=2, shard_hosts=2)
+    with hps.launch(made, engine="dask", mode="sync", replicas=2, parameters=ALL) as session:
+        assert same(trained(session, epochs=2), by_tables(epochs=2))

@@ -28,6 +28,13 @@ def test_adult_demo(capsys: pytest.CaptureFixture[str]) -> None:
     assert auc >= 0.905
 
 
+@pytest.mark.full
+def test_adult_with_the_methods_of_scikit_learn(capsys: pytest.CaptureFixture[str]) -> None:
+    script("adult_estimator").main()
+    out = capsys.readouterr().out
+    assert float(out.split("adult.test: AUC ")[1].split(",")[0]) >= 0.905
+
+
 @pytest.fixture(scope="module")
 def criteo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("criteo")

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from heterps.simulator import draw, hunt, simulate
+from heterps.simulator.coverage import UNPLAYED, never_met, words_of_engines
 from heterps.simulator.scenario import FAULTS
 
 pytestmark = pytest.mark.no_cover  # measuring would take twice as long, and directed tests cover the same
@@ -23,6 +24,7 @@ def test_every_seed_keeps_the_promise(chunk: int) -> None:
     noise = {"message lost", "message duplicated", "message late"}
     assert set(found.fired) == {*FAULTS, *noise}, "every kind of fault must fire in every chunk"
     assert set(found.modes) == {"sync", "async", "geo"}
+    assert not never_met(found.met), "every word of an engine must be met in every chunk"
 
 
 @pytest.mark.soak
@@ -45,3 +47,10 @@ def test_waiting_for_ever_is_noticed() -> None:
     problem = simulate(scenario).problem
     assert "waiting for" in problem
     assert "an io worker to run Splits" in problem
+
+
+def test_words_that_no_seed_met_are_named() -> None:
+    words = words_of_engines()
+    assert {"BackupReady", "ServersJoined", "Promote", "LetGo", "Forward", "Confirm"} <= words
+    assert not words & set(UNPLAYED)
+    assert never_met(dict.fromkeys(words - {"Promote"}, 1)) == ["Promote"]

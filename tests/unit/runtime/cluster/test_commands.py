@@ -59,7 +59,7 @@ def test_a_dashboard_stays_on_loopback() -> None:
 
 
 def test_a_gpu_worker_follows_the_convention_of_dask_cuda() -> None:
-    made = worker_command("gpu", "gpu-1", "127.0.0.1", Threads(1, 2), gpu=1)
+    made = worker_command("gpu", "gpu-1", "127.0.0.1", Threads(1, 2), gpu="1")
     assert option(made.words, "--resources") == "GPU=1"
     assert option(made.words, "--nthreads") == "1"
     assert made.environment["CUDA_VISIBLE_DEVICES"] == "1"

@@ -97,8 +97,14 @@ def test_two_sessions_cannot_write_to_one_folder(tmp_path):
         pass
 
 
-def test_a_launch_that_fails_gives_the_folder_back(tmp_path):
+def test_a_launch_that_fails_gives_the_folder_back(tmp_path, monkeypatch):
+    def fail(*args, **rest):
+        with pytest.raises(CheckpointError):
+            FolderLock(tmp_path)  # it was taken by then
+        raise MemoryError("no engine today")
+
+    monkeypatch.setattr("heterps.session.make_engine", fail)
     plan = hps.Plan.fused(graph(4), batch_size=64)
-    with pytest.raises(TypeError):
-        hps.launch(plan, engine="inline", checkpoint=tmp_path, no_such_option=1)
+    with pytest.raises(MemoryError, match="no engine today"):
+        hps.launch(plan, engine="inline", checkpoint=tmp_path)
     FolderLock(tmp_path).close()

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dask
 import pytest
 
 from heterps.errors import ClusterError, DataError, RunError
@@ -570,3 +571,20 @@ def test_a_run_that_cannot_begin_leaves_nothing(start: Start, monkeypatch: pytes
     with pytest.raises(ClusterError, match=r"the scheduler is gone \(OSError: closed\)"):
         start()
     assert run_here(RUN) is None
+
+
+def test_nobody_is_missing_before_the_scheduler_has_answered(tmp_path: Path) -> None:
+    """On a busy machine the first answer may take longer than workers may stay away."""
+
+    def watch(seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            carrier.watch(lambda: ("an io worker",))
+            time.sleep(0.02)
+
+    with dask.config.set({"heterps.timeouts.workers": "0s"}):
+        carrier = Played(tmp_path).carrier
+        watch(0.5)
+        carrier.attendance.looks = 1
+        with pytest.raises(ClusterError, match="waited 0 s for an io worker"):
+            watch(LONG_S)

@@ -10,6 +10,7 @@ from typing import Any
 
 import dask
 import pytest
+from distributed import Client
 
 from heterps.errors import ClusterError, DataError, RunError
 from heterps.runtime import answers
@@ -74,9 +75,11 @@ def test_and_where_a_call_or_task_cannot_even_be_sent(remote: Any, name: str) ->
     def refuse(*args: Any, **options: Any) -> Any:
         raise ANSWERS[name]()
 
-    remote._actor = SimpleNamespace(call=refuse, load=refuse)
+    remote._actor = SimpleNamespace(
+        key="k", _io_loop=remote._client.loop, _worker_rpc=SimpleNamespace(actor_execute=refuse)
+    )
     with pytest.raises(ClusterError, match=r"^Thing on worker w did not answer to load: ."):
-        remote.start("load")
+        remote.call("load")
     remote._client.submit = refuse
     with pytest.raises(ClusterError, match=r"^dict on worker w did not answer to being made: ."):
         Remote(remote._client, "w", dict)
@@ -224,3 +227,27 @@ def test_what_nobody_wants_any_more_is_not_waited_for(remote: Any) -> None:
     threading.Timer(0.1, remote._unwanted.set).start()
     with pytest.raises(ClusterError, match="nobody waits for it any more"):
         remote.finish(Pending(60), patient=True)
+
+
+def test_a_call_that_dasks_handler_raises_for_ends_by_name(local: Client) -> None:
+    """The worker has let go of the actor: Dask's handler raises there, and Dask's own call would wait for ever."""
+    worker = next(iter(local.scheduler_info(n_workers=-1)["workers"]))
+    made = Remote(local, worker, Counter)
+    made.call("count")
+    key = made._future.key
+    local.run(lambda dask_worker: dask_worker.state.actors.pop(key), workers=[worker])
+    with pytest.raises(ClusterError, match=r"^Counter on worker .* did not answer to count: KeyError"):
+        made.call("count", patient=True)
+    made.release()
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.n = 0
+
+    def count(self) -> int:
+        self.n += 1
+        return self.n
+
+    def close(self) -> None:
+        """Nothing to end."""

@@ -1,5 +1,7 @@
 """A host actor between runs, and words that come late."""
 
+import weakref
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,3 +45,27 @@ def test_a_late_word_of_the_run_before_does_not_reach_the_copy_in_its_place(acto
 def test_a_run_that_was_left_early_leaves_tables_that_can_be_read(actor: HostActor) -> None:
     actor.begin("first", 1, None)
     assert actor.on_shard(lambda shard, host: shard is not None, ())
+
+
+def test_hosts_of_one_worker_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit, taken = 1 << 30, 100 << 20
+    worker = SimpleNamespace(
+        address="tcp://127.0.0.1:1",
+        security=Security(),
+        log_event=lambda topic, message: None,
+        memory_manager=SimpleNamespace(memory_limit=limit),
+        monitor=SimpleNamespace(get_process_memory=lambda: taken),
+    )
+    monkeypatch.setattr(host_actor, "get_worker", lambda: worker)
+    monkeypatch.setattr(host_actor, "_HERE", weakref.WeakSet())
+    job = replace(JOB, memory_bytes=None, hosts=3)
+    actors = [HostActor(job, host) for host in range(3)]
+    for actor in actors:
+        actor.address()
+    memories = [actor._shard_host.shard.memory for actor in actors]  # type: ignore[union-attr]
+    limits = [memory.limit_bytes for memory in memories if memory is not None]
+    assert len(limits) == 3
+    assert sum(limits) < 0.7 * limit
+    assert max(limits) - min(limits) < 0.1 * max(limits)
+    for actor in actors:
+        actor.close()

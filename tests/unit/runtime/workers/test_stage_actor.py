@@ -120,6 +120,9 @@ class Written:
     def __init__(self, value: float | None) -> None:
         self.value = value
 
+    def holder(self) -> None:
+        """Gradients go back with the outcome."""
+
     def fill(self, layout: ParamLayout, params: StageParams) -> None:
         if self.value is not None:
             params.write(slice(None), np.full(layout.size, self.value, np.float32))

@@ -31,14 +31,16 @@ def gradients(n: int, steps: int = 4) -> list[np.ndarray]:
     return found
 
 
+@pytest.mark.parametrize("device", ["fake", pytest.param("gpu", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("rule", BUILT_IN, ids=lambda rule: type(rule).__name__)
-def test_every_rule_gives_the_numbers_of_the_loops(rule: Rule) -> None:
-    here, there = DenseBlock(specs(rule), seed=3), DeviceDense(specs(rule), seed=3, xp=XP)
+def test_every_rule_gives_the_numbers_of_the_loops(rule: Rule, device: str) -> None:
+    xp = namespace(device)
+    here, there = DenseBlock(specs(rule), seed=3), DeviceDense(specs(rule), seed=3, xp=xp)
     np.testing.assert_array_equal(there.values, here.values)
     skipped = 0
     for step, gradient in enumerate(gradients(len(here))):
         skipped += here.push(gradient, step=step)
-        assert there.push(to_device(gradient, XP), step=step) == 0
+        assert there.push(to_device(gradient, xp), step=step) == 0
     np.testing.assert_allclose(there.values, here.values, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(there.slots, here.slots, rtol=1e-6, atol=1e-7)
     assert there.take_skipped() == skipped == 2

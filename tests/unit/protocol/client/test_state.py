@@ -1,0 +1,94 @@
+"""A client whose worker has rows of its own: batches in order, exchanges beside the computing, a few pulled ahead."""
+
+from typing import Any
+
+from heterps.protocol import BatchKey, ClientState, Geo, Layout
+from heterps.protocol.client import state as cl
+from heterps.protocol.words import instructions as do
+from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Seen
+
+HOSTS = 2
+LAYOUT = Layout(1, tuple(range(HOSTS)), (1,) * HOSTS, tuple(range(HOSTS)))
+
+
+class Played:
+    """A client with everything it wants done, in order; hosts answer when they are told to."""
+
+    def __init__(self, k: int) -> None:
+        run = do.RunSplit(1, 1, "w", 0, 0, 0, 7, 0, None, 0, (0, 0), LAYOUT)
+        self.client = ClientState(run, Geo(k))
+        self.done: list[Any] = []
+        self.act(self.client.start())
+        for host in range(HOSTS):
+            self.act(self.client.reply(host, self.sent(cl.Send, 0)[host].request, Seen(1, 0, 0)))
+
+    def act(self, actions: list[Any]) -> None:
+        for action in actions:
+            self.done.append(action)
+            if isinstance(action, cl.Read):
+                self.act(self.client.handle(cl.BatchRead(action.n)))
+
+    def sent(self, kind: type, n: int) -> list[cl.Send]:
+        found = [a for a in self.done if isinstance(a, cl.Send) and a.request.key.n == n]
+        return found if kind is cl.Send else [a for a in found if isinstance(a.request, kind)]
+
+    def answer(self, kind: type, n: int) -> None:
+        for host, request in self.sent(kind, n):
+            self.act(self.client.reply(host, request, Granted(1) if kind is Pull else Acked(1)))
+
+    def computed(self, n: int) -> None:
+        self.act(self.client.handle(cl.Computed(BatchKey(0, 0, n), "")))
+
+    @property
+    def computing(self) -> list[int]:
+        return [a.key.n for a in self.done if isinstance(a, cl.Compute)]
+
+
+def test_batches_are_computed_in_order_however_their_rows_come() -> None:
+    played = Played(k=2)
+    played.answer(Pull, 1)
+    assert played.computing == []
+    played.answer(Pull, 0)
+    assert played.computing == [0], "one at a time: the next is trained on what this one leaves"
+    played.computed(0)
+    assert played.computing == [0, 1]
+
+
+def test_a_range_is_exchanged_while_the_next_is_computed_and_none_further() -> None:
+    played = Played(k=2)
+    for n in range(4):
+        played.answer(Pull, n)
+        played.computed(n)
+        if n == 1:
+            pushes = [i for i, a in enumerate(played.done) if isinstance(a, cl.Send) and isinstance(a.request, Push)]
+            assert len(pushes) == HOSTS
+            played.answer(Pull, 2)
+            assert played.done.index(cl.Compute(BatchKey(0, 0, 2), "")) > max(pushes), "settled before it goes on"
+    assert played.computing == [0, 1, 2, 3], "nothing was acknowledged yet"
+    assert not played.sent(Pull, 4), "two ranges are under way"
+    played.answer(Push, 0)
+    assert played.sent(Pull, 4)
+    played.answer(Pull, 4)
+    assert played.computing == [0, 1, 2, 3, 4]
+
+
+def test_rows_are_asked_for_a_few_batches_ahead() -> None:
+    played = Played(k=100)
+    assert [n for n in range(10) if played.sent(Pull, n)] == [0, 1, 2, 3]
+    played.answer(Pull, 0)
+    played.computed(0)
+    assert [n for n in range(10) if played.sent(Pull, n)] == [0, 1, 2, 3, 4]
+
+
+def test_the_last_range_of_a_split_may_be_short() -> None:
+    played = Played(k=3)
+    played.answer(Pull, 0)
+    played.computed(0)
+    reading = [a for a in played.done if isinstance(a, cl.Read)][-1].n
+    for n in range(1, reading + 1):
+        played.answer(Pull, n)
+    played.client._reading = True  # the reader finds the end instead of the next batch
+    played.act(played.client.handle(cl.SplitEnded(2)))
+    played.computed(1)
+    (push, _) = played.sent(Push, 0)
+    assert push.request.batches == 2  # type: ignore[union-attr]
