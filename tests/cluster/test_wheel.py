@@ -135,7 +135,15 @@ def _wait_for(port: int) -> None:
 
 def test_the_program_for_a_cluster_runs_on_one(cluster: int, installed: Path, tmp_path: Path) -> None:
     user_files(tmp_path)
-    ((_, program),) = blocks("docs/cluster.md", "python")
+    (_, program), *_ = blocks("docs/cluster.md", "python")
     (tmp_path / "program.py").write_text(program.replace(":8786", f":{cluster}"))
     out = run(tmp_path, str(installed / "python"), "program.py")
     assert "600 samples" in out
+
+
+def test_the_estimator_takes_frames_of_pandas(installed: Path, tmp_path: Path) -> None:
+    """The last test: what others do without is installed beside."""
+    run(tmp_path, str(installed / "python"), "-m", "pip", "install", "-q", "pandas", "scikit-learn")
+    ((_, program),) = blocks("docs/estimator.md", "python")
+    (tmp_path / "program.py").write_text(program)
+    run(tmp_path, str(installed / "python"), "program.py")
