@@ -12,7 +12,7 @@ from heterps.hardware import Hardware
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 _CONNECT = """
-import json, os, pathlib, signal, subprocess, sys, time
+import gc, json, os, pathlib, signal, subprocess, sys, time
 from distributed import Client
 from heterps.runtime.cluster.identity import identity_of
 
@@ -41,6 +41,8 @@ def refuses(address):
         Client(address, security=Security(require_encryption=False, **nothing), timeout=1)
     except (OSError, TypeError, RuntimeError):
         return True
+    finally:
+        gc.collect()  # a client that failed, collected while another one starts, makes Dask wait for itself
     return False
 
 address = client.scheduler.address
@@ -116,6 +118,8 @@ def reconnected():
         client = Client(timeout=2)
     except OSError:
         return False
+    finally:
+        gc.collect()
     return bool(workers())
 
 wait_until(reconnected)

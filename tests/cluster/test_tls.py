@@ -38,9 +38,7 @@ def look(session, client):
 
 def test_services_speak_tls_and_refuse_strangers(launched: Launched) -> None:
     (launched.folder / "strangers.py").write_text(_STRANGERS)
-    train = SCRIPT.replace(
-        "digest(session)}\n    with", "digest(session), 'looked': look(session, client)}\n    with", 1
-    )
+    train = SCRIPT.replace("digest(session)}", "digest(session), 'looked': look(session, client)}", 1)
     words = "import sys; sys.argv = ['script', 'sync', 'none', '{\"staged\": true}']\nfrom strangers import look\n"
     launched.environment["DASK_HETERPS__NETWORK__UNIX_SOCKETS"] = "false"  # one machine stands for several here
     code, out, err = launched.run(words + train, "--tls", "--servers", "1", "--io", "2", "--compute", "2")

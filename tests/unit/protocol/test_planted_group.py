@@ -17,7 +17,7 @@ RARE = ("members_behind_stay_behind", "pushed_to_the_group_with_the_hosts", "old
 def test_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     PLANTED[name](monkeypatch)
     worlds = (scenario for scenario in map(draw, range(600_000)) if scenario.spec.group)
-    assert any(simulate(scenario).problem for scenario in islice(worlds, 5000 if name in RARE else 100))
+    assert any(simulate(scenario).problem for scenario in islice(worlds, 5000 if name in RARE else 300))
 
 
 def test_groups_are_disturbed_in_every_way() -> None:
