@@ -57,6 +57,7 @@ class Child:
     def __init__(self, make: Callable[[int], Command], log: pathlib.Path | None) -> None:
         self._make, self.log, self.restarts = make, log, 0
         self.command = make(0)
+        self.began_s = time.monotonic()  # of the present incarnation
         self.process = self._start()
 
     @property
@@ -69,6 +70,7 @@ class Child:
         self.end_group()
         self.restarts += 1
         self.command = self._make(self.restarts)
+        self.began_s = time.monotonic()
         self.process = self._start()
 
     def signal(self, number: int) -> None:
@@ -141,14 +143,14 @@ class Children:
         return child
 
     def revive(self, children: Iterable[Child]) -> tuple[Child, ...]:
-        """Restart those that have ended and return them; one that ended well was retired, and stays away.
+        """Restart those that have ended and return them.
 
         Raises
         ------
         ClusterError
             When one has used up its restarts; the message has the end of its log.
         """
-        dead = tuple(child for child in children if child.process.poll())  # 0: it was asked to end
+        dead = tuple(child for child in children if child.process.poll() is not None)
         for child in dead:
             if child.restarts >= self.max_restarts:
                 raise ClusterError(_given_up(child))

@@ -232,10 +232,18 @@ class _Cluster:
         """Wait for a signal or a moment; restart what has died."""
         if (number := self.signals.wait(_TICK_S)) is not None:
             raise _Stopped(number)
+        for child in [child for child in self.started[1:] if self._is_retired(child)]:
+            self.tell(f"{child.name} was retired and has ended")
+            self.started.remove(child)
         for child in self.children.revive(self.started):
             self.tell(
                 f"{child.log} ended: started again as {child.name}, {child.restarts} of {self.settings.max_restarts}"
             )
+
+    def _is_retired(self, worker: Child) -> bool:
+        """Whether a worker ended because it was asked to: one that loses its scheduler ends just as well."""
+        ended_well, scheduler = worker.process.poll() == 0, self.started[0]  # looked at in this order
+        return ended_well and scheduler.process.poll() is None and scheduler.began_s < worker.began_s
 
     def interrupt_script(self, stopped: _Stopped) -> None:
         """Let the script end in its own way first; the terminal has told it already if it told us."""
