@@ -123,6 +123,7 @@ def test_training_reads_partitions_where_they_lie_and_nothing_comes_to_the_clien
     assert received() - came > size  # the measure sees rows that come here
 
 
+@pytest.mark.full
 def test_a_schema_is_inferred_wrong_columns_are_named_and_the_index_can_be_a_column(client) -> None:  # type: ignore[no-untyped-def]
     data = dask_frame(dd.from_pandas(ROWS, npartitions=2), FIELDS, client=client)
     expected = frame(ROWS, FIELDS)

@@ -34,6 +34,7 @@ pathlib.Path("told.json").write_text(json.dumps(told))
 """
 
 
+@pytest.mark.full  # in one process in `make test`: tests/unit/session/test_op_errors.py
 def test_the_error_names_op_cause_stage_and_worker(launched: Launched) -> None:
     places = {"1": "stage 0 on worker io-", "2": "stage 1 on worker compute-", "4": "stage 2 on worker compute-"}
     pools = ("--servers", "1", "--io", "2", "--compute", "1")

@@ -44,7 +44,7 @@ def left():
     from heterps.tables import Shard
     gc.collect()
     threads = [t.name for t in threading.enumerate() if t.name.startswith("heterps") and t.name != "heterps-warm"]
-    return {"shards": sum(isinstance(x, Shard) for x in gc.get_objects()), "threads": threads,
+    return {"shards": sum(issubclass(type(x), Shard) for x in gc.get_objects()), "threads": threads,
             "folders": [n for n in os.listdir(tempfile.gettempdir()) if n.startswith("heterps-rows-")]}
 
 def driver(epochs, out):

@@ -28,6 +28,7 @@ pathlib.Path("result.json").write_text(json.dumps({"expected": expected, **found
 """
 
 
+@pytest.mark.full  # in one process in `make test`: tests/unit/session/test_three_stages.py
 def test_read_pull_compute(launched: Launched) -> None:
     code, out, err = launched.run(SCRIPT, "--servers", "1", "--io", "2", "--compute", "2")
     assert code == 0, f"{out}\n{err}"
