@@ -72,18 +72,20 @@ def describe(path: str | Path, *, top: int = 10) -> tuple[Path, Manifest, tuple[
 
 def _describe(chain: Chain, group: GroupSpec, table: TableSpec, top: int) -> TableReport:
     wanted = ["id", table.name, *(["show", "click"] if group.accessor else [])]
-    norms: list[npt.NDArray[np.float32]] = []
+    norms: list[npt.NDArray[np.float64]] = []
     best: list[tuple[int, float]] = []
 
     def take(columns: Columns) -> None:
         nonlocal best
-        norms.append(np.linalg.norm(columns[table.name], axis=1))
-        ranks = norms[-1] if group.accessor is None else group.accessor.score(columns["show"], columns["click"])
-        best = _best(best, columns["id"], ranks, top)
+        with np.errstate(all="ignore"):  # a damaged file may hold any number; said here, in the thread that reads
+            norms.append(np.linalg.norm(columns[table.name].astype(np.float64), axis=1))
+            ranks = norms[-1] if group.accessor is None else group.accessor.score(columns["show"], columns["click"])
+            best = _best(best, columns["id"], ranks, top)
 
     chain.for_each(group, take, columns=wanted, threads=1)
-    joined = np.concatenate([*norms, np.empty(0, np.float32)])
-    counts, edges = np.histogram(joined[np.isfinite(joined)], _BINS)
+    joined = np.concatenate([*norms, np.empty(0)])
+    finite = joined[np.isfinite(joined)]
+    counts, edges = np.histogram(finite, _BINS, (0.0, float(finite.max(initial=0)) or 1.0))
     ranked = "norm" if group.accessor is None else "score"
     size, rows = chain.size(group.name), sum(map(len, norms))
     return TableReport(

@@ -102,3 +102,14 @@ def test_words_of_a_comparison_and_of_changes_are_the_same(tmp_path: Path) -> No
     assert (found.added, found.changed, found.deleted, found.unchanged) == (3, 5, 7, 38)
     text = CliRunner().invoke(main, ["inspect", str(first), str(second)]).output
     assert all(word in text for word in ("added", "changed", "deleted", "unchanged"))
+
+
+def test_the_norm_of_large_values_is_finite(tmp_path: Path) -> None:
+    """Their squares are beyond float32, which is a warning, hence an error, where a file is damaged."""
+    shard = KeyedShard(GROUPS[:1], [])
+    large = np.array([[0, 3e30, 4e30]], np.float32)
+    shard.push(BatchKey(0, 0, 0), {"plain": RowGradients(np.array([7], np.uint64), large)}, np.empty(0, np.float32))
+    save_shard(shard, tmp_path)
+    _, _, tables = describe(tmp_path)
+    deep = next(report for report in tables if report.table.name == "deep")
+    assert deep.top[0] == (7, pytest.approx(5e30))
