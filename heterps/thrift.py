@@ -77,24 +77,25 @@ def decode(data: Data, at: int = 0, depth: int = 0) -> tuple[dict[int, Any], int
     fields: dict[int, Any] = {}
     number = 0
     while data[at]:
-        step, kind = data[at] >> 4, data[at] & 15
-        at += 1
-        if step == 0:
-            number, at = _read_zigzag(data, at)
-        number += step
+        number, kind, at = _read_head(data, at, number)
         fields[number], at = _read(data, at, kind, depth)
     return fields, at + 1
+
+
+def _read_head(data: Data, at: int, number: int) -> tuple[int, int, int]:
+    """Return number and kind of the field that begins at a byte, and where its value does; ``number`` of the last."""
+    step, kind = data[at] >> 4, data[at] & 15
+    at += 1
+    if step == 0:
+        number, at = _read_zigzag(data, at)
+    return number + step, kind, at
 
 
 def first_of_list(data: Data, field: int) -> dict[int, Any] | None:
     """Return the first struct of the list in a field of a struct; what comes behind it is not decoded."""
     at = number = 0
     while data[at]:
-        step, kind = data[at] >> 4, data[at] & 15
-        at += 1
-        if step == 0:
-            number, at = _read_zigzag(data, at)
-        number += step
+        number, kind, at = _read_head(data, at, number)
         if number == field:
             size = data[at] >> 4
             if kind != _LIST or data[at] & 15 != _STRUCT or not size:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -46,8 +47,8 @@ def _options(command: _F, purpose: str, required: bool) -> _F:
     return data(kind(command))
 
 
-def schema_options(command: _F) -> _F:
-    """Add options that say what columns are, beside what is inferred."""
+def schema_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add options that say what columns are, beside what is inferred; the command gets them as ``said``."""
     several = "; several, or as a,b,c"
     options = (
         click.option("--label", metavar="NAME", default="", help="Column to predict [default: y, label, click, ...]."),
@@ -58,9 +59,16 @@ def schema_options(command: _F) -> _F:
         click.option("--columns", multiple=True, metavar="NAMES", help="Of all columns, where no header has them."),
         click.option("--schema", metavar="FILE", help="TOML that `heterps schema` wrote: decides all columns."),
     )
+
+    @wraps(command)
+    def gathered(*args: Any, **rest: Any) -> Any:
+        said = Said(**{field.name: rest.pop(field.name) for field in fields(Said)})
+        return command(*args, said=said, **rest)
+
+    found: Callable[..., Any] = gathered
     for option in reversed(options):
-        command = option(command)
-    return command
+        found = option(found)
+    return found
 
 
 @dataclass(frozen=True)

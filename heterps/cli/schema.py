@@ -30,19 +30,13 @@ Examples:
 def command(
     data: tuple[str, ...],
     kind: str,
-    label: str,
-    categorical: tuple[str, ...],
-    numeric: tuple[str, ...],
-    ignore: tuple[str, ...],
-    weight: str,
-    columns: tuple[str, ...],
-    schema: str | None,
+    said: Said,
     out: str | None,
 ) -> None:
     """Look at some rows of DATA and show what each column is taken for, and why: nothing is trained."""
     if out:
         check_target(out)
-    dataset = opened_as(data, kind, Said(label, categorical, numeric, ignore, weight, columns, schema))
+    dataset = opened_as(data, kind, said)
     console = Screen()
     if dataset.study is not None and dataset.study.columns:
         _show(console, dataset.study)

@@ -102,13 +102,7 @@ def command(
     target: str,
     data: tuple[str, ...],
     kind: str,
-    label: str,
-    categorical: tuple[str, ...],
-    numeric: tuple[str, ...],
-    ignore: tuple[str, ...],
-    weight: str,
-    columns: tuple[str, ...],
-    schema: str | None,
+    said: Said,
     valid: tuple[str, ...],
     settings: tuple[str, ...],
     batch_size: int | None,
@@ -147,7 +141,7 @@ def command(
         check_target(profile_svg)
     ways = parse_ways(parameters) or None
     console = Screen()
-    training = opened_as(data, kind, Said(label, categorical, numeric, ignore, weight, columns, schema))
+    training = opened_as(data, kind, said)
     for note in training.study.notes if training.study else ():
         console.print(note, highlight=False, soft_wrap=True)
     plan = _plan(target, settings, batch_size, training.schema)

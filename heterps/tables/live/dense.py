@@ -19,7 +19,7 @@ from heterps.tables.specs.initialisers import first_values
 from heterps.tables.specs.rules import NUMBERS, Rule, Sum
 from heterps.tables.specs.spec import DenseSpec
 
-__all__ = ["DenseBlock"]
+__all__ = ["DenseBlock", "flat_gradient"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -153,7 +153,8 @@ class DenseBlock:
     def push(self, gradient: F32 | Mapping[str, Any], *, step: int = 0) -> int:
         """Apply a gradient of those that pushes are for, flat or by name; return the rows skipped for NaN or Inf."""
         whole = len(self._pushed) == len(self.specs)
-        grad = self._flat(gradient if whole or isinstance(gradient, Mapping) else self._spread(gradient))
+        given = gradient if whole or isinstance(gradient, Mapping) else self._spread(gradient)
+        grad = np.ascontiguousarray(flat_gradient(given, self.specs, len(self.values)))
         plan = self._plan if whole else self._plan[self._pushed]
         with self.lock:
             if any(rule.scheduled for rule in self._applied):
@@ -171,15 +172,15 @@ class DenseBlock:
             raise TableError(f"dense gradient has {len(gradient)} numbers, the parameters it is for have {at}")
         return flat
 
-    def _flat(self, gradient: F32 | Mapping[str, Any]) -> F32:
-        if isinstance(gradient, Mapping):
-            parts = [np.asarray(gradient[spec.name], np.float32).ravel() for spec in self.specs]
-            gradient = np.concatenate([*parts, np.empty(0, np.float32)])
-        if gradient.shape != self.values.shape or gradient.dtype != np.float32:
-            raise TableError(
-                f"dense gradient must be float32 of shape {self.values.shape}, got {gradient.dtype} {gradient.shape}"
-            )
-        return np.ascontiguousarray(gradient)
+
+def flat_gradient(gradient: Any, specs: Sequence[DenseSpec], size: int) -> Any:
+    """Return a dense gradient as one flat array, wherever that is; by name it may come in arrays of the host."""
+    if isinstance(gradient, Mapping):
+        parts = [np.asarray(gradient[spec.name], np.float32).ravel() for spec in specs]
+        gradient = np.concatenate([*parts, np.empty(0, np.float32)])
+    if gradient.shape != (size,) or gradient.dtype != np.float32:
+        raise TableError(f"dense gradient must be float32 of shape ({size},), got {gradient.dtype} {gradient.shape}")
+    return gradient
 
 
 def initial(spec: DenseSpec, seed: int) -> F32:

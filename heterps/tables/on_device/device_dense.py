@@ -17,7 +17,7 @@ import numpy.typing as npt
 from heterps.device.arrays import Array, Namespace, is_host, to_device, to_host
 from heterps.device.raw import runs_kernels
 from heterps.errors import TableError
-from heterps.tables.live.dense import DenseBlock
+from heterps.tables.live.dense import DenseBlock, flat_gradient
 from heterps.tables.on_device.array_rules import array_rule
 from heterps.tables.on_device.device_rows import kernels_for
 from heterps.tables.specs.rules import Rule
@@ -99,7 +99,8 @@ class DeviceDense:
 
         Rows with a gradient that is not finite are left as they are; :meth:`take_skipped` tells how many.
         """
-        there = self._flat(gradient)
+        flat = flat_gradient(gradient, self.specs, len(self._values))
+        there = to_device(flat, self.xp) if is_host(flat) else flat
         with self.lock:
             for spec in self.specs:
                 values, slots = self._values[self.where[spec.name]], self._slots[self.slots_where[spec.name]]
@@ -112,16 +113,6 @@ class DeviceDense:
         with self.lock:
             skipped, self._skipped = self._skipped, self.xp.zeros(1, np.int32)
         return int(to_host(skipped)[0])
-
-    def _flat(self, gradient: Array | Mapping[str, Any]) -> Array:
-        if isinstance(gradient, Mapping):
-            parts = [np.asarray(gradient[spec.name], np.float32).ravel() for spec in self.specs]
-            gradient = np.concatenate([*parts, np.empty(0, np.float32)])
-        if gradient.shape != self._values.shape or gradient.dtype != np.float32:
-            raise TableError(
-                f"dense gradient must be float32 of shape {self._values.shape}, got {gradient.dtype} {gradient.shape}"
-            )
-        return to_device(gradient, self.xp) if is_host(gradient) else gradient
 
 
 def _update_for(rule: Rule, xp: Namespace) -> Any:
