@@ -6,15 +6,15 @@ In one process payloads are passed as they are, buffers included. Between proces
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from heterps.tables import FollowedRows, Moment, RowGradients
+from heterps.tables import FollowedRows, Moment, RowGradients, sum_lanes
 
-__all__ = ["Pulled", "PushedGradients", "Refreshed", "StoredDense", "Wanted", "bytes_in"]
+__all__ = ["Pulled", "PushedGradients", "Refreshed", "StoredDense", "Wanted", "bytes_in", "sum_pushed"]
 
 F32 = npt.NDArray[np.float32]
 U64 = npt.NDArray[np.uint64]
@@ -98,6 +98,19 @@ class StoredDense:
     def copy(self) -> StoredDense:
         """Return the same in arrays of its own."""
         return StoredDense(self.values.copy(), self.slots.copy())
+
+
+def sum_pushed(lanes: Sequence[PushedGradients]) -> PushedGradients:
+    """Return what the lanes of a step bring together, added in their order."""
+    total = lanes[0].dense
+    for lane in lanes[1:]:
+        total = None if total is None or lane.dense is None else total + lane.dense
+    return PushedGradients(
+        {name: sum_lanes([lane.rows[name] for lane in lanes]) for name in lanes[0].rows},
+        total,
+        sum(lane.samples for lane in lanes),
+        sum(lane.loss for lane in lanes),
+    )
 
 
 def bytes_in(payload: Wanted | PushedGradients | Pulled | Refreshed | None) -> int:

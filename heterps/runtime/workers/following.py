@@ -52,9 +52,8 @@ class Following:
     """
 
     def __init__(self) -> None:
-        self._arrived: dict[
-            Push | StoreGroup, PushedGradients | StoredDense
-        ] = {}  # gradients of requests whose turn has not come
+        # Gradients of requests whose turn has not come; between two messages in arrays of their own.
+        self._arrived: dict[Push | StoreGroup, PushedGradients | StoredDense] = {}
 
     def methods(self, backup: Backup) -> Mapping[str, Method]:
         """What its primary may call."""
@@ -79,10 +78,12 @@ class Following:
     def _on_forward(self, backup: Backup, message: Message) -> Message:
         forwards, primary = unpack_forwards(message)
         with backup.lock:
+            before = set(self._arrived)
             for each in forwards:
                 self._expect(backup.state, each)
                 answer = self._follow(backup, backup.state.handle(each.forward, primary), primary)
-            self._arrived = {request: payload.copy() for request, payload in self._arrived.items()}  # beyond the reply
+            for request in self._arrived.keys() - before:  # beyond the reply: the connection uses its buffers again
+                self._arrived[request] = self._arrived[request].copy()
             return answer
 
     def _expect(self, state: HostState, each: Forwarded) -> None:

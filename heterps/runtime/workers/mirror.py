@@ -62,8 +62,8 @@ class Mirror:
 
     Parameters
     ----------
-    host, shard, copy
-        Whose backup it is, its tables, and the number of the primary's copy.
+    host, shard
+        Whose backup it is, and its tables.
     attach
         What the run asked for.
     address, tls

@@ -48,7 +48,7 @@ from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Reply, Request, StoreGroup
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, StoredDense, Wanted
+from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, StoredDense, Wanted, sum_pushed
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart, host_state
@@ -58,23 +58,13 @@ from heterps.runtime.wire.packing import pack_dense, pack_reply, unpack_read, un
 from heterps.runtime.wire.peer import PeerLost
 from heterps.runtime.wire.replica_packing import Filling, Forwarded
 from heterps.runtime.wire.service import Address, Method
+from heterps.runtime.workers.copy_readers import CopyReaders
 from heterps.runtime.workers.following import Following
 from heterps.runtime.workers.kept_dense import give_dense, take_dense
 from heterps.runtime.workers.mirror import Mirror
 from heterps.runtime.workers.stage_holder import StageHolder
-from heterps.tables import (
-    Kind,
-    Moment,
-    Shard,
-    begin_following,
-    changes_since,
-    restore,
-    since_of,
-    stop_following,
-    sum_lanes,
-    without_deleted,
-    write_part,
-)
+from heterps.runtime.workers.waiter import Waiter
+from heterps.tables import Kind, Shard, restore, since_of, without_deleted, write_part
 from heterps.tables.live.dense import DenseBlock
 
 __all__ = ["ShardHost"]
@@ -127,7 +117,7 @@ class ShardHost:
         self._pushed = {spec.name for spec in self._dense if spec.name not in kept} if kept else None
         self._report, self._cut_every, self._threads = report, cut_every, threads
         self._adds = job.mode.has_copy  # then what is pushed are changes, made by those who have rows of their own
-        self._followers: set[str] = set()  # their names
+        self._readers = CopyReaders()  # those
         self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
         self._memory_bytes = memory_bytes or job.memory_bytes
         self._bad_losses = settings().bad_losses  # in a row, before the run is told; 0: never
@@ -190,8 +180,7 @@ class ShardHost:
         if before.shard is not None:
             self.shard, self.counts, self._anew = before.shard, before.counts, False
             self._disk = before._disk
-            for follower in before._followers:
-                stop_following(self.shard, follower)
+            before._readers.dismiss(self.shard)
             before.shard = before._disk = None  # who still knows it there must not read, or leave anything
 
     def deliver(self, message: Any, folder: str = "") -> None:
@@ -251,7 +240,7 @@ class ShardHost:
 
     def _on_request(self, message: Message) -> Message:
         request, payload = unpack_request(message)
-        waiter = _Waiter()
+        waiter = Waiter()
         self.request(request, payload, waiter)
         # Other answers wait for nobody but a backup; gradients would cost more to send again than to wait for it.
         return waiter.wait(_PATIENCE_S if isinstance(request, Pull) else self._patience_s)
@@ -372,8 +361,7 @@ class ShardHost:
             case Answer((sent, done), reply):
                 if self.holder is not None and isinstance(sent, PushedGradients) and isinstance(reply, Acked):
                     self.holder.forget(sent.kept)
-                follows = isinstance(sent, PushedGradients) and sent.reader and isinstance(reply, Acked)
-                done(reply, self._refreshed(sent) if follows else None)
+                done(reply, self._news(sent, reply))
             case Serve((wanted, done), _, reply):
                 if not getattr(done, "gone", False):  # nobody waits for these rows any more
                     done(reply, self._pull(wanted))
@@ -382,7 +370,7 @@ class ShardHost:
             case Fill():
                 self._fill(decision)
             case Dismiss(trainer):
-                self._dismiss(f"{trainer}/")
+                self._readers.dismiss(self.shard, trainer)
             case Keep(push):
                 with self.phases("push"):
                     # Beyond the reply: the sender uses its buffers again.
@@ -407,28 +395,17 @@ class ShardHost:
             raise PeerLost(f"shard host {self.host} has no tables yet")
         return self.shard
 
-    def _refreshed(self, sent: PushedGradients) -> Refreshed:
-        """Say what changed since the sender last heard, its own changes included."""
-        shard = self.tables()
-        version = shard.version  # before the values: newer ones under an old version do no harm
+    def _news(self, sent: Any, reply: Reply) -> Refreshed | None:
+        """Return what a sender with rows of its own is told with the answer to its push."""
+        if not isinstance(sent, PushedGradients) or not sent.reader or not isinstance(reply, Acked):
+            return None
         with self.phases("pull"):
-            found = None if sent.since is None else changes_since(shard, sent.reader, sent.since)
-            moment, rows = found or (self._follow(sent.reader), {})
-            return Refreshed(rows, version, moment, found is not None, shard.pull_dense())
-
-    def _follow(self, reader: str) -> Moment:
-        self._followers.add(reader)
-        return begin_following(self.tables(), reader)
-
-    def _dismiss(self, trainer: str) -> None:
-        for follower in [name for name in self._followers if name.startswith(trainer)]:
-            self._followers.discard(follower)
-            if self.shard is not None:
-                stop_following(self.shard, follower)
+            return self._readers.refreshed(self.tables(), sent)
 
     def _pull(self, wanted: Wanted) -> Pulled:
         shard = self.tables()
-        moment = self._follow(wanted.reader) if wanted.reader else None  # first: what is read then is not older
+        # First: what is read then is not older.
+        moment = self._readers.begin(shard, wanted.reader) if wanted.reader else None
         values, rows, version = {}, {}, shard.version
         with self.phases("pull"):
             for name, ids in wanted.ids.items():
@@ -468,12 +445,7 @@ class ShardHost:
         if not lanes:
             return
         with self.phases("push"):
-            total = PushedGradients(
-                {name: sum_lanes([g.rows[name] for _, g in lanes]) for name in lanes[0][1].rows},
-                _sum_dense([g.dense for _, g in lanes]),
-                sum(g.samples for _, g in lanes),
-                sum(g.loss for _, g in lanes),
-            )
+            total = sum_pushed([gradients for _, gradients in lanes])
         self._apply(lanes[0][0].key, total)
 
     def _load(self, term: int, cut: int, owned: tuple[int, ...]) -> None:
@@ -519,28 +491,3 @@ class ShardHost:
             self._report(CutFailed(copy, cut, f"{type(error).__name__}: {error}"))
 
         start_thread(f"cut-{cut}", write, failed=failed)
-
-
-class _Waiter:
-    """A caller in another process: its connection's thread waits here for the answer."""
-
-    def __init__(self) -> None:
-        self.gone = False  # nobody waits any more: rows need not be read for it
-        self._answered = threading.Event()
-        self._answer = Message({"wait": True})  # until there is another
-
-    def __call__(self, reply: Reply, pulled: Pulled | Refreshed | None) -> None:
-        self._answer = pack_reply(reply, pulled)
-        self._answered.set()
-
-    def wait(self, seconds: float) -> Message:
-        """Return the answer, or the word that it is not there yet."""
-        self.gone = not self._answered.wait(seconds)
-        return self._answer
-
-
-def _sum_dense(parts: list[Any]) -> Any:
-    total = parts[0]
-    for part in parts[1:]:
-        total = None if total is None else total + part
-    return total

@@ -239,12 +239,12 @@ def test_a_dismissed_worker_costs_hosts_nothing_more() -> None:
     pair.learn(pair.bench(3), 0)
     host = pair.hosts[0]
     assert host.shard is not None
-    (follower,) = host._followers
+    (follower,) = host._readers.names
     assert all(follower in group.readers for group in host.shard.groups.values())
-    host._dismiss("4/")
-    assert host._followers
-    host._dismiss("3/")
-    assert not host._followers
+    host._readers.dismiss(host.shard, 4)
+    assert host._readers.names
+    host._readers.dismiss(host.shard, 3)
+    assert not host._readers.names
     assert not any(follower in group.readers for group in host.shard.groups.values())
 
 

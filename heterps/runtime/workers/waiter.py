@@ -1,0 +1,31 @@
+"""A caller in another process who waits for what a state machine decides later."""
+
+from __future__ import annotations
+
+import threading
+
+from heterps.protocol.words.messages import Reply
+from heterps.runtime.batch.payload import Pulled, Refreshed
+from heterps.runtime.wire.message import Message
+from heterps.runtime.wire.packing import pack_reply
+
+__all__ = ["Waiter"]
+
+
+class Waiter:
+    """Takes the answer; the thread of the caller's connection waits for it."""
+
+    def __init__(self) -> None:
+        self.gone = False  # nobody waits any more: rows need not be read for it
+        self._answered = threading.Event()
+        self._answer = Message({"wait": True})  # until there is another
+
+    def __call__(self, reply: Reply, pulled: Pulled | Refreshed | None) -> None:
+        """Take the answer."""
+        self._answer = pack_reply(reply, pulled)
+        self._answered.set()
+
+    def wait(self, seconds: float) -> Message:
+        """Return the answer, or the word that it is not there yet."""
+        self.gone = not self._answered.wait(seconds)
+        return self._answer
