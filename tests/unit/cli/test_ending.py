@@ -28,14 +28,18 @@ def plainly() -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
+def command(arrives: Callable[[], None]) -> None:
+    until = time.monotonic() + 60
+    with ending():
+        arrives()
+        while time.monotonic() < until:  # it goes on, unless it is told
+            time.sleep(0.01)
+
+
 @pytest.mark.parametrize("arrives", [plainly, finalizer, _called_back], ids=["plainly", "finalizer", "callback of C"])
 def test_a_signal_ends_the_command_also_where_its_error_cannot_be_raised(arrives: Callable[[], None]) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    until = time.monotonic() + 60
-    with pytest.raises(SystemExit) as ended, ending():
-        arrives()
-        while time.monotonic() < until:  # the command goes on, unless it is told
-            time.sleep(0.01)
+    with pytest.raises(SystemExit) as ended:
+        command(arrives)
     assert ended.value.code == 128 + signal.SIGTERM
-    assert time.monotonic() < until
     assert signal.getsignal(signal.SIGTERM) is before
