@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from heterps.errors import HeterpsError as HeterpsError
     from heterps.estimator import Classifier as Classifier, Regressor as Regressor
     from heterps.graph import Graph as Graph, ops as ops
+    from heterps.habits import (
+        Callback as Callback,
+        CSVLog as CSVLog,
+        EarlyStopping as EarlyStopping,
+        KeepBest as KeepBest,
+        MLflowLog as MLflowLog,
+        TensorBoardLog as TensorBoardLog,
+        calibrate as calibrate,
+    )
     from heterps.hardware import Hardware as Hardware
     from heterps.planner import (
         FixedRate as FixedRate,
@@ -59,6 +68,7 @@ _HOMES = {
     "heterps.errors": "HeterpsError",
     "heterps.estimator": "Classifier Regressor",
     "heterps.graph": "Graph ops",
+    "heterps.habits": "CSVLog Callback EarlyStopping KeepBest MLflowLog TensorBoardLog calibrate",
     "heterps.hardware": "Hardware",
     "heterps.planner": "FixedRate MaxThroughput MinCost Plan plan",
     "heterps.protocol.words.keys": "BatchKey",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from heterps.data import Schema
 from heterps.errors import DataError, GraphError, PlanError, RunError
 from heterps.graph import Graph
+from heterps.hardware import Hardware
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
+from heterps.planner.planner import plan as make_plan
 from heterps.planner.ways import resolve_ways
 from heterps.protocol.words.modes import Async, Mode, mode_from_json, mode_from_text
 from heterps.runtime.batch.devices import DeviceWish
@@ -29,6 +31,7 @@ __all__ = [
     "evaluation_metrics",
     "job_of",
     "named",
+    "plan_of",
     "watched_tensors",
     "with_replicas",
 ]
@@ -43,6 +46,20 @@ _EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {
     "mse": ("rmse", "mae"),
     "softmax_cross_entropy": ("acc1", "acc5"),
 }
+
+
+_BATCH = 1024
+
+
+def plan_of(given: Plan | Graph, batch_size: int | None, hardware: Callable[[], Hardware]) -> Plan:
+    """Return the plan that was given, or one made for a graph and the hardware that is asked for then."""
+    if isinstance(given, Graph):
+        return make_plan(given, hardware(), batch_size=batch_size or _BATCH)
+    if not isinstance(given, Plan):
+        raise PlanError(f"launch takes a Plan or a Graph, not {type(given).__name__}")
+    if batch_size not in (None, given.batch_size):
+        raise PlanError(f"the plan has batches of {given.batch_size}: plan again for {batch_size}, or launch the graph")
+    return given
 
 
 def check_options(options: Mapping[str, Any], engine: str, arguments: Collection[str]) -> None:

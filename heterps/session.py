@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +19,7 @@ from heterps.choices import (
     evaluation_metrics,
     job_of,
     named,
+    plan_of,
     watched_tensors,
     with_replicas,
 )
@@ -25,6 +27,9 @@ from heterps.data import Dataset
 from heterps.data.core.data_form import DataForm, fitted
 from heterps.data.sources.given import given_data
 from heterps.errors import CheckpointError, DataError, GraphError, RunError
+from heterps.graph import Graph
+from heterps.habits.callbacks import Listener, heard, listeners
+from heterps.html_table import html_table
 from heterps.metrics import Metric
 from heterps.planner.plan import Plan
 from heterps.protocol.words.modes import Mode, mode_from_json
@@ -46,6 +51,7 @@ from heterps.runtime.cuts.saved_model import SavedModel, begun, made_folder
 from heterps.runtime.cuts.saving import load_one_table, load_tables, save_tables, shrink_tables
 from heterps.runtime.report.awaited import AwaitedReports
 from heterps.runtime.report.epochs import Epochs
+from heterps.runtime.report.history import History
 from heterps.runtime.report.lined_up import filled, placed
 from heterps.runtime.report.measured import Measured
 from heterps.runtime.report.meter import metered
@@ -53,7 +59,7 @@ from heterps.runtime.report.output import BAD_ROW, write_parquet
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.rowless import never_empty
-from heterps.runtime.run.engines import Engine, PredictsThere, Scalable, choose_engine, make_engine
+from heterps.runtime.run.engines import Engine, PredictsThere, Scalable, choose_engine, hardware_for, make_engine
 from heterps.tables import Kind, Rule
 from heterps.writing import check_folder, check_target
 
@@ -63,9 +69,10 @@ _SPLITS_PER_LANE = 4  # so that lanes which end early find more, and the last on
 
 
 def launch(
-    plan: Plan,
+    plan: Plan | Graph,
     client: Any = None,
     *,
+    batch_size: int | None = None,
     engine: str = "auto",
     mode: str | Mapping[str, Any] | Mode | None = None,
     sparse: Rule | None = None,
@@ -91,7 +98,10 @@ def launch(
     Parameters
     ----------
     plan
-        What runs where: made by the planner, or by hand with ``Plan.fused(graph, batch_size=...)``.
+        What runs where: made by the planner, or by hand with ``Plan.fused(graph, batch_size=...)``. A graph is planned
+        for the cluster that it will run on, or for this machine.
+    batch_size
+        Rows of a batch, for a graph: 1024 by default. A plan has its own.
     client
         A Dask client; by default the process's default client, else the cluster that Dask's config names, else an
         in-process cluster with the workers that the plan asks for.
@@ -150,6 +160,7 @@ def launch(
     ...     print(session.evaluate(Criteo("valid.tsv")))
     """
     name = choose_engine(engine, client)
+    plan = plan_of(plan, batch_size, lambda: hardware_for(name, client))
     check_options(options, name, inspect.signature(launch).parameters)
     plan = with_replicas(plan, replicas, name)
     job = job_of(
@@ -244,6 +255,7 @@ class Session:
         valid: Any = None,
         fetch: Fetch | None = None,
         *,
+        callbacks: Sequence[Listener] | Listener = (),
         allow_empty: bool = False,
     ) -> Iterator[Progress]:
         """Train, yielding Progress about once a second and at the end.
@@ -262,10 +274,14 @@ class Session:
         fetch
             Names of ops (or outputs, or ``"prediction"``), or ``{name: op}``: their values for a recent batch stand in
             ``Progress.fetched``.
+        callbacks
+            Told how training goes, and able to end it: :class:`~heterps.habits.Callback` objects, or functions that
+            take a Progress; also a single one.
         allow_empty
             Accept data without a single row that can be used; by default that is an error at the end.
         """
         self._check_open()
+        told = listeners(callbacks)
         if epochs < 1:
             raise DataError(f"epochs is {epochs}, must be at least 1")
         inputs = {op.name for op in self.plan.graph.inputs}
@@ -277,7 +293,8 @@ class Session:
             check_columns(self.plan.graph, valid.schema)
         labelled = self._spread(data).labels_within(label_bounds(self.plan.graph))
         reports = self._train(labelled, epochs, valid, watched_tensors(self.plan.graph, fetch))
-        return AwaitedReports(self._watched(reports if allow_empty else never_empty(reports, labelled)))
+        watched = self._watched(reports if allow_empty else never_empty(reports, labelled))
+        return AwaitedReports(heard(watched, told, self) if told else watched)
 
     def _remember(self, form: DataForm) -> None:
         """Keep how rows become batches, here and beside the cuts; ready-made columns say nothing about rows."""
@@ -302,10 +319,12 @@ class Session:
         return dataset.spread(_SPLITS_PER_LANE * lanes, self.plan.batch_size) if lanes > 1 else dataset
 
     def _watched(self, reports: Generator[Progress, None, None]) -> Generator[Progress, None, None]:
+        history = History()
         with closing(reports):  # leaving the loop ends training at once
             for progress in reports:
                 self._profile = progress.profile
-                yield progress
+                history.add(progress.point())
+                yield replace(progress, history=history)
 
     def profile(self) -> PhaseProfile:
         """Return where the time of the last training went, by pool and phase; ``.save("profile.svg")`` draws it."""
@@ -347,11 +366,13 @@ class Session:
         valid: Any = None,
         fetch: Fetch | None = None,
         *,
+        callbacks: Sequence[Listener] | Listener = (),
         allow_empty: bool = False,
     ) -> Progress:
         """Train with a progress bar and return the last report; arguments as for :meth:`train`."""
         last = None
-        for progress in metered(self.train(dataset, epochs, valid, fetch, allow_empty=allow_empty)):
+        reports = self.train(dataset, epochs, valid, fetch, callbacks=callbacks, allow_empty=allow_empty)
+        for progress in metered(reports):
             last = progress
         assert last is not None
         return last
@@ -500,6 +521,13 @@ class Session:
     def _check_open(self) -> None:
         if not self._open:
             raise RunError("the session is closed; its tables are gone. Work inside `with launch(...) as session:`")
+
+    def _repr_html_(self) -> str:
+        job, model = self.job, self.job.model
+        rows = [(table.name, table.dim, type(table.rule).__name__) for group in model.groups for table in group.tables]
+        state = "open" if self._open else "closed"
+        caption = f"Session, {state}: batches of {job.batch_size:,}, {job.mode.name}, {job.hosts} shard hosts"
+        return html_table(caption, ("table", "dim", "rule"), rows) + self.plan._repr_html_()
 
     def __enter__(self) -> Session:
         return self

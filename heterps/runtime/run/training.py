@@ -150,7 +150,7 @@ class Training:
         self._reporter.failed_cuts = self.driver.failed_cuts
         fleet = self.driver.state.fleet
         progress = self._reporter.progress(self._carrier.counts(), epoch, **ends)
-        return replace(progress, unprotected=fleet.unprotected, together=fleet.together)
+        return replace(progress, cut=self._keeper.newest, unprotected=fleet.unprotected, together=fleet.together)
 
     def _watched(self, progress: Progress) -> Progress:
         return replace(progress, fetched=self._carrier.peek())

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import TableError
+from heterps.html_table import html_table
 from heterps.protocol import BatchKey, Window
 from heterps.tables.hashing import key_of
 from heterps.tables.live.ageing import Kind, after_save, shrink
@@ -217,6 +218,15 @@ class Shard:
     def nbytes(self) -> int:
         """Bytes in use by rows, indices and dense parameters."""
         return self.dense.nbytes + sum(group.nbytes for group in self.groups.values())
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (table.name, table.dim, type(table.rule).__name__, f"{len(group):,}", f"{group.nbytes:,}")
+            for group in self.groups.values()
+            for table in group.spec.tables
+        ]
+        caption = f"Tables of {len(self.groups)} groups, {self.nbytes:,} bytes, version {self.version}"
+        return html_table(caption, ("table", "dim", "rule", "rows of its group", "bytes of its group"), rows)
 
     def _push_groups(self, grads: Mapping[str, RowGradients], step: int, key: int) -> tuple[PushCounts, float]:
         with ExitStack() as stack:
