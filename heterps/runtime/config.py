@@ -35,6 +35,8 @@ class Settings:
     progress_s: float
     orphans_s: float
     copy_rate: int
+    stragglers_s: float
+    stragglers_factor: int
     bad_losses: int
     strict_pools: bool
     blas_threads: int | None
@@ -78,6 +80,8 @@ def settings() -> Settings:
         progress_s=_seconds("timeouts.progress", least=1e-3),
         orphans_s=_seconds("orphans"),
         copy_rate=_bytes("replicas.copy-rate"),
+        stragglers_s=_seconds("stragglers.after"),
+        stragglers_factor=_count("stragglers.factor", least=2),
         bad_losses=_count("bad-losses", least=0),
         strict_pools=_get("strict-pools") is True,
         blas_threads=None if blas is None else _count("worker.blas-threads", least=1),

@@ -52,6 +52,8 @@ class Progress:
         With replicas: shard hosts without a backup that could take over now.
     together
         With replicas: shard hosts whose backup is on the machine of its primary, so that both would be lost with it.
+    run_twice
+        Lanes or Splits that were run a second time because their worker was far behind the others.
     busy
         Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
     profile
@@ -84,6 +86,7 @@ class Progress:
     cut: str = ""
     unprotected: int = 0
     together: int = 0
+    run_twice: int = 0
     busy: Mapping[str, float] = field(default_factory=dict)
     profile: PhaseProfile = field(default_factory=PhaseProfile)
     epoch_done: bool = False
@@ -153,6 +156,8 @@ class Progress:
             parts.append(f"{self.unprotected} shard host{'s' if self.unprotected > 1 else ''} without a backup")
         if self.together:
             parts.append("backups on the machine of their primary")
+        if self.run_twice:
+            parts.append(f"{self.run_twice} run twice")
         return " | ".join(parts)
 
 

@@ -12,6 +12,7 @@ from distributed import Client
 
 from heterps.data import Dataset, Split
 from heterps.errors import ClusterError
+from heterps.protocol.run.state import RunState
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
 from heterps.runtime.answers import asking
@@ -34,6 +35,7 @@ from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.split_tasks import SplitTasks
 from heterps.runtime.run.stacks import all_stacks
 from heterps.runtime.run.stage_lines import StageLines
+from heterps.runtime.run.stragglers import Stragglers
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import Addresses, LocalRun, decode_event, local_run, member_key, topic
@@ -96,6 +98,8 @@ class ClusterCarrier:
         pools, least = {"servers": roles.server, "io": roles.io}, {"servers": job.replicas, "io": 1}
         self._leaving = Leaving(client, self.attendance, arrivals, pools, least)
         self._patience = Patience(settings().workers_s)
+        after_s, factor = settings().stragglers_s, settings().stragglers_factor
+        self._stragglers = Stragglers(after_s, factor, arrivals, self._counter, self.attendance.name)
         self._steps: dict[str, int] = {}  # of stages, when the run ended
         self._open = ExitStack()  # what ends with the run
 
@@ -133,6 +137,10 @@ class ClusterCarrier:
     def watch(self, waiting_for: Callable[[], tuple[str, ...]]) -> None:
         """Raise if workers that the run needs stay away."""
         self._patience.check(lambda: self._missing(waiting_for()), self._who_is_paused())
+
+    def look_at(self, run: RunState) -> None:
+        """Tell the run who is far behind."""
+        self._stragglers.look(run)
 
     def _missing(self, waiting_for: Sequence[str]) -> tuple[str, ...]:
         """Return the pools without which the run stands still; what is being made, or supplied here, is not missing.
@@ -206,6 +214,7 @@ class ClusterCarrier:
         self.stages.left(worker)
         self.hosts.left(worker)
         self.tasks.left(worker)
+        self._stragglers.left(worker)
 
     # --- instructions
 

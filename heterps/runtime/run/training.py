@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from heterps.data import Dataset
 from heterps.errors import ClusterError, RunError
 from heterps.protocol.run.spec import Phase
+from heterps.protocol.run.state import RunState
 from heterps.protocol.words.events import CutAsked, RestAsked, RestOver
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
@@ -41,6 +42,9 @@ class Workers(Carrier, Protocol):
 
     def watch(self, waiting_for: Callable[[], tuple[str, ...]]) -> None:
         """Raise if what the run waits for stays away for too long."""
+
+    def look_at(self, run: RunState) -> None:
+        """Tell the run of workers that are far behind the others."""
 
     def pump(self) -> bool:
         """Let attempts do what needs this thread, raise what they raised; False if there was nothing."""
@@ -150,7 +154,13 @@ class Training:
         self._reporter.failed_cuts = self.driver.failed_cuts
         fleet = self.driver.state.fleet
         progress = self._reporter.progress(self._carrier.counts(), epoch, **ends)
-        return replace(progress, cut=self._keeper.newest, unprotected=fleet.unprotected, together=fleet.together)
+        return replace(
+            progress,
+            cut=self._keeper.newest,
+            unprotected=fleet.unprotected,
+            together=fleet.together,
+            run_twice=self.driver.state.run_twice,
+        )
 
     def _watched(self, progress: Progress) -> Progress:
         return replace(progress, fetched=self._carrier.peek())
@@ -178,6 +188,7 @@ class Training:
     def _turn(self) -> None:
         carrier, driver = self._carrier, self.driver
         carrier.watch(driver.state.waiting_for)
+        carrier.look_at(driver.state)
         moved = driver.step(carrier.tick_s)
         self.began |= driver.state.fleet.ready
         epoch = self.pass_ - self._first
