@@ -46,6 +46,8 @@ class Progress:
         With replicas: shard hosts without a backup that could take over now.
     together
         With replicas: shard hosts whose backup is on the machine of its primary, so that both would be lost with it.
+    moves
+        What came, went or moved since the last report, in words: workers, shard hosts, lanes.
     busy
         Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
     profile
@@ -75,6 +77,7 @@ class Progress:
     failed_cuts: int = 0
     unprotected: int = 0
     together: int = 0
+    moves: tuple[str, ...] = ()
     busy: Mapping[str, float] = field(default_factory=dict)
     profile: PhaseProfile = field(default_factory=PhaseProfile)
     epoch_done: bool = False
@@ -94,7 +97,7 @@ class Progress:
 
     def __str__(self) -> str:
         if not self.samples:
-            parts = [f"epoch {self.epoch}/{self.epochs}", "no batch trained yet", *_bad(self.bad_rows)]
+            parts = [f"epoch {self.epoch}/{self.epochs}", "no batch trained yet", *_bad(self.bad_rows), *self.moves]
             return " | ".join(parts)
         parts = [
             f"epoch {self.epoch}/{self.epochs}",
@@ -123,6 +126,7 @@ class Progress:
             parts.append(f"{self.unprotected} shard host{'s' if self.unprotected > 1 else ''} without a backup")
         if self.together:
             parts.append("backups on the machine of their primary")
+        parts += self.moves
         return " | ".join(parts)
 
 

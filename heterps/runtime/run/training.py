@@ -60,6 +60,9 @@ class Workers(Carrier, Protocol):
     def peek(self) -> dict[str, Any]:
         """Return the watched tensors of a batch that was computed lately."""
 
+    def ready_to_report(self) -> bool:
+        """Ask for what a report needs; whether it is there, or was waited for long enough."""
+
     def collect(self, reporter: Reporter, exactly: bool = False) -> None:
         """Give the reporter what was measured since the last call; exactly: up to now, and however long it takes."""
 
@@ -124,7 +127,7 @@ class Training:
             self._turn()
             while self._ended:
                 yield self._watched(self._ended.pop(0))
-            if not self.driver.finished and reporter.due(report_s):
+            if not self.driver.finished and reporter.due(report_s) and carrier.ready_to_report():
                 carrier.collect(reporter)
                 yield self._watched(self._progress(self._epoch + 1))
         carrier.collect(reporter, exactly=True)
@@ -150,7 +153,8 @@ class Training:
         self._reporter.failed_cuts = self.driver.failed_cuts
         fleet = self.driver.state.fleet
         progress = self._reporter.progress(self._carrier.counts(), epoch, **ends)
-        return replace(progress, unprotected=fleet.unprotected, together=fleet.together)
+        moves = self.driver.moves.taken()
+        return replace(progress, unprotected=fleet.unprotected, together=fleet.together, moves=moves)
 
     def _watched(self, progress: Progress) -> Progress:
         return replace(progress, fetched=self._carrier.peek())
