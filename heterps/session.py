@@ -342,7 +342,7 @@ class Session:
                 epoch = self.engine.passes - start + 1
                 yield passes.report(progress, epoch, self.evaluate(valid) if progress.done else {})
 
-    def scale(self, *, servers: int | None = None, io: int | None = None) -> None:
+    def scale(self, *, servers: int | None = None, io: int | None = None, compute: int | None = None) -> None:
         """Do with fewer workers from now on; call it in the loop over :meth:`train`, which goes on meanwhile.
 
         Those that leave give their Splits to others at a batch boundary; shard hosts of a server that leaves are copied
@@ -351,13 +351,14 @@ class Session:
 
         Parameters
         ----------
-        servers, io
+        servers, io, compute
             Workers of each pool that are to stay.
         """
         self._check_open()
         if not isinstance(self.engine, Scalable):
             raise RunError("this engine has no workers that could leave; use engine='dask'")
-        self.engine.scale({role: n for role, n in (("servers", servers), ("io", io)) if n is not None})
+        wanted = {"servers": servers, "io": io, "compute": compute}
+        self.engine.scale({role: count for role, count in wanted.items() if count is not None})
 
     def fit(
         self,

@@ -32,6 +32,7 @@ class Settings:
     workers_s: float
     call_s: float
     make_s: float
+    leave_s: float
     progress_s: float
     orphans_s: float
     copy_rate: int
@@ -77,6 +78,7 @@ def settings() -> Settings:
         workers_s=_seconds("timeouts.workers"),
         call_s=_seconds("timeouts.call", least=1e-3),
         make_s=_seconds("timeouts.make", least=1e-3),
+        leave_s=_seconds("timeouts.leave"),
         progress_s=_seconds("timeouts.progress", least=1e-3),
         orphans_s=_seconds("orphans"),
         copy_rate=_bytes("replicas.copy-rate"),

@@ -154,6 +154,10 @@ class Workforce:
         if event.worker not in self._gone:  # one that has not joined yet never will
             self._to_go.add(event.worker)
         self.fleet.leave(event.worker)
+        if not self.fleet.is_holder(event.worker):  # what it was computing others compute again
+            self.fleet.stage_workers.pop(event.worker, None)
+            if self._stages.pop(event.worker, False):
+                self._announce()
 
     def _let_go(self) -> None:
         """Let workers go that were to leave and have nothing of the run any more."""

@@ -54,6 +54,8 @@ class Progress:
         With replicas: shard hosts whose backup is on the machine of its primary, so that both would be lost with it.
     run_twice
         Lanes or Splits that were run a second time because their worker was far behind the others.
+    moves
+        What came, went or moved since the last report, in words: workers, shard hosts, lanes.
     busy
         Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
     profile
@@ -87,6 +89,7 @@ class Progress:
     unprotected: int = 0
     together: int = 0
     run_twice: int = 0
+    moves: tuple[str, ...] = ()
     busy: Mapping[str, float] = field(default_factory=dict)
     profile: PhaseProfile = field(default_factory=PhaseProfile)
     epoch_done: bool = False
@@ -127,7 +130,7 @@ class Progress:
 
     def __str__(self) -> str:
         if not self.samples:
-            parts = [f"epoch {self.epoch}/{self.epochs}", "no batch trained yet", *_bad(self.bad_rows)]
+            parts = [f"epoch {self.epoch}/{self.epochs}", "no batch trained yet", *_bad(self.bad_rows), *self.moves]
             return " | ".join(parts)
         parts = [
             f"epoch {self.epoch}/{self.epochs}",
@@ -158,6 +161,7 @@ class Progress:
             parts.append("backups on the machine of their primary")
         if self.run_twice:
             parts.append(f"{self.run_twice} run twice")
+        parts += self.moves
         return " | ".join(parts)
 
 
