@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
     from heterps.planner.planner import plan as plan
     from heterps.protocol.words.keys import BatchKey as BatchKey
-    from heterps.protocol.words.modes import Async as Async, Geo as Geo, Sync as Sync
+    from heterps.protocol.words.modes import Async as Async, Cached as Cached, Geo as Geo, Sync as Sync
     from heterps.ragged import Ragged as Ragged
     from heterps.runtime.cluster.dask_frames import dask_frame as dask_frame
     from heterps.runtime.cluster.probe import discover as discover
@@ -72,7 +72,7 @@ _HOMES = {
     "heterps.hardware": "Hardware",
     "heterps.planner": "FixedRate MaxThroughput MinCost Plan plan",
     "heterps.protocol.words.keys": "BatchKey",
-    "heterps.protocol.words.modes": "Async Geo Sync",
+    "heterps.protocol.words.modes": "Async Cached Geo Sync",
     "heterps.ragged": "Ragged",
     "heterps.runtime.cluster.dask_frames": "dask_frame",
     "heterps.runtime.cluster.probe": "discover",

@@ -16,6 +16,8 @@ from heterps.planner.plan import Plan
 from heterps.planner.planner import plan as make_plan
 from heterps.planner.ways import resolve_ways
 from heterps.protocol.words.modes import Async, Mode, mode_from_json, mode_from_text
+from heterps.planner.ways import CACHE, cache_ways, parse_way, resolve_ways
+from heterps.protocol.words.modes import Async, Cached, Mode, mode_from_json, mode_from_text
 from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.inference import PREDICTION, sources_of
 from heterps.runtime.batch.job import Job
@@ -24,8 +26,10 @@ from heterps.runtime.config import bytes_of
 from heterps.tables import Adam, ElementAdaGrad, Rule
 
 __all__ = [
+    "CacheRows",
     "Fetch",
     "Metrics",
+    "cached_mode",
     "check_options",
     "chosen_mode",
     "evaluation_metrics",
@@ -33,11 +37,13 @@ __all__ = [
     "named",
     "plan_of",
     "watched_tensors",
+    "with_cache",
     "with_replicas",
 ]
 
 Metrics = Sequence[str | Metric]
 Fetch = str | Sequence[str] | Mapping[str, str]
+CacheRows = int | str | Mapping[str, int | str]
 
 _TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",), "softmax_cross_entropy": ("acc1",)}
 _ENGINE_OPTIONS: Mapping[str, tuple[str, ...]] = {"inline": ("report_s", "threads"), "dask": ("report_s",)}
@@ -87,7 +93,7 @@ def job_of(
     device: str,
     emulate: bool,
     dense_on: str,
-    parameters: Mapping[str, str] | None,
+    parameters: Mapping[str, str],
     local_rows: int | None = None,
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.session.launch` ask to run."""
@@ -104,7 +110,7 @@ def job_of(
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
         memory_bytes=bytes_of(memory),
         replicas=plan.replicas,
-        ways=resolve_ways(plan.graph, plan.parameters if parameters is None else parameters),
+        ways=resolve_ways(plan.graph, parameters),
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
         local_rows=local_rows,
     )
@@ -125,6 +131,27 @@ def with_replicas(plan: Plan, given: int | None, engine: str) -> Plan:
     if plan.replicas > 1 and engine == "inline":
         raise PlanError(f"replicas={plan.replicas}, but inline one process holds all tables: use engine='dask'")
     return plan
+
+
+def with_cache(plan: Plan, cache_rows: CacheRows | None, parameters: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return how parameters travel, as a user says, else the plan; tables that a cache is asked for through one."""
+    ways = plan.parameters if parameters is None else parameters
+    return ways if cache_rows is None else {**ways, **cache_ways(plan.graph, cache_rows)}
+
+
+def cached_mode(mode: Mode, staleness: int | None, parameters: Mapping[str, str]) -> Mode:
+    """Return the mode in which tables can have a cache, if any has one: that takes the place of Async."""
+    has_cache = any(parse_way(way).kind == CACHE for way in parameters.values())
+    if not has_cache and (staleness is not None or isinstance(mode, Cached)):
+        said = f"mode {mode.name!r}" if staleness is None else f"staleness={staleness}"
+        raise PlanError(f"{said}, but no table has a cache: say how many rows workers keep (cache_rows=, --cache-rows)")
+    if not has_cache or not isinstance(mode, Async | Cached):
+        return mode  # the job refuses a cache in another one
+    if isinstance(mode, Async) and mode.merge > 1:
+        raise PlanError(f"Async(merge={mode.merge}) with a cache: that gathers gradients itself, as staleness= says")
+    if staleness is not None:
+        return Cached(staleness)
+    return mode if isinstance(mode, Cached) else Cached()
 
 
 def chosen_mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine: str) -> Mode:

@@ -12,8 +12,10 @@ from types import TracebackType
 from typing import Any
 
 from heterps.choices import (
+    CacheRows,
     Fetch,
     Metrics,
+    cached_mode,
     check_options,
     chosen_mode,
     evaluation_metrics,
@@ -21,6 +23,7 @@ from heterps.choices import (
     named,
     plan_of,
     watched_tensors,
+    with_cache,
     with_replicas,
 )
 from heterps.data import Dataset
@@ -32,7 +35,7 @@ from heterps.habits.callbacks import Listener, heard, listeners
 from heterps.html_table import html_table
 from heterps.metrics import Metric
 from heterps.planner.plan import Plan
-from heterps.protocol.words.modes import Mode, mode_from_json
+from heterps.protocol.words.modes import Async, Cached, Mode, mode_from_json
 from heterps.runtime.batch.columns import check_columns
 from heterps.runtime.batch.inference import (
     PREDICTION,
@@ -91,6 +94,8 @@ def launch(
     dense_on: str = "hosts",
     local_rows: int | None = None,
     parameters: Mapping[str, str] | None = None,
+    cache_rows: CacheRows | None = None,
+    staleness: int | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -149,6 +154,11 @@ def launch(
     parameters
         How parameters travel, by name or pattern: ``{"fc*": "allreduce", "*": "table"}``; by default as the plan says,
         else through their tables.
+    cache_rows
+        Embedding cache: rows of each table that a worker keeps (``50_000``), or bytes of them (``"64MB"``), or either
+        by name or pattern of tables (``{"deep": 50_000}``). It takes the place of Async.
+    staleness
+        With a cache: how many batches of its own worker a batch's rows may lack, by default 16.
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -163,9 +173,10 @@ def launch(
     plan = plan_of(plan, batch_size, lambda: hardware_for(name, client))
     check_options(options, name, inspect.signature(launch).parameters)
     plan = with_replicas(plan, replicas, name)
+    ways = with_cache(plan, cache_rows, parameters)
     job = job_of(
         plan,
-        chosen_mode(mode, plan, name),
+        cached_mode(chosen_mode(mode, plan, name), staleness, ways),
         sparse=sparse,
         dense=dense,
         seed=seed,
@@ -174,7 +185,7 @@ def launch(
         device=device,
         emulate=emulate,
         dense_on=dense_on,
-        parameters=parameters,
+        parameters=ways,
         local_rows=local_rows,
     )
     checkpoints = Checkpoints(
@@ -217,7 +228,9 @@ def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None 
     """
     saved = SavedModel.read(Path(path))
     if plan is None:
-        plan = Plan.fused(saved.graph, batch_size=saved.batch_size, mode=mode_from_json(saved.mode))
+        mode = mode_from_json(saved.mode)
+        mode = Async() if isinstance(mode, Cached) else mode  # how many rows workers keep is for this run to say
+        plan = Plan.fused(saved.graph, batch_size=saved.batch_size, mode=mode)
     options = {"sparse": saved.sparse, "dense": saved.dense, "seed": saved.seed, **options}
     session = launch(plan, client, **options)
     session.form = saved.form

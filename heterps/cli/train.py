@@ -15,7 +15,7 @@ from heterps.cli._device import device_options
 from heterps.cli._models import load_graph, parse_settings
 from heterps.cli._rules import parse_rule
 from heterps.cli._stopping import Stop, deferred
-from heterps.cli._ways import parameters_option, parse_ways
+from heterps.cli._ways import parameters_option, parse_caches, parse_ways
 from heterps.data import DataForm, Dataset, Schema
 from heterps.errors import DataError
 from heterps.hardware import Hardware
@@ -53,7 +53,17 @@ Examples:
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows per batch [default: 1024, or the plan's].")
 @click.option("--epochs", type=click.IntRange(1), default=1, show_default=True, help="Passes over the data.")
-@click.option("--mode", metavar="MODE", help="sync, async, or geo:K (rows of one's own, settled every K batches).")
+@click.option(
+    "--mode", metavar="MODE", help="sync, async, geo:K (rows of one's own, settled every K batches), cache:N."
+)
+@click.option(
+    "--cache-rows",
+    "caches",
+    multiple=True,
+    metavar="[TABLE=]ROWS",
+    help="Embedding cache: rows of each table, or of one, that a worker keeps; or bytes, such as 64MB.",
+)
+@click.option("--staleness", type=click.IntRange(0), help="With a cache: batches that rows may lack [default: 16].")
 @click.option("--local-rows", type=click.IntRange(1), help="Geo: rows of a table that a worker keeps [default: all].")
 @click.option(
     "--shuffle", type=click.Choice(["none", "local", "global"]), default="local", show_default=True, help="Of the rows."
@@ -108,6 +118,8 @@ def command(
     batch_size: int | None,
     epochs: int,
     mode: str | None,
+    caches: tuple[str, ...],
+    staleness: int | None,
     local_rows: int | None,
     shuffle: Any,
     sparse: str | None,
@@ -152,6 +164,8 @@ def command(
         engine=engine,
         mode=mode,
         local_rows=local_rows,
+        cache_rows=parse_caches(caches) or None,
+        staleness=staleness,
         sparse=rules[0],
         dense=rules[1],
         seed=seed,
@@ -246,5 +260,5 @@ def _print_profile(console: Screen, profile: PhaseProfile) -> None:
     table.add_section()
     table.add_row("busy", *(f"{100 * share:.0f} %" for share in profile.busy.values()), "")
     console.print(table)
-    for line in profile.computing:
+    for line in (*profile.computing, *profile.caching):
         console.print(line, highlight=False)

@@ -1,6 +1,7 @@
 """Parameters: sparse rows that grow, dense arrays, the rules that change them, snapshots."""
 
 from heterps.tables.live.ageing import KINDS, Kind
+from heterps.tables.live.cached_rows import CachedRows, cached_row_bytes
 from heterps.tables.live.following import (
     FollowedRows,
     Moment,
@@ -9,6 +10,7 @@ from heterps.tables.live.following import (
     stop_following,
     without_deleted,
 )
+from heterps.tables.live.gathered import Gathered
 from heterps.tables.live.gradients import RowGradients, sum_lanes
 from heterps.tables.live.local_dense import LocalDense
 from heterps.tables.live.local_rows import LocalRows, OwedRows
@@ -53,6 +55,7 @@ __all__ = [
     "AdaGrad",
     "Adam",
     "Applied",
+    "CachedRows",
     "Changes",
     "Constant",
     "Cosine",
@@ -63,6 +66,7 @@ __all__ = [
     "Entry",
     "Exponential",
     "FollowedRows",
+    "Gathered",
     "GroupSpec",
     "Initialiser",
     "KeyedShard",
@@ -99,6 +103,7 @@ __all__ = [
     "Zeros",
     "base_of",
     "begin_following",
+    "cached_row_bytes",
     "changes_since",
     "find_generation",
     "load_table",

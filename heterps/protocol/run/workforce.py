@@ -192,7 +192,7 @@ class Workforce:
     def _lose_io(self, worker: IoWorker) -> None:
         for attempt in list(worker.attempts.values()):
             self._give_up(attempt, f"worker {worker.name} was lost")
-        if self.spec.mode.has_copy:
+        if self.spec.mode.adds:
             self._out += [do.ForgetTrainer(copy, worker.number) for copy in self.fleet.primaries()]
 
     def _stage_ready(self, event: ev.StageReady) -> None:

@@ -175,7 +175,10 @@ class Shard:
         grads: Mapping[str, RowGradients] | None = None,
         dense: F32 | Mapping[str, Any] | None = None,
     ) -> Applied:
-        """Apply the gradients of one batch. That it was not applied before is for the caller to know."""
+        """Apply the gradients of one batch, or of several: then ``dense`` may have a row for each, which is a step.
+
+        That they were not applied before is for the caller to know.
+        """
         grads = {} if grads is None else grads
         if not self._begin(key):
             return Applied(key, True, self._version)
@@ -184,7 +187,7 @@ class Shard:
             step = self._version
             counts, rule_s = self._push_groups(grads, step, key_of(self.seed, "/".join(map(str, key))))
             start = perf_counter()
-            skipped = 0 if dense is None else self.dense.push(dense, step=step)
+            skipped = sum(self.dense.push(each, step=step) for each in _steps(dense))
             rule_s += perf_counter() - start
             done = True
         finally:
@@ -361,6 +364,13 @@ class KeyedShard(Shard):
 
     def _note(self, key: BatchKey) -> None:
         self.window.add(key)
+
+
+def _steps(dense: F32 | Mapping[str, Any] | None) -> Sequence[F32 | Mapping[str, Any]]:
+    """Return the gradients of dense parameters, one for each step of their rules."""
+    if dense is None:
+        return ()
+    return tuple(dense) if isinstance(dense, np.ndarray) and dense.ndim == 2 else (dense,)
 
 
 def _owned(owned: Sequence[int] | Mapping[str, Sequence[int]] | None, spec: GroupSpec) -> Sequence[int]:
