@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,8 +15,7 @@ from heterps.hardware import Hardware
 from heterps.metrics import Metric, metric
 from heterps.planner.plan import Plan
 from heterps.planner.planner import plan as make_plan
-from heterps.planner.ways import resolve_ways
-from heterps.protocol.words.modes import Async, Mode, mode_from_json, mode_from_text
+from heterps.planner.tiers import with_storage as stored
 from heterps.planner.ways import CACHE, cache_ways, parse_way, resolve_ways
 from heterps.protocol.words.modes import Async, Cached, Mode, mode_from_json, mode_from_text
 from heterps.runtime.batch.devices import DeviceWish
@@ -39,7 +39,10 @@ __all__ = [
     "watched_tensors",
     "with_cache",
     "with_replicas",
+    "with_storage",
 ]
+
+_log = logging.getLogger("heterps")
 
 Metrics = Sequence[str | Metric]
 Fetch = str | Sequence[str] | Mapping[str, str]
@@ -98,9 +101,10 @@ def job_of(
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.session.launch` ask to run."""
     summed = plan.lanes if mode.ordered else 1 if mode.has_copy else mode.unit
-    holder = _has_holder(plan, dense_on)
+    model = Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed)
+    holder = _has_holder(plan, dense_on, model)
     return Job(
-        Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed),
+        model,
         plan.batch_size,
         mode,
         hosts=plan.shard_hosts + holder,
@@ -116,13 +120,21 @@ def job_of(
     )
 
 
-def _has_holder(plan: Plan, dense_on: str) -> bool:
-    """Whether a compute stage holds the dense parameters."""
+def _has_holder(plan: Plan, dense_on: str, model: Model) -> bool:
+    """Whether a compute stage holds the dense parameters, and the tables that are to be on its GPU."""
     if dense_on not in ("hosts", "stage"):
         raise PlanError(f"dense_on={dense_on!r}; dense parameters are on the shard 'hosts' or with the first 'stage'")
     if dense_on == "stage" and plan.is_fused:
         raise PlanError("dense_on='stage': this plan computes where the data is read; give it a stage on other workers")
-    return dense_on == "stage"
+    on_gpu = [table.name for group in model.groups if group.on_gpu for table in group.tables]
+    if on_gpu and plan.is_fused:
+        _log.info("table %r stays in memory: this plan computes where the data is read, not on a GPU worker", on_gpu[0])
+    return dense_on == "stage" or (bool(on_gpu) and not plan.is_fused)
+
+
+def with_storage(plan: Plan, storage: Mapping[str, str] | None) -> Plan:
+    """Return the plan with rows of tables kept where a user says, else where its graph does."""
+    return replace(plan, graph=stored(plan.graph, storage)) if storage else plan
 
 
 def with_replicas(plan: Plan, given: int | None, engine: str) -> Plan:

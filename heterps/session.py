@@ -25,6 +25,7 @@ from heterps.choices import (
     watched_tensors,
     with_cache,
     with_replicas,
+    with_storage,
 )
 from heterps.data import Dataset
 from heterps.data.core.data_form import DataForm, fitted
@@ -92,6 +93,7 @@ def launch(
     device: str = "auto",
     emulate: bool = False,
     dense_on: str = "hosts",
+    storage: Mapping[str, str] | None = None,
     local_rows: int | None = None,
     parameters: Mapping[str, str] | None = None,
     cache_rows: CacheRows | None = None,
@@ -148,6 +150,10 @@ def launch(
         Where dense parameters and their optimiser's slots are: on the shard ``"hosts"``, or with the first compute
         ``"stage"``, on the device that it computes on: nothing dense then crosses between that worker and others, and
         a run that loses the worker returns to its last cut.
+    storage
+        Where rows of tables are, by table name or pattern: ``{"deep": "gpu", "*": "ssd"}``; by default as the graph
+        says. ``"gpu"``: trained in the memory of the first compute stage's device, as dense parameters are then, and
+        all of them in the memory of its worker below; ``"gpu+ssd"``: on its disk.
     local_rows
         Geo: rows of each table that a worker keeps for itself from one range of batches to the next, the least recent
         go; by default all it has met.
@@ -172,7 +178,7 @@ def launch(
     name = choose_engine(engine, client)
     plan = plan_of(plan, batch_size, lambda: hardware_for(name, client))
     check_options(options, name, inspect.signature(launch).parameters)
-    plan = with_replicas(plan, replicas, name)
+    plan = with_storage(with_replicas(plan, replicas, name), storage)
     ways = with_cache(plan, cache_rows, parameters)
     job = job_of(
         plan,

@@ -15,6 +15,7 @@ from heterps.cli._device import device_options
 from heterps.cli._models import load_graph, parse_settings
 from heterps.cli._rules import parse_rule
 from heterps.cli._stopping import Stop, deferred
+from heterps.cli._storage import parse_storage, storage_option
 from heterps.cli._ways import parameters_option, parse_caches, parse_ways
 from heterps.data import DataForm, Dataset, Schema
 from heterps.errors import DataError
@@ -87,6 +88,7 @@ Examples:
     show_default=True,
     help="Where dense parameters are: on shard hosts, or on the first compute stage's device.",
 )
+@storage_option
 @parameters_option
 @click.option("--out", metavar="DIR", help="Save the trained model to this folder.")
 @click.option("--checkpoint", metavar="DIR", help="Keep cuts of the run here, to go on from if it is lost.")
@@ -130,6 +132,7 @@ def command(
     device: str,
     emulate: bool,
     dense_on: str,
+    storage: tuple[str, ...],
     parameters: tuple[str, ...],
     out: str | None,
     checkpoint: str | None,
@@ -151,7 +154,7 @@ def command(
         check_folder(folder)
     if profile_svg:
         check_target(profile_svg)
-    ways = parse_ways(parameters) or None
+    ways, kept_in = parse_ways(parameters) or None, parse_storage(storage) or None
     console = Screen()
     training = opened_as(data, kind, said)
     for note in training.study.notes if training.study else ():
@@ -179,6 +182,7 @@ def command(
         device=device,
         emulate=emulate,
         dense_on=dense_on,
+        storage=kept_in,
         parameters=ways,
     ) as session:
         reports = _checked(session, training.shuffle(shuffle), epochs, validation, allow_empty)
