@@ -31,6 +31,7 @@ from heterps.data import Dataset
 from heterps.data.core.data_form import DataForm, fitted
 from heterps.data.sources.given import given_data
 from heterps.errors import CheckpointError, DataError, GraphError, RunError
+from heterps.export.exporting import Onnx, export_model
 from heterps.graph import Graph
 from heterps.habits.callbacks import Listener, heard, listeners
 from heterps.html_table import html_table
@@ -64,6 +65,7 @@ from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.rowless import never_empty
 from heterps.runtime.run.engines import Engine, PredictsThere, Scalable, choose_engine, hardware_for, make_engine
+from heterps.serving.manifest import Encoding, ExportKind, FileFormat
 from heterps.tables import Kind, Rule
 from heterps.writing import check_folder, check_target
 
@@ -502,6 +504,35 @@ class Session:
         with nullcontext() if self._lock and self._lock.holds(path) else FolderLock(made_folder(Path(path))):
             SavedModel.of(self.job, self.form).write(Path(path))
             return save_tables(self.engine, Path(path), kind)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        format: FileFormat | None = None,
+        *,
+        kind: ExportKind = "full",
+        rows: Encoding | None = None,
+        onnx: Onnx = "auto",
+    ) -> Path:
+        """Write the model for others to score with (:class:`heterps.Predictor`, ``heterps serve``); return the folder.
+
+        The snapshot that it is made of stays in ``path/source``, for changes to build on.
+
+        Parameters
+        ----------
+        path
+            Folder of the exported model; exporting there again adds a generation.
+        format
+            Of rows: ``"arrow"`` or ``"parquet"``.
+        kind
+            ``"full"``, ``"changes"`` (exactly what changed since the last export there; the first time everything),
+            ``"base"`` or ``"delta"`` (rows that the tables' accessors select; counters change as after such a save).
+        rows, onnx
+            See :func:`heterps.export.export_model`.
+        """
+        saves: dict[ExportKind, Kind] = {"full": "checkpoint"}
+        self.save(Path(path) / "source", saves.get(kind, kind))  # type: ignore[arg-type]
+        return export_model(Path(path) / "source", path, kind=kind, format=format, rows=rows, onnx=onnx)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Take over all tables of a checkpoint of this model, from any number of shard hosts; not while training."""
