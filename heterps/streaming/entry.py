@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ from heterps.writing import check_folder
 
 __all__ = ["stream"]
 
+_LOG = logging.getLogger("heterps")
+
 
 def stream(
     session: Session,
@@ -52,6 +55,7 @@ def stream(
     start: str | os.PathLike[str] | None = None,
     poll_s: tuple[float, float] = (1.0, 60.0),
     stop: Callable[[], bool] | None = None,
+    on_wait: Callable[[str], None] | None = None,
 ) -> Iterator[PassReport]:
     """Train pass by pass on what a source brings, yielding a report of each; go on where a run before was lost.
 
@@ -99,6 +103,8 @@ def stream(
         First and longest pause between questions to the source.
     stop
         Asked between passes and while waiting: True ends the stream after a checkpoint.
+    on_wait
+        Told what is waited for, once.
     """
     cadence = _cadence(checkpoint_every, delta_every, end_days, late)
     if unreadable not in ("stop", "skip"):
@@ -110,7 +116,10 @@ def stream(
     check_folder(out)
     learning = Learning(session, read, format, dict(schema or {}), shuffle, metrics, unreadable == "skip")
     from_ = FolderSource(source) if isinstance(source, str | os.PathLike) else source
-    return _reports(learning, from_, StreamPlaces(Path(out)), cadence, follow, watched, command, start, poll_s, stop)
+    waiting = (stop or _never, on_wait or _log_wait)
+    return _reports(
+        learning, from_, StreamPlaces(Path(out)), cadence, follow, watched, command, start, poll_s, *waiting
+    )
 
 
 def _cadence(checkpoint_every: int, delta_every: int | None, end_days: bool, late: str) -> Cadence:
@@ -132,7 +141,8 @@ def _reports(
     command: Sequence[str],
     start: str | os.PathLike[str] | None,
     poll_s: tuple[float, float],
-    stop: Callable[[], bool] | None,
+    stop: Callable[[], bool],
+    on_wait: Callable[[str], None],
 ) -> Generator[PassReport, None, None]:
     with ExitStack() as stack:
         stack.enter_context(closing(source))
@@ -145,11 +155,15 @@ def _reports(
         stack.callback(ahead.close)
         run = StreamRun(learning, source, ahead, journal, places, cadence, ledger, alarms, command)
         run.reconcile()
-        yield from run.reports(follow, stop or _never)
+        yield from run.reports(follow, stop, on_wait)
 
 
 def _never() -> bool:
     return False
+
+
+def _log_wait(awaited: str) -> None:
+    _LOG.info("waiting for %s", awaited)
 
 
 def _begun(session: Session, model: Path, start: str | os.PathLike[str] | None) -> Ledger:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
+import logging
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from heterps.errors import CheckpointError, DataError
 from heterps.streaming.portion import Nothing, Portion
 
 __all__ = ["RedisStream"]
 
+_LOG = logging.getLogger("heterps")
 _PAGE = 10_000  # entries asked for at a time
 _TIMEOUT_S = 10.0
 
@@ -53,21 +55,40 @@ class RedisStream:
         self._redis = _client(url)
         self._url, self._key, self._field = url, key, field
         self._least, self._most, self._group, self._trim = least, most, group, trim
+        self._told = 0  # entries that were lost, as the user knows
         self._lock = threading.Lock()  # commits come while the next portion is looked for
 
     def poll(self, after: Any) -> Portion | Nothing:
         """Ask for the entries behind a position, as far as they are of one day."""
-        last = _checked_id(after)
+        place = _Place.of(after)
         with self._lock, _named(self._url, self._key):
-            self._check_deleted(last)
-            ids = self._ids(last)
+            place = self._settled(place, self._redis.exists(self._key) == 1)
+            ids = self._ids(place.last)
         if not ids:
             return Nothing(f"more entries in {self._key} at {self._url}")
         day = _day(ids[0])
         same = [each for each in ids if _day(each) == day]
         if len(same) < self._least and len(same) == len(ids):
             return Nothing(f"{self._least} entries in {self._key} at {self._url}, there are {len(same)}")
-        return Portion(same[-1], day, f"{same[0]}..{same[-1]}", span=[same[0], same[-1]])
+        position = [same[-1], place.seen + len(same)]
+        return Portion(position, day, f"{same[0]}..{same[-1]}", span=[same[0], same[-1]])
+
+    def _settled(self, place: _Place, is_there: bool) -> _Place:
+        """Count entries that were deleted before we came to them: they are lost, and nobody is to learn it by chance."""
+        info = self._redis.xinfo_stream(self._key) if is_there else {}
+        if "entries-added" not in info:  # since Redis 7
+            return place
+        added, there, first = info["entries-added"], info["length"], info["first-entry"]
+        if place.last == _BEGINNING:
+            return _Place(_BEGINNING, added - there)  # what was gone before we began is none of ours
+        if first and _order(_text(first[0])) <= _order(place.last):
+            return place  # they begin behind us: nothing between was trimmed
+        lost = added - there - place.seen
+        if lost > 0 and lost != self._told:
+            _LOG.warning("%s at %s: %d entries behind %s were deleted before they were trained on",
+                         self._key, self._url, lost, place.last)  # fmt: skip
+        self._told = lost
+        return _Place(place.last, place.seen + max(0, lost))
 
     def _ids(self, last: str) -> list[str]:
         """Return the ids behind one, the first ``most`` of them."""
@@ -121,7 +142,7 @@ class RedisStream:
 
     def commit(self, position: Any) -> None:
         """Tell the server how far we are, and let go of what is behind us where that is wanted."""
-        last = _checked_id(position)
+        last = _Place.of(position).last
         if last == _BEGINNING:
             return
         with self._lock, _named(self._url, self._key):
@@ -185,16 +206,24 @@ def _order(number: str) -> tuple[int, int]:
     return int(millis), int(serial or 0)
 
 
-def _checked_id(after: Any) -> str:
-    if after is None:
-        return _BEGINNING
-    try:
-        _order(after)
-    except (AttributeError, ValueError) as error:
-        raise CheckpointError(
-            f"this is no position in a Redis Stream: {after!r}; the stream read something else"
-        ) from error
-    return str(after)
+class _Place(NamedTuple):
+    """The last entry that was taken, and how many were ever added up to it."""
+
+    last: str
+    seen: int
+
+    @classmethod
+    def of(cls, position: Any) -> _Place:
+        if position is None:
+            return cls(_BEGINNING, 0)
+        try:
+            last, seen = position
+            _order(last)
+            return cls(str(last), int(seen))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{position!r} is no position in a Redis Stream: the stream read something else"
+            ) from error
 
 
 def _day(number: str) -> str:

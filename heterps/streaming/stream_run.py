@@ -165,7 +165,9 @@ class StreamRun:
         if self.ledger.sequence:
             self._settled()
 
-    def reports(self, follow: bool, stop: Callable[[], bool]) -> Generator[PassReport, None, None]:
+    def reports(
+        self, follow: bool, stop: Callable[[], bool], on_wait: Callable[[str], None]
+    ) -> Generator[PassReport, None, None]:
         """Do one step after another; a report comes once all that was owed for its pass is done."""
         report: PassReport | None = None
         while True:
@@ -186,7 +188,10 @@ class StreamRun:
                 case Do():
                     self._do(step.what)
                 case Wait():
-                    self._wait(step.awaited, stop)
+                    if step.awaited != self._awaited:
+                        on_wait(step.awaited)
+                    self._awaited = step.awaited
+                    self._ahead.wait(stop)
                 case End():
                     return
 
@@ -199,12 +204,6 @@ class StreamRun:
     def _finished(self, report: PassReport) -> PassReport:
         events, self._events = self._events, []
         return replace(report, events=tuple(events))
-
-    def _wait(self, awaited: str, stop: Callable[[], bool]) -> None:
-        if awaited != self._awaited:
-            _LOG.info("waiting for %s", awaited)
-            self._awaited = awaited
-        self._ahead.wait(stop)
 
     # --- passes
 
