@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from heterps.serving.predictor import Predictor as Predictor
     from heterps.session import Session as Session, launch as launch, load as load
     from heterps.stages.partition import partition as partition
+    from heterps.streaming import stream as stream
     from heterps.tables import (
         FTRL as FTRL,
         SGD as SGD,
@@ -82,6 +83,7 @@ _HOMES = {
     "heterps.serving.predictor": "Predictor",
     "heterps.session": "Session launch load",
     "heterps.stages": "partition",
+    "heterps.streaming": "stream",
     "heterps.tables": "FTRL SGD AdaGrad Adam ElementAdaGrad Momentum RowWiseAdaGrad SharedAdam StdAdaGrad Sum",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -413,6 +413,10 @@ class Session:
         allow_empty
             Accept data without a single row that can be used.
         """
+        return self.measure(dataset, metrics, allow_empty=allow_empty).results
+
+    def measure(self, dataset: Any, metrics: Metrics | None = None, *, allow_empty: bool = False) -> Measured:
+        """Do as :meth:`evaluate`, and keep what the results were made of, to be merged with those of other data."""
         self._check_open()
         chosen = evaluation_metrics(self.plan.graph, metrics)
         data = self._data(dataset, chosen)
@@ -421,7 +425,7 @@ class Session:
         measured = Measured.of(self.engine.infer(labelled, chosen), chosen)
         if not measured.samples and not allow_empty:
             raise no_rows("evaluated", labelled)
-        return measured.results
+        return measured
 
     def predict(
         self, dataset: Any, out: str | os.PathLike[str] | None = None, fetch: Fetch = PREDICTION
@@ -484,7 +488,9 @@ class Session:
 
     # --- tables
 
-    def save(self, path: str | os.PathLike[str], kind: Kind = "checkpoint") -> Path:
+    def save(
+        self, path: str | os.PathLike[str], kind: Kind = "checkpoint", *, note: Mapping[str, Any] | None = None
+    ) -> Path:
         """Save the model to a folder; return the folder of this snapshot.
 
         Inside the loop over :meth:`train` the run rests meanwhile, with every batch applied everywhere or nowhere; cuts
@@ -498,12 +504,14 @@ class Session:
             ``"checkpoint"`` holds everything and goes on exactly; ``"changes"`` goes on as exactly, but writes only
             what changed since the last save there (the first time everything); ``"delta"`` and ``"base"`` hold the
             values and counters of the rows that the tables' accessors select.
+        note
+            Of your own, JSON-able: it is in the snapshot's manifest, there if and only if the tables are.
         """
         self._check_open()
         check_folder(path)
         with nullcontext() if self._lock and self._lock.holds(path) else FolderLock(made_folder(Path(path))):
             SavedModel.of(self.job, self.form).write(Path(path))
-            return save_tables(self.engine, Path(path), kind)
+            return save_tables(self.engine, Path(path), kind, note)
 
     def export(
         self,

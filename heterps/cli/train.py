@@ -12,16 +12,13 @@ from rich.table import Table
 
 from heterps.cli._data import Said, data_options, opened, opened_as, parse_names, schema_options
 from heterps.cli._device import device_options
-from heterps.cli._models import load_graph, parse_settings
+from heterps.cli._plans import plan_of
 from heterps.cli._rules import parse_rule
 from heterps.cli._stopping import Stop, deferred
 from heterps.cli._storage import parse_storage, storage_option
 from heterps.cli._ways import parameters_option, parse_caches, parse_ways
-from heterps.data import DataForm, Dataset, Schema
+from heterps.data import DataForm, Dataset
 from heterps.errors import DataError
-from heterps.hardware import Hardware
-from heterps.planner.plan import Plan
-from heterps.planner.planner import plan as make_plan
 from heterps.runtime.report.meter import metered
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
@@ -159,7 +156,7 @@ def command(
     training = opened_as(data, kind, said)
     for note in training.study.notes if training.study else ():
         console.print(note, highlight=False, soft_wrap=True)
-    plan = _plan(target, settings, batch_size, training.schema)
+    plan = plan_of(target, settings, batch_size, training.schema)
     validation = opened(valid, kind, DataForm.of(training)) if valid else None
     rules = [parse_rule(text) if text else None for text in (sparse, dense)]
     with launch(
@@ -213,25 +210,6 @@ def _saved(out: str, last: Progress, stop: Stop) -> str:
     if not stop.asked or last.done:
         return f"saved to {out}"
     return f"saved to {out} what was trained: {last.samples:,} samples, in epoch {last.epoch} of {last.epochs}"
-
-
-def _plan(target: str, settings: tuple[str, ...], batch_size: int | None, schema: Schema) -> Plan:
-    """Take a plan as it is; plan a graph for this machine."""
-    if target.endswith(".json") and _is_plan(target):
-        plan = Plan.load(target)
-        if batch_size not in (None, plan.batch_size) or settings:
-            raise DataError(f"{target} is a plan: its batch size and model are decided; plan again to change them")
-        return plan
-    graph = load_graph(target, parse_settings(settings), schema)
-    return make_plan(graph, Hardware.local(), batch_size=batch_size or 1024)
-
-
-def _is_plan(target: str) -> bool:
-    try:
-        with open(target, errors="replace") as file:
-            return '"heterps-plan/' in file.read(200)
-    except OSError:
-        return False
 
 
 def _checked(session: Any, data: Dataset, epochs: int, valid: Dataset | None, allow_empty: bool) -> Any:
