@@ -12,15 +12,13 @@ from rich.table import Table
 
 from heterps.cli._data import Said, data_options, opened, opened_as, parse_names, schema_options
 from heterps.cli._device import device_options
-from heterps.cli._models import load_graph, parse_settings
+from heterps.cli._plans import plan_of
 from heterps.cli._rules import parse_rule
 from heterps.cli._stopping import Stop, deferred
+from heterps.cli._storage import parse_storage, storage_option
 from heterps.cli._ways import parameters_option, parse_caches, parse_ways
-from heterps.data import DataForm, Dataset, Schema
+from heterps.data import DataForm, Dataset
 from heterps.errors import DataError
-from heterps.hardware import Hardware
-from heterps.planner.plan import Plan
-from heterps.planner.planner import plan as make_plan
 from heterps.runtime.report.meter import metered
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
@@ -88,6 +86,7 @@ Examples:
     show_default=True,
     help="Where dense parameters are: on shard hosts, or on the first compute stage's device.",
 )
+@storage_option
 @parameters_option
 @click.option("--out", metavar="DIR", help="Save the trained model to this folder.")
 @click.option("--checkpoint", metavar="DIR", help="Keep cuts of the run here, to go on from if it is lost.")
@@ -131,6 +130,7 @@ def command(
     device: str,
     emulate: bool,
     dense_on: str,
+    storage: tuple[str, ...],
     parameters: tuple[str, ...],
     out: str | None,
     checkpoint: str | None,
@@ -152,12 +152,12 @@ def command(
         check_folder(folder)
     if profile_svg:
         check_target(profile_svg)
-    ways = parse_ways(parameters) or None
+    ways, kept_in = parse_ways(parameters) or None, parse_storage(storage) or None
     console = Screen()
     training = opened_as(data, kind, said)
     for note in training.study.notes if training.study else ():
         console.print(note, highlight=False, soft_wrap=True)
-    plan = _plan(target, settings, batch_size, training.schema)
+    plan = plan_of(target, settings, batch_size, training.schema)
     validation = opened(valid, kind, DataForm.of(training)) if valid else None
     rules = [parse_rule(text) if text else None for text in (sparse, dense)]
     with launch(
@@ -180,6 +180,7 @@ def command(
         device=device,
         emulate=emulate,
         dense_on=dense_on,
+        storage=kept_in,
         parameters=ways,
     ) as session:
         reports = _checked(session, training.shuffle(shuffle), epochs, validation, allow_empty)
@@ -210,25 +211,6 @@ def _saved(out: str, last: Progress, stop: Stop) -> str:
     if not stop.asked or last.done:
         return f"saved to {out}"
     return f"saved to {out} what was trained: {last.samples:,} samples, in epoch {last.epoch} of {last.epochs}"
-
-
-def _plan(target: str, settings: tuple[str, ...], batch_size: int | None, schema: Schema) -> Plan:
-    """Take a plan as it is; plan a graph for this machine."""
-    if target.endswith(".json") and _is_plan(target):
-        plan = Plan.load(target)
-        if batch_size not in (None, plan.batch_size) or settings:
-            raise DataError(f"{target} is a plan: its batch size and model are decided; plan again to change them")
-        return plan
-    graph = load_graph(target, parse_settings(settings), schema)
-    return make_plan(graph, Hardware.local(), batch_size=batch_size or 1024)
-
-
-def _is_plan(target: str) -> bool:
-    try:
-        with open(target, errors="replace") as file:
-            return '"heterps-plan/' in file.read(200)
-    except OSError:
-        return False
 
 
 def _checked(session: Any, data: Dataset, epochs: int, valid: Dataset | None, allow_empty: bool) -> Any:

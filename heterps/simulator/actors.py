@@ -38,9 +38,22 @@ class Copy:
         self._ticking = False
         self._tables, self._changes = world.new_tables(), 0
         self._changed: dict[int, int] = {}  # by shard: with which change
+        self.retired = False  # its driver is gone: it takes nothing any more
+
+    @property
+    def is_there(self) -> bool:
+        """Whether another driver can go on with it."""
+        return self.process.alive and not self.process.frozen and not self.process.lost and self.state.serving
+
+    def take_over(self, before: Copy) -> None:
+        """Go on with what a driver before left."""
+        self.state.go_on_as(before.state)
+        self.rows, self._kept = before.rows, dict(before._kept)
 
     def receive(self, message: Any, tag: Any = None, payload: Any = None) -> None:
         """Take a message with what came along, and carry out the decisions."""
+        if self.retired:
+            return
         kind = type(message)
         if kind is Push or kind is de.TakeIn or kind is StoreGroup:
             self._payloads[message] = payload
@@ -62,6 +75,8 @@ class Copy:
 
     def tick(self) -> None:
         """Send again what the backup did not confirm."""
+        if self.retired:
+            return
         self._ticking = False
         again = self.state.resend()
         for decision in again:

@@ -38,7 +38,7 @@ from heterps.tables.specs.rules import (
     StdAdaGrad,
     Sum,
 )
-from heterps.tables.specs.schedules import SCHEDULES, Exponential, Schedule, Steps, Warmup
+from heterps.tables.specs.schedules import SCHEDULES, Cosine, Exponential, Schedule, Steps, Warmup
 from heterps.tables.specs.spec import N_SHARDS, DenseSpec, GroupSpec, TableSpec
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "CachedRows",
     "Changes",
     "Constant",
+    "Cosine",
     "CountEntry",
     "CtrAccessor",
     "DenseSpec",

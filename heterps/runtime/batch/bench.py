@@ -80,7 +80,7 @@ class Workbench:
         self.phases, self._where = phases or Phases(), where
         self.device = device or job.device_here(0)
         self.metrics = KeptMetrics(self.walk.metrics, job.model.label)
-        self._routers = {group.name: Router(job.owners, hosts=job.hosts) for group in self.walk.groups}
+        self._routers = {group.name: Router(job.owners_of(group.name), hosts=job.hosts) for group in self.walk.groups}
         self._free: list[BatchWork] = []  # whose buffers wait for another batch
         self._programs = [self._program()]  # that no batch in flight holds, but the first, which all share
         self.exchange = ExchangeCounter()
@@ -194,7 +194,7 @@ class Workbench:
             with self.phases("metrics"):
                 self.metrics.update(made.prediction, work.read)
 
-    def _keep(self, work: BatchWork, group: Group, gradient: F32) -> F32:
+    def _keep(self, work: BatchWork, group: Group, gradient: Any) -> F32:
         """Copy a gradient that was computed elsewhere to the buffer of the rows, which nobody needs any more."""
         rows = work.rows(group.name, group.width)
         np.copyto(rows, gradient)
@@ -224,8 +224,11 @@ class Workbench:
                 add_gradients(outcome.gradients, gradients.inputs)
                 outcome.dense[0] = gradients.dense
         for group in self.walk.groups:
-            gradient = outcome.gradients[pull_name(group)]
-            work.row_gradients[group.name] = self._keep(work, group, gradient)
+            gradient = outcome.gradients.get(pull_name(group))
+            if gradient is None and group.name in self.job.lent:  # the holder has it
+                work.row_gradients.pop(group.name, None)
+            else:
+                work.row_gradients[group.name] = self._keep(work, group, gradient)
         for stage, flat in outcome.dense.items():
             for here, there in self._spans_of(stage):
                 work.gradient[here] = flat[there]
@@ -260,7 +263,9 @@ class Workbench:
 
     def _rows(self, work: BatchWork, op: Op) -> Rows:
         group = self._group(op.attrs["group"])
-        return rows_of(work.read, group, work.routed[group.name], work.rows(group.name, group.width))
+        away = self.walk.train and group.name in self.job.lent
+        values = np.empty((0, group.width), np.float32) if away else work.rows(group.name, group.width)
+        return rows_of(work.read, group, work.routed[group.name], values)
 
     def _group(self, name: str) -> Group:
         return next(g for g in self.model.lowered.groups if g.name == name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,7 +24,9 @@ from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_devic
 from heterps.runtime.batch.flat_part import FlatPart
 from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.own_kinds import OwnKinds
+from heterps.stages.lowering import pull_name
 from heterps.tables import N_SHARDS, DenseSpec, GroupSpec, cached_row_bytes
+from heterps.tables.on_device.able import check_group
 
 __all__ = ["PREDICTION", "Job"]
 
@@ -55,8 +57,8 @@ class Job:
     devices
         What stages are to compute on.
     holder
-        Whether the last host is a stage holder: on a worker of the first compute stage, with all dense parameters, on
-        the device that the stage computes on.
+        Whether the last host is a stage holder: on a worker of the first compute stage, with all dense parameters and
+        the tables with storage "gpu", on the device that the stage computes on.
     replicas
         Copies of each shard host.
     local_rows
@@ -99,6 +101,9 @@ class Job:
             self._check_stages()
         if self.reduced:
             self._check_reduced()
+        for group in self.model.groups:
+            if group.name in self.on_gpu:
+                check_group(group)
 
     def _check_caches(self) -> None:
         cached = next((name for name, way in self.ways.items() if way.kind == CACHE), None)
@@ -213,6 +218,27 @@ class Job:
         if not self.holder:
             return self.model.dense_ranges(self.hosts)
         return *((0, 0) for _ in range(self.hosts - 1)), (0, len(self.model.parameters))
+
+    @cached_property
+    def on_gpu(self) -> frozenset[str]:
+        """Row groups that the stage holder has, to train them on its device."""
+        return frozenset(group.name for group in self.model.groups if group.on_gpu and self.holder)
+
+    @cached_property
+    def lent(self) -> frozenset[str]:
+        """Those of them whose rows nobody needs where the data is read: they stay with the stage holder."""
+        read = set(self.scope(self.stages[0]).feeds) if self.on_gpu else set()
+        named = {group.name: pull_name(group) for group in self.model.lowered.groups if group.name in self.on_gpu}
+        return frozenset(name for name, pull in named.items() if pull not in read)
+
+    def owners_of(self, group: str) -> tuple[int, ...]:
+        """Host of each logical shard of a row group."""
+        return (self.hosts - 1,) * N_SHARDS if group in self.on_gpu else self.owners
+
+    def owned_groups(self, host: int, owned: Sequence[int]) -> dict[str, tuple[int, ...]]:
+        """Logical shards of a host by row group, where ``owned`` are those that the run gave to it."""
+        every = tuple(range(N_SHARDS)) if self.is_holder(host) else ()
+        return {spec.name: every if spec.name in self.on_gpu else tuple(owned) for spec in self.model.groups}
 
     def is_holder(self, host: int) -> bool:
         """Whether a host is the stage holder."""
