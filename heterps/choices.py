@@ -18,6 +18,7 @@ from heterps.planner.planner import plan as make_plan
 from heterps.planner.tiers import with_storage as stored
 from heterps.planner.ways import CACHE, cache_ways, parse_way, resolve_ways
 from heterps.protocol.words.modes import Async, Cached, Mode, mode_from_json, mode_from_text
+from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.inference import PREDICTION, sources_of
 from heterps.runtime.batch.job import Job
@@ -98,6 +99,7 @@ def job_of(
     dense_on: str,
     parameters: Mapping[str, str],
     local_rows: int | None = None,
+    clip: Clip | None = None,
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.session.launch` ask to run."""
     summed = plan.lanes if mode.ordered else 1 if mode.has_copy else mode.unit
@@ -117,6 +119,7 @@ def job_of(
         ways=resolve_ways(plan.graph, parameters),
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
         local_rows=local_rows,
+        clip=clip or Clip(),
     )
 
 
