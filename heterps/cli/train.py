@@ -68,6 +68,8 @@ Examples:
 )
 @click.option("--sparse", metavar="RULE", help="Rule of the tables [default: ElementAdaGrad:lr=0.01].")
 @click.option("--dense", metavar="RULE", help="Rule of the dense parameters [default: Adam:lr=0.001].")
+@click.option("--clip-norm", type=float, help="Largest norm of a parameter's gradient, and of a row's.")
+@click.option("--clip-value", type=float, help="Largest absolute value of an element of a gradient.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Measured while training [default: auc].")
 @click.option(
     "--seed",
@@ -123,6 +125,8 @@ def command(
     shuffle: Any,
     sparse: str | None,
     dense: str | None,
+    clip_norm: float | None,
+    clip_value: float | None,
     metrics: tuple[str, ...],
     seed: int,
     engine: str,
@@ -168,6 +172,8 @@ def command(
         staleness=staleness,
         sparse=rules[0],
         dense=rules[1],
+        clip_norm=clip_norm,
+        clip_value=clip_value,
         seed=seed,
         metrics=parse_names(metrics) or None,
         checkpoint=checkpoint,
