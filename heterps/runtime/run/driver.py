@@ -9,6 +9,7 @@ from typing import Protocol
 
 from heterps.data import Split
 from heterps.errors import RunError
+from heterps.protocol.run.found import FoundRun
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.run.state import RunState
 from heterps.protocol.words import events as ev, instructions as do
@@ -66,7 +67,7 @@ class Driver:
 
     Parameters
     ----------
-    spec, cut, life
+    spec, cut, life, found
         See :class:`~heterps.protocol.run.state.RunState`.
     carrier
         Carries out; what becomes of it arrives in the inbox.
@@ -88,8 +89,9 @@ class Driver:
         where: Callable[[Sequence[Split]], tuple[tuple[str, ...], ...]] = lambda splits: (),
         cut: Cut | None = None,
         life: int = 0,
+        found: FoundRun | None = None,
     ) -> None:
-        self.state = RunState(spec, cut=cut, life=life)
+        self.state = RunState(spec, cut=cut, life=life, found=found)
         self.inbox = inbox
         self.finished = False
         self.resting = 0  # number of the last rest that began
