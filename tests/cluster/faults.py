@@ -120,7 +120,7 @@ def wait_for(client, scale):
 def main():
     client = Client()
     workers, hosts, epochs = OPTIONS.get("workers", 2), OPTIONS.get("hosts", 1), OPTIONS.get("epochs", 2)
-    names = ("checkpoint", "every_s", "resume", "replicas", "parameters", "dense_on", "device")
+    names = ("checkpoint", "every_s", "resume", "replicas", "parameters", "dense_on", "storage", "device")
     options = {name: OPTIONS[name] for name in names if name in OPTIONS}
     if MODE.startswith("geo"):
         options |= {"sparse": hps.SGD(lr=0.1), "dense": hps.SGD(lr=0.1)}
@@ -136,7 +136,8 @@ def main():
     rules = {name: options[name] for name in ("sparse", "dense") if name in options}
     same = {"engine": "inline", **rules}
     if OPTIONS.get("device"):  # has its own roundings: the same run once more, with nobody killed
-        same = {"client": client, **rules} | {name: options[name] for name in ("dense_on", "device")}
+        kept = ("dense_on", "storage", "device")
+        same = {"client": client, **rules} | {name: options[name] for name in kept if name in options}
     undisturbed = plan(workers, hosts, staged) if OPTIONS.get("device") else plan(1, 1)
     with hps.launch(undisturbed, mode=MODE, **same) as session:
         if before:

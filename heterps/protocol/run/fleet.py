@@ -77,6 +77,10 @@ class Fleet:
         """Return the copies on a worker."""
         return [copy for copy, (_, place) in self.places.items() if place == worker]
 
+    def is_holder(self, worker: str) -> bool:
+        """Say whether a compute worker has a host that can be nowhere else."""
+        return any(self.places[copy][0] in self.holders for copy in self.on(worker))
+
     # --- changes
 
     def restore(self, cut: int) -> list[Instruction]:

@@ -157,6 +157,10 @@ class Workforce:
         if stay > self._gone.get(event.worker, -1):  # one that has not joined yet never will
             self._to_go.add(event.worker)
         self.fleet.leave(event.worker)
+        if not self.fleet.is_holder(event.worker):  # what it was computing others compute again
+            self.fleet.stage_workers.pop(event.worker, None)
+            if self._stages.pop(event.worker, False):
+                self._announce()
 
     def _let_go(self) -> None:
         """Let workers go that were to leave and have nothing of the run any more."""
@@ -191,7 +195,7 @@ class Workforce:
     def _lose_io(self, worker: IoWorker) -> None:
         for attempt in list(worker.attempts.values()):
             self._give_up(attempt, f"worker {worker.name} was lost")
-        if self.spec.mode.has_copy:
+        if self.spec.mode.adds:
             self._out += [do.ForgetTrainer(copy, worker.number) for copy in self.fleet.primaries()]
 
     def _stage_ready(self, event: ev.StageReady) -> None:

@@ -136,6 +136,10 @@ class InlineEngine(EngineBase):
                 del self._attempts[attempt.run.attempt]
         return moved
 
+    def ready_to_report(self) -> bool:
+        """All is here."""
+        return True
+
     def collect(self, reporter: Reporter, exactly: bool = False) -> None:
         """Take metrics and times."""
         member = () if self._member is None else (self._member.phases,)
@@ -220,6 +224,10 @@ class InlineEngine(EngineBase):
     def cut_folder(self, cut: int) -> str:
         """Return where a whole cut lies."""
         return self._keeper.folder(cut)
+
+    def worker_name(self, worker: str) -> str:
+        """Return what a user calls a worker."""
+        return worker
 
     # --- reading
 

@@ -65,6 +65,9 @@ class Workers(Carrier, Protocol):
     def peek(self) -> dict[str, Any]:
         """Return the watched tensors of a batch that was computed lately."""
 
+    def ready_to_report(self) -> bool:
+        """Ask for what a report needs; whether it is there, or was waited for long enough."""
+
     def collect(self, reporter: Reporter, exactly: bool = False) -> None:
         """Give the reporter what was measured since the last call; exactly: up to now, and however long it takes."""
 
@@ -133,7 +136,7 @@ class Training:
             self._turn()
             while self._ended:
                 yield self._watched(self._ended.pop(0))
-            if not self.driver.finished and reporter.due(report_s):
+            if not self.driver.finished and reporter.due(report_s) and carrier.ready_to_report():
                 carrier.collect(reporter)
                 yield self._watched(self._progress(self._epoch + 1))
         carrier.collect(reporter, exactly=True)
@@ -159,8 +162,14 @@ class Training:
         self._reporter.failed_cuts = self.driver.failed_cuts
         fleet = self.driver.state.fleet
         progress = self._reporter.progress(self._carrier.counts(), epoch, **ends)
-        twice = self.driver.state.run_twice
-        return replace(progress, unprotected=fleet.unprotected, together=fleet.together, run_twice=twice)
+        return replace(
+            progress,
+            cut=self._keeper.newest,
+            unprotected=fleet.unprotected,
+            together=fleet.together,
+            run_twice=self.driver.state.run_twice,
+            moves=self.driver.moves.taken(),
+        )
 
     def _watched(self, progress: Progress) -> Progress:
         return replace(progress, fetched=self._carrier.peek())

@@ -615,6 +615,29 @@ def test_an_io_worker_goes_when_its_splits_have_stopped() -> None:
     assert "x" not in run.roster.workers
 
 
+def test_a_compute_worker_goes_at_once_and_attempts_compute_elsewhere() -> None:
+    run = RunState(RunSpec(shards=4, compute=True))
+    (create,) = run.handle(ev.WorkerJoined("a", "server"))
+    run.handle(ev.HostReady(create.copy, create.term))
+    run.handle(*(ev.WorkerJoined(name, "compute") for name in "uv"), *(ev.StageReady(name) for name in "uv"))
+    run.handle(ev.WorkerJoined("x", "io"), ev.SplitsReady(0, 1))
+    announce, let_go = run.handle(ev.WorkerLeaving("u"))
+    assert isinstance(announce, do.Announce)
+    assert announce.layout.stages == ("v",)
+    assert let_go == do.LetGo("u")
+    assert run.handle(ev.StageReady("u")) == []
+
+
+def test_a_compute_worker_that_holds_parameters_stays() -> None:
+    run = RunState(RunSpec(shards=4, hosts=2, compute=True, stage_hosts=1))
+    out = run.handle(ev.WorkerJoined("a", "server"), ev.WorkerJoined("u", "compute"))
+    for create in (i for i in out if isinstance(i, do.CreateHost)):
+        run.handle(ev.HostReady(create.copy, create.term))
+    run.handle(ev.StageReady("u"))
+    assert run.handle(ev.WorkerLeaving("u")) == []
+    assert run.layout().stages == ("u",)
+
+
 def test_a_worker_that_is_to_leave_before_it_has_joined_is_not_used() -> None:
     run, _ = two_hosts()
     assert run.handle(ev.WorkerLeaving("late")) == [do.LetGo("late")]
