@@ -109,6 +109,9 @@ class RunState(Workforce):
     # --- workers
 
     def _lost(self, event: ev.WorkerLost) -> None:
+        if event.stay < self._stays.get(event.worker, 0):  # it has come back since
+            return
+        self._stays[event.worker] = event.stay  # it may be lost before the word that it joined has come
         self._forget_worker(event.worker)
         if self._stages.pop(event.worker, False):
             self._announce()

@@ -10,6 +10,7 @@ the protocol's :class:`~heterps.protocol.words.cut.Cut`, the windows of the host
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ from heterps.tables.snapshots.chain import broken_after
 from heterps.tables.snapshots.disk import guarded
 from heterps.tables.snapshots.snapshot import links_of
 
-__all__ = ["CutStore", "HostPart", "Standing", "facts_of", "host_state"]
+__all__ = ["CutStore", "HostPart", "Standing", "facts_of", "host_state", "told_of_job"]
 
 _log = logging.getLogger("heterps")
 
@@ -119,6 +120,13 @@ def _check_facts(folder: Path, position: Mapping[str, Any], facts: Mapping[str, 
 def _of_job(job: Job) -> dict[str, Any]:
     """What must never change between lives of a run: it decides where batches begin and how they are summed."""
     return {"batch_size": job.batch_size, "mode": job.mode.to_json(), "lanes": job.lanes}
+
+
+def told_of_job(job: Job) -> dict[str, Any]:
+    """Return what two drivers must agree on to have the same tables on the same shard hosts."""
+    model = job.model
+    tables = hashlib.sha256(repr((model.groups, model.parameters, model.seed)).encode()).hexdigest()
+    return {**_of_job(job), "hosts": job.hosts, "tables": tables}
 
 
 def facts_of(job: Job, dataset: Dataset) -> dict[str, Any]:

@@ -88,7 +88,9 @@ class ClusterCarrier:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self._arrivals, self._keeper = arrivals, keeper
         self.hosts = HostLines(job, client, run, places, keeper, arrivals, self._give_up, self._moved)
-        self.attendance = Attendance(client, roles, silent, arrivals, self._joined, self._held, self._left, places.held)
+        self.attendance = Attendance(
+            client, roles, silent, arrivals, self._joined, self._held, self._left, places.held, run
+        )
         self.stages = StageLines(
             job, client, run, roles, self.attendance, arrivals, lambda: self.hosts.all, self._give_up
         )
@@ -147,7 +149,9 @@ class ClusterCarrier:
     # --- workers that come and go
 
     def watch(self, waiting_for: Callable[[], tuple[str, ...]]) -> None:
-        """Raise if workers that the run needs stay away."""
+        """Raise if workers that the run needs stay away, or the scheduler has given this driver up."""
+        if self.attendance.is_cut_off:  # whatever is lost now, this is why
+            self.attendance.check()
         self._leaving.look()
         self._patience.check(lambda: self._missing(waiting_for()), self._who_is_paused())
 
@@ -179,7 +183,7 @@ class ClusterCarrier:
         if role == "io":
             self._make_reader(worker)
         else:
-            self._arrivals.tell(ev.WorkerJoined(worker, "compute"))
+            self._arrivals.tell(ev.WorkerJoined(worker, "compute", stay=self.attendance.stay(worker)))
 
     def _make_reader(self, worker: str) -> None:
         data = None if parse_address(worker).is_local else self.dataset
@@ -199,7 +203,7 @@ class ClusterCarrier:
             joined()
 
         def joined() -> None:
-            self._arrivals.tell(ev.WorkerJoined(worker, "io"))
+            self._arrivals.tell(ev.WorkerJoined(worker, "io", stay=self.attendance.stay(worker)))
             if worker in self.attendance.paused:
                 self._arrivals.tell(ev.WorkerHeld(worker, self.attendance.looks))
 

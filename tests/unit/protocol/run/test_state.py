@@ -330,6 +330,21 @@ def test_what_does_not_stop_for_a_cut_is_run_elsewhere_up_to_where_all_hosts_agr
     assert only(run.handle(ev.SplitPaused(again.attempt, 1, again.serial)), do.MarkCut)
 
 
+def test_a_worker_that_was_lost_comes_back_under_a_greater_stay() -> None:
+    run, out = started(RunSpec(shards=2), splits=3, io=2)
+    first, _ = only(out, do.RunSplit)
+    run.handle(ev.WorkerLost(first.worker))
+    assert run.handle(ev.WorkerJoined(first.worker, "io")) == [], "a word from before"
+    (again,) = only(run.handle(ev.WorkerJoined(first.worker, "io", stay=1)), do.RunSplit)
+    assert again.worker == first.worker
+    assert run.handle(ev.WorkerLost(first.worker)) == [], "it has come back since"
+    assert again.attempt in run.roster.attempts
+    run.handle(ev.WorkerLost(first.worker, stay=1))
+    assert again.attempt not in run.roster.attempts
+    run.handle(ev.WorkerLost("late", stay=2), ev.WorkerJoined("late", "io", stay=2))
+    assert "late" not in run.roster.workers, "it was lost before the word that it joined had come"
+
+
 def test_a_slow_worker_is_given_something_only_where_there_is_no_other() -> None:
     run, out = started(RunSpec(mode=Sync(), lanes=2, shards=2), splits=4, io=2)
     slow, other = only(out, do.RunSplit)
