@@ -36,6 +36,7 @@ Examples:
   heterps train my_model.py:towers --data clicks.csv --schema clicks.toml
   heterps train graphs/dlrm.py --data 'day_*.tsv' --format criteo --mode sync
   heterps train graphs/word2vec.py --data pairs.parquet --mode geo:100 --sparse SGD:lr=0.1 --dense SGD:lr=0.1
+  heterps train graphs/dlrm.py --data 'day_*.tsv' --cache-rows 50000 --staleness 16
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --every-batches 10000
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --resume run/
   heterps train graphs/dlrm.py --data 'day_*.tsv' --profile --profile-svg profile.svg
