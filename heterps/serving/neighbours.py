@@ -174,9 +174,8 @@ class Neighbours:
 def _unit(vectors: Floats, likeness: Likeness) -> Floats:
     if likeness == "dot":
         return vectors
-    length = np.sqrt((vectors * vectors).sum(axis=-1, keepdims=True))
-    unit: Floats = vectors / np.where(length > 0, length, np.float32(1)).astype(np.float32)
-    return unit
+    length: Floats = np.sqrt((vectors * vectors).sum(axis=-1, keepdims=True))
+    return np.asarray(vectors / np.maximum(length, np.float32(1e-30)), np.float32)
 
 
 def _checked(ids: Any, vectors: Any) -> tuple[U64, Floats]:
