@@ -74,7 +74,7 @@ class RedisStream:
         return Portion(position, day, f"{same[0]}..{same[-1]}", span=[same[0], same[-1]])
 
     def _settled(self, place: _Place, is_there: bool) -> _Place:
-        """Count entries that were deleted before we came to them: they are lost, and nobody is to learn it by chance."""
+        """Count entries that were deleted before we came to them: they are lost, and the user is told."""
         info = self._redis.xinfo_stream(self._key) if is_there else {}
         if "entries-added" not in info:  # since Redis 7
             return place
