@@ -101,17 +101,6 @@ class RedisStream:
             last = found[-1]
         return found
 
-    def _check_deleted(self, last: str) -> None:
-        """Entries that somebody deleted before they were trained on are lost: that is not passed over in silence."""
-        if not self._redis.exists(self._key):
-            return
-        deleted = self._redis.xinfo_stream(self._key).get("max-deleted-entry-id")  # since Redis 7
-        if deleted is not None and _order(_text(deleted)) > _order(last):
-            raise DataError(
-                f"entries of {self._key} at {self._url} up to {_text(deleted)} were deleted, but only those up to "
-                f"{last} were trained on: trim the stream later, or not at all"
-            )
-
     def fetch(self, portion: Portion, folder: Path) -> tuple[str, ...]:
         """Write the entries of a portion to a file."""
         first, last = portion.span
