@@ -19,6 +19,7 @@ from heterps.cli._storage import parse_storage, storage_option
 from heterps.cli._ways import parameters_option, parse_caches, parse_ways
 from heterps.data import DataForm, Dataset
 from heterps.errors import DataError
+from heterps.habits import Dump
 from heterps.runtime.report.meter import metered
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
@@ -108,6 +109,9 @@ Examples:
 )
 @click.option("--force", is_flag=True, help="Resume although data, shuffling, rules or metrics have changed.")
 @click.option("--allow-empty", is_flag=True, help="Accept data without a single usable row.")
+@click.option("--dump", metavar="DIR", help="Write tensors (--fetch) and parameters to this folder with every report.")
+@click.option("--fetch", multiple=True, metavar="NAME", help="With --dump: prediction, outputs or ops; or as a,b.")
+@click.option("--dump-parameters", multiple=True, metavar="NAME", help="With --dump: such as fc*; several, or as a,b.")
 @click.option("--profile", is_flag=True, help="Show where the time went, by pool and phase.")
 @click.option("--profile-svg", type=click.Path(dir_okay=False), metavar="FILE", help="Draw the same to this file.")
 def command(
@@ -144,6 +148,9 @@ def command(
     resume: str | None,
     force: bool,
     allow_empty: bool,
+    dump: str | None,
+    fetch: tuple[str, ...],
+    dump_parameters: tuple[str, ...],
     profile: bool,
     profile_svg: str | None,
 ) -> None:
@@ -189,7 +196,8 @@ def command(
         storage=kept_in,
         parameters=ways,
     ) as session:
-        reports = _checked(session, training.shuffle(shuffle), epochs, validation, allow_empty)
+        told = _dump(dump, parse_names(fetch), parse_names(dump_parameters))
+        reports = _checked(session, training.shuffle(shuffle), epochs, validation, allow_empty, **told)
         with deferred(bool(out)) as stop:
             last = _followed(reports, console, stop)
         if out:
@@ -219,10 +227,21 @@ def _saved(out: str, last: Progress, stop: Stop) -> str:
     return f"saved to {out} what was trained: {last.samples:,} samples, in epoch {last.epoch} of {last.epochs}"
 
 
-def _checked(session: Any, data: Dataset, epochs: int, valid: Dataset | None, allow_empty: bool) -> Any:
+def _dump(folder: str | None, fetch: tuple[str, ...], parameters: tuple[str, ...]) -> dict[str, Any]:
+    """Return what ``session.train`` is to be told for a dump."""
+    if folder is None:
+        if fetch or parameters:
+            raise DataError("--fetch and --dump-parameters say what is dumped: name a folder for it, --dump DIR")
+        return {}
+    if not fetch and not parameters:
+        raise DataError("--dump: say what, --fetch prediction or --dump-parameters 'fc*'")
+    return {"fetch": fetch, "callbacks": Dump(folder, parameters)}
+
+
+def _checked(session: Any, data: Dataset, epochs: int, valid: Dataset | None, allow_empty: bool, **told: Any) -> Any:
     """Columns that do not fit are most often a model whose arguments do not: say how to change them."""
     try:
-        return session.train(data, epochs, valid, allow_empty=allow_empty)
+        return session.train(data, epochs, valid, allow_empty=allow_empty, **told)
     except DataError as error:
         raise DataError(f"{error}\n{_remedy(data)}") from error
 
