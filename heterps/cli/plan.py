@@ -14,6 +14,7 @@ from rich.table import Table
 
 from heterps.cli._data import opened, sample_options
 from heterps.cli._models import load_graph, parse_settings
+from heterps.cli._storage import parse_storage, storage_option
 from heterps.cli._ways import parameters_option, parse_ways
 from heterps.data import Dataset
 from heterps.errors import PlanError
@@ -29,6 +30,7 @@ from heterps.planner.show.html import report_html
 from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration, parse_percent
 from heterps.planner.show.text_report import render
 from heterps.planner.solve.max_load import LoadPlan, least_load
+from heterps.planner.tiers import with_storage
 from heterps.protocol.words.modes import mode_from_text
 from heterps.runtime.batch.columns import check_columns
 from heterps.screen import Screen
@@ -125,6 +127,7 @@ def command() -> None:
 @sample_options("Sampled: distinct ids of a batch, growth of the tables.")
 @click.option("--rows", type=_Count(), help="Rows to train on, for the size of the tables.")
 @click.option("--pin", "pins", multiple=True, metavar="OP=POOL", help="Place an op (a pattern) on a pool, cpu or gpu.")
+@storage_option
 @parameters_option
 @click.option("--mode", metavar="MODE", help="How workers keep in step, as for `heterps train` [default: async].")
 @click.option("--replicas", type=click.IntRange(1, 2), default=1, show_default=True, help="Copies of each shard host.")
@@ -139,8 +142,8 @@ def make(
     target: str, settings: tuple[str, ...], hardware: str | None, catalogue: str | None, rows_per_second: float | None,
     arrival_rate: float | None, budget: float | None, batch_size: tuple[int, ...] | None, seconds: float,
     deadline: float | None, head_room: float, profile_path: str | None, data: tuple[str, ...], kind: str,
-    rows: float | None, pins: tuple[str, ...], parameters: tuple[str, ...], mode: str | None, replicas: int,
-    solver_name: str,
+    rows: float | None, pins: tuple[str, ...], storage: tuple[str, ...], parameters: tuple[str, ...], mode: str | None,
+    replicas: int, solver_name: str,
     comparing: bool, explaining: bool, objective: str | None, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
     """Plan a model and print the report."""
@@ -149,7 +152,7 @@ def make(
     if objective is not None:
         _print_load(least_load(read_instance(target)), as_json)
         return
-    graph = load_graph(target, parse_settings(settings))
+    graph = with_storage(load_graph(target, parse_settings(settings)), parse_storage(storage))
     request = Request(
         graph,
         _hardware(hardware, catalogue),
