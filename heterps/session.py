@@ -50,7 +50,7 @@ from heterps.runtime.batch.inference import (
     sources_of,
 )
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.labelling import label_bounds, no_rows
+from heterps.runtime.batch.labelling import check_labels, label_bounds, no_rows
 from heterps.runtime.cuts.checkpoints import Checkpoints
 from heterps.runtime.cuts.folder_lock import FolderLock
 from heterps.runtime.cuts.saved_model import SavedModel, begun, made_folder
@@ -315,6 +315,8 @@ class Session:
         inputs = {op.name for op in self.plan.graph.inputs}
         data = fitted(given_data(dataset, self.form, inputs), self.form, inputs)
         check_columns(self.plan.graph, data.schema)
+        if not allow_empty:
+            check_labels(self.plan.graph, data)
         self._remember(DataForm.of(data))
         if valid is not None:
             valid = fitted(given_data(valid, self.form, inputs), self.form, inputs)
