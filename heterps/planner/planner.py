@@ -183,7 +183,7 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
     seconds = time.perf_counter() - start
     draft = choice.draft
     rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else None
-    made = check_plan(assemble(draft, rate, mode))
+    made = check_plan(assemble(draft, rate, mode), draft.costs)
     ways = dense_way_costs(draft.costs, made) if draft.costs.dense_size else ()
     chosen = request.parameters or (choose_ways(request.graph, ways) if ways else {})
     return replace(
