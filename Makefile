@@ -28,7 +28,11 @@ lint: $(STAMP)  ## style, types, import contracts, names
 test: lint  ## lint, then every kind of test once, small: ten minutes at most, cold, on two cores
 	$(PY) -m pytest -q -n 2 --dist loadgroup --durations 20
 
-full: lint  ## the same and what takes longer: clusters under every fault, optional packages, real data; an hour at most
+$(VENV)/.full: $(STAMP)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev,full]'
+	touch $@
+
+full: lint $(VENV)/.full  ## the same and what takes longer: clusters under every fault, optional packages, real data; an hour at most
 	$(PY) -m pytest -q -n 2 --dist loadgroup --durations 40 --cov -m "not soak"
 
 soak: $(STAMP)  ## the long matrix: many seeds, many kills; hours

@@ -1,12 +1,13 @@
 """What noting changes costs a push, and what cuts of changes save, in one run.
 
 ``python -m benchmarks.changes --rows 1e7`` prints ratios: a push with a reader against one without (wanted: at most
-1.03), also the first one after a mark, and bytes and throughput of full cuts against cuts of changes while a table is
+1.03 over those between two marks), and bytes and throughput of full cuts against cuts of changes while a table is
 trained with ids drawn by Zipf 1.1, a cut every so many seconds (wanted: at least 5 times fewer bytes). Cuts follow the
 rule of a run: when changes outweigh what they build on, everything is written again. The faster batches come, the more
 rows change between cuts: first as many as Wide & Deep trains on two cores, 40,000 samples a second, then as many as the
-table alone takes, which is also what throughput is lost against. Seconds are counted in pushes, so that bytes do not
-depend on what else the machine does; nor do the processor's seconds.
+table alone takes, which is also where throughput lost means something. Seconds are counted in pushes, so that bytes do
+not depend on what else the machine does; nor do the processor's seconds for a cut, which are what is used beyond that
+of as many pushes without cuts: the writing, and the rows that pushes save for it.
 """
 
 from __future__ import annotations
@@ -77,19 +78,19 @@ def follow(group: RowGroup) -> None:
 
 
 class PushTimes(NamedTuple):
-    """Seconds of a push without a reader, and how many times as long the first after a mark and later ones take."""
+    """Seconds of a push without a reader, and how many times as long those between marks, and the first, take."""
 
     plain_s: float
+    between: float
     first: float
-    later: float
 
 
-def push_times(shard: Shard, zipf: Zipf, rounds: int) -> PushTimes:
-    """Measure pushes with and without a reader in turns."""
+def push_times(shard: Shard, zipf: Zipf, pushes: int, rounds: int) -> PushTimes:
+    """Measure so many pushes from a mark to the next with and without a reader, in turns."""
     group = shard.groups["g"]
     batches = [
         RowGradients(ids, np.ones((len(ids), DIM), np.float32), shard.pull("g", ids).rows)
-        for ids in (zipf.batch() for _ in range(8))
+        for ids in (zipf.batch() for _ in range(pushes))
     ]
     numbers = iter(range(1 << 40))
 
@@ -101,24 +102,31 @@ def push_times(shard: Shard, zipf: Zipf, rounds: int) -> PushTimes:
             out.append(time.thread_time() - start)
         return out
 
-    plain, first, later = [], [], []
+    plain, noted = [], []
     for _ in range(rounds):
-        times()
-        plain += [times() for _ in range(2)]
+        plain.append(times())
         follow(group)
-        first.append(times())
-        later += [times() for _ in range(2)]
+        noted.append(times())
         group.readers.forget("benchmark")
-    base, *noted = (float(np.median(np.array(each), axis=0).sum()) for each in (plain, first, later))
-    return PushTimes(base / len(batches), *(each / base for each in noted))
+    before, after = (np.median(np.array(each), axis=0) for each in (plain, noted))
+    return PushTimes(float(before.mean()), float(after.sum() / before.sum()), float(after[0] / before[0]))
 
 
 class Trained(NamedTuple):
-    """Bytes that cuts wrote, and pushes a second and the processor's seconds for one beside them."""
+    """Bytes that cuts wrote, how many pushes were made beside them, in how many seconds, also of the processor."""
 
     size: int
-    pushes: float
+    pushes: int
+    seconds: float
     cpu_s: float
+
+    def cut_s(self, none: Trained, cuts: int) -> float:
+        """Return the processor's seconds for a cut, given the same without cuts."""
+        return (self.cpu_s - self.pushes * none.cpu_s / none.pushes) / cuts
+
+    def lost(self, none: Trained) -> float:
+        """Return which part of the pushes a second is lost, given the same without cuts."""
+        return 1 - self.pushes / self.seconds * none.seconds / none.pushes
 
 
 class Cuts:
@@ -164,17 +172,18 @@ def trained(shard: Shard, zipf: Zipf, pushes: int, cuts: int, changes: bool | No
         pulled = shard.pull("g", ids)
         shard.apply(BatchKey(1, 0, pushed), {"g": RowGradients(ids, pulled.values, pulled.rows)})
         pushed += 1
-    return Trained(made.size, pushed / (time.perf_counter() - start), (time.process_time() - cpu) / pushed)
+    return Trained(made.size, pushed, time.perf_counter() - start, time.process_time() - cpu)
 
 
-def compare(shard: Shard, zipf: Zipf, pushes: int, cuts: int) -> None:
-    """Print what cuts write, and what is lost to them where pushes come as fast as they can."""
+def compare(shard: Shard, zipf: Zipf, pushes: int, cuts: int) -> tuple[Trained, Trained, Trained]:
+    """Print what cuts write and cost; return what was measured without cuts, with full ones and with changes."""
     none, full, some = (trained(shard, zipf, pushes, cuts, changes) for changes in (None, False, True))
-    print(f"{cuts} cuts, one in {pushes} pushes: {full.size / some.size:.1f} times fewer bytes as changes")
-    for name, each in (("none", none), ("full", full), ("changes", some)):
-        lost, more = 1 - each.pushes / none.pushes, each.cpu_s / none.cpu_s - 1
-        print(f"    {name:8s}{each.size / 1e6:7,.0f} MB {each.pushes:7.1f} pushes a second, {lost:4.0%} lost", end="")
-        print(f"; {1e3 * each.cpu_s:6.2f} ms of the processor for one, {more:4.0%} more", flush=True)
+    costs = [each.cut_s(none, cuts) for each in (full, some)]
+    print(f"{cuts} cuts, one in {pushes} pushes: {full.size / some.size:.1f} times fewer bytes as changes", end="")
+    print(f", {costs[0] / costs[1]:.1f} times less of the processor")
+    for name, each, cost in zip(("full", "changes"), (full, some), costs, strict=True):
+        print(f"    {name:8s}{each.size / 1e6:7,.0f} MB, {cost:5.2f} s of the processor for a cut", flush=True)
+    return none, full, some
 
 
 def main() -> None:
@@ -183,17 +192,20 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=5.0, help="seconds from cut to cut")
     parser.add_argument("--cuts", type=int, default=10, help="the first of them full in any case")
     parser.add_argument("--rate", type=float, default=10.0, help="batches of 4,096 samples a second")
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=30)
     options = parser.parse_args()
     rows = int(options.rows)
     shard, zipf = filled(rows), Zipf(rows)
-    measured = [push_times(shard, zipf, options.rounds // 3) for _ in range(3)]
-    plain, first, later = (statistics.median(each) for each in zip(*measured, strict=True))
-    print(f"{rows:,} rows: a push takes {1e3 * plain:.2f} ms, with a reader {later:.3f} times as long", end="")
-    print(f", the first after a mark {first:.3f} times", flush=True)
-    compare(shard, zipf, round(options.rate * options.every), options.cuts)
-    fastest = trained(shard, zipf, 100, 1, None).pushes
-    compare(shard, zipf, round(fastest * options.every), options.cuts)
+    between = round(options.rate * options.every)
+    measured = [push_times(shard, zipf, between, options.rounds // 3) for _ in range(3)]
+    plain, noted, first = (statistics.median(each) for each in zip(*measured, strict=True))
+    print(f"{rows:,} rows: a push takes {1e3 * plain:.2f} ms, with a reader {noted:.3f} times as long", end="")
+    print(f" ({between} pushes from mark to mark; the first of them {first:.3f} times)", flush=True)
+    compare(shard, zipf, between, options.cuts)
+    tried = trained(shard, zipf, 100, 1, None)
+    none, full, some = compare(shard, zipf, round(tried.pushes / tried.seconds * options.every), options.cuts)
+    print(f"    {none.pushes / none.seconds:.1f} pushes a second without cuts,", end="")
+    print(f" {full.lost(none):.0%} of them lost to full cuts, {some.lost(none):.0%} to changes")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from heterps.version import __version__
 __all__ = ["StoppedError", "ending"]
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LATER_S = 0.02
 
 
 class StoppedError(KeyboardInterrupt):
@@ -73,22 +74,36 @@ def _stoppable(seen: list[int]) -> Iterator[None]:
         yield
         return
 
+    swallowed: list[int] = []  # signals whose error could not be raised where it came up
+
+    def again(ignored: Any) -> None:
+        """Raise a little later what a finalizer or a callback of C swallowed; what else comes up interests nobody."""
+        if isinstance(ignored.exc_value, StoppedError):
+            swallowed.append(ignored.exc_value.number)
+            threading.Timer(_LATER_S, signal.pthread_kill, (main, ignored.exc_value.number)).start()
+
     def stop(number: int, frame: FrameType | None) -> None:
+        if swallowed:
+            raise StoppedError(swallowed.pop())
         seen.append(number)
         if len(seen) == 1:
-            sys.unraisablehook = lambda ignored: None  # what cannot be raised on the way down interests nobody
+            sys.unraisablehook = again
             raise StoppedError(number)
         if len(seen) > 2:
             os._exit(128 + number)
         os.write(2, b"stopping; a third signal ends at once\n")
 
+    main = threading.main_thread().ident
+    assert main is not None
     # A signal that was ignored when we were started (nohup) stays ignored.
     before: dict[int, Any] = {n: signal.getsignal(n) for n in _STOPPING if signal.getsignal(n) is not signal.SIG_IGN}
+    hook = sys.unraisablehook
     for number in before:
         signal.signal(number, stop)
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -16,6 +16,7 @@ from heterps.cli._commands import check_commands, commands_text
 from heterps.cli._data import opened, sample_options
 from heterps.cli._models import load_graph, parse_settings
 from heterps.cli._play import play_request
+from heterps.cli._storage import parse_storage, storage_option
 from heterps.cli._ways import parameters_option, parse_ways
 from heterps.data import Dataset
 from heterps.errors import PlanError
@@ -33,6 +34,7 @@ from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration
 from heterps.planner.show.played import played_text
 from heterps.planner.show.text_report import render
 from heterps.planner.solve.max_load import LoadPlan, least_load
+from heterps.planner.tiers import with_storage
 from heterps.protocol.words.modes import mode_from_text
 from heterps.runtime.batch.columns import check_columns
 from heterps.screen import Screen
@@ -131,6 +133,7 @@ def command() -> None:
 @sample_options("Sampled: distinct ids of a batch, growth of the tables.")
 @click.option("--rows", type=_Count(), help="Rows to train on, for the size of the tables.")
 @click.option("--pin", "pins", multiple=True, metavar="OP=POOL", help="Place an op (a pattern) on a pool, cpu or gpu.")
+@storage_option
 @parameters_option
 @click.option("--mode", metavar="MODE", help="How workers keep in step, as for `heterps train` [default: async].")
 @click.option("--replicas", type=click.IntRange(1, 2), default=1, show_default=True, help="Copies of each shard host.")
@@ -152,8 +155,8 @@ def make(
     target: str, settings: tuple[str, ...], hardware: str | None, catalogue: str | None, rows_per_second: float | None,
     arrival_rate: float | None, budget: float | None, batch_size: tuple[int, ...] | None, seconds: float,
     deadline: float | None, head_room: float, profile_path: str | None, data: tuple[str, ...], kind: str,
-    rows: float | None, pins: tuple[str, ...], parameters: tuple[str, ...], mode: str | None, replicas: int,
-    solver_name: str,
+    rows: float | None, pins: tuple[str, ...], storage: tuple[str, ...], parameters: tuple[str, ...], mode: str | None,
+    replicas: int, solver_name: str,
     comparing: bool, explaining: bool, objective: str | None, playing: bool, play_with: tuple[str, ...],
     commands: bool, hosts: str | None, certs: str | None, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
@@ -164,7 +167,7 @@ def make(
     if objective is not None:
         _print_load(least_load(read_instance(target)), as_json)
         return
-    graph = load_graph(target, parse_settings(settings))
+    graph = with_storage(load_graph(target, parse_settings(settings)), parse_storage(storage))
     request = Request(
         graph,
         _hardware(hardware, catalogue),

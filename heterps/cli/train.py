@@ -12,15 +12,13 @@ from rich.table import Table
 
 from heterps.cli._data import Said, data_options, opened, opened_as, parse_names, schema_options
 from heterps.cli._device import device_options
-from heterps.cli._models import load_graph, parse_settings
+from heterps.cli._plans import plan_of
 from heterps.cli._rules import parse_rule
 from heterps.cli._stopping import Stop, deferred
-from heterps.cli._ways import parameters_option, parse_ways
-from heterps.data import DataForm, Dataset, Schema
+from heterps.cli._storage import parse_storage, storage_option
+from heterps.cli._ways import parameters_option, parse_caches, parse_ways
+from heterps.data import DataForm, Dataset
 from heterps.errors import DataError
-from heterps.hardware import Hardware
-from heterps.planner.plan import Plan
-from heterps.planner.planner import plan as make_plan
 from heterps.runtime.report.meter import metered
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
@@ -53,7 +51,17 @@ Examples:
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows per batch [default: 1024, or the plan's].")
 @click.option("--epochs", type=click.IntRange(1), default=1, show_default=True, help="Passes over the data.")
-@click.option("--mode", metavar="MODE", help="sync, async, or geo:K (rows of one's own, settled every K batches).")
+@click.option(
+    "--mode", metavar="MODE", help="sync, async, geo:K (rows of one's own, settled every K batches), cache:N."
+)
+@click.option(
+    "--cache-rows",
+    "caches",
+    multiple=True,
+    metavar="[TABLE=]ROWS",
+    help="Embedding cache: rows of each table, or of one, that a worker keeps; or bytes, such as 64MB.",
+)
+@click.option("--staleness", type=click.IntRange(0), help="With a cache: batches that rows may lack [default: 16].")
 @click.option("--local-rows", type=click.IntRange(1), help="Geo: rows of a table that a worker keeps [default: all].")
 @click.option(
     "--shuffle", type=click.Choice(["none", "local", "global"]), default="local", show_default=True, help="Of the rows."
@@ -77,6 +85,7 @@ Examples:
     show_default=True,
     help="Where dense parameters are: on shard hosts, or on the first compute stage's device.",
 )
+@storage_option
 @parameters_option
 @click.option("--out", metavar="DIR", help="Save the trained model to this folder.")
 @click.option("--checkpoint", metavar="DIR", help="Keep cuts of the run here, to go on from if it is lost.")
@@ -108,6 +117,8 @@ def command(
     batch_size: int | None,
     epochs: int,
     mode: str | None,
+    caches: tuple[str, ...],
+    staleness: int | None,
     local_rows: int | None,
     shuffle: Any,
     sparse: str | None,
@@ -118,6 +129,7 @@ def command(
     device: str,
     emulate: bool,
     dense_on: str,
+    storage: tuple[str, ...],
     parameters: tuple[str, ...],
     out: str | None,
     checkpoint: str | None,
@@ -139,12 +151,12 @@ def command(
         check_folder(folder)
     if profile_svg:
         check_target(profile_svg)
-    ways = parse_ways(parameters) or None
+    ways, kept_in = parse_ways(parameters) or None, parse_storage(storage) or None
     console = Screen()
     training = opened_as(data, kind, said)
     for note in training.study.notes if training.study else ():
         console.print(note, highlight=False, soft_wrap=True)
-    plan = _plan(target, settings, batch_size, training.schema)
+    plan = plan_of(target, settings, batch_size, training.schema)
     validation = opened(valid, kind, DataForm.of(training)) if valid else None
     rules = [parse_rule(text) if text else None for text in (sparse, dense)]
     with launch(
@@ -152,6 +164,8 @@ def command(
         engine=engine,
         mode=mode,
         local_rows=local_rows,
+        cache_rows=parse_caches(caches) or None,
+        staleness=staleness,
         sparse=rules[0],
         dense=rules[1],
         seed=seed,
@@ -165,6 +179,7 @@ def command(
         device=device,
         emulate=emulate,
         dense_on=dense_on,
+        storage=kept_in,
         parameters=ways,
     ) as session:
         reports = _checked(session, training.shuffle(shuffle), epochs, validation, allow_empty)
@@ -197,25 +212,6 @@ def _saved(out: str, last: Progress, stop: Stop) -> str:
     return f"saved to {out} what was trained: {last.samples:,} samples, in epoch {last.epoch} of {last.epochs}"
 
 
-def _plan(target: str, settings: tuple[str, ...], batch_size: int | None, schema: Schema) -> Plan:
-    """Take a plan as it is; plan a graph for this machine."""
-    if target.endswith(".json") and _is_plan(target):
-        plan = Plan.load(target)
-        if batch_size not in (None, plan.batch_size) or settings:
-            raise DataError(f"{target} is a plan: its batch size and model are decided; plan again to change them")
-        return plan
-    graph = load_graph(target, parse_settings(settings), schema)
-    return make_plan(graph, Hardware.local(), batch_size=batch_size or 1024)
-
-
-def _is_plan(target: str) -> bool:
-    try:
-        with open(target, errors="replace") as file:
-            return '"heterps-plan/' in file.read(200)
-    except OSError:
-        return False
-
-
 def _checked(session: Any, data: Dataset, epochs: int, valid: Dataset | None, allow_empty: bool) -> Any:
     """Columns that do not fit are most often a model whose arguments do not: say how to change them."""
     try:
@@ -246,5 +242,5 @@ def _print_profile(console: Screen, profile: PhaseProfile) -> None:
     table.add_section()
     table.add_row("busy", *(f"{100 * share:.0f} %" for share in profile.busy.values()), "")
     console.print(table)
-    for line in profile.computing:
+    for line in (*profile.computing, *profile.caching):
         console.print(line, highlight=False)

@@ -126,6 +126,22 @@ class _Faults:
         return bool(attempts)
 
     @staticmethod
+    def slow_io(world: World, pick: int) -> bool:
+        """A worker falls behind, until it does not: what it runs is run a second time, or what does not stop anew."""
+        process = _pick(world, "io", pick)
+        worker = None if process is None else world.run.roster.workers.get(process.name)
+        if process is None or worker is None:
+            return False
+        process.pace *= 8
+        world.looks += 2
+        world.post(ev.WorkerPaced(process.name, True, world.looks - 1))
+        for wait in (0.0, 3.0):
+            for attempt in worker.attempts:
+                world.net.at(wait, None, world.post, ev.SplitSlow(attempt))
+        world.net.at(10 + 60 * world.net.random(), None, _is_fast, world, process, world.looks)
+        return True
+
+    @staticmethod
     def leave_io(world: World, pick: int) -> bool:
         process = _pick(world, "io", pick)
         if process is not None:
@@ -173,6 +189,10 @@ class _Faults:
         return True
 
     @staticmethod
+    def lose_driver(world: World, pick: int) -> bool:
+        return world.lose_driver()
+
+    @staticmethod
     def disk_full(world: World, pick: int) -> bool:
         world.disk.full = True
         world.net.at(30, None, _make_room, world)
@@ -200,6 +220,11 @@ class _Faults:
         spec = world.scenario.spec
         world.post(ev.MoveAsked((pick % spec.shards,), pick // spec.shards % spec.hosts))
         return spec.hosts > 1
+
+
+def _is_fast(world: World, process: Process, look: int) -> None:
+    process.pace /= 8
+    world.post(ev.WorkerPaced(process.name, False, look))
 
 
 def _make_room(world: World) -> None:

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from heterps.protocol.run.story import brief
+from heterps.simulator.cached_rows import CacheRows
 from heterps.simulator.own_rows import OwnRows
 from heterps.simulator.scenario import Scenario
 
@@ -33,7 +34,7 @@ class Process:
         self.pace = 1.0
         self.lost = False
         """The run was told that it is gone, whether that is true or not."""
-        self.own_rows: list[OwnRows] = []
+        self.own_rows: list[OwnRows | CacheRows] = []
         """That its slots train on."""
         self.inbox: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
 

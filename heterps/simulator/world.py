@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from heterps.protocol import BatchKey, Cut, Phase, RunState
+from heterps.protocol import BatchKey, Cut, Phase, RunState, deal_shards
+from heterps.protocol.run.found import found
 from heterps.protocol.run.story import brief
 from heterps.protocol.words import decisions as de, events as ev, group as gr, instructions as do
 from heterps.protocol.words.messages import Acked
@@ -97,6 +98,7 @@ class World:
         self.rests = 0
         self.looks = 0
         self.problem = ""
+        self._adopted: dict[int, Copy] = {}  # what a driver before left, by host
         self._early: dict[tuple[str, int], list[Any]] = {}
         self._names = 0
         self._tables = 0
@@ -241,8 +243,14 @@ class World:
             self.net.send(task.process, task.receive, instruction, reliable=True)
 
     def _create(self, process: Process, create: do.CreateHost) -> None:
+        if create.adopt and create.term >> 32 != self.life:  # its driver has died, too: nobody holds them for it
+            return
+        if create.adopt and self._adopted[create.host].process is not process:  # there are no tables to adopt
+            create = replace(create, adopt=False)
         if create.copy not in self.copies:
             self.copies[create.copy] = self.copy(process, create)
+            if create.adopt:
+                self.copies[create.copy].take_over(self._adopted[create.host])
         self.copies[create.copy].receive(create)
         for message in self._early.pop(("copy", create.copy), ()):
             self.copies[create.copy].receive(message)
@@ -319,6 +327,48 @@ class World:
         self.run = RunState(self.scenario.spec, cut=self.disk.published, life=self.life)
         self._early.clear()
         self.start_workers()
+
+    def lose_driver(self) -> bool:
+        """The driver dies alone; another one finds what it left, and goes on from there, or from what is on disk."""
+        left, spec = self.run.layout().copies, self.scenario.spec
+        hosts = [self.copies.get(number) for number in left]
+        there = [copy for copy in hosts if copy is not None and copy.is_there]
+        still = self.run.fleet.owners == deal_shards(
+            spec.shards, spec.hosts - spec.stage_hosts
+        )  # where the next driver expects them
+        adopts = len(there) == len(hosts) and not spec.group and not spec.stage_hosts and still
+        for copy in self.copies.values():  # what old attempts still send changes nothing any more
+            copy.retired = True
+        told = [copy.state.standing() for copy in there]
+        cut = self.disk.published
+        where = found(cut, told, ordered=spec.mode.ordered) if adopts else None
+        self.life += 1
+        self.run = RunState(spec, cut=cut, life=self.life, found=where)
+        self._adopted = {copy.host: copy for copy in there} if where is not None else {}
+        self._early.clear()
+        self._rejoin()
+        return where is not None
+
+    def _rejoin(self) -> None:
+        """Let the workers join that are there, servers with what they hold."""
+        there = [process for process in self.processes if process.alive and not process.lost]
+        servers = tuple(process.name for process in there if process.role == "server")
+        holds = tuple((host, copy.process.name) for host, copy in self._adopted.items())
+        machines = tuple(f"machine {n % 2}" for n in range(len(servers)))
+        self.net.send(None, self._found, ev.ServersJoined(servers, machines, holds), self.life, reliable=True)
+        for process in there:
+            if process.role != "server":
+                slots = self.scenario.slots if process.role == "io" else 1
+                joined = ev.WorkerJoined(process.name, process.role, slots)  # type: ignore[arg-type]
+                self.net.send(None, self._joined, joined, process, self.life, reliable=True)
+
+    def _found(self, joined: ev.ServersJoined, life: int) -> None:
+        """Tell of servers that were there a moment ago; those that were lost since are told of once more."""
+        if life == self.life:
+            self.handle(joined)
+            for process in self.processes:
+                if process.name in joined.workers and process.lost:
+                    self.post(ev.WorkerLost(process.name))
 
 
 _BETWEEN_COPIES = (de.Forward, de.Fill, de.Confirm)

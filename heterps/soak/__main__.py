@@ -2,104 +2,118 @@
 
 from __future__ import annotations
 
-import argparse
+import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import psutil
+from distributed import Client
 from rich.table import Table
 
 import heterps as hps
+from heterps.runtime.cluster.children import Children
 from heterps.screen import Screen
-from heterps.soak.counted_model import count_shows, counted_data, counted_plan
-from heterps.soak.tally import Tally, longest_stop, totals
-from heterps.soak.victims import FAULTS, Victims
+from heterps.soak.counted_model import all_rows, count_shows, counted_data, counted_plan
+from heterps.soak.network import Links
+from heterps.soak.rounds import Chooser, hit_while_training
+from heterps.soak.starting import Soak
+from heterps.soak.tally import Tally, totals
+from heterps.soak.victims import Victims, faults_of
 
 HOSTS, LANES, ROWS = 2, 2, 2000
-ROUND_S, LEAST, MOST = 20.0, 2, 200  # how long a round is to take, and epochs that it may have
-GOING_ON_S = 0.5  # since the last batch, in a run that goes on
-BETWEEN_S = (1.0, 5.0)  # from one fault to the next
-STOPPED_S = {"slow": 2.0, "freeze": 20.0}  # before one goes on, or is killed so that another takes its place
-SAFE = 0.8  # of a round's samples, after which nobody is hit: what is lost after the last batch is another matter
+LEAST, MOST = 2, 200  # epochs that a round may have
+GRACE_S = 5.0  # for workers that were added, at the end
 
 
 def main() -> int:
     """Soak; return the exit code."""
-    options = _options()
-    random, tally, screen = Random(options.seed), Tally(), Screen()
-    victims = Victims(psutil.Process().parent(), random)
-    until, total, epochs = time.monotonic() + 60 * options.minutes, 0, LEAST
-    with tempfile.TemporaryDirectory(prefix="heterps-soak-") as folder:
+    soak = Soak(**json.loads(sys.argv[1]))
+    tally, screen, random = Tally(), Screen(), Random(soak.seed)
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="heterps-soak-"))
+        client = stack.enter_context(Client(set_as_default=False))
+        children = stack.enter_context(Children(0, GRACE_S))
+        network = Links(Path(soak.network)) if soak.network else None
+        usual = {"server": soak.servers, "io": soak.io}
+        victims = Victims(psutil.Process().parent(), random, usual, client, children, network, Path(soak.logs), folder)
+        faults = faults_of(soak.faults, network is not None)
+        choose, is_over = _plan(soak, faults, random)
         plan = counted_plan(HOSTS, LANES)
-        with hps.launch(
-            plan, mode=options.mode, replicas=options.replicas, checkpoint=folder, every_s=5.0, report_s=0.05
-        ) as session:
-            data = counted_data(session, ROWS)
-            while time.monotonic() < until:
-                begin = time.monotonic()
-                samples = _round(session, data, epochs, victims, random, tally)
-                total += ROWS * epochs
-                found = session.engine.each_shard(count_shows)
-                tally.rounds += 1
-                tally.inexact += (samples, *found) != (ROWS * epochs, *[total] * HOSTS)
-                screen.print(f"round {tally.rounds}: {samples:,} samples, hosts counted {found}, {tally.kills} hit")
-                epochs = max(LEAST, min(MOST, int(epochs * ROUND_S / (time.monotonic() - begin))))
-    return _report(screen, tally, options)
+        session = stack.enter_context(
+            hps.launch(plan, client, mode=soak.mode, replicas=soak.replicas, checkpoint=folder, every_s=5.0,
+                       report_s=0.05)
+        )  # fmt: skip
+        twin = stack.enter_context(hps.launch(plan, engine="inline", mode=soak.mode)) if soak.bits else None
+        for found in _rounds(session, twin, victims, choose, random, tally, soak.round_s):
+            screen.print(found)
+            if is_over():
+                break
+    return _report(screen, tally, soak)
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--minutes", type=float, required=True)
-    parser.add_argument("--mode", default="async")
-    parser.add_argument("--replicas", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log", type=Path, required=True)
-    return parser.parse_args()
+def _rounds(
+    session: hps.Session,
+    twin: hps.Session | None,
+    victims: Victims,
+    choose: Chooser,
+    random: Random,
+    tally: Tally,
+    round_s: float,
+) -> Iterator[str]:
+    """Train round after round, and say of each what came out."""
+    data, total, epochs = counted_data(session, ROWS), 0, LEAST
+    while True:
+        begin = time.monotonic()
+        samples, hits = hit_while_training(session, data, epochs, ROWS * epochs, victims, choose, random)
+        total += ROWS * epochs
+        found = session.engine.each_shard(count_shows)
+        exact = (samples, *found) == (ROWS * epochs, *[total] * HOSTS)
+        took_s = time.monotonic() - begin
+        if twin is not None:
+            twin.fit(data, epochs)
+            exact &= np.array_equal(all_rows(session), all_rows(twin))
+        tally.end_round(hits, exact)
+        struck = ", ".join(f"{fault} {hit.stop_s:.2f} s" for fault, hit in hits) or "nobody hit"
+        said = "exact" if exact else f"NOT EXACT: {samples:,} samples, hosts counted {found}, {total:,} wanted"
+        yield f"round {tally.rounds}: {samples:,} samples in {took_s:.0f} s, {said}; {struck}"
+        epochs = max(LEAST, min(MOST, int(epochs * round_s / took_s)))
 
 
-def _round(session: hps.Session, data: hps.Dataset, epochs: int, victims: Victims, random: Random, tally: Tally) -> int:
-    """Train once, hitting workers; return the samples that were applied."""
-    applied: list[tuple[float, int]] = []
-    hits: list[tuple[float, str]] = []
-    next_hit, over_at, samples, moved = time.monotonic() + random.uniform(*BETWEEN_S), 0.0, 0, 0.0
-    for progress in session.train(data, epochs):
-        now = time.monotonic()
-        moved, samples = now if progress.samples > samples else moved, progress.samples
-        applied.append((now, samples))
-        if now > over_at > 0:
-            victims.thaw() if hits[-1][1].startswith("slow") else victims.clear()
-            over_at = 0.0
-        # Only what goes on is hit again: each stop is to be that of one fault.
-        able = now - moved < GOING_ON_S and samples < SAFE * ROWS * epochs and not progress.unprotected and not over_at
-        if able and now > next_hit:
-            fault = random.choice(FAULTS)
-            if victims.hit(fault):
-                hits.append((now, fault))
-                over_at = now + STOPPED_S[fault.split()[0]] if fault.split()[0] in STOPPED_S else 0.0
-            next_hit = now + random.uniform(*BETWEEN_S)
-    victims.clear()
-    ends = [moment for moment, _ in hits[1:]] + [applied[-1][0]]
-    for (moment, fault), end in zip(hits, ends, strict=False):
-        tally.add(fault, longest_stop(applied, moment, end))
-    return samples
+def _plan(soak: Soak, faults: tuple[str, ...], random: Random) -> tuple[Chooser, Callable[[], bool]]:
+    """Return what chooses the next fault, and what says whether it is enough: each once, or at random for a time."""
+    until = time.monotonic() + 60 * soak.minutes
+    if not soak.each:
+        return (lambda: random.choice(faults)), (lambda: time.monotonic() > until)
+    left = list(faults)
+    return (lambda: left.pop(0) if left else None), (lambda: not left or time.monotonic() > until)
 
 
-def _report(screen: Screen, tally: Tally, options: argparse.Namespace) -> int:
-    table = Table(
-        title=f"mode {options.mode}, replicas {options.replicas}, {tally.rounds} rounds", title_justify="left"
+def _report(screen: Screen, tally: Tally, soak: Soak) -> int:
+    log, about = Path(soak.log), {"mode": soak.mode, "replicas": soak.replicas}
+    tally.append_to(log, **about, seed=soak.seed)
+    screen.print(_table(tally, f"mode {soak.mode}, replicas {soak.replicas}, {tally.rounds} rounds"))
+    same, everything = totals(log, **about), totals(log)
+    screen.print(_table(same, f"{soak.log}, all with this mode and replicas: {same.rounds} rounds"))
+    screen.print(
+        f"{soak.log}: {everything.kills} killed, frozen or cut off in {everything.rounds} rounds, "
+        f"{everything.inexact} of these not exact"
     )
-    for name in ("fault", "times", "stop s median", "p99", "most"):
+    return 1 if tally.inexact else 0
+
+
+def _table(tally: Tally, title: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in ("fault", "times", "exact", "stop s median", "p99", "most", "throughput lost"):
         table.add_column(name, justify="left" if name == "fault" else "right")
     for row in tally.rows():
         table.add_row(*row)
-    screen.print(table)
-    tally.append_to(options.log, mode=options.mode, replicas=options.replicas, seed=options.seed)
-    kills, rounds, inexact = totals(options.log)
-    screen.print(f"{options.log}: {kills} killed or frozen in {rounds} rounds, {inexact} of these not exact")
-    return 1 if tally.inexact else 0
+    return table
 
 
 if __name__ == "__main__":

@@ -101,6 +101,16 @@ def test_a_stage_worker_is_killed_that_holds_the_dense_parameters(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("victim", ["compute", "server", "io"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_worker_is_killed_while_tables_are_on_a_device(launched: Launched, mode: str, victim: str) -> None:
+    """A cut has the rows that are on the device: what returns to it loses nothing and counts nothing twice."""
+    launched.environment["DASK_HETERPS__WORKER__GPU_ROWS"] = "20kB"  # not all fit: they take turns
+    options = {"checkpoint": "cuts", "every_s": 0.5, "staged": True, "storage": {"*": "gpu"}, "device": "fake"}
+    check(run(launched, mode, victim, "--servers", "2", "--io", "2", "--compute", "2", hosts=2, **options), mode)
+
+
+@pytest.mark.full
 def test_five_workers_and_two_hosts_give_the_bits_of_one_thread(launched: Launched) -> None:
     result = run(launched, "sync", "none", "--servers", "2", "--io", "5", "--compute", "0", workers=5, hosts=2)
     check(result, "sync")

@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _start(folder: Path, *words: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
+    environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "PYTHONFAULTHANDLER": "1"}
     return subprocess.Popen(
         [sys.executable, "-m", "heterps", *words],
         cwd=folder,
@@ -71,11 +71,13 @@ def _stopped(folder: Path, process: subprocess.Popen[str], number: int, rest_s: 
     time.sleep(rest_s)
     process.send_signal(number)
     try:
-        out, _ = process.communicate(timeout=60)
+        return process.communicate(timeout=60)[0]
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)  # says on its way out what threads were doing
+        pytest.fail(f"it goes on after the signal:\n{process.communicate(timeout=60)[0]}")
     finally:
         process.kill()
         process.wait(timeout=30)
-    return out
 
 
 WORDS = {

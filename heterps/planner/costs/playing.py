@@ -186,7 +186,7 @@ def _worker(plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: 
     rates, rows = costs.rates(pool), _rows(costs)
     learn = sum(map(rates.pull, rows)) + sum(map(rates.push, rows)) + rates.dense(costs.dense_size)
     push = cost.push_s + away * wire
-    if plan.mode.has_copy:
+    if plan.mode.adds:
         settled, bytes_ = _settled(plan, costs, sample)
         push = 2 * sum(map(rates.pull, settled)) * slower + 2 * bytes_ * wire
     return WorkerTimes(

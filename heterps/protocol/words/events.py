@@ -48,6 +48,7 @@ __all__ = [
     "WorkerJoined",
     "WorkerLeaving",
     "WorkerLost",
+    "WorkerPaced",
     "WrittenBack",
 ]
 
@@ -110,6 +111,18 @@ class WorkerFreed(Event):
     """A worker that was held can be given Splits again. For ``look`` see :class:`WorkerHeld`."""
 
     worker: str
+    look: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPaced(Event):
+    """An io worker is far behind the others, or is thought not to be any more: others are given work before it.
+
+    For ``look`` see :class:`WorkerHeld`; the two are counted apart.
+    """
+
+    worker: str
+    slow: bool
     look: int
 
 
@@ -179,7 +192,11 @@ class SplitFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class SplitSlow(Event):
-    """The attempt is far behind. Sync runs it a second time, first result wins; otherwise it is replaced."""
+    """The attempt is far behind: it is run a second time elsewhere, and the first result wins.
+
+    Replaced instead where two cannot be: by a copy of rows that would be trained twice (Geo), by one that has not begun
+    on a worker that is held, or by one that was told to stop and does not.
+    """
 
     attempt: int
 

@@ -145,6 +145,11 @@ class Keeper:
         """Whether cuts are made during and after the run."""
         return self.wanted.path is not None
 
+    @property
+    def newest(self) -> str:
+        """The folder of the last cut that this run completed; empty before the first."""
+        return self.folder(self._newest)
+
     def folder(self, cut: int | None) -> str:
         """Return the folder of a cut for a host; cut 0, the beginning, has none."""
         return str(self.store.folder(cut)) if self.store is not None and cut else ""

@@ -21,7 +21,7 @@ from heterps.runtime.wire.addresses import parse_address
 
 __all__ = ["Attendance"]
 
-_LOOK_S = 0.5  # between looks
+_LOOK_S = 0.5  # between looks, where nobody says that there is something to see
 _log = logging.getLogger("heterps")
 
 
@@ -74,6 +74,7 @@ class Attendance:
         self._scheduler = ""  # its identity: another in its place knows nothing of this run
         self._ended = threading.Event()
         self._taken = threading.Event()  # the last answer was looked at: no second one piles up behind a slow caller
+        self._wake = threading.Event()  # there is something to see
 
     def __enter__(self) -> Attendance:
         start_thread("attendance", self._ask, failed=self._arrivals.fail)
@@ -82,6 +83,11 @@ class Attendance:
     def __exit__(self, *error: object) -> None:
         self._ended.set()
         self._taken.set()
+        self._wake.set()
+
+    def look_now(self) -> None:
+        """Somebody came or went: do not wait for the next look. From any thread."""
+        self._wake.set()
 
     def name(self, worker: str) -> str:
         """Return what a user calls it."""
@@ -92,16 +98,18 @@ class Attendance:
         if worker not in self.silent:
             self.silent.add(worker)
             _log.warning("worker %s is lost to the run: %s", self.name(worker), error)
+            self.look_now()
 
     # --- in a thread of its own
 
     def _ask(self) -> None:
         while not self._ended.is_set():
+            self._wake.clear()  # before the question: who comes or goes after it is seen at the next look, at once
             found: Mapping[str, Any] = self._identity()
             self._taken.clear()
             self._arrivals.post(partial(self._look, found))
             self._taken.wait()
-            self._ended.wait(_LOOK_S)
+            self._wake.wait(_LOOK_S)
 
     def _identity(self) -> Mapping[str, Any]:
         try:

@@ -171,8 +171,6 @@ class HostLines:
         if before in self._gone:
             _log.warning("shard host %d is lost on worker %s, worker %s has its backup", host, before, line.worker)
             self._drop(host, before)
-        else:
-            _log.info("shard host %d goes over from worker %s to worker %s", host, before, line.worker)
         self._deliver(promote.copy, promote, None)
         self._answers(promote.copy)
 

@@ -19,6 +19,7 @@ from heterps.runtime.wire.service import Address, Listener
 from heterps.runtime.wire.worker_sockets import client_tls, listen_on, server_tls
 from heterps.runtime.workers.delivery import teller
 from heterps.runtime.workers.shard_host import ShardHost
+from heterps.runtime.workers.turns import LaneTime
 
 __all__ = ["HostActor"]
 
@@ -126,6 +127,13 @@ class HostActor:
     def counts(self) -> dict[str, Any]:
         """Return what was applied so far."""
         return vars(self._shard_host.counted()).copy() if self._shard_host else {}
+
+    def lane_times(self) -> list[LaneTime]:
+        """Return what each lane of a Sync run has done and taken so far."""
+        if self._shard_host is None:
+            return [LaneTime(0, 0.0)] * self.job.lanes
+        with self._shard_host.lock:
+            return self._shard_host.turns.all()
 
     def collect(self) -> dict[str, Any]:
         """Return times since the last call."""

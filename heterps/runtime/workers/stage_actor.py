@@ -133,6 +133,10 @@ class DenseReader:
         found = local_service(self._hosts[-1]) if self._has_holder else None
         return found if isinstance(found, ShardHost) else None
 
+    def rows(self, seed: int, ids: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the rows that the stage holder has lent to a batch."""
+        return self._links.to(len(self._hosts) - 1).rows(seed, ids)
+
     def close(self) -> None:
         """Let go of the connections."""
         self._links.close()

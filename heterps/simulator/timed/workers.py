@@ -45,7 +45,7 @@ class TimedCopy(Copy):
         if kind is Pull:
             return times.serve_s / times.count + times.call_s
         if kind is Push:
-            whole = times.settle_s if self.state.mode.has_copy else times.apply_s * message.batches
+            whole = times.settle_s if self.state.mode.adds else times.apply_s * message.batches
             return whole / times.count + times.call_s
         return 0.0
 
@@ -202,8 +202,12 @@ class TimedTask(Task):
             note = self._note(key.n, False)
             self._thread.do(own.forward_s, self._hand_on, compute, own=True, note=note)
         else:
-            seconds = own.forward_s + own.backward_s + (self._times.learn_s if self.client.mode.has_copy else 0.0)
-            self._thread.do(seconds, self.computed, key, stage, own=True, note=self._note(key.n, False))
+            super()._compute(compute)
+
+    def _compute_here(self, key: BatchKey) -> None:
+        own, learns = self.world.durations.stages[0], self.client.mode.adds
+        seconds = own.forward_s + own.backward_s + (self._times.learn_s if learns else 0.0)
+        self._thread.do(seconds, self.computed, key, "", own=True, note=self._note(key.n, False))
 
     def _hand_on(self, compute: cl.Compute) -> None:
         waiting = max(1, self._io.credits.waiting.get(compute.stage, 1))

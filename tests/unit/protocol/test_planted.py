@@ -8,7 +8,11 @@ from tests.unit.protocol.planted import PLANTED
 pytestmark = pytest.mark.no_cover  # measuring would take twice as long, and directed tests cover the same
 
 
-RARE = ("commit_too_early", "cut_ignores_lanes_that_ended")  # which take many seeds to find
+RARE = (
+    "commit_too_early",
+    "cut_ignores_lanes_that_ended",
+    "one_host_says_where_lanes_are",
+)  # which take many seeds to find
 COPIES = {  # of workers with rows of their own: found in worlds that have them, some only after many
     "next_unit_before_the_last_is_settled": True,
     "unfinished_range_stays_in_the_copy": True,

@@ -10,7 +10,7 @@ from heterps.simulator.scenario import FAULTS
 
 pytestmark = pytest.mark.no_cover  # measuring would take twice as long, and directed tests cover the same
 
-SEEDS, CHUNKS, QUICK = 20_000, 16, 5
+SEEDS, CHUNKS, QUICK = 20_000, 16, 4
 
 
 @pytest.mark.parametrize(

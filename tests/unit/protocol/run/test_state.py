@@ -3,7 +3,7 @@
 import pytest
 
 from heterps.errors import PlanError, ProtocolError
-from heterps.protocol import Async, Cut, Geo, Phase, RunSpec, RunState, Sync, deal_shards, owned_by
+from heterps.protocol import Async, Cut, Geo, Mode, Phase, RunSpec, RunState, Sync, deal_shards, owned_by
 from heterps.protocol.words import events as ev, instructions as do
 
 
@@ -279,6 +279,68 @@ def test_a_slow_lane_runs_twice_and_the_first_result_wins() -> None:
     assert run.handle(ev.SplitDone(slow.attempt, 2)) == []
 
 
+def test_a_slow_split_runs_twice_where_there_is_room_and_the_first_result_wins() -> None:
+    run, out = started(RunSpec(shards=2), splits=2, io=2)
+    slow, other = only(out, do.RunSplit)
+    assert run.handle(ev.SplitSlow(slow.attempt)) == [], "others have something better to do"
+    run.handle(ev.SplitDone(other.attempt, 3))
+    (twin,) = only(run.handle(ev.SplitSlow(slow.attempt)), do.RunSplit)
+    assert (twin.worker, twin.split, twin.oldest) == (other.worker, slow.split, slow.attempt)
+    assert run.handle(ev.SplitSlow(slow.attempt)) == [], "twice is enough"
+    run.validate()
+    assert run.run_twice == 1
+    out = run.handle(ev.SplitDone(slow.attempt, 2))
+    assert do.Cancel(twin.attempt) in out
+    assert do.Finish() in out
+
+
+def test_a_split_that_runs_twice_is_asked_for_anew_before_a_cut() -> None:
+    run, out = started(RunSpec(shards=2), splits=1, io=2)
+    (slow,) = only(out, do.RunSplit)
+    (twin,) = only(run.handle(ev.SplitSlow(slow.attempt)), do.RunSplit)
+    first, _ = only(run.handle(ev.CutAsked()), do.Pause)
+    out = run.handle(ev.SplitPaused(slow.attempt, 1, first.serial))
+    assert {do.Cancel(slow.attempt), do.Cancel(twin.attempt)} <= set(out)
+    (fresh,) = only(out, do.RunSplit)
+    assert not only(out, do.MarkCut)
+    assert fresh.oldest == fresh.attempt, "both are fenced"
+
+
+def test_in_geo_a_slow_split_goes_over() -> None:
+    run, out = started(RunSpec(mode=Geo(k=2), shards=2), splits=1, io=2)
+    (slow,) = only(out, do.RunSplit)
+    out = run.handle(ev.WorkerPaced(slow.worker, True, 1), ev.SplitSlow(slow.attempt))
+    assert do.Cancel(slow.attempt) in out
+    (again,) = only(out, do.RunSplit)
+    assert again.worker != slow.worker
+    assert again.oldest == again.attempt
+
+
+@pytest.mark.parametrize("mode", [Sync(), Async()])
+def test_what_does_not_stop_for_a_cut_is_run_elsewhere_up_to_where_all_hosts_agree(mode: Mode) -> None:
+    run, out = started(RunSpec(mode=mode, lanes=2, shards=2), splits=2, io=2)
+    slow, other = only(out, do.RunSplit)
+    pauses = {pause.attempt: pause for pause in only(run.handle(ev.CutAsked()), do.Pause)}
+    run.handle(ev.SplitPaused(other.attempt, 1, pauses[other.attempt].serial))
+    out = run.handle(ev.WorkerPaced(slow.worker, True, 1), ev.SplitSlow(slow.attempt))
+    assert do.Cancel(slow.attempt) in out
+    (again,) = only(out, do.RunSplit)
+    assert (again.worker, again.split, again.until) == (other.worker, slow.split, 0)
+    run.validate()
+    assert only(run.handle(ev.SplitPaused(again.attempt, 1, again.serial)), do.MarkCut)
+
+
+def test_a_slow_worker_is_given_something_only_where_there_is_no_other() -> None:
+    run, out = started(RunSpec(mode=Sync(), lanes=2, shards=2), splits=4, io=2)
+    slow, other = only(out, do.RunSplit)
+    run.handle(ev.WorkerPaced(slow.worker, True, 2), ev.WorkerPaced(slow.worker, False, 1))
+    (next_,) = only(run.handle(ev.SplitDone(slow.attempt, 3)), do.RunSplit)
+    assert next_.worker == other.worker, "the later look counts, and lanes are not dealt evenly to it"
+    out = run.handle(ev.WorkerLost(other.worker))
+    assert {again.worker for again in only(out, do.RunSplit)} == {slow.worker}
+    assert len(only(run.handle(ev.WorkerPaced(slow.worker, False, 3), ev.WorkerJoined("new", "io")), do.Pause)) == 1
+
+
 def test_a_lane_whose_lost_twin_may_have_gone_further_is_asked_for_anew_before_a_cut() -> None:
     run, out = started(RunSpec(mode=Sync(), lanes=1, shards=2), splits=1, io=2)
     (slow,) = only(out, do.RunSplit)
@@ -536,6 +598,29 @@ def test_an_io_worker_goes_when_its_splits_have_stopped() -> None:
     out = run.handle(ev.SplitPaused(attempt.number, 3, pause.serial))
     assert do.LetGo("x") in out
     assert "x" not in run.roster.workers
+
+
+def test_a_compute_worker_goes_at_once_and_attempts_compute_elsewhere() -> None:
+    run = RunState(RunSpec(shards=4, compute=True))
+    (create,) = run.handle(ev.WorkerJoined("a", "server"))
+    run.handle(ev.HostReady(create.copy, create.term))
+    run.handle(*(ev.WorkerJoined(name, "compute") for name in "uv"), *(ev.StageReady(name) for name in "uv"))
+    run.handle(ev.WorkerJoined("x", "io"), ev.SplitsReady(0, 1))
+    announce, let_go = run.handle(ev.WorkerLeaving("u"))
+    assert isinstance(announce, do.Announce)
+    assert announce.layout.stages == ("v",)
+    assert let_go == do.LetGo("u")
+    assert run.handle(ev.StageReady("u")) == []
+
+
+def test_a_compute_worker_that_holds_parameters_stays() -> None:
+    run = RunState(RunSpec(shards=4, hosts=2, compute=True, stage_hosts=1))
+    out = run.handle(ev.WorkerJoined("a", "server"), ev.WorkerJoined("u", "compute"))
+    for create in (i for i in out if isinstance(i, do.CreateHost)):
+        run.handle(ev.HostReady(create.copy, create.term))
+    run.handle(ev.StageReady("u"))
+    assert run.handle(ev.WorkerLeaving("u")) == []
+    assert run.layout().stages == ("u",)
 
 
 def test_a_worker_that_is_to_leave_before_it_has_joined_is_not_used() -> None:

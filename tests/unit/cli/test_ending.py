@@ -1,0 +1,45 @@
+"""A signal ends a command wherever it arrives."""
+
+import ctypes
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from heterps.cli._ending import ending
+
+
+class _Finalized:
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def finalizer() -> None:
+    _Finalized()
+
+
+@ctypes.CFUNCTYPE(None)
+def _called_back() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+def plainly() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+def command(arrives: Callable[[], None]) -> None:
+    until = time.monotonic() + 60
+    with ending():
+        arrives()
+        while time.monotonic() < until:  # it goes on, unless it is told
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize("arrives", [plainly, finalizer, _called_back], ids=["plainly", "finalizer", "callback of C"])
+def test_a_signal_ends_the_command_also_where_its_error_cannot_be_raised(arrives: Callable[[], None]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        command(arrives)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before
