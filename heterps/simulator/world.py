@@ -15,7 +15,7 @@ from heterps.simulator import check
 from heterps.simulator.actors import Copy, Task
 from heterps.simulator.faults import fire, let_go
 from heterps.simulator.member import Member
-from heterps.simulator.network import TIMEOUT, Network, Process
+from heterps.simulator.network import Network, Process
 from heterps.simulator.rows import SimulatedShard
 from heterps.simulator.scenario import Scenario
 from heterps.simulator.visit import Visit
@@ -83,9 +83,11 @@ class Outcome:
 class World:
     """One scenario being played."""
 
+    patience = PATIENCE
+
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.net = Network(scenario)
+        self.net = self.network()
         self.disk = Disk(Cut(mode=scenario.spec.mode.to_json()))
         self.processes: list[Process] = []
         self.copies: dict[int, Copy] = {}
@@ -106,6 +108,18 @@ class World:
         self.start_workers()
         if scenario.cut_every:
             self._ask_for_cut()
+
+    def network(self) -> Network:
+        """Return the network of the scenario."""
+        return Network(self.scenario)
+
+    def task(self, process: Process, run: do.RunSplit) -> Task:
+        """Return the task of an attempt."""
+        return Task(self, process, run)
+
+    def copy(self, process: Process, create: do.CreateHost) -> Copy:
+        """Return the actor of a copy of a host."""
+        return Copy(self, process, create)
 
     def _ask_for_cut(self) -> None:
         """Ask again and again, as a clock does that knows nothing of how long a cut takes."""
@@ -162,7 +176,7 @@ class World:
         while not self.problem and self.run.phase not in (Phase.FINISHED, Phase.ABORTED):
             if not net.step():
                 return f"nothing happens any more in phase {self.run.phase}, waiting for {self.run.waiting_for()}"
-            if net.steps > PATIENCE:
+            if net.steps > self.patience:
                 return f"no end in sight in phase {self.run.phase}, waiting for {self.run.waiting_for()}"
             while faults and faults[-1].at <= net.steps:
                 fire(self, faults.pop())
@@ -225,7 +239,7 @@ class World:
 
     def _begin(self, process: Process, run: do.RunSplit) -> None:
         if run.attempt not in self.tasks:
-            task = self.tasks[run.attempt] = Task(self, process, run)
+            task = self.tasks[run.attempt] = self.task(process, run)
             task.start()
             for message in self._early.pop(("attempt", run.attempt), ()):
                 task.receive(message)
@@ -243,7 +257,7 @@ class World:
         if create.adopt and self._adopted[create.host].process is not process:  # there are no tables to adopt
             create = replace(create, adopt=False)
         if create.copy not in self.copies:
-            self.copies[create.copy] = Copy(self, process, create)
+            self.copies[create.copy] = self.copy(process, create)
             if create.adopt:
                 self.copies[create.copy].take_over(self._adopted[create.host])
         self.copies[create.copy].receive(create)
@@ -279,7 +293,8 @@ class World:
             for known in range(1, count):
                 part = ev.SplitsReady(need.pass_, known, False, homes[:known])
                 self.net.at(20 * self.net.random(), None, self.handle, part)
-        self.net.at(20 if self.scenario.lazy else 1, None, self.handle, ev.SplitsReady(need.pass_, count, True, homes))
+        until = 20.0 if self.scenario.lazy else self.net.listing()
+        self.net.at(until, None, self.handle, ev.SplitsReady(need.pass_, count, True, homes))
 
     def _create_stage(self, create: do.CreateStage) -> None:
         process = self.process(create.worker)
@@ -289,7 +304,7 @@ class World:
         self.post(ev.StageReady(process.name))
 
     def _publish(self, publish: do.PublishCut) -> None:
-        self.net.at(1, None, self._published, publish.cut)
+        self.net.at(self.net.publishing(), None, self._published, publish.cut)
 
     def _published(self, cut: Cut) -> None:
         if cut.number > self.disk.cuts[-1].number:
@@ -399,7 +414,7 @@ class Mover:
             for source in self._missing:
                 copy = self.world.copies[self.move.layout.copies[source]]
                 self.world.net.send(copy.process, self._read, copy, source)
-            self.world.net.at(TIMEOUT, None, self.tick)
+            self.world.net.at(self.world.net.timeout, None, self.tick)
 
     def _read(self, copy: Copy, source: int) -> None:
         """On the source: send the rows to the target, if it still is what it was."""

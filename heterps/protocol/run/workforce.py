@@ -22,9 +22,10 @@ __all__ = ["CutProgress", "Move", "Workforce"]
 
 @dataclass(slots=True)
 class CutProgress:
-    """A cut that is being marked or written."""
+    """A cut that is being marked or written, by copies that all have to be there until it is published."""
 
     cut: Cut
+    copies: set[int]
     unmarked: set[int]
     unwritten: set[int]
     publishing: bool = False

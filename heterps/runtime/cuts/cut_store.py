@@ -132,6 +132,7 @@ def told_of_job(job: Job) -> dict[str, Any]:
 def facts_of(job: Job, dataset: Dataset) -> dict[str, Any]:
     """Return what should not change between lives of a run, as it comes back from JSON."""
     rules = {"sparse": job.model.sparse.to_json(), "dense": job.model.dense.to_json()}
+    rules |= {f"clip {name}": bound for name, bound in vars(job.clip).items() if bound is not None}
     facts = {"data": dataset.fingerprint(), "rules": rules, "metrics": [metric.name for metric in job.metrics]}
     return dict(json.loads(json.dumps(facts)))
 

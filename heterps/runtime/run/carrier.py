@@ -139,8 +139,22 @@ class ClusterCarrier:
             topic(self.run): self._heard,
             SCALE_TOPIC: self._heard_scale,
             LEAVE_TOPIC: self._heard_leave,
-            ATTENDANCE_TOPIC: lambda event: self.attendance.look_now(),
+            ATTENDANCE_TOPIC: self._heard_of_worker,
         }
+
+    def _heard_of_worker(self, event: tuple[float, Mapping[str, Any]]) -> None:
+        """A worker came or went. The run's thread may be waiting for one that is gone, so it is told from here."""
+        if not event[1]["there"]:
+            gone = event[1]["worker"]
+            lines = (
+                *self._readers.values(),
+                *self.hosts.places.lines.values(),
+                *(line for _, line in self.stages.lines),
+            )
+            for line in lines:
+                if line.worker == gone:
+                    line.lose(ClusterError(f"worker {gone} is gone"))
+        self.attendance.look_now()
 
     def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
         with self._arrivals.told_of_failure():
