@@ -49,7 +49,7 @@ _TYPES: Mapping[str, Any] = {
     "source": Natural,
     "start": Natural,
     "stop": Natural,
-    "storage": Literal["memory", "ssd"],
+    "storage": Literal["memory", "ssd", "gpu", "gpu+ssd"],
     "stride": _Window,
     "table": str,
     "tables": tuple[str, ...],

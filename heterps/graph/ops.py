@@ -132,7 +132,8 @@ def lookup(
     rule, init, entry, accessor
         Optimiser rule, initialiser, admission and accessor of the table; None takes the run's defaults.
     storage
-        ``"memory"`` or ``"ssd"``.
+        ``"memory"`` or ``"ssd"`` of a shard host; ``"gpu"`` or ``"gpu+ssd"``: rows are trained in the memory of the GPU
+        that computes with them, and all of them are in the memory, or on the disk, of its worker below.
     budget
         Rows that a shard host may hold; None for as many as its memory allows.
     when_full

@@ -36,10 +36,13 @@ class Settings:
     progress_s: float
     orphans_s: float
     copy_rate: int
+    stragglers_s: float
+    stragglers_factor: int
     bad_losses: int
     strict_pools: bool
     blas_threads: int | None
     table_threads: int
+    gpu_rows_bytes: int | None
     switch_interval_s: float
     warm: bool
     max_restarts: int
@@ -80,10 +83,13 @@ def settings() -> Settings:
         progress_s=_seconds("timeouts.progress", least=1e-3),
         orphans_s=_seconds("orphans"),
         copy_rate=_bytes("replicas.copy-rate"),
+        stragglers_s=_seconds("stragglers.after"),
+        stragglers_factor=_count("stragglers.factor", least=2),
         bad_losses=_count("bad-losses", least=0),
         strict_pools=_get("strict-pools") is True,
         blas_threads=None if blas is None else _count("worker.blas-threads", least=1),
         table_threads=_count("worker.table-threads", least=1),
+        gpu_rows_bytes=None if _get("worker.gpu-rows") is None else _bytes("worker.gpu-rows"),
         switch_interval_s=_seconds("worker.switch-interval"),
         warm=_get("worker.warm") is True,
         max_restarts=_count("launcher.max-restarts", least=0),

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import heterps.kernels.ops.rows as rows
+import heterps.tables.on_device.array_rows as array_rows
 import heterps.tables.on_device.checks as table_checks
+import heterps.tables.on_device.device_group as device_group
 import heterps.tables.on_device.device_rows as device_rows
+import heterps.tables.on_device.group_check as group_check
 from heterps.device import cuda_sources, gpu_available, namespace
 from heterps.device.fake import xp as fake
 from heterps.errors import HardwareError
@@ -22,6 +25,7 @@ NAMES = [path.name for path in cuda_sources()]
 QUICK = ("numbers", "wide", "compiler")  # the other lanes, and mistakes in the other sources, are for make full
 ROWS, LAUNCH, RAW = "kernels/ops/rows.cu", "kernels/ops/rows_cuda.py", "device/raw.py"
 TABLE, TABLE_LAUNCH = "tables/on_device/device_rows.cu", "tables/on_device/device_rows.py"
+GROUP, HOST_ROWS = "tables/on_device/device_group.py", "tables/on_device/host_rows.py"
 FUSED = "kernels/ops/fused.cu"
 DEDUPE = "tables/on_device/dedupe.py"
 
@@ -175,6 +179,27 @@ TABLES = [
     Mistake(TABLE_LAUNCH, "numbers[k], self._words", "numbers[0], self._words", "numbers"),
     Mistake(TABLE_LAUNCH, "rows, values, np.int64(n * width)", "rows, values, n * width", "arguments"),
     Mistake(TABLE_LAUNCH, "np.uint64(self._keys.shape[0] - 1)", "np.int64(self._keys.shape[0] - 1)", "arguments"),
+    # rows that go up and come down
+    Mistake(TABLE_LAUNCH, "        self._changed[rows] = True\n", "", "numbers"),
+    Mistake(TABLE_LAUNCH, "        self._changed[: self._used] = False\n        return", "        return", "numbers"),
+    Mistake(TABLE_LAUNCH, "        self._changed[rows] = False\n", "        self._changed[rows] = True\n", "numbers"),
+    Mistake(TABLE_LAUNCH, "        self._clear_index(int(self._ids.shape[0]))\n", "", "numbers"),
+    Mistake(TABLE_LAUNCH, "        self._used = 0\n        self._changed[", "        self._changed[", "numbers"),
+    Mistake(
+        TABLE_LAUNCH, "rows = self._number(there, rows, missing) if missing else rows\n", "rows = rows\n", "numbers"
+    ),
+    Mistake(GROUP, "            self.settle()\n            self.forget()", "            self.forget()", "numbers"),
+    Mistake(GROUP, "            self._built += 1\n", "", "numbers"),
+    Mistake(GROUP, "            give_words(self.below, ids, words)\n", "", "numbers"),
+    Mistake(GROUP, "            self._raise(ids)\n", "            self._raise(ids[:1])\n", "numbers"),
+    Mistake(GROUP, "ids[to_host(rows) < 0]", "ids", "numbers"),
+    Mistake(GROUP, "hint.built == self._built", "True", "numbers"),
+    Mistake(GROUP, "values[piece], step", "values[: len(rows)], step", "numbers"),
+    Mistake(GROUP, "low in range(0, n, most)", "low in range(0, n - 1, most)", "numbers"),
+    Mistake(GROUP, "len(self._above) + missing > self._most", "missing > self._most", "numbers"),
+    Mistake(GROUP, "self._skipped += ", "self._skipped = ", "numbers"),
+    Mistake(HOST_ROWS, "if layout.slots:", "if not layout.slots:", "numbers"),
+    Mistake(HOST_ROWS, "words[at, layout.width :]", "words[at, : layout.slots]", "numbers"),
     Mistake(DEDUPE, ', kind="stable"', "", "numbers"),
     Mistake(DEDUPE, "inverse[order] = ", "inverse[:] = ", "numbers"),
     Mistake(DEDUPE, "ordered[1:] != ordered[:-1]", "ordered[1:] > ordered[:-1] + ordered.dtype.type(1)", "numbers"),
@@ -189,6 +214,11 @@ def _plant(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(rows, name, getattr(module, name))
     if mistake.file == TABLE_LAUNCH:
         monkeypatch.setattr(table_checks, "DeviceRows", module.DeviceRows)
+        monkeypatch.setattr(array_rows, "DeviceRows", module.DeviceRows)
+    if mistake.file == GROUP:
+        monkeypatch.setattr(group_check, "DeviceGroup", module.DeviceGroup)
+    for name in ("give_words", "take_words") if mistake.file == HOST_ROWS else ():
+        monkeypatch.setattr(device_group, name, getattr(module, name))
     if mistake.file == DEDUPE:
         monkeypatch.setattr(device_rows, "distinct", module.distinct)
 
@@ -223,7 +253,7 @@ def test_a_mistake_of_the_launcher_is_found(mistake: Mistake, monkeypatch: pytes
 @pytest.mark.parametrize("mistake", TABLES, ids=str)
 def test_a_mistake_of_the_table_is_found(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
     _plant(mistake, monkeypatch)
-    kinds = (HardwareError, IndexError) if mistake.lane == "numbers" else (TypeError,)
+    kinds = (HardwareError, IndexError, ValueError) if mistake.lane == "numbers" else (TypeError,)
     with pytest.raises(kinds):
         LANES["numbers"]("device_rows.cu", source("device_rows.cu"))
 

@@ -65,6 +65,7 @@ class DeviceProgram:
         self._outputs: dict[str, Any] = {}  # of that batch, asked for
         self._has_outputs = False  # whether they were brought here
         self._gradients = Gradients({}, np.empty(0, np.float32))  # of that batch, where it computes
+        self._stay: frozenset[str] = frozenset()  # feeds of that batch whose gradients nobody brings here
         self._brought: dict[str, Any] = {}  # loss and prediction of that batch, once they are here
 
     # --- a batch, one call after another
@@ -102,7 +103,7 @@ class DeviceProgram:
         """Begin to copy a batch to the device; what was given is free when this returns, but on a CPU.
 
         ``changed`` says whether ``params`` are others than in the call before: if not, they are there already. Those
-        that are on the device are used as they are.
+        that are on the device are used as they are, and so are rows.
         """
         self._fed = feeds
         if not self._away:
@@ -163,18 +164,21 @@ class DeviceProgram:
         reached: Callable[[int], None] | None = None,
         *,
         stays: bool = False,
+        rows_stay: Iterable[str] = (),
     ) -> None:
         """Run backward and begin to copy the gradients here; on a CPU they are in ``out`` and ``rows`` at once.
 
-        With ``stays`` the dense gradient is left where it is, for :meth:`dense_gradient`.
+        With ``stays`` the dense gradient is left where it is, for :meth:`dense_gradient`, and so are those of the feeds
+        ``rows_stay``, for :meth:`row_gradient`.
         """
+        self._stay = frozenset(rows_stay)
         if not self._away:
             self._gradients = self.program.backward(self._given, out, rows, reached)
             return
         with self.device.current():
             given = self._laps[-1].arrive() if len(self._laps) > 1 else None
             self._gradients = gradients = self.program.backward(given)
-            down = {f"{name}/": gradient for name, gradient in gradients.inputs.items()}
+            down = {f"{name}/": gradient for name, gradient in gradients.inputs.items() if name not in self._stay}
             down |= {_DENSE: gradients.dense} if self.layout.size and not stays else {}
             if self.computes_loss:
                 down |= {_LOSS: self.program.loss_array, _PREDICTION: self.program.prediction}
@@ -185,14 +189,20 @@ class DeviceProgram:
         with self.device.current():
             return self._gradients.dense.copy()
 
+    def row_gradient(self, name: str) -> Any:
+        """Return a copy of the gradient of rows that were fed, where it was computed."""
+        with self.device.current():
+            return self._gradients.inputs[name].copy()
+
     def take_gradients(self, out: F32 | None = None, rows: Mapping[str, F32] | None = None) -> Gradients:
-        """Wait for the gradients, and end the batch."""
+        """Wait for the gradients but for those that stay, and end the batch."""
+        coming = [name for name in self._gradients.inputs if name not in self._stay]
         if not self._away:
-            return self._gradients
+            return Gradients({name: self._gradients.inputs[name] for name in coming}, self._gradients.dense)
         with self.device.current():
             here = self._collect()
             dense = _kept(here.get(_DENSE, np.empty(0, np.float32)), out)
-            inputs = {name: _kept(here[f"{name}/"], (rows or {}).get(name)) for name in self._gradients.inputs}
+            inputs = {name: _kept(here[f"{name}/"], (rows or {}).get(name)) for name in coming}
             self.release()
         return Gradients(inputs, dense)
 
@@ -244,16 +254,18 @@ def moved(feeds: Mapping[str, Any], xp: Any) -> dict[str, Any]:
 
 
 def _arrays(value: Any) -> list[Any]:
-    """Return what of a tensor has to be where it is computed with; ids stay where they are."""
+    """Return what of a tensor has to be where it is computed with and is not; ids stay where they are."""
     if isinstance(value, Rows):
-        return [value.values, *value.inverse, *(o for o in value.offsets if o is not None)]
+        values = [value.values] if is_host(value.values) else []
+        return [*values, *value.inverse, *(o for o in value.offsets if o is not None)]
     return [value.values, value.offsets] if hasattr(value, "offsets") else [value]
 
 
 def _with_arrays(value: Any, arrays: Iterator[Any]) -> Any:
     """Return the tensor with other arrays, in the order of :func:`_arrays`."""
     if isinstance(value, Rows):
-        values, inverse = next(arrays), tuple(next(arrays) for _ in value.inverse)
+        values = next(arrays) if is_host(value.values) else value.values
+        inverse = tuple(next(arrays) for _ in value.inverse)
         return Rows(values, inverse, tuple(None if o is None else next(arrays) for o in value.offsets), value.ids)
     return Lists(next(arrays), next(arrays)) if hasattr(value, "offsets") else next(arrays)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,17 +14,20 @@ from heterps.device.found import FoundDevices, found_devices
 from heterps.errors import PlanError
 from heterps.kernels.program.steps import Scope, scope_of
 from heterps.metrics import Metric
-from heterps.planner.ways import ALLREDUCE, Way
+from heterps.planner.ways import ALLREDUCE, CACHE, Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
-from heterps.protocol.words.modes import Mode
+from heterps.protocol.words.modes import Cached, Mode
+from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.copy_checks import check_copy
 from heterps.runtime.batch.device_memory import check_memory, fitting_batches
 from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.flat_part import FlatPart
 from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.own_kinds import OwnKinds
-from heterps.tables import N_SHARDS, DenseSpec
+from heterps.stages.lowering import pull_name
+from heterps.tables import N_SHARDS, DenseSpec, GroupSpec, cached_row_bytes
+from heterps.tables.on_device.able import check_group
 
 __all__ = ["PREDICTION", "Job"]
 
@@ -55,10 +58,12 @@ class Job:
     devices
         What stages are to compute on.
     holder
-        Whether the last host is a stage holder: on a worker of the first compute stage, with all dense parameters, on
-        the device that the stage computes on.
+        Whether the last host is a stage holder: on a worker of the first compute stage, with all dense parameters and
+        the tables with storage "gpu", on the device that the stage computes on.
     replicas
         Copies of each shard host.
+    clip
+        Bounds of gradients.
     local_rows
         Geo: rows of each table that a worker keeps from one range of batches to the next; None for all it has met.
     ways
@@ -78,6 +83,7 @@ class Job:
     replicas: int = 1
     local_rows: int | None = None
     ways: Mapping[str, Way] = field(default_factory=dict)
+    clip: Clip = field(default_factory=Clip)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {_OWN_KINDS: OwnKinds.of(self.model.graph)}
@@ -89,14 +95,44 @@ class Job:
     def __post_init__(self) -> None:
         if self.local_rows is not None and self.local_rows < 1:
             raise PlanError(f"local_rows={self.local_rows}, but a worker must keep at least one row")
-        if self.mode.has_copy:
+        if self.mode.adds:
             check_copy(self.model, self.mode, len(self.stages))
         elif self.local_rows is not None:
-            raise PlanError(f"local_rows={self.local_rows}, but mode {self.mode.name!r} keeps no rows on workers")
+            keeps = "keeps as many rows as cache_rows= says" if self.mode.has_copy else "keeps no rows on workers"
+            raise PlanError(f"local_rows={self.local_rows}, but mode {self.mode.name!r} {keeps}")
+        self._check_caches()
+        if self.clip and self.holder:
+            raise PlanError(
+                "gradients are clipped where a batch comes back to the worker that read it, and those of a stage that "
+                "holds parameters never do: leave clip_norm and clip_value, or dense_on='stage' and storage='gpu', out"
+            )
         if not self.fused:
             self._check_stages()
         if self.reduced:
             self._check_reduced()
+        for group in self.model.groups:
+            if group.name in self.on_gpu:
+                check_group(group)
+
+    def _check_caches(self) -> None:
+        cached = next((name for name, way in self.ways.items() if way.kind == CACHE), None)
+        if cached is not None and not isinstance(self.mode, Cached):
+            raise PlanError(
+                f"table {cached!r} has a cache, whose gradients are settled after some batches: use mode 'async' or "
+                f"'cache:STALENESS' (--mode, --staleness), not {self.mode.name!r}"
+            )
+        if isinstance(self.mode, Cached) and self.holder:
+            raise PlanError(
+                "mode 'cache' gathers gradients where data is read, but dense_on='stage' keeps dense ones with the "
+                "stage; use dense_on='hosts', or leave the cache out"
+            )
+
+    def cached_rows(self, group: GroupSpec) -> int:
+        """Return how many rows of a group a worker keeps beside those of batches under way."""
+        way = self.ways.get(group.tables[0].name, Way())
+        if way.kind != CACHE or way.number is None:
+            return 0
+        return max(1, way.number // cached_row_bytes(group)) if way.in_bytes else way.number
 
     def _check_reduced(self) -> None:
         first = self.reduced[0].name
@@ -191,6 +227,27 @@ class Job:
         if not self.holder:
             return self.model.dense_ranges(self.hosts)
         return *((0, 0) for _ in range(self.hosts - 1)), (0, len(self.model.parameters))
+
+    @cached_property
+    def on_gpu(self) -> frozenset[str]:
+        """Row groups that the stage holder has, to train them on its device."""
+        return frozenset(group.name for group in self.model.groups if group.on_gpu and self.holder)
+
+    @cached_property
+    def lent(self) -> frozenset[str]:
+        """Those of them whose rows nobody needs where the data is read: they stay with the stage holder."""
+        read = set(self.scope(self.stages[0]).feeds) if self.on_gpu else set()
+        named = {group.name: pull_name(group) for group in self.model.lowered.groups if group.name in self.on_gpu}
+        return frozenset(name for name, pull in named.items() if pull not in read)
+
+    def owners_of(self, group: str) -> tuple[int, ...]:
+        """Host of each logical shard of a row group."""
+        return (self.hosts - 1,) * N_SHARDS if group in self.on_gpu else self.owners
+
+    def owned_groups(self, host: int, owned: Sequence[int]) -> dict[str, tuple[int, ...]]:
+        """Logical shards of a host by row group, where ``owned`` are those that the run gave to it."""
+        every = tuple(range(N_SHARDS)) if self.is_holder(host) else ()
+        return {spec.name: every if spec.name in self.on_gpu else tuple(owned) for spec in self.model.groups}
 
     def is_holder(self, host: int) -> bool:
         """Whether a host is the stage holder."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from heterps.tables import FollowedRows, Moment, RowGradients, sum_lanes
+from heterps.tables import FollowedRows, Moment, RowGradients
+from heterps.tables.on_device.lane_sums import sum_there
 
 __all__ = ["Pulled", "PushedGradients", "Refreshed", "StoredDense", "Wanted", "bytes_in", "sum_pushed"]
 
@@ -27,7 +28,8 @@ class Wanted:
 
     ``ids`` by group, each id once; ``out`` where the rows go (a buffer of the caller's, made by the receiver if None);
     ``dense`` where the host's dense parameters go, None if they are not wanted; ``reader`` who will follow what others
-    change from then on, empty if nobody.
+    change from then on, empty if nobody. ``lent``: the batch's seed, if the stage holder is to have the rows ready for
+    the stages that compute with them, and none are wanted here.
     """
 
     ids: Mapping[str, U64]
@@ -35,6 +37,7 @@ class Wanted:
     dense: F32 | None = None
     train: bool = True
     reader: str = ""
+    lent: int | None = None
 
 
 @dataclass(eq=False)
@@ -55,8 +58,8 @@ class PushedGradients:
     """What a Push brings one host: summed row gradients by group, a flat dense gradient, and what to count.
 
     ``skipped`` counts rows that the sender left as they are; one with rows of its own is ``reader`` and has heard of
-    changes up to ``since``. ``kept`` are seeds of batches of which a stage has left dense gradients with the host: they
-    belong to this push.
+    changes up to ``since``. ``kept`` are seeds of batches of which a stage has left gradients with the host, dense ones
+    and those of rows that were lent: they belong to this push.
     """
 
     rows: Mapping[str, RowGradients]
@@ -106,7 +109,7 @@ def sum_pushed(lanes: Sequence[PushedGradients]) -> PushedGradients:
     for lane in lanes[1:]:
         total = None if total is None or lane.dense is None else total + lane.dense
     return PushedGradients(
-        {name: sum_lanes([lane.rows[name] for lane in lanes]) for name in lanes[0].rows},
+        {name: sum_there([lane.rows[name] for lane in lanes]) for name in lanes[0].rows},
         total,
         sum(lane.samples for lane in lanes),
         sum(lane.loss for lane in lanes),

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from heterps.data import Batch
 from heterps.kernels.program.param_layout import ParamLayout
+from heterps.kernels.random import batch_seed
 from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
 from heterps.runtime.batch.batch_work import BatchWork
@@ -93,6 +94,9 @@ class NoCopy:
         ops = [op.name for op in walk.graph] if walk.ops is None else walk.ops
         self._has_dense = walk.train and ParamLayout(walk.graph, ops).size > 0  # else others compute with them
         self._holder = job.hosts - 1 if job.holder else -1
+        self._lent = job.lent if walk.train else frozenset()
+        self._widths = {spec.name: spec.width for spec in job.model.groups if spec.name in job.on_gpu}
+        self._seed = job.model.seed
         self._shown = ShownIds(job)
 
     def wanted(self, work: BatchWork, host: int) -> Wanted:
@@ -103,10 +107,12 @@ class NoCopy:
                 routed = work.routed[group.name]
                 low, high = routed.bounds[host], routed.bounds[host + 1]
                 ids[group.name] = routed.ids[low:high]
-                out[group.name] = work.rows(group.name, group.width)[low:high]
+                if group.name not in self._lent:
+                    out[group.name] = work.rows(group.name, group.width)[low:high]
             part = self._parts[host]
             dense = part.room(work.dense) if self._has_dense and part.size else None
-        return Wanted(ids, out, dense, self._walk.train)
+        lent = batch_seed(self._seed, *work.key) if self._lent and host == self._holder else None
+        return Wanted(ids, out, dense, self._walk.train, lent=lent)
 
     def take(self, work: BatchWork, host: int, wanted: Wanted | None, pulled: Pulled) -> None:
         """Note where rows stand; they are in the buffers that were given with the question."""
@@ -139,6 +145,9 @@ class NoCopy:
         pulled, rows = work.pulled[host], {}
         for name, routed in work.routed.items() if host < self._hosts else ():
             low, high = routed.bounds[host], routed.bounds[host + 1]
+            if name in self._widths:
+                rows[name] = self._to_holder(work, name, slice(low, high), pulled.version)
+                continue
             show, click = self._shown.counts(work, name)
             rows[name] = RowGradients(
                 routed.ids[low:high],
@@ -152,6 +161,13 @@ class NoCopy:
         part, holds = self._parts[host], host == self._holder
         dense = part.take(work.gradient) if part.size and not (holds and work.is_all_kept) else None
         return PushedGradients(rows, dense, samples, loss, kept=work.kept if holds else ())
+
+    def _to_holder(self, work: BatchWork, name: str, share: slice, version: int) -> RowGradients:
+        """Return the gradient of rows of the stage holder: nothing where it was left there when it was computed."""
+        values = work.row_gradients.get(name)
+        if values is None:
+            return RowGradients(np.empty(0, np.uint64), np.empty((0, self._widths[name]), np.float32), version=version)
+        return RowGradients(work.routed[name].ids[share], values[share], version=version)
 
     def free(self, unit: BatchKey) -> None:
         """Nothing is kept."""

@@ -12,6 +12,7 @@ from distributed import Client
 
 from heterps.data import Dataset, Split
 from heterps.errors import ClusterError
+from heterps.protocol.run.state import RunState
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
 from heterps.runtime.answers import asking
@@ -35,6 +36,7 @@ from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.split_tasks import SplitTasks
 from heterps.runtime.run.stacks import all_stacks
 from heterps.runtime.run.stage_lines import StageLines
+from heterps.runtime.run.stragglers import Stragglers
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import Addresses, LocalRun, decode_event, local_run, member_key, topic
@@ -86,7 +88,9 @@ class ClusterCarrier:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self._arrivals, self._keeper = arrivals, keeper
         self.hosts = HostLines(job, client, run, places, keeper, arrivals, self._give_up, self._moved)
-        self.attendance = Attendance(client, roles, silent, arrivals, self._joined, self._held, self._left, places.held)
+        self.attendance = Attendance(
+            client, roles, silent, arrivals, self._joined, self._held, self._left, places.held, run
+        )
         self.stages = StageLines(
             job, client, run, roles, self.attendance, arrivals, lambda: self.hosts.all, self._give_up
         )
@@ -99,6 +103,8 @@ class ClusterCarrier:
         pools, least = roles.by_name(), {"servers": job.replicas, "io": 1, "compute": 1}
         self._leaving = Leaving(client, self.attendance, arrivals, pools, least, self._why_bound)
         self._patience = Patience(settings().workers_s)
+        after_s, factor = settings().stragglers_s, settings().stragglers_factor
+        self._stragglers = Stragglers(after_s, factor, arrivals, self._counter, self.attendance.name)
         self._steps: dict[str, int] = {}  # of stages, when the run ended
         self._open = ExitStack()  # what ends with the run
 
@@ -157,9 +163,15 @@ class ClusterCarrier:
     # --- workers that come and go
 
     def watch(self, waiting_for: Callable[[], tuple[str, ...]]) -> None:
-        """Raise if workers that the run needs stay away."""
+        """Raise if workers that the run needs stay away, or the scheduler has given this driver up."""
+        if self.attendance.is_cut_off:  # whatever is lost now, this is why
+            self.attendance.check()
         self._leaving.look()
         self._patience.check(lambda: self._missing(waiting_for()), self._who_is_paused())
+
+    def look_at(self, run: RunState) -> None:
+        """Tell the run who is far behind."""
+        self._stragglers.look(run)
 
     def _missing(self, waiting_for: Sequence[str]) -> tuple[str, ...]:
         """Return the pools without which the run stands still; what is being made, or supplied here, is not missing.
@@ -185,7 +197,7 @@ class ClusterCarrier:
         if role == "io":
             self._make_reader(worker)
         else:
-            self._arrivals.tell(ev.WorkerJoined(worker, "compute"))
+            self._arrivals.tell(ev.WorkerJoined(worker, "compute", stay=self.attendance.stay(worker)))
 
     def _make_reader(self, worker: str) -> None:
         data = None if parse_address(worker).is_local else self.dataset
@@ -205,7 +217,7 @@ class ClusterCarrier:
             joined()
 
         def joined() -> None:
-            self._arrivals.tell(ev.WorkerJoined(worker, "io"))
+            self._arrivals.tell(ev.WorkerJoined(worker, "io", stay=self.attendance.stay(worker)))
             if worker in self.attendance.paused:
                 self._arrivals.tell(ev.WorkerHeld(worker, self.attendance.looks))
 
@@ -233,6 +245,7 @@ class ClusterCarrier:
         self.stages.left(worker)
         self.hosts.left(worker)
         self.tasks.left(worker)
+        self._stragglers.left(worker)
 
     # --- instructions
 

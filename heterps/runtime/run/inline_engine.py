@@ -16,6 +16,7 @@ import threadpoolctl
 from heterps.data import BadBook, Dataset, Split
 from heterps.errors import RunError
 from heterps.metrics import Metric
+from heterps.protocol.run.state import RunState
 from heterps.protocol.words import instructions as do
 from heterps.protocol.words.cut import Cut
 from heterps.protocol.words.events import ServersJoined, WorkerJoined
@@ -107,6 +108,9 @@ class InlineEngine(EngineBase):
 
     def watch(self, waiting_for: Callable[[], tuple[str, ...]]) -> None:
         """Nobody comes or goes."""
+
+    def look_at(self, run: RunState) -> None:
+        """Nobody is behind anybody."""
 
     def stacks(self) -> str:
         """Say what threads are doing."""

@@ -24,10 +24,12 @@ from heterps.runtime.wire.courier import Courier
 from heterps.runtime.wire.packing import (
     pack_read,
     pack_request,
+    pack_rows,
     pack_step,
     unpack_dense,
     unpack_outcome,
     unpack_reply,
+    unpack_rows,
 )
 from heterps.runtime.wire.peer import DirectPeer, Peer, PeerLost, SocketPeer, connect
 from heterps.runtime.wire.service import Address, local_service
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 F32 = npt.NDArray[np.float32]
+U64 = npt.NDArray[np.uint64]
 Payload = Wanted | PushedGradients | None
 Done = Callable[[Reply | None, Pulled | Refreshed | None], None]
 _AT_ONCE = 3  # batches that one attempt has at a stage worker: one copied there, one computing, one on its way back
@@ -63,6 +66,9 @@ class HostService(Protocol):
 
     def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
         """Return the dense parameters and a mark of their state; none if that is the mark the caller knows."""
+
+    def rows(self, seed: int, ids: Mapping[str, U64]) -> Mapping[str, Any]:
+        """Stage holder: return the rows that were lent to a batch, where they are."""
 
 
 @runtime_checkable
@@ -89,6 +95,9 @@ class HostLink(Protocol):
     def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
         """Read the dense parameters and wait for them; valid until the next call but one."""
 
+    def rows(self, seed: int, ids: Mapping[str, U64]) -> Mapping[str, Any]:
+        """Stage holder: read the rows that were lent to a batch, by group; valid until the next call but one."""
+
     def close(self) -> None:
         """Let go."""
 
@@ -110,6 +119,10 @@ class DirectLink:
     def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
         """Call it."""
         return self.host.dense(known)
+
+    def rows(self, seed: int, ids: Mapping[str, U64]) -> Mapping[str, Any]:
+        """Call it."""
+        return self.host.rows(seed, ids)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -162,6 +175,11 @@ class SocketLink:
     def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
         """Ask in the calling thread."""
         return unpack_dense(self._peer.call("dense", known=known))
+
+    def rows(self, seed: int, ids: Mapping[str, U64]) -> Mapping[str, Any]:
+        """Ask in the calling thread."""
+        message = pack_rows(ids, seed=seed)
+        return unpack_rows(self._peer.call("lent", message.arrays, **message.head))
 
     def close(self) -> None:
         """End the thread once it is done with what it does now."""

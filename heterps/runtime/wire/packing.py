@@ -31,6 +31,7 @@ __all__ = [
     "pack_read",
     "pack_reply",
     "pack_request",
+    "pack_rows",
     "pack_step",
     "unpack_dense",
     "unpack_error",
@@ -40,6 +41,7 @@ __all__ = [
     "unpack_read",
     "unpack_reply",
     "unpack_request",
+    "unpack_rows",
     "unpack_step",
 ]
 
@@ -63,7 +65,7 @@ def pack_request(
     arrays: list[npt.NDArray[Any]] = []
     if isinstance(payload, Wanted):
         head |= {"groups": list(payload.ids), "dense": payload.dense is not None, "train": payload.train}
-        head["reader"] = payload.reader
+        head |= {"reader": payload.reader, "lent": payload.lent}
         arrays = list(payload.ids.values())
     elif isinstance(payload, PushedGradients):
         head |= {"samples": payload.samples, "loss": payload.loss, "dense": payload.dense is not None}
@@ -89,7 +91,7 @@ def unpack_request(message: Message) -> tuple[Any, Wanted | PushedGradients | St
     if head["kind"] == "Pull":
         dense = np.empty(0, np.float32) if head["dense"] else None
         ids = dict(zip(head["groups"], arrays, strict=True))
-        return request, Wanted(ids, dense=dense, train=head["train"], reader=head["reader"])
+        return request, Wanted(ids, dense=dense, train=head["train"], reader=head["reader"], lent=head["lent"])
     if head["kind"] == "Push":
         rows = {name: _unpack_rows(told, arrays) for name, told in head["groups"].items()}
         dense = arrays.pop(0) if head["dense"] else None
@@ -182,6 +184,16 @@ def pack_dense(mark: str, values: F32 | None) -> Message:
 def unpack_dense(message: Message) -> tuple[str, F32 | None]:
     """Inverse of :func:`pack_dense`; a view of the receive buffer."""
     return message.head["mark"], message.arrays[0] if message.arrays else None
+
+
+def pack_rows(rows: Mapping[str, npt.NDArray[Any]], **head: Any) -> Message:
+    """Lay arrays by group out for the wire: ids of rows that are asked for, or their values."""
+    return Message({"groups": list(rows), **head}, list(rows.values()))
+
+
+def unpack_rows(message: Message) -> dict[str, npt.NDArray[Any]]:
+    """Inverse of :func:`pack_rows`; views of the receive buffer."""
+    return dict(zip(message.head["groups"], message.arrays, strict=True))
 
 
 def pack_feeds(feeds: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:

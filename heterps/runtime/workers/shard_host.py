@@ -54,7 +54,7 @@ from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart, host_state
 from heterps.runtime.own_threads import start_thread
 from heterps.runtime.wire.message import Message
-from heterps.runtime.wire.packing import pack_dense, pack_reply, unpack_read, unpack_request
+from heterps.runtime.wire.packing import pack_dense, pack_reply, pack_rows, unpack_read, unpack_request, unpack_rows
 from heterps.runtime.wire.peer import PeerLost
 from heterps.runtime.wire.replica_packing import Filling, Forwarded
 from heterps.runtime.wire.service import Address, Method
@@ -62,7 +62,8 @@ from heterps.runtime.workers.copy_readers import CopyReaders
 from heterps.runtime.workers.following import Following
 from heterps.runtime.workers.kept_dense import give_dense, take_dense
 from heterps.runtime.workers.mirror import Mirror
-from heterps.runtime.workers.stage_holder import StageHolder
+from heterps.runtime.workers.stage_holder import LentGradient, StageHolder
+from heterps.runtime.workers.turns import Turns
 from heterps.runtime.workers.waiter import Waiter
 from heterps.tables import Kind, Shard, restore, since_of, without_deleted, write_part
 from heterps.tables.live.dense import DenseBlock
@@ -70,6 +71,7 @@ from heterps.tables.live.dense import DenseBlock
 __all__ = ["ShardHost"]
 
 F32 = npt.NDArray[np.float32]
+U64 = npt.NDArray[np.uint64]
 Done = Callable[[Reply, Pulled | Refreshed | None], None]
 # A Sync pull that is not due by then is answered "wait" and asked again: so the caller knows that we live, and its
 # connection is free for what may have become more urgent, such as the word that its lane has stopped.
@@ -109,14 +111,14 @@ class ShardHost:
         memory_bytes: int | None = None,
     ) -> None:
         first, last = job.dense_ranges[host]
-        self.model, self.host = job.model, host
+        self._job, self.model, self.host = job, job.model, host
         self._dense = job.model.parameters[first:last]  # that live here
         self.holder = StageHolder(job) if job.is_holder(host) else None
         self._reduced = job.reduced_on(host)  # of these, those that an all-reduce group trains and gives back
         kept = {spec.name for spec in self._reduced}
         self._pushed = {spec.name for spec in self._dense if spec.name not in kept} if kept else None
         self._report, self._cut_every, self._threads = report, cut_every, threads
-        self._adds = job.mode.has_copy  # then what is pushed are changes, made by those who have rows of their own
+        self._adds = job.mode.adds  # then what is pushed are changes, made by those who have rows of their own
         self._readers = CopyReaders()  # those
         self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
         self._memory_bytes = memory_bytes or job.memory_bytes
@@ -125,6 +127,7 @@ class ShardHost:
         self._patience_s = settings().call_s / 3  # of callers that wait for a backup
         self.lock = threading.RLock()  # around the state machine and what follows, but for reads of whole values
         self.state = HostState(copy, job.mode, job.lanes)
+        self.turns = Turns(job.lanes)  # of the lanes of a Sync run
         self.counts = Counts()  # of what is in the tables; replaced with them
         self.phases = Phases()  # of all callers together
         self.shard: Shard | None = None  # None before the first Load and after close
@@ -144,19 +147,20 @@ class ShardHost:
     def fresh(self, owned: Sequence[int]) -> None:
         """Begin with tables as the seed gives them."""
         self.close()
-        on_disk = any(group.storage == "ssd" for group in self.model.groups)
+        on_disk = any(group.on_disk for group in self.model.groups)
         self._disk = tempfile.TemporaryDirectory(prefix="heterps-rows-") if on_disk else None
         folder = self._disk.name if self._disk else None
         self.shard = Shard(
             self.model.groups,
             self._dense,
             seed=self.model.seed,
-            owned=owned,
+            owned=self._job.owned_groups(self.host, owned),
             threads=self._threads,
             folder=folder,
             memory_bytes=self._memory_bytes,
             adds=self._adds,
             dense_block=partial(DenseBlock, pushed=self._pushed) if self.holder is None else self.holder.block,
+            on_gpu=None if self.holder is None else self.holder.rows_on_device,
         )
         self.counts = Counts()
 
@@ -174,11 +178,18 @@ class ShardHost:
             self._disk.cleanup()
             self._disk = None
 
-    def take_over(self, before: ShardHost) -> None:
-        """Go on with the tables of the run before; one that was left before it had any leaves nothing."""
+    def take_over(self, before: ShardHost, going_on: bool = False) -> None:
+        """Go on with the tables of the run before; one that was left before it had any leaves nothing.
+
+        ``going_on``: it is the same run, under another driver. Then what belongs to the rows comes along, and what
+        the run began with is not here.
+        """
         before._end_mirror()
+        if going_on:
+            self.state.go_on_as(before.state)
+            self._kept = before._kept
         if before.shard is not None:
-            self.shard, self.counts, self._anew = before.shard, before.counts, False
+            self.shard, self.counts, self._anew = before.shard, before.counts, going_on
             self._disk = before._disk
             before._readers.dismiss(self.shard)
             before.shard = before._disk = None  # who still knows it there must not read, or leave anything
@@ -201,6 +212,7 @@ class ShardHost:
         if self._ordered:
             with self.lock:
                 if not self._retired:  # else no answer: whoever asks is about to be ended
+                    self._note_turn(request)
                     self._carry_out_all(self.state.handle(request, tag), payload)
             return
         with self.lock:
@@ -216,6 +228,14 @@ class ShardHost:
             with self.lock:
                 self._busy -= 1
                 self._moved.notify_all()
+
+    def _note_turn(self, request: Request | StoreGroup) -> None:
+        """A lane has done something: but for rows that others keep it waiting for, it is its turn again."""
+        if isinstance(request, StoreGroup):
+            return
+        self.turns.ends(request.lane, request.batches if isinstance(request, Push) else 0)
+        if not isinstance(request, Pull):
+            self.turns.begins(request.lane)
 
     def _carry_out_all(self, decisions: Sequence[Decision], payload: Any) -> None:
         """Carry out what one request led to; its gradients are for those decisions only that change something."""
@@ -236,7 +256,7 @@ class ShardHost:
     def methods(self) -> Mapping[str, Method]:
         """What other processes may call."""
         own: Mapping[str, Method] = {"request": self._on_request, "read": self._on_read, "dense": self._on_dense}
-        return {**own, "group": self._on_group, **self._following.methods(self)}
+        return {**own, "lent": self._on_lent, "group": self._on_group, **self._following.methods(self)}
 
     def _on_request(self, message: Message) -> Message:
         request, payload = unpack_request(message)
@@ -264,11 +284,30 @@ class ShardHost:
         mark, values = self.dense(message.head["known"])
         return pack_dense(mark, None if values is None else to_host(values))
 
-    def keep(self, seed: int, stage: int, gradient: Any) -> None:
-        """Stage holder: take the dense gradient of a stage of this process."""
+    def rows(self, seed: int, ids: Mapping[str, U64]) -> Mapping[str, Any]:
+        """Stage holder: return the rows that were lent to a batch, by group, where they are.
+
+        They are read anew where they are not kept any more: another attempt at the batch was faster.
+        """
+        assert self.holder is not None
+        kept = self.holder.lent(seed)
+        return {name: kept[name] if name in kept else self.tables().pull(name, ids[name]).values for name in ids}
+
+    def _on_lent(self, message: Message) -> Message:
+        found = self.rows(message.head["seed"], unpack_rows(message))
+        return pack_rows({name: to_host(values) for name, values in found.items()})
+
+    def keep(self, seed: int, stage: int, gradient: Any, rows: Mapping[str, LentGradient], mark: int) -> None:
+        """Stage holder: take the gradients of a stage of this process (:meth:`StageHolder.keep`)."""
         self.tables()
         assert self.holder is not None
-        self.holder.keep(seed, stage, gradient)
+        self.holder.keep(seed, stage, gradient, rows, mark)
+
+    @property
+    def mark(self) -> int:
+        """Stage holder: what gradients that are computed from now on are kept under."""
+        assert self.holder is not None
+        return self.holder.mark
 
     def _on_group(self, message: Message) -> Message:
         """Give a member of the all-reduce group what is kept for it."""
@@ -362,7 +401,9 @@ class ShardHost:
                 if self.holder is not None and isinstance(sent, PushedGradients) and isinstance(reply, Acked):
                     self.holder.forget(sent.kept)
                 done(reply, self._news(sent, reply))
-            case Serve((wanted, done), _, reply):
+            case Serve((wanted, done), pull, reply):
+                if self._ordered:
+                    self.turns.begins(pull.lane)
                 if not getattr(done, "gone", False):  # nobody waits for these rows any more
                     done(reply, self._pull(wanted))
             case Forward():
@@ -411,6 +452,8 @@ class ShardHost:
             for name, ids in wanted.ids.items():
                 pulled = shard.pull(name, ids, train=wanted.train, out=wanted.out.get(name))
                 values[name], rows[name] = pulled.values, pulled.rows
+            if self.holder is not None:
+                values, rows = self.holder.handed_out(wanted, values, rows)
             dense = None
             if wanted.dense is not None:
                 out = wanted.dense if wanted.dense.size else None
@@ -435,7 +478,7 @@ class ShardHost:
 
     def counted(self) -> Counts:
         """Return what is in the tables, with what the device has counted of it."""
-        skipped = self.shard.dense.take_skipped() if self.shard is not None else 0
+        skipped = self.shard.take_skipped() if self.shard is not None else 0
         with self.lock:
             self.counts.skipped += skipped
         return self.counts

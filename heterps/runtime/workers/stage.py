@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.device import CopyStreams, array_namespace, is_host
+from heterps.kernels.ops.rows import Rows
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
 from heterps.runtime.batch.device_program import DeviceProgram
@@ -30,6 +31,8 @@ from heterps.runtime.batch.placed import placed
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_outcome, unpack_step
 from heterps.runtime.wire.service import Method
+from heterps.runtime.workers.stage_holder import LentGradient
+from heterps.stages.lowering import pull_name
 
 __all__ = ["DenseSource", "Flight", "NextStage", "StageParams", "StageService"]
 
@@ -67,14 +70,21 @@ class Flight:
     seed: int
     feeds: Mapping[str, Any]
     holder: GradientHolder | None = None  # of its dense parameters, in this process
+    mark: int = 0  # of the holder when the flight began
     dense: Any = None  # its gradient, for that one
+    lent: dict[str, Rows] = field(default_factory=dict)  # by feed: what the holder has lent
+    rows: dict[str, LentGradient] = field(default_factory=dict)  # by group: their gradients, for that one
 
 
 class GradientHolder(Protocol):
-    """Takes dense gradients where they were computed."""
+    """Takes gradients where they were computed."""
 
-    def keep(self, seed: int, stage: int, gradient: Any) -> None:
-        """Take the gradient of a batch."""
+    @property
+    def mark(self) -> int:
+        """What gradients that are computed from now on are kept under."""
+
+    def keep(self, seed: int, stage: int, gradient: Any, rows: Mapping[str, LentGradient], mark: int) -> None:
+        """Take the gradients of a batch: of dense parameters, and of rows that were lent."""
 
 
 class DenseSource(Protocol):
@@ -84,7 +94,10 @@ class DenseSource(Protocol):
         """Bring the parameters of a layout to their present state."""
 
     def holder(self) -> GradientHolder | None:
-        """Return who takes dense gradients in this process."""
+        """Return who takes gradients in this process."""
+
+    def rows(self, seed: int, ids: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the rows that the holder has lent to a batch, by group, where they are."""
 
 
 NextStage = Callable[[int, Mapping[str, Any]], StageOutcome]
@@ -123,6 +136,8 @@ class StageService:
             self.device = job.device_here(index)
         self.computes = bool(job.scope(job.stages[index]).steps)  # else it passes on what it is fed
         self._needs = needs_behind(job, index)  # what the stages behind are fed
+        lent = [group for group in job.model.lowered.groups if group.name in job.lent]
+        self._pulls = {pull_name(group): group.name for group in lent}  # feeds that the stage holder has
         self._slots = threading.Semaphore(slots)  # held while computing, never while waiting for anybody
         self._lock = threading.Lock()  # around what follows
         self._free: list[tuple[DeviceProgram, StageParams]] = []  # that no call uses
@@ -141,10 +156,12 @@ class StageService:
     def begin(self, seed: int, feeds: Mapping[str, Any]) -> Flight:
         """Copy a batch to the device and queue what can be computed with it; on a CPU it is computed."""
         program, params = self._take()
-        flight = Flight(program, params, seed, feeds, self._source.holder())
+        holder = self._source.holder()
+        flight = Flight(program, params, seed, feeds, holder, 0 if holder is None else holder.mark)
         try:
             with self.phases(WAITING):
                 self._source.fill(program.layout, params)
+                self._borrow(flight)
             self._send(flight)
             with self._computing(), placed(self.where):
                 self._forward(flight)
@@ -169,12 +186,21 @@ class StageService:
         finally:
             self._give_back(flight)
 
+    def _borrow(self, flight: Flight) -> None:
+        """Get the rows of this stage's feeds that the stage holder has."""
+        found = {name: flight.feeds[name] for name in flight.program.feeds if name in self._pulls}
+        away = {name: rows for name, rows in found.items() if len(rows.values) < len(rows.ids)}
+        if away:
+            values = self._source.rows(flight.seed, {self._pulls[name]: rows.ids for name, rows in away.items()})
+            for name, rows in away.items():
+                flight.lent[name] = Rows(values[self._pulls[name]], rows.inverse, rows.offsets, rows.ids)
+
     def _send(self, flight: Flight) -> None:
         """Begin to copy the batch; a stage that only passes on what it is fed, such as pulled rows, needs nothing."""
         program, params = flight.program, flight.params
         if program.has_steps:
             with self.phases("forward"), placed(self.where):
-                wanted = {name: flight.feeds[name] for name in program.feeds}
+                wanted = {name: flight.lent.get(name, flight.feeds[name]) for name in program.feeds}
                 program.send(wanted, params.flat, changed=params.changed)
 
     def _forward(self, flight: Flight) -> None:
@@ -202,9 +228,13 @@ class StageService:
         program = flight.program
         if program.has_steps:
             with self.phases("backward"):
-                program.start_backward(stays=flight.holder is not None)
+                stay = () if flight.holder is None else flight.lent
+                program.start_backward(stays=flight.holder is not None, rows_stay=stay)
                 if flight.holder is not None:
                     flight.dense = program.dense_gradient()
+                for name in stay:
+                    left = LentGradient(np.array(flight.lent[name].ids), program.row_gradient(name))
+                    flight.rows[self._pulls[name]] = left
 
     def _outcome(self, flight: Flight, outcome: StageOutcome) -> StageOutcome:
         program = flight.program
@@ -217,8 +247,8 @@ class StageService:
                 if self._behind is None:
                     outcome.loss, outcome.prediction = program.loss, program.prediction.copy()
             self.phases.carve(program.take_spent())
-            if flight.holder is not None and program.layout.size:
-                flight.holder.keep(flight.seed, self.index, flight.dense)
+            if flight.holder is not None and (program.layout.size or flight.rows):
+                flight.holder.keep(flight.seed, self.index, flight.dense, flight.rows, flight.mark)
                 outcome.kept = (*outcome.kept, self.index)
         with self._lock:
             self.steps += 1

@@ -54,6 +54,7 @@ class StageActor:
         hosts: Sequence[Address],
         behind: Mapping[int, Sequence[Address]],
     ) -> None:
+        self.run = run
         worker = get_worker()
         tls, tell = client_tls(worker), teller(run, worker)
         self._source = DenseReader(job, hosts, tls)  # of all stages here
@@ -132,6 +133,10 @@ class DenseReader:
         """Return the stage holder if it is in this process."""
         found = local_service(self._hosts[-1]) if self._has_holder else None
         return found if isinstance(found, ShardHost) else None
+
+    def rows(self, seed: int, ids: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the rows that the stage holder has lent to a batch."""
+        return self._links.to(len(self._hosts) - 1).rows(seed, ids)
 
     def close(self) -> None:
         """Let go of the connections."""

@@ -131,12 +131,12 @@ class RowGroup:
     def memory_bytes(self) -> int:
         """Bytes in use that are not on disk, or will be when the index of these rows has doubled next."""
         high = sum(part.high for part in self.partitions)
-        now = self.nbytes - (0 if self.spec.storage == "memory" else high * self.layout.row_bytes)
+        now = self.nbytes - (high * self.layout.row_bytes if self.spec.on_disk else 0)
         return max(now, high * (self._memory_of_row + INDEX_BYTES))
 
     @property
     def _memory_of_row(self) -> int:
-        return self.layout.row_bytes if self.spec.storage == "memory" else 0
+        return 0 if self.spec.on_disk else self.layout.row_bytes
 
     def _most_rows(self) -> int | None:
         """Return how many rows there may be: by the group's budget, and by what the shard host's memory leaves."""
@@ -377,10 +377,10 @@ class RowGroup:
 
 
 def _folder(spec: GroupSpec, folder: Path | None) -> Path | None:
-    if spec.storage == "memory":
+    if not spec.on_disk:
         return None
     if folder is None:
-        raise TableError(f"group {spec.name!r} has storage 'ssd': give the shard a folder to keep its rows in")
+        raise TableError(f"group {spec.name!r} has storage {spec.storage!r}: give the shard a folder for its rows")
     return folder
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import TableError
+from heterps.html_table import html_table
 from heterps.protocol import BatchKey, Window
 from heterps.tables.hashing import key_of
 from heterps.tables.live.ageing import Kind, after_save, shrink
@@ -34,6 +35,7 @@ from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
 if TYPE_CHECKING:
     from heterps.tables.on_device.device_dense import DeviceDense
+    from heterps.tables.on_device.device_group import DeviceGroup
 
 __all__ = ["Applied", "KeyedShard", "PulledRows", "Shard"]
 
@@ -96,6 +98,8 @@ class Shard:
         What is pushed are changes to be added: rules are applied by those who send them.
     dense_block
         Where dense parameters are: made from their specifications and the seed; by default in memory.
+    on_gpu
+        Makes what trains rows of a group with storage "gpu" on a device; by default they are trained where they are.
     """
 
     def __init__(
@@ -110,20 +114,23 @@ class Shard:
         memory_bytes: int | None = None,
         adds: bool = False,
         dense_block: Callable[..., DenseBlock | DeviceDense] = DenseBlock,
+        on_gpu: Callable[[RowGroup], DeviceGroup] | None = None,
     ) -> None:
         self.seed = seed
         where, owners = None if folder is None else Path(folder), Owners(threads)
         memory = None if memory_bytes is None else MemoryLimit(memory_bytes)
         self.memory = memory
         """What groups and dense parameters may take together, None: as much as there is. Its limit may change."""
-        self.groups: dict[str, RowGroup] = {}
+        self._groups: dict[str, RowGroup] = {}  # as they are but for what is newer above
+        self._above: dict[str, DeviceGroup] = {}  # by group: what trains its rows on a device
         for spec in groups:
-            if spec.name in self.groups:
+            if spec.name in self._groups:
                 raise TableError(f"two groups of one name: {spec.name!r}")
             mine = _owned(owned, spec)
-            self.groups[spec.name] = RowGroup(
-                spec, seed=seed, owned=mine, owners=owners, folder=where, memory=memory, adds=adds
-            )
+            made = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where, memory=memory, adds=adds)
+            self._groups[spec.name] = made
+            if on_gpu is not None and spec.on_gpu and mine:
+                self._above[spec.name] = on_gpu(made)
         self.dense = dense_block(tuple(dense), seed=seed, **({"adds": True} if adds else {}))
         self.incarnation = uuid.uuid4().hex  # with the version: which state this is, wherever versions begin anew
         if memory is not None:
@@ -139,12 +146,38 @@ class Shard:
         """Number of pushes applied to these tables."""
         return self._version
 
+    @property
+    def groups(self) -> dict[str, RowGroup]:
+        """The rows by group, to be read or changed: those that are trained on a device come down for it."""
+        for above in self._above.values():
+            above.leave()
+        return self._groups
+
+    @property
+    def above(self) -> Mapping[str, DeviceGroup]:
+        """What is on a device, by group."""
+        return self._above
+
     def group(self, name: str) -> RowGroup:
-        """Return the rows of a group."""
+        """Return the rows of a group, to be read or changed."""
+        if name in self._above:
+            self._above[name].leave()
+        return self._below(name)
+
+    def _below(self, name: str) -> RowGroup:
         try:
-            return self.groups[name]
+            return self._groups[name]
         except KeyError:
-            raise TableError(f"no group {name!r} on this shard host; there are {list(self.groups)}") from None
+            raise TableError(f"no group {name!r} on this shard host; there are {list(self._groups)}") from None
+
+    def _trained(self, name: str) -> DeviceGroup | RowGroup:
+        """Return what applies gradients to the rows of a group."""
+        return self._above[name] if name in self._above else self._below(name)
+
+    def _settle(self) -> None:
+        """Let everything that was trained on a device come down, and stay there too."""
+        for above in self._above.values():
+            above.settle()
 
     def pull(self, group: str, ids: Any, *, train: bool = True, out: F32 | None = None) -> PulledRows:
         """Return the values of unique ids.
@@ -154,10 +187,18 @@ class Shard:
         train
             Give new ids their rows; otherwise (and where an entry has not admitted an id) they read as zeros.
         out
-            Contiguous float32 ``[>= len(ids), width]`` to write to.
+            Contiguous float32 ``[>= len(ids), width]`` to write to. Not where rows are trained on a device: then the
+            values are a copy there, and so are the rows.
         """
-        version = self._version
-        values, rows = self.group(group).pull(ids, train=train, out=out, step=version)
+        version, above = self._version, self._above.get(group)
+        if above is not None and train:
+            values: Any
+            hint: Any
+            values, hint = above.pull(ids)
+            return PulledRows(values, hint, version)
+        if above is not None:
+            above.settle()
+        values, rows = self._below(group).pull(ids, train=train, out=out, step=version)
         return PulledRows(values, rows, version)
 
     def pull_dense(self, out: F32 | None = None) -> F32:
@@ -174,7 +215,10 @@ class Shard:
         grads: Mapping[str, RowGradients] | None = None,
         dense: F32 | Mapping[str, Any] | None = None,
     ) -> Applied:
-        """Apply the gradients of one batch. That it was not applied before is for the caller to know."""
+        """Apply the gradients of one batch, or of several: then ``dense`` may have a row for each, which is a step.
+
+        That they were not applied before is for the caller to know.
+        """
         grads = {} if grads is None else grads
         if not self._begin(key):
             return Applied(key, True, self._version)
@@ -183,7 +227,7 @@ class Shard:
             step = self._version
             counts, rule_s = self._push_groups(grads, step, key_of(self.seed, "/".join(map(str, key))))
             start = perf_counter()
-            skipped = 0 if dense is None else self.dense.push(dense, step=step)
+            skipped = sum(self.dense.push(each, step=step) for each in _steps(dense))
             rule_s += perf_counter() - start
             done = True
         finally:
@@ -204,7 +248,9 @@ class Shard:
 
     def clear(self) -> None:
         """Forget all rows and batches (before a restore)."""
-        for group in self.groups.values():
+        for above in self._above.values():
+            above.forget()
+        for group in self._groups.values():
             group.clear()
         self._moments.clear()
         self.adopt(Window(), 0)
@@ -215,12 +261,25 @@ class Shard:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use by rows, indices and dense parameters."""
-        return self.dense.nbytes + sum(group.nbytes for group in self.groups.values())
+        """Bytes in use by rows, indices and dense parameters; copies on a device do not count."""
+        return self.dense.nbytes + sum(group.nbytes for group in self._groups.values())
+
+    def take_skipped(self) -> int:
+        """Return how many rows a device has left as they were since the last call, for a gradient of NaN or Inf."""
+        return self.dense.take_skipped() + sum(above.take_skipped() for above in self._above.values())
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (table.name, table.dim, type(table.rule).__name__, f"{len(group):,}", f"{group.nbytes:,}")
+            for group in self.groups.values()
+            for table in group.spec.tables
+        ]
+        caption = f"Tables of {len(self.groups)} groups, {self.nbytes:,} bytes, version {self.version}"
+        return html_table(caption, ("table", "dim", "rule", "rows of its group", "bytes of its group"), rows)
 
     def _push_groups(self, grads: Mapping[str, RowGradients], step: int, key: int) -> tuple[PushCounts, float]:
         with ExitStack() as stack:
-            applies = [stack.enter_context(self.group(name).prepared(rows)) for name, rows in grads.items()]
+            applies = [stack.enter_context(self._trained(name).prepared(rows)) for name, rows in grads.items()]
             start = perf_counter()
             counts = reduce(PushCounts.plus, (apply(step, key) for apply in applies), NOTHING)
             return counts, perf_counter() - start
@@ -259,7 +318,8 @@ class Shard:
         return Follow(reader, None if since is None else known.get(since, {}), tuple(known.values()))
 
     def _cut(self, follow: Follow, moment: str) -> ShardCut:
-        groups = tuple(self.groups.values())
+        self._settle()
+        groups = tuple(self._groups.values())
         cut = ShardCut(groups, self.dense, self._ledger(), self._version, self._cut_done, follow)
         if follow.reader is not None:
             self._moments[follow.reader][moment] = cut.marks
@@ -276,7 +336,7 @@ class Shard:
     def forget(self, reader: str) -> None:
         """Note nothing more for a reader."""
         if self._moments.pop(reader, None) is not None:
-            for group in self.groups.values():
+            for group in self._groups.values():
                 for each in (group, group.waiting):
                     if each is not None:
                         each.readers.forget(reader)
@@ -351,6 +411,13 @@ class KeyedShard(Shard):
 
     def _note(self, key: BatchKey) -> None:
         self.window.add(key)
+
+
+def _steps(dense: F32 | Mapping[str, Any] | None) -> Sequence[F32 | Mapping[str, Any]]:
+    """Return the gradients of dense parameters, one for each step of their rules."""
+    if dense is None:
+        return ()
+    return tuple(dense) if isinstance(dense, np.ndarray) and dense.ndim == 2 else (dense,)
 
 
 def _owned(owned: Sequence[int] | Mapping[str, Sequence[int]] | None, spec: GroupSpec) -> Sequence[int]:

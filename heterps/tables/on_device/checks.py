@@ -18,6 +18,7 @@ from heterps.tables.live.group import RowGroup
 from heterps.tables.on_device.dedupe import distinct
 from heterps.tables.on_device.device_dense import DeviceDense
 from heterps.tables.on_device.device_rows import DeviceRows
+from heterps.tables.on_device.group_check import check_device_group
 from heterps.tables.specs.initialisers import Normal, Uniform
 from heterps.tables.specs.rules import (
     FTRL,
@@ -130,6 +131,7 @@ def check_device_rows(xp: Namespace) -> None:
     _check_reading(xp)
     _check_normal(xp)
     _check_dense(xp)
+    check_device_group(xp)
 
 
 def _check_crowded(xp: Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Rows of a group on a device: find or create, read, update, grow. Launches ``device_rows.cu``.
+"""Rows of a group on a device: find or create, read, update, grow, give back. Launches ``device_rows.cu``.
 
 The words of a row are the values of all tables and then the optimiser slots, as in a host's row without its id
 (:mod:`~heterps.tables.live.row_layout`), so that rows travel between hosts and devices as they are. Row numbers go up
@@ -19,24 +19,27 @@ from heterps.device.raw import RawModule, cuda_text, raw_module
 from heterps.errors import TableError, TableFullError
 from heterps.tables.hashing import RESERVED
 from heterps.tables.live.row_layout import RowLayout, RowSegment
+from heterps.tables.on_device.able import check_group, no_cuda
 from heterps.tables.on_device.dedupe import DistinctIds, distinct
 from heterps.tables.specs.rules import Rule
 from heterps.tables.specs.spec import GroupSpec
 
-__all__ = ["DeviceRows", "device_bytes", "kernels_for"]
+__all__ = ["DeviceRows", "device_bytes", "kernels_for", "rows_within"]
 
 SOURCE = Path(__file__).with_name("device_rows.cu")
 #: Places of the index per row at least; at most twice as many, being a power of two.
 PLACES = 2
 #: What a place takes: an id and a row number.
 PLACE_BYTES = 12
+#: What a row takes beside its words: an id, and whether it has changed.
+ROW_BYTES = 9
 ID_WORDS = 2
 
 
 def device_bytes(group: GroupSpec, rows: int) -> int:
     """Return what the rows of a group take on a device, their index included."""
     layout = RowLayout(group, seed=0)
-    return rows * (4 * _words(layout) + 8) + _places(rows) * PLACE_BYTES
+    return rows * (4 * _words(layout) + ROW_BYTES) + _places(rows) * PLACE_BYTES
 
 
 class DeviceRows:
@@ -59,17 +62,21 @@ class DeviceRows:
     def __init__(
         self, group: GroupSpec, *, seed: int, xp: Namespace, rows: int = 1024, limit: int | None = None
     ) -> None:
-        _check_group(group)
+        check_group(group)
         self.group, self.layout, self.xp = group, RowLayout(group, seed), xp
-        self._modules = {s.rule: kernels_for(s.rule, xp) for s in self.layout.segments}
-        self._kernels = next(iter(self._modules.values()))
+        self._load_rules()
         self._limit = free_memory(xp) if limit is None else limit
         self._used = 0
         self._words: Array = None
         self._ids: Array = None
+        self._changed: Array = None  # by row: whether its words are others than those that a host has
         self._keys: Array = None
         self._places: Array = None
         self._make_room(max(rows, 1))
+
+    def _load_rules(self) -> None:
+        self._modules = {s.rule: kernels_for(s.rule, self.xp) for s in self.layout.segments}
+        self._kernels = next(iter(self._modules.values()))
 
     def __len__(self) -> int:
         return self._used
@@ -77,7 +84,7 @@ class DeviceRows:
     @property
     def nbytes(self) -> int:
         """Bytes in use on the device."""
-        return sum(int(a.nbytes) for a in (self._words, self._ids, self._keys, self._places))
+        return sum(int(a.nbytes) for a in (self._words, self._ids, self._changed, self._keys, self._places))
 
     # rows of ids
 
@@ -87,19 +94,31 @@ class DeviceRows:
 
     def find_or_create(self, ids: Array) -> Array:
         """Return the rows of distinct ids; absent ones get their first values. The host waits once."""
+        rows, missing = self.find_all(ids)
+        if missing:
+            absent = rows < 0
+            rows = self._number(ids, rows, missing)
+            at = self.xp.flatnonzero(absent)
+            self._start(self.xp.take(ids, at), self.xp.take(rows, at))
+        return rows
+
+    def find_all(self, ids: Array) -> tuple[Array, int]:
+        """Return the rows of ids, -1 where there is none, and how many have none. The host waits once."""
         rows, counts = self._find(ids)
         missing, reserved, _ = (int(n) for n in to_host(counts))
         if reserved:
             raise TableError(f"group {self.group.name!r}: 2**64 - 1 is reserved and cannot be an id")
-        if missing:
-            self._make_room(self._used + missing)
-            absent = rows < 0
-            numbers = (self._used - 1 + self.xp.cumsum(absent)).astype(np.int32)
-            self._enter(ids, self.xp.where(absent, numbers, np.int32(-1)))
-            rows = self.xp.where(absent, numbers, rows)
-            at = self.xp.flatnonzero(absent)
-            self._start(self.xp.take(ids, at), self.xp.take(numbers, at))
-            self._used += missing
+        return rows, missing
+
+    def _number(self, ids: Array, rows: Array, missing: int) -> Array:
+        """Enter the distinct ids that have no row; return the rows of all, the new ones to be filled."""
+        self._make_room(self._used + missing)
+        absent = rows < 0
+        numbers = (self._used - 1 + self.xp.cumsum(absent)).astype(np.int32)
+        self._enter(ids, self.xp.where(absent, numbers, np.int32(-1)))
+        rows = self.xp.where(absent, numbers, rows)
+        self._ids[rows] = ids
+        self._used += missing
         return rows
 
     def _find(self, ids: Array) -> tuple[Array, Array]:
@@ -118,7 +137,6 @@ class DeviceRows:
     def _start(self, ids: Array, rows: Array) -> None:
         """Give new rows their first values and slots."""
         words, stride, n = self._words, _words(self.layout), ids.shape[0]
-        self._ids[rows] = ids
         template = to_device(self.layout.template[: self.layout.slots], self.xp)
         words[rows, self.group.width :] = template
         for k, s in enumerate(self.layout.segments):
@@ -164,6 +182,10 @@ class DeviceRows:
 
     def update(self, rows: Array, gradients: Array, *, step: int = 0, shows: Array | None = None) -> Array:
         """Apply one gradient to each of distinct rows; see :meth:`push`."""
+        self._changed[rows] = True
+        return self._update(rows, gradients, step, shows)
+
+    def _update(self, rows: Array, gradients: Array, step: int, shows: Array | None) -> Array:
         n, width, xp = rows.shape[0], self.group.width, self.xp
         counts, rows = xp.zeros(1, np.int32), rows.copy()
         self._kernels.launch("skip_rows", n, (gradients, np.int32(width), rows, counts, np.int64(n)))
@@ -193,39 +215,64 @@ class DeviceRows:
             raise self._full_error(wanted)
         xp, stride = self.xp, _words(self.layout)
         words, ids = xp.zeros((wanted, stride), np.float32), xp.full(wanted, RESERVED, np.uint64)
+        changed = xp.zeros(wanted, bool)
         if self._used:
             words[: self._used] = self._words[: self._used]
             ids[: self._used] = self._ids[: self._used]
-        self._words, self._ids = words, ids
+            changed[: self._used] = self._changed[: self._used]
+        self._words, self._ids, self._changed = words, ids, changed
         self._keys = self._places = None  # given back before the larger index is made
-        places = _places(wanted)
-        self._keys, self._places = xp.full(places, RESERVED, np.uint64), xp.zeros(places, np.int32)
+        self._clear_index(wanted)
         if self._used:
             self._enter(ids[: self._used], xp.arange(self._used, dtype=np.int32))
 
+    def _clear_index(self, rows: int) -> None:
+        """Begin an index without ids, with places for so many rows."""
+        places = _places(rows)
+        self._keys, self._places = self.xp.full(places, RESERVED, np.uint64), self.xp.zeros(places, np.int32)
+
     def _fits(self, rows: int) -> bool:
         """Whether the larger table fits; while rows are copied over, those that there are stay too."""
-        kept = 0 if self._words is None else int(self._words.nbytes) + int(self._ids.nbytes)
+        kept = sum(0 if a is None else int(a.nbytes) for a in (self._words, self._ids, self._changed))
         return self._limit is None or kept + device_bytes(self.group, rows) <= self._limit
 
     def _full_error(self, rows: int) -> TableFullError:
         limit = self._limit or 0
         return TableFullError(
             f"group {self.group.name!r}: {rows} rows take {device_bytes(self.group, rows):,} bytes of the device, "
-            f"which has {limit:,} for them, enough for {_rows_in(self.group, limit)}: "
+            f"which has {limit:,} for them, enough for {rows_within(self.group, limit)}: "
             "leave the table on the shard hosts, use more devices, or a smaller dim"
         )
 
     def load(self, ids: npt.NDArray[np.uint64], words: npt.NDArray[np.float32]) -> None:
-        """Set rows from a host: values and slots of distinct ids."""
-        rows = self.find_or_create(to_device(ids, self.xp))
+        """Set rows from a host: values and slots of distinct ids. They count as unchanged."""
+        there = to_device(ids, self.xp)
+        rows, missing = self.find_all(there)
+        rows = self._number(there, rows, missing) if missing else rows
         self._words[rows] = to_device(words, self.xp)
+        self._changed[rows] = False
 
     def save(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float32]]:
         """Return ids in ascending order with values and slots of their rows, on the host."""
         ids, words = to_host(self._ids[: self._used]), to_host(self._words[: self._used])
         order = np.argsort(ids, kind="stable")
         return ids[order], words[order]
+
+    def take_changed(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float32]]:
+        """Return ids, values and slots of the rows that changed since they came, on the host; they count as unchanged.
+
+        In the order of their numbers. The host waits twice.
+        """
+        at = self.xp.flatnonzero(self._changed[: self._used])
+        ids, words = self.xp.take(self._ids, at), self.xp.take(self._words, at, axis=0)
+        self._changed[: self._used] = False
+        return to_host(ids), to_host(words)
+
+    def clear(self) -> None:
+        """Forget all rows; the memory stays."""
+        self._used = 0
+        self._changed[...] = False
+        self._clear_index(int(self._ids.shape[0]))
 
 
 def _words(layout: RowLayout) -> int:
@@ -236,7 +283,7 @@ def _places(rows: int) -> int:
     return 1 << max(PLACES * rows - 1, 1).bit_length()
 
 
-def _rows_in(group: GroupSpec, limit: int) -> int:
+def rows_within(group: GroupSpec, limit: int) -> int:
     """Return how many rows fit into so many bytes."""
     low, high = 0, max(limit // 20, 1)
     while low < high:
@@ -245,29 +292,13 @@ def _rows_in(group: GroupSpec, limit: int) -> int:
     return low
 
 
-def _check_group(group: GroupSpec) -> None:
-    reasons = {
-        "an accessor": group.accessor is not None,
-        "an entry": group.entry is not None,
-        "dtype float16": group.dtype != "float32",
-        f"when_full={group.when_full!r}": group.when_full != "refuse",
-    }
-    for what, there in reasons.items():
-        if there:
-            raise TableError(f"group {group.name!r} has {what}, which rows on a device do not know; leave it on hosts")
-
-
 def kernels_for(rule: Rule, xp: Namespace) -> RawModule:
     """Return the kernels with a rule's CUDA body in them, or say that it has none."""
-    text, name = cuda_text(SOURCE), type(rule).__name__
+    text = cuda_text(SOURCE)
     if rule.code < 0:
-        body = rule.cuda
-        if body is None:
-            raise TableError(
-                f"rule {name} has no CUDA body, so its tables cannot be on a device; leave them on shard hosts or give "
-                f"{name} a class attribute 'cuda' with what changes w[0:n] and s by g[0:n]"
-            )
-        text = text.replace("    // foreign rule\n", body)
+        if rule.cuda is None:
+            raise no_cuda(rule)
+        text = text.replace("    // foreign rule\n", rule.cuda)
     module = raw_module(xp, text)
     if module is None:
         raise TableError(f"the device {getattr(xp, '__name__', xp)!r} runs no CUDA kernels and cannot hold tables")

@@ -14,10 +14,12 @@ from heterps.tables.specs.entries import Entry
 from heterps.tables.specs.initialisers import Initialiser, Uniform, Zeros
 from heterps.tables.specs.rules import SGD, Rule
 
-__all__ = ["N_SHARDS", "DenseSpec", "GroupSpec", "TableSpec"]
+__all__ = ["N_SHARDS", "DenseSpec", "GroupSpec", "Storage", "TableSpec"]
 
 #: Logical shards of a group unless told otherwise.
 N_SHARDS = 1024
+#: Where rows are: in memory or on disk, and of these some in the memory of a GPU while they are trained there.
+Storage = Literal["memory", "ssd", "gpu", "gpu+ssd"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class GroupSpec:
     n_shards
         Logical shards, fixed for the life of the tables.
     storage
-        "memory", or "ssd" for rows in a memory-mapped file.
+        "memory", or "ssd" for rows in a memory-mapped file. "gpu": rows are trained in the memory of a GPU, and all of
+        them are in the memory of its worker below; "gpu+ssd": on its disk.
     budget
         Rows a shard host may hold; None for as many as fit.
     when_full
@@ -97,7 +100,7 @@ class GroupSpec:
     name: str
     tables: tuple[TableSpec, ...]
     n_shards: Count = N_SHARDS
-    storage: Literal["memory", "ssd"] = "memory"
+    storage: Storage = "memory"
     budget: Count | None = None
     when_full: Literal["refuse", "lowest_score", "least_recent"] = "refuse"
     create_on: Literal["pull", "push"] = "pull"
@@ -119,6 +122,16 @@ class GroupSpec:
             values = {getattr(table, what) for table in self.tables} - {None}
             if len(values) > 1:
                 raise TableError(f"group {self.name!r}: its tables share rows but differ in {what}: {values}")
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether rows are to be trained in the memory of a GPU."""
+        return self.storage.startswith("gpu")
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether rows are kept in a file, whatever is above it."""
+        return self.storage.endswith("ssd")
 
     @property
     def width(self) -> int:

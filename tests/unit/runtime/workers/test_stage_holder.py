@@ -31,9 +31,9 @@ FIRST, SECOND = 4 * 5 + 5, 5 + 1  # parameters of the two stages
 
 def test_a_push_has_what_was_given_and_what_was_kept() -> None:
     holder = StageHolder(JOB)
-    holder.keep(7, 1, np.full(FIRST, 2, np.float32))
-    holder.keep(8, 1, np.full(FIRST, 3, np.float32))
-    holder.keep(8, 2, np.full(SECOND, 5, np.float32))
+    holder.keep(7, 1, np.full(FIRST, 2, np.float32), {}, holder.mark)
+    holder.keep(8, 1, np.full(FIRST, 3, np.float32), {}, holder.mark)
+    holder.keep(8, 2, np.full(SECOND, 5, np.float32), {}, holder.mark)
     given = np.ones(FIRST + SECOND, np.float32)
     both = holder.whole(PushedGradients({}, given, kept=(7, 8))).dense
     assert both.tolist() == [6.0] * (FIRST + SECOND)  # 1 + 2 + 3, and 1 + 5
@@ -46,15 +46,25 @@ def test_a_push_has_what_was_given_and_what_was_kept() -> None:
 
 def test_they_are_there_until_the_push_counts_and_not_longer() -> None:
     holder = StageHolder(JOB)
-    holder.keep(7, 1, np.ones(FIRST, np.float32))
+    holder.keep(7, 1, np.ones(FIRST, np.float32), {}, holder.mark)
     for _ in range(2):  # one that is refused comes again
         holder.whole(PushedGradients({}, None, kept=(7,)))
     holder.forget((7, 99))
     with pytest.raises(RunError, match="has not left with the stage holder"):
         holder.whole(PushedGradients({}, None, kept=(7,)))
-    holder.keep(7, 1, np.ones(FIRST, np.float32))
+    holder.keep(7, 1, np.ones(FIRST, np.float32), {}, holder.mark)
     holder.clear()
     assert len(holder) == 0
+
+
+def test_what_was_computed_before_everything_was_forgotten_is_not_taken() -> None:
+    """A worker that was given up still computes from rows that the run has returned from."""
+    holder = StageHolder(JOB)
+    before = holder.mark
+    holder.clear()
+    holder.keep(7, 1, np.ones(FIRST, np.float32), {}, holder.mark)
+    holder.keep(7, 1, np.full(FIRST, 9, np.float32), {}, before)
+    assert holder.whole(PushedGradients({}, None, kept=(7,))).dense.sum() == FIRST
 
 
 def test_what_the_holder_has_is_not_pushed_again() -> None:
