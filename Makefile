@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 DPNP := .venv-dpnp
 
-.PHONY: help demo lint test full soak bench dpnp clean
+.PHONY: help demo lint test full soak bench docs dpnp clean
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
@@ -28,7 +28,11 @@ lint: $(STAMP)  ## style, types, import contracts, names
 test: lint  ## lint, then every kind of test once, small: ten minutes at most, cold, on two cores
 	$(PY) -m pytest -q -n 2 --dist loadgroup --durations 20
 
-full: lint  ## the same and what takes longer: clusters under every fault, optional packages, real data; an hour at most
+$(VENV)/.full: $(STAMP)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev,full]'
+	touch $@
+
+full: lint $(VENV)/.full  ## the same and what takes longer: clusters under every fault, optional packages, real data; an hour at most
 	$(PY) -m pytest -q -n 2 --dist loadgroup --durations 40 --cov -m "not soak"
 
 soak: $(STAMP)  ## the long matrix: many seeds, many kills; hours
@@ -41,6 +45,13 @@ $(DPNP)/.installed: pyproject.toml
 
 dpnp: $(DPNP)/.installed  ## models on a foreign device library, in an environment of its own (3.5 GB)
 	OCL_ICD_FILENAMES=$(CURDIR)/$(DPNP)/lib/libintelocl.so $(DPNP)/bin/python -m pytest -q tests/dpnp
+
+$(VENV)/.docs: $(STAMP)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@
+
+docs: $(VENV)/.docs  ## the documentation as a site in build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 
 bench: $(STAMP)  ## side by side with the peers, ratios in one run
 	$(PY) -m benchmarks.run

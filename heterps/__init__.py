@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from heterps.errors import HeterpsError as HeterpsError
     from heterps.estimator import Classifier as Classifier, Regressor as Regressor
     from heterps.graph import Graph as Graph, ops as ops
+    from heterps.habits import (
+        Callback as Callback,
+        CSVLog as CSVLog,
+        Dump as Dump,
+        EarlyStopping as EarlyStopping,
+        KeepBest as KeepBest,
+        MLflowLog as MLflowLog,
+        TensorBoardLog as TensorBoardLog,
+        calibrate as calibrate,
+    )
     from heterps.hardware import Hardware as Hardware
     from heterps.planner import (
         FixedRate as FixedRate,
@@ -33,14 +43,17 @@ if TYPE_CHECKING:
     )
     from heterps.planner.planner import plan as plan
     from heterps.protocol.words.keys import BatchKey as BatchKey
-    from heterps.protocol.words.modes import Async as Async, Geo as Geo, Sync as Sync
+    from heterps.protocol.words.modes import Async as Async, Cached as Cached, Geo as Geo, Sync as Sync
     from heterps.ragged import Ragged as Ragged
     from heterps.runtime.cluster.dask_frames import dask_frame as dask_frame
     from heterps.runtime.cluster.probe import discover as discover
     from heterps.runtime.report.phase_profile import PhaseProfile as PhaseProfile
     from heterps.runtime.report.progress import Progress as Progress
+    from heterps.serving.neighbours import Neighbours as Neighbours
+    from heterps.serving.predictor import Predictor as Predictor
     from heterps.session import Session as Session, launch as launch, load as load
     from heterps.stages.partition import partition as partition
+    from heterps.streaming import stream as stream
     from heterps.tables import (
         FTRL as FTRL,
         SGD as SGD,
@@ -59,17 +72,21 @@ _HOMES = {
     "heterps.errors": "HeterpsError",
     "heterps.estimator": "Classifier Regressor",
     "heterps.graph": "Graph ops",
+    "heterps.habits": "CSVLog Callback Dump EarlyStopping KeepBest MLflowLog TensorBoardLog calibrate",
     "heterps.hardware": "Hardware",
     "heterps.planner": "FixedRate MaxThroughput MinCost Plan plan",
     "heterps.protocol.words.keys": "BatchKey",
-    "heterps.protocol.words.modes": "Async Geo Sync",
+    "heterps.protocol.words.modes": "Async Cached Geo Sync",
     "heterps.ragged": "Ragged",
     "heterps.runtime.cluster.dask_frames": "dask_frame",
     "heterps.runtime.cluster.probe": "discover",
     "heterps.runtime.report.phase_profile": "PhaseProfile",
     "heterps.runtime.report.progress": "Progress",
+    "heterps.serving.neighbours": "Neighbours",
+    "heterps.serving.predictor": "Predictor",
     "heterps.session": "Session launch load",
     "heterps.stages": "partition",
+    "heterps.streaming": "stream",
     "heterps.tables": "FTRL SGD AdaGrad Adam ElementAdaGrad Momentum RowWiseAdaGrad SharedAdam StdAdaGrad Sum",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from heterps.data import Schema
 from heterps.errors import DataError, GraphError, PlanError, RunError
 from heterps.graph import Graph
-from heterps.metrics import Metric, metric
+from heterps.hardware import Hardware
+from heterps.metrics import Metric, OfTask, metric
 from heterps.planner.plan import Plan
+from heterps.planner.planner import plan as make_plan
 from heterps.planner.tiers import with_storage as stored
-from heterps.planner.ways import resolve_ways
-from heterps.protocol.words.modes import Async, Mode, mode_from_json, mode_from_text
+from heterps.planner.ways import CACHE, cache_ways, parse_way, resolve_ways
+from heterps.protocol.words.modes import Async, Cached, Mode, mode_from_json, mode_from_text
+from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.inference import PREDICTION, sources_of
 from heterps.runtime.batch.job import Job
@@ -24,14 +27,18 @@ from heterps.runtime.config import bytes_of
 from heterps.tables import Adam, ElementAdaGrad, Rule
 
 __all__ = [
+    "CacheRows",
     "Fetch",
     "Metrics",
+    "cached_mode",
     "check_options",
     "chosen_mode",
     "evaluation_metrics",
     "job_of",
     "named",
+    "plan_of",
     "watched_tensors",
+    "with_cache",
     "with_replicas",
     "with_storage",
 ]
@@ -40,14 +47,34 @@ _log = logging.getLogger("heterps")
 
 Metrics = Sequence[str | Metric]
 Fetch = str | Sequence[str] | Mapping[str, str]
+CacheRows = int | str | Mapping[str, int | str]
 
-_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",), "softmax_cross_entropy": ("acc1",)}
+_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {
+    "logloss": ("auc",),
+    "multi_logloss": ("auc",),
+    "softmax_cross_entropy": ("acc1",),
+}
 _ENGINE_OPTIONS: Mapping[str, tuple[str, ...]] = {"inline": ("report_s", "threads"), "dask": ("report_s",)}
 _EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {
     "logloss": ("auc", "logloss"),
+    "multi_logloss": ("auc", "logloss"),
     "mse": ("rmse", "mae"),
     "softmax_cross_entropy": ("acc1", "acc5"),
 }
+
+
+_BATCH = 1024
+
+
+def plan_of(given: Plan | Graph, batch_size: int | None, hardware: Callable[[], Hardware]) -> Plan:
+    """Return the plan that was given, or one made for a graph and the hardware that is asked for then."""
+    if isinstance(given, Graph):
+        return make_plan(given, hardware(), batch_size=batch_size or _BATCH)
+    if not isinstance(given, Plan):
+        raise PlanError(f"launch takes a Plan or a Graph, not {type(given).__name__}")
+    if batch_size not in (None, given.batch_size):
+        raise PlanError(f"the plan has batches of {given.batch_size}: plan again for {batch_size}, or launch the graph")
+    return given
 
 
 def check_options(options: Mapping[str, Any], engine: str, arguments: Collection[str]) -> None:
@@ -75,8 +102,9 @@ def job_of(
     device: str,
     emulate: bool,
     dense_on: str,
-    parameters: Mapping[str, str] | None,
+    parameters: Mapping[str, str],
     local_rows: int | None = None,
+    clip: Clip | None = None,
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.session.launch` ask to run."""
     summed = plan.lanes if mode.ordered else 1 if mode.has_copy else mode.unit
@@ -93,9 +121,10 @@ def job_of(
         stages=() if plan.is_fused else tuple(stage.ops for stage in plan.stages),
         memory_bytes=bytes_of(memory),
         replicas=plan.replicas,
-        ways=resolve_ways(plan.graph, plan.parameters if parameters is None else parameters),
+        ways=resolve_ways(plan.graph, parameters),
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
         local_rows=local_rows,
+        clip=clip or Clip(),
     )
 
 
@@ -124,6 +153,27 @@ def with_replicas(plan: Plan, given: int | None, engine: str) -> Plan:
     return plan
 
 
+def with_cache(plan: Plan, cache_rows: CacheRows | None, parameters: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return how parameters travel, as a user says, else the plan; tables that a cache is asked for through one."""
+    ways = plan.parameters if parameters is None else parameters
+    return ways if cache_rows is None else {**ways, **cache_ways(plan.graph, cache_rows)}
+
+
+def cached_mode(mode: Mode, staleness: int | None, parameters: Mapping[str, str]) -> Mode:
+    """Return the mode in which tables can have a cache, if any has one: that takes the place of Async."""
+    has_cache = any(parse_way(way).kind == CACHE for way in parameters.values())
+    if not has_cache and (staleness is not None or isinstance(mode, Cached)):
+        said = f"mode {mode.name!r}" if staleness is None else f"staleness={staleness}"
+        raise PlanError(f"{said}, but no table has a cache: say how many rows workers keep (cache_rows=, --cache-rows)")
+    if not has_cache or not isinstance(mode, Async | Cached):
+        return mode  # the job refuses a cache in another one
+    if isinstance(mode, Async) and mode.merge > 1:
+        raise PlanError(f"Async(merge={mode.merge}) with a cache: that gathers gradients itself, as staleness= says")
+    if staleness is not None:
+        return Cached(staleness)
+    return mode if isinstance(mode, Cached) else Cached()
+
+
 def chosen_mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine: str) -> Mode:
     """Turn what a user says, else the plan, into a mode.
 
@@ -140,7 +190,15 @@ def chosen_mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine
 def _metrics(graph: Graph, given: Metrics | None, by_loss: Mapping[str, tuple[str, ...]]) -> tuple[Metric, ...]:
     if given is None:
         given = by_loss.get(graph[graph.loss].kind, ())
-    return tuple(metric(one) for one in ([given] if isinstance(given, str) else given))
+    chosen = tuple(metric(one) for one in ([given] if isinstance(given, str) else given))
+    tasks = _tasks(graph)
+    return tuple(OfTask(one, task) for one in chosen for task in range(tasks)) if tasks else chosen
+
+
+def _tasks(graph: Graph) -> int:
+    """Return how many tasks a model predicts at once; 0 for one that has no tasks."""
+    loss = graph[graph.loss]
+    return int(graph[loss.inputs[0]].type.shape[-1]) if loss.kind == "multi_logloss" else 0
 
 
 def evaluation_metrics(graph: Graph, given: Metrics | None) -> tuple[Metric, ...]:

@@ -6,19 +6,24 @@ import inspect
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from heterps.choices import (
+    CacheRows,
     Fetch,
     Metrics,
+    cached_mode,
     check_options,
     chosen_mode,
     evaluation_metrics,
     job_of,
     named,
+    plan_of,
     watched_tensors,
+    with_cache,
     with_replicas,
     with_storage,
 )
@@ -26,9 +31,14 @@ from heterps.data import Dataset
 from heterps.data.core.data_form import DataForm, fitted
 from heterps.data.sources.given import given_data
 from heterps.errors import CheckpointError, DataError, GraphError, RunError
+from heterps.export.exporting import Onnx, export_model
+from heterps.graph import Graph
+from heterps.habits.callbacks import Listener, heard, listeners
+from heterps.html_table import html_table
 from heterps.metrics import Metric
 from heterps.planner.plan import Plan
-from heterps.protocol.words.modes import Mode, mode_from_json
+from heterps.protocol.words.modes import Async, Cached, Mode, mode_from_json
+from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.columns import check_columns
 from heterps.runtime.batch.inference import (
     PREDICTION,
@@ -40,13 +50,14 @@ from heterps.runtime.batch.inference import (
     sources_of,
 )
 from heterps.runtime.batch.job import Job
-from heterps.runtime.batch.labelling import label_bounds, no_rows
+from heterps.runtime.batch.labelling import check_labels, label_bounds, no_rows
 from heterps.runtime.cuts.checkpoints import Checkpoints
 from heterps.runtime.cuts.folder_lock import FolderLock
 from heterps.runtime.cuts.saved_model import SavedModel, begun, made_folder
 from heterps.runtime.cuts.saving import load_one_table, load_tables, save_tables, shrink_tables
 from heterps.runtime.report.awaited import AwaitedReports
 from heterps.runtime.report.epochs import Epochs
+from heterps.runtime.report.history import History
 from heterps.runtime.report.lined_up import filled, placed
 from heterps.runtime.report.measured import Measured
 from heterps.runtime.report.meter import metered
@@ -54,7 +65,8 @@ from heterps.runtime.report.output import BAD_ROW, write_parquet
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.rowless import never_empty
-from heterps.runtime.run.engines import Engine, PredictsThere, Scalable, choose_engine, make_engine
+from heterps.runtime.run.engines import Engine, PredictsThere, Scalable, choose_engine, hardware_for, make_engine
+from heterps.serving.manifest import Encoding, ExportKind, FileFormat
 from heterps.tables import Kind, Rule
 from heterps.writing import check_folder, check_target
 
@@ -64,13 +76,16 @@ _SPLITS_PER_LANE = 4  # so that lanes which end early find more, and the last on
 
 
 def launch(
-    plan: Plan,
+    plan: Plan | Graph,
     client: Any = None,
     *,
+    batch_size: int | None = None,
     engine: str = "auto",
     mode: str | Mapping[str, Any] | Mode | None = None,
     sparse: Rule | None = None,
     dense: Rule | None = None,
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
     seed: int = 0,
     metrics: Metrics | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -86,6 +101,8 @@ def launch(
     storage: Mapping[str, str] | None = None,
     local_rows: int | None = None,
     parameters: Mapping[str, str] | None = None,
+    cache_rows: CacheRows | None = None,
+    staleness: int | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -93,7 +110,10 @@ def launch(
     Parameters
     ----------
     plan
-        What runs where: made by the planner, or by hand with ``Plan.fused(graph, batch_size=...)``.
+        What runs where: made by the planner, or by hand with ``Plan.fused(graph, batch_size=...)``. A graph is planned
+        for the cluster that it will run on, or for this machine.
+    batch_size
+        Rows of a batch, for a graph: 1024 by default. A plan has its own.
     client
         A Dask client; by default the process's default client, else the cluster that Dask's config names, else an
         in-process cluster with the workers that the plan asks for.
@@ -104,6 +124,9 @@ def launch(
     sparse, dense
         Rules of tables and of dense parameters where the graph names none; by default ``ElementAdaGrad(lr=0.01)``,
         whose steps do not depend on the scale of the loss, and ``Adam(lr=0.001)``.
+    clip_norm, clip_value
+        Largest norm of a dense parameter's gradient and of a row's, largest absolute value of an element; each batch's
+        (in Sync: each lane's) gradients are clipped before they are pushed.
     seed
         First values of rows and parameters, shuffling and dropout all follow from it.
     metrics
@@ -145,6 +168,11 @@ def launch(
     parameters
         How parameters travel, by name or pattern: ``{"fc*": "allreduce", "*": "table"}``; by default as the plan says,
         else through their tables.
+    cache_rows
+        Embedding cache: rows of each table that a worker keeps (``50_000``), or bytes of them (``"64MB"``), or either
+        by name or pattern of tables (``{"deep": 50_000}``). It takes the place of Async.
+    staleness
+        With a cache: how many batches of its own worker a batch's rows may lack, by default 16.
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -156,11 +184,13 @@ def launch(
     ...     print(session.evaluate(Criteo("valid.tsv")))
     """
     name = choose_engine(engine, client)
+    plan = plan_of(plan, batch_size, lambda: hardware_for(name, client))
     check_options(options, name, inspect.signature(launch).parameters)
     plan = with_storage(with_replicas(plan, replicas, name), storage)
+    ways = with_cache(plan, cache_rows, parameters)
     job = job_of(
         plan,
-        chosen_mode(mode, plan, name),
+        cached_mode(chosen_mode(mode, plan, name), staleness, ways),
         sparse=sparse,
         dense=dense,
         seed=seed,
@@ -169,8 +199,9 @@ def launch(
         device=device,
         emulate=emulate,
         dense_on=dense_on,
-        parameters=parameters,
+        parameters=ways,
         local_rows=local_rows,
+        clip=Clip(clip_norm, clip_value),
     )
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,
@@ -212,7 +243,9 @@ def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None 
     """
     saved = SavedModel.read(Path(path))
     if plan is None:
-        plan = Plan.fused(saved.graph, batch_size=saved.batch_size, mode=mode_from_json(saved.mode))
+        mode = mode_from_json(saved.mode)
+        mode = Async() if isinstance(mode, Cached) else mode  # how many rows workers keep is for this run to say
+        plan = Plan.fused(saved.graph, batch_size=saved.batch_size, mode=mode)
     options = {"sparse": saved.sparse, "dense": saved.dense, "seed": saved.seed, **options}
     session = launch(plan, client, **options)
     session.form = saved.form
@@ -250,6 +283,7 @@ class Session:
         valid: Any = None,
         fetch: Fetch | None = None,
         *,
+        callbacks: Sequence[Listener] | Listener = (),
         allow_empty: bool = False,
     ) -> Iterator[Progress]:
         """Train, yielding Progress about once a second and at the end.
@@ -268,22 +302,29 @@ class Session:
         fetch
             Names of ops (or outputs, or ``"prediction"``), or ``{name: op}``: their values for a recent batch stand in
             ``Progress.fetched``.
+        callbacks
+            Told how training goes, and able to end it: :class:`~heterps.habits.Callback` objects, or functions that
+            take a Progress; also a single one.
         allow_empty
             Accept data without a single row that can be used; by default that is an error at the end.
         """
         self._check_open()
+        told = listeners(callbacks)
         if epochs < 1:
             raise DataError(f"epochs is {epochs}, must be at least 1")
         inputs = {op.name for op in self.plan.graph.inputs}
         data = fitted(given_data(dataset, self.form, inputs), self.form, inputs)
         check_columns(self.plan.graph, data.schema)
+        if not allow_empty:
+            check_labels(self.plan.graph, data)
         self._remember(DataForm.of(data))
         if valid is not None:
             valid = fitted(given_data(valid, self.form, inputs), self.form, inputs)
             check_columns(self.plan.graph, valid.schema)
         labelled = self._spread(data).labels_within(label_bounds(self.plan.graph))
         reports = self._train(labelled, epochs, valid, watched_tensors(self.plan.graph, fetch))
-        return AwaitedReports(self._watched(reports if allow_empty else never_empty(reports, labelled)))
+        watched = self._watched(reports if allow_empty else never_empty(reports, labelled))
+        return AwaitedReports(heard(watched, told, self) if told else watched)
 
     def _remember(self, form: DataForm) -> None:
         """Keep how rows become batches, here and beside the cuts; ready-made columns say nothing about rows."""
@@ -308,10 +349,12 @@ class Session:
         return dataset.spread(_SPLITS_PER_LANE * lanes, self.plan.batch_size) if lanes > 1 else dataset
 
     def _watched(self, reports: Generator[Progress, None, None]) -> Generator[Progress, None, None]:
+        history = History()
         with closing(reports):  # leaving the loop ends training at once
             for progress in reports:
                 self._profile = progress.profile
-                yield progress
+                history.add(progress.point())
+                yield replace(progress, history=history)
 
     def profile(self) -> PhaseProfile:
         """Return where the time of the last training went, by pool and phase; ``.save("profile.svg")`` draws it."""
@@ -329,7 +372,7 @@ class Session:
                 epoch = self.engine.passes - start + 1
                 yield passes.report(progress, epoch, self.evaluate(valid) if progress.done else {})
 
-    def scale(self, *, servers: int | None = None, io: int | None = None) -> None:
+    def scale(self, *, servers: int | None = None, io: int | None = None, compute: int | None = None) -> None:
         """Do with fewer workers from now on; call it in the loop over :meth:`train`, which goes on meanwhile.
 
         Those that leave give their Splits to others at a batch boundary; shard hosts of a server that leaves are copied
@@ -338,13 +381,14 @@ class Session:
 
         Parameters
         ----------
-        servers, io
+        servers, io, compute
             Workers of each pool that are to stay.
         """
         self._check_open()
         if not isinstance(self.engine, Scalable):
             raise RunError("this engine has no workers that could leave; use engine='dask'")
-        self.engine.scale({role: n for role, n in (("servers", servers), ("io", io)) if n is not None})
+        wanted = {"servers": servers, "io": io, "compute": compute}
+        self.engine.scale({role: count for role, count in wanted.items() if count is not None})
 
     def fit(
         self,
@@ -353,11 +397,13 @@ class Session:
         valid: Any = None,
         fetch: Fetch | None = None,
         *,
+        callbacks: Sequence[Listener] | Listener = (),
         allow_empty: bool = False,
     ) -> Progress:
         """Train with a progress bar and return the last report; arguments as for :meth:`train`."""
         last = None
-        for progress in metered(self.train(dataset, epochs, valid, fetch, allow_empty=allow_empty)):
+        reports = self.train(dataset, epochs, valid, fetch, callbacks=callbacks, allow_empty=allow_empty)
+        for progress in metered(reports):
             last = progress
         assert last is not None
         return last
@@ -376,6 +422,10 @@ class Session:
         allow_empty
             Accept data without a single row that can be used.
         """
+        return self.measure(dataset, metrics, allow_empty=allow_empty).results
+
+    def measure(self, dataset: Any, metrics: Metrics | None = None, *, allow_empty: bool = False) -> Measured:
+        """Do as :meth:`evaluate`, and keep what the results were made of, to be merged with those of other data."""
         self._check_open()
         chosen = evaluation_metrics(self.plan.graph, metrics)
         data = self._data(dataset, chosen)
@@ -384,7 +434,7 @@ class Session:
         measured = Measured.of(self.engine.infer(labelled, chosen), chosen)
         if not measured.samples and not allow_empty:
             raise no_rows("evaluated", labelled)
-        return measured.results
+        return measured
 
     def predict(
         self, dataset: Any, out: str | os.PathLike[str] | None = None, fetch: Fetch = PREDICTION
@@ -447,7 +497,9 @@ class Session:
 
     # --- tables
 
-    def save(self, path: str | os.PathLike[str], kind: Kind = "checkpoint") -> Path:
+    def save(
+        self, path: str | os.PathLike[str], kind: Kind = "checkpoint", *, note: Mapping[str, Any] | None = None
+    ) -> Path:
         """Save the model to a folder; return the folder of this snapshot.
 
         Inside the loop over :meth:`train` the run rests meanwhile, with every batch applied everywhere or nowhere; cuts
@@ -461,12 +513,43 @@ class Session:
             ``"checkpoint"`` holds everything and goes on exactly; ``"changes"`` goes on as exactly, but writes only
             what changed since the last save there (the first time everything); ``"delta"`` and ``"base"`` hold the
             values and counters of the rows that the tables' accessors select.
+        note
+            Of your own, JSON-able: it is in the snapshot's manifest, there if and only if the tables are.
         """
         self._check_open()
         check_folder(path)
         with nullcontext() if self._lock and self._lock.holds(path) else FolderLock(made_folder(Path(path))):
             SavedModel.of(self.job, self.form).write(Path(path))
-            return save_tables(self.engine, Path(path), kind)
+            return save_tables(self.engine, Path(path), kind, note)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        format: FileFormat | None = None,
+        *,
+        kind: ExportKind = "full",
+        rows: Encoding | None = None,
+        onnx: Onnx = "auto",
+    ) -> Path:
+        """Write the model for others to score with (:class:`heterps.Predictor`, ``heterps serve``); return the folder.
+
+        The snapshot that it is made of stays in ``path/source``, for changes to build on.
+
+        Parameters
+        ----------
+        path
+            Folder of the exported model; exporting there again adds a generation.
+        format
+            Of rows: ``"arrow"`` or ``"parquet"``.
+        kind
+            ``"full"``, ``"changes"`` (exactly what changed since the last export there; the first time everything),
+            ``"base"`` or ``"delta"`` (rows that the tables' accessors select; counters change as after such a save).
+        rows, onnx
+            See :func:`heterps.export.export_model`.
+        """
+        saves: dict[ExportKind, Kind] = {"full": "checkpoint"}
+        self.save(Path(path) / "source", saves.get(kind, kind))  # type: ignore[arg-type]
+        return export_model(Path(path) / "source", path, kind=kind, format=format, rows=rows, onnx=onnx)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Take over all tables of a checkpoint of this model, from any number of shard hosts; not while training."""
@@ -506,6 +589,13 @@ class Session:
     def _check_open(self) -> None:
         if not self._open:
             raise RunError("the session is closed; its tables are gone. Work inside `with launch(...) as session:`")
+
+    def _repr_html_(self) -> str:
+        job, model = self.job, self.job.model
+        rows = [(table.name, table.dim, type(table.rule).__name__) for group in model.groups for table in group.tables]
+        state = "open" if self._open else "closed"
+        caption = f"Session, {state}: batches of {job.batch_size:,}, {job.mode.name}, {job.hosts} shard hosts"
+        return html_table(caption, ("table", "dim", "rule"), rows) + self.plan._repr_html_()
 
     def __enter__(self) -> Session:
         return self

@@ -100,8 +100,8 @@ class Said:
 
 def _check_taken(option: str, kind: str) -> None:
     """Refuse options for a format whose columns are fixed."""
-    if option == "columns" and kind not in ("csv", "tsv"):
-        raise DataError(f"--columns is for csv and tsv, not for format {kind!r}")
+    if option == "columns" and kind not in ("csv", "tsv", "jsonl"):
+        raise DataError(f"--columns is for csv, tsv and jsonl, not for format {kind!r}")
     wanted = "fields" if option == "schema" else "label"
     taken = [name for name, reader in READERS.items() if wanted in signature(reader).parameters]
     if kind in READERS and kind not in taken:

@@ -35,8 +35,8 @@ class Stop:
 
 
 @contextlib.contextmanager
-def deferred(enabled: bool) -> Iterator[Stop]:
-    """Let the first signal only be noted; a second one is handled as before."""
+def deferred(enabled: bool, unit: str = "batch") -> Iterator[Stop]:
+    """Let the first signal only be noted, until a unit of work is done; a second one is handled as before."""
     stop = Stop()
     if not enabled or threading.current_thread() is not threading.main_thread():
         yield stop
@@ -44,12 +44,14 @@ def deferred(enabled: bool) -> Iterator[Stop]:
     # Who ignores a signal (nohup) goes on ignoring it.
     before: dict[int, Any] = {n: signal.getsignal(n) for n in _SIGNALS if signal.getsignal(n) is not signal.SIG_IGN}
 
+    words = f"stopping after this {unit}; what was trained will be saved. Once more to stop at once\n".encode()
+
     def note(number: int, frame: FrameType | None) -> None:
         if stop.asked:
             handler = before[number]
             handler(number, frame) if callable(handler) else os._exit(128 + number)
         stop.number = number
-        os.write(2, b"stopping after this batch; what was trained will be saved. Once more to stop at once\n")
+        os.write(2, words)
 
     for number in before:
         signal.signal(number, note)

@@ -9,7 +9,7 @@ import click
 
 from heterps.errors import PlanError
 
-__all__ = ["parameters_option", "parse_ways"]
+__all__ = ["parameters_option", "parse_caches", "parse_ways"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -34,3 +34,16 @@ def parse_ways(pairs: Iterable[str]) -> dict[str, str]:
         if ways.setdefault(pattern, way) != way:
             raise PlanError(f"--parameters names {pattern!r} twice, as {ways[pattern]} and as {way}")
     return ways
+
+
+def parse_caches(given: Iterable[str]) -> dict[str, int | str]:
+    """Read ``ROWS`` of every table, or ``TABLE=ROWS``; several may stand in one, with commas between them."""
+    caches: dict[str, int | str] = {}
+    for each in (each.strip() for text in given for each in text.split(",")):
+        table, sign, rows = each.rpartition("=")
+        if not rows or bool(table) != bool(sign):
+            raise PlanError(f"--cache-rows takes ROWS, BYTES or TABLE=ROWS, got {each!r}")
+        if (table or "*") in caches:
+            raise PlanError(f"--cache-rows names {table or 'all tables'!r} twice")
+        caches[table or "*"] = rows
+    return caches

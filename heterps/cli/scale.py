@@ -23,10 +23,11 @@ Examples:
 @click.argument("scheduler", required=False)
 @click.option("--servers", type=click.IntRange(1), help="Server workers that are to stay.")
 @click.option("--io", type=click.IntRange(1), help="Io workers that are to stay.")
+@click.option("--compute", type=click.IntRange(1), help="Compute workers that are to stay.")
 @click.option(
     "--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="How long to wait."
 )
-def command(scheduler: str | None, servers: int | None, io: int | None, seconds: float) -> None:
+def command(scheduler: str | None, servers: int | None, io: int | None, compute: int | None, seconds: float) -> None:
     """Ask the training on the cluster at SCHEDULER to do with fewer workers, and wait until the others have left.
 
     Splits of a worker go to others at a batch boundary; shard hosts are copied to other servers while training goes on.
@@ -36,9 +37,10 @@ def command(scheduler: str | None, servers: int | None, io: int | None, seconds:
     from heterps.runtime.cluster.connect import client_of
     from heterps.runtime.run.scaling import ask_to_scale, workers_by_role
 
-    wanted = {role: count for role, count in (("servers", servers), ("io", io)) if count is not None}
+    options = {"servers": servers, "io": io, "compute": compute}
+    wanted = {role: count for role, count in options.items() if count is not None}
     if not wanted:
-        raise ClusterError("scale what? Give --servers, --io or both")
+        raise ClusterError("scale what? Give --servers, --io or --compute")
     with client_of(scheduler) as client:
         ask_to_scale(client, wanted)
         until = time.monotonic() + seconds
@@ -50,4 +52,4 @@ def command(scheduler: str | None, servers: int | None, io: int | None, seconds:
 
 
 def _words(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} {role}" for role, count in counts.items())
+    return ", ".join(f"{count} {role}" for role, count in counts.items() if count)

@@ -1,5 +1,6 @@
 """Files to batches."""
 
+from heterps.data.columnar.json_lines import JsonLines, json_lines
 from heterps.data.columnar.parquet_files import Parquet, parquet
 from heterps.data.columnar.tables_in_memory import Table, frame
 from heterps.data.core.bad import BadBook, BadInput, BadRow, BadRows
@@ -48,6 +49,7 @@ __all__ = [
     "Idx",
     "Images",
     "Importance",
+    "JsonLines",
     "Labels",
     "LibSvm",
     "Match",
@@ -78,6 +80,7 @@ __all__ = [
     "hash_strings",
     "idx",
     "image_folder",
+    "json_lines",
     "label",
     "libsvm",
     "moments",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heterps.data import Dataset
+from heterps.habits.improvement import Best
 from heterps.session import Session
 
 __all__ = ["Watch"]
@@ -29,7 +30,7 @@ class Watch:
     def __init__(self, sets: Mapping[str, Dataset], metric: Any, patience: int | None) -> None:
         self.sets, self.metric, self.patience = sets, metric, patience
         self.results: dict[str, list[float]] = {name: [] for name in sets}
-        self.best = -1
+        self._best = Best(rising=False)
         self._folder = tempfile.TemporaryDirectory(prefix="heterps-best-") if patience is not None else None
 
     def is_over(self, session: Session) -> bool:
@@ -37,24 +38,28 @@ class Watch:
         for name, data in self.sets.items():
             (value,) = session.evaluate(data, [self.metric]).values()
             self.results[name].append(float(value))
-        deciding = list(self.results.values())[-1]
-        now = len(deciding) - 1
-        if self.best < 0 or deciding[now] < deciding[self.best]:
-            self.best = now
-            if self._folder is not None:
-                session.save(self._folder.name)
-        return self.patience is not None and now - self.best >= self.patience
+        if self._best.take(self._deciding[-1]) and self._folder is not None:
+            session.save(self._folder.name)
+        return self.patience is not None and self._best.since >= self.patience
+
+    @property
+    def _deciding(self) -> list[float]:
+        return list(self.results.values())[-1]
+
+    @property
+    def best(self) -> int:
+        """The number of the pass with the best value; -1 where none is a number."""
+        return len(self._deciding) - 1 - self._best.since if self._best.since < len(self._deciding) else -1
 
     def end(self, session: Session) -> None:
         """Bring back the best model, where one was kept that is not the last."""
         if self._folder is None:
             return
-        passes = len(next(iter(self.results.values())))
-        if 0 <= self.best < passes - 1:
+        if self._best.since > 0 and self.best >= 0:
             session.load(Path(self._folder.name))
         self._folder.cleanup()
 
     @property
     def best_value(self) -> float:
         """The best value of the set that decides."""
-        return list(self.results.values())[-1][self.best]
+        return self._best.value

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from heterps.graph import legality
 from heterps.graph.kinds import OpKind, Param, kind
 from heterps.graph.tensor import Tensor, freeze
 from heterps.graph.types import TensorType
+from heterps.html_table import html_table
 from heterps.writing import write_whole
 
 __all__ = ["SCHEMA_VERSION", "Graph", "Op"]
@@ -110,6 +112,15 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph of {len(self.ops)} ops, loss {self.loss!r}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(op.name, op.kind, op.type, ", ".join(op.inputs), self._size(op)) for op in self.ops]
+        total = sum(prod(param.shape) for op in self.ops for param in self.params(op))
+        caption = f"Graph of {len(self.ops)} ops, loss {self.loss!r}, {total:,} dense parameters"
+        return html_table(caption, ("op", "kind", "gives, a row", "of", "parameters"), rows)
+
+    def _size(self, op: Op) -> str:
+        return ", ".join(f"{param.name} {'x'.join(map(str, param.shape))}" for param in self.params(op))
 
     def kind(self, op: Op) -> OpKind:
         """Return the registered kind of an op."""

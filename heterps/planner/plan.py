@@ -14,6 +14,7 @@ from heterps.fields import Count, Found, Fraction, NotNegative, check_fields
 from heterps.graph import Graph
 from heterps.hardware import Device, Pool
 from heterps.hardware.values import pool_to_json
+from heterps.html_table import html_table
 from heterps.planner.costs.forecast import Certificate, Forecast, Rival
 from heterps.planner.ways import resolve_ways
 from heterps.protocol.words.modes import Async, Mode
@@ -156,6 +157,17 @@ class Plan:
     def is_fused(self) -> bool:
         """Whether one stage holds everything, so that nothing crosses between workers but rows."""
         return len(self.stages) == 1
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (s.name, ", ".join(f"{n} x {pool}" for pool, n in s.workers.items()), len(s.ops), ", ".join(s.layers))
+            for s in self.stages
+        ]
+        caption = f"Plan: batches of {self.batch_size:,}, {self.mode.name}"
+        caption += f", {self.shard_hosts} shard hosts on {self.shard_pool}"
+        if self.forecast is not None:
+            caption += f", {self.forecast.rows_per_second:,.0f} rows a second forecast"
+        return html_table(caption, ("stage", "workers", "ops", "layers"), rows)
 
     @classmethod
     def fused(cls, graph: Graph, *, batch_size: int, workers: int = 1, pool: Pool | None = None, **rest: Any) -> Plan:

@@ -6,6 +6,7 @@ The one place that knows the ways there are, which kind of parameter each can ca
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -14,26 +15,29 @@ from heterps.graph import Graph
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.stages.lowering import groups_of
 
-__all__ = ["ALLREDUCE", "TABLE", "Way", "parse_way", "resolve_ways"]
+__all__ = ["ALLREDUCE", "CACHE", "TABLE", "Way", "cache_ways", "parse_way", "resolve_ways"]
 
 TABLE, ALLREDUCE, GEO, CACHE = "table", "allreduce", "geo", "cache"
 _NUMBERS = {TABLE: "", ALLREDUCE: "", GEO: "k", CACHE: "rows"}  # what stands behind the colon
 _CARRIES = {ALLREDUCE: "dense parameters", CACHE: "tables"}  # the other ways carry both
-_BUILT = (TABLE, ALLREDUCE)  # the others no engine runs yet
+_BUILT = (TABLE, ALLREDUCE, CACHE)  # the others no engine runs yet
+_BYTES = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]i?|)B")
+_POWERS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
 @dataclass(frozen=True)
 class Way:
     """A way for a parameter: through its table, all-reduced, as a copy of one's own (Geo), through a cache of rows.
 
-    ``number`` is the k of Geo, the rows of a cache; None for the ways that have none.
+    ``number`` is the k of Geo, the rows or bytes of a cache; None for the ways that have none.
     """
 
     kind: str = TABLE
     number: int | None = None
+    in_bytes: bool = False
 
     def __str__(self) -> str:
-        return self.kind if self.number is None else f"{self.kind}:{self.number}"
+        return self.kind if self.number is None else f"{self.kind}:{self.number}{'B' if self.in_bytes else ''}"
 
 
 def parse_way(text: str) -> Way:
@@ -43,10 +47,33 @@ def parse_way(text: str) -> Way:
         forms = (name + (f":{number}" if number else "") for name, number in _NUMBERS.items())
         raise PlanError(f"parameters: the way {text!r} is not known: use one of {', '.join(forms)}")
     wanted = _NUMBERS[kind]
+    size = _BYTES.fullmatch(number) if kind == CACHE else None
+    if size and float(size[1]):
+        return Way(kind, max(1, int(float(size[1]) * _POWERS[size[2]])), in_bytes=True)
     if bool(colon) != bool(wanted) or (wanted and not (number.isascii() and number.isdigit() and int(number))):
         form = f"{kind}:{wanted} with a whole number of at least 1" if wanted else f"{kind!r} alone"
-        raise PlanError(f"parameters: the way {text!r} is not understood: write {form}")
+        more = ", or with bytes such as cache:64MB" if kind == CACHE else ""
+        raise PlanError(f"parameters: the way {text!r} is not understood: write {form}{more}")
     return Way(kind, int(number) if wanted else None)
+
+
+def cache_ways(graph: Graph, cache: int | str | Mapping[str, int | str]) -> dict[str, str]:
+    """Return the ways of tables that have a cache: rows or bytes for each, or by the name or pattern of tables.
+
+    A name counts before a pattern, as in :func:`resolve_ways`.
+    """
+    tables = [table for group in groups_of(graph) for table in group.tables]
+    if not isinstance(cache, Mapping):
+        cache = {"*": cache}
+    found: dict[str, str] = {}
+    for pattern in sorted(cache, key=lambda pattern: (pattern in tables, pattern != "*")):
+        names = fnmatch.filter(tables, pattern)
+        if not names:
+            raise PlanError(f"cache_rows: {pattern!r} matches no table; there are {_some(tables)}")
+        found |= dict.fromkeys(names, f"{CACHE}:{cache[pattern]}")
+    for way in found.values():
+        parse_way(way)
+    return found
 
 
 def resolve_ways(graph: Graph, patterns: Mapping[str, str]) -> dict[str, Way]:

@@ -11,11 +11,12 @@ from heterps.protocol.words.events import *  # noqa: F403
 from heterps.protocol.words.events import __all__ as _events
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.layout import Layout, deal_shards, owned_by
-from heterps.protocol.words.modes import Async, Geo, Mode, Sync, mode_from_json
+from heterps.protocol.words.modes import Async, Cached, Geo, Mode, Sync, mode_from_json
 
 __all__ = [
     "Async",
     "BatchKey",
+    "Cached",
     "ClientState",
     "Credits",
     "Cut",

@@ -32,9 +32,12 @@ class Settings:
     workers_s: float
     call_s: float
     make_s: float
+    leave_s: float
     progress_s: float
     orphans_s: float
     copy_rate: int
+    stragglers_s: float
+    stragglers_factor: int
     bad_losses: int
     strict_pools: bool
     blas_threads: int | None
@@ -76,9 +79,12 @@ def settings() -> Settings:
         workers_s=_seconds("timeouts.workers"),
         call_s=_seconds("timeouts.call", least=1e-3),
         make_s=_seconds("timeouts.make", least=1e-3),
+        leave_s=_seconds("timeouts.leave"),
         progress_s=_seconds("timeouts.progress", least=1e-3),
         orphans_s=_seconds("orphans"),
         copy_rate=_bytes("replicas.copy-rate"),
+        stragglers_s=_seconds("stragglers.after"),
+        stragglers_factor=_count("stragglers.factor", least=2),
         bad_losses=_count("bad-losses", least=0),
         strict_pools=_get("strict-pools") is True,
         blas_threads=None if blas is None else _count("worker.blas-threads", least=1),

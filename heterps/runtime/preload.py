@@ -1,4 +1,4 @@
-"""What ``--preload heterps.runtime.preload`` does in a worker before it takes work, and in a scheduler."""
+"""What ``--preload heterps.runtime.preload`` does in a worker before it takes work, in its nanny, in a scheduler."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import os
 import sys
 from typing import Any
 
-from distributed import Worker
+from distributed import Nanny, Scheduler, Worker
 
 from heterps.runtime.cluster.core_share import limit_blas
+from heterps.runtime.cluster.ending import leave_on_sigterm
 from heterps.runtime.cluster.exposure import refuse_open
+from heterps.runtime.cluster.letting_go import LettingGo
 from heterps.runtime.config import settings
 from heterps.runtime.own_threads import logged, start_thread
 
@@ -18,8 +20,14 @@ __all__ = ["dask_setup", "prepare_process", "warm_all"]
 
 
 def dask_setup(server: Any) -> None:
-    """Refuse to be open to strangers, prepare the process of a worker; Dask calls this by name once it listens."""
+    """Refuse to be open to strangers, prepare the process, see to it that workers give back what they have before they
+    leave; Dask calls this by name once it listens.
+    """
     refuse_open(server)
+    if isinstance(server, Scheduler):
+        server.add_plugin(LettingGo(), idempotent=True)  # started with the scheduler
+    if isinstance(server, Worker | Nanny):
+        leave_on_sigterm(server)
     if not isinstance(server, Worker):
         return
     prepare_process()

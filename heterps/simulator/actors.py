@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from heterps.protocol import BatchKey, ClientState, HostState
+from heterps.protocol import BatchKey, Cached, ClientState, HostState
 from heterps.protocol.client import state as cl
 from heterps.protocol.words import decisions as de, events as ev, instructions as do
 from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Refused, Reply, Request, StoreGroup
-from heterps.simulator.network import TIMEOUT, Process
+from heterps.simulator.cached_rows import CacheRows, Owed
+from heterps.simulator.network import Process
 from heterps.simulator.own_rows import Mark, News, OwnRows, ServedRows
 from heterps.simulator.rows import SimulatedShard, gradient
 
@@ -20,7 +21,7 @@ __all__ = ["Copy", "Task"]
 
 READ_AHEAD = 2  # batches, as the engine does
 Grads = tuple[tuple[BatchKey, int], ...]
-Payload = tuple[tuple[int, ...], Grads, Mark | None]
+Payload = tuple[tuple[int, ...], Grads | Owed, Mark | None]
 """What comes with a push: for which shards, the gradients of its batches, and up to when its sender knows of others."""
 
 
@@ -37,9 +38,22 @@ class Copy:
         self._ticking = False
         self._tables, self._changes = world.new_tables(), 0
         self._changed: dict[int, int] = {}  # by shard: with which change
+        self.retired = False  # its driver is gone: it takes nothing any more
+
+    @property
+    def is_there(self) -> bool:
+        """Whether another driver can go on with it."""
+        return self.process.alive and not self.process.frozen and not self.process.lost and self.state.serving
+
+    def take_over(self, before: Copy) -> None:
+        """Go on with what a driver before left."""
+        self.state.go_on_as(before.state)
+        self.rows, self._kept = before.rows, dict(before._kept)
 
     def receive(self, message: Any, tag: Any = None, payload: Any = None) -> None:
         """Take a message with what came along, and carry out the decisions."""
+        if self.retired:
+            return
         kind = type(message)
         if kind is Push or kind is de.TakeIn or kind is StoreGroup:
             self._payloads[message] = payload
@@ -57,10 +71,12 @@ class Copy:
 
     def _tick_later(self) -> None:
         self._ticking = True
-        self.world.net.at(TIMEOUT, self.process, self.tick)
+        self.world.net.at(self.world.net.timeout, self.process, self.tick)
 
     def tick(self) -> None:
         """Send again what the backup did not confirm."""
+        if self.retired:
+            return
         self._ticking = False
         again = self.state.resend()
         for decision in again:
@@ -72,7 +88,7 @@ class Copy:
 
     def _answer(self, answer: de.Answer) -> None:
         task, request = answer.tag
-        follows = type(request) is Push and type(answer.reply) is Acked and self.state.mode.has_copy
+        follows = type(request) is Push and type(answer.reply) is Acked and self.state.mode.adds
         news = self._news(self._payloads[request][2]) if follows else None
         self.world.net.send(task.process, task.answered, self.host, request, answer.reply, news)
 
@@ -94,15 +110,24 @@ class Copy:
     def _serve(self, serve: de.Serve) -> None:
         task, request = serve.tag
         values = tuple((number, self.rows[number].value) for number in self.state.owned)
-        served = ServedRows((self._tables, self._changes), values)
+        seen = {n: (self.rows[n].loaded, frozenset(self.rows[n].counts)) for n, _ in values if self.state.mode.has_copy}
+        served = ServedRows((self._tables, self._changes), values, seen)
         self.world.net.send(task.process, task.answered, self.host, request, serve.reply, served)
 
     def _apply(self, apply: de.Apply) -> None:
         shards, grads, _ = self._payloads[apply.push]
         self._note(shards)
+        if isinstance(grads, Owed):
+            self._check_basis(grads)
         for number in shards:
             if number in self.rows:
-                self.rows[number].apply(grads)
+                self.rows[number].apply(_of_shard(grads, number))
+
+    def _check_basis(self, owed: Owed) -> None:
+        """What is taken must have been computed from rows of the state that this copy is in, not of one it has left."""
+        for number, loaded in owed.based_on.items():
+            if number in self.rows and loaded != {self.rows[number].loaded}:
+                self.world.problem = f"shard {number} takes gradients of rows as they were before it returned to a cut"
 
     def _keep(self, keep: de.Keep) -> None:
         push = keep.push
@@ -112,11 +137,12 @@ class Copy:
         kept = [self._kept.pop((*commit.position, push.lane)) for push in commit.pushes]
         for number, shard in self.rows.items():
             if number != self.world.scenario.spec.shards:
-                shard.apply([grad for shards, grads, _ in kept if number in shards for grad in grads])
+                owed = (_of_shard(grads, number) for shards, grads, _ in kept if number in shards)
+                shard.apply([grad for grads in owed for grad in grads])
 
     def _load(self, load: de.Load) -> None:
         self._kept.clear()
-        self.world.net.at(1 + 2 * self.world.net.random(), self.process, self._loaded, load)
+        self.world.net.at(self.world.net.loading(), self.process, self._loaded, load)
 
     def _loaded(self, load: de.Load) -> None:
         if load.term == self.state.term and not self.state.serving:
@@ -130,11 +156,13 @@ class Copy:
                 for number in (*load.owned, *group)
             }
             self._begin_anew()
+            for shard in self.rows.values():
+                shard.loaded = self._tables
             self.receive(de.Loaded(load.term, state))
 
     def _mark(self, mark: de.Mark) -> None:
         rows = {number: shard.copy() for number, shard in self.rows.items() if self._is_mine(number)}
-        self.world.net.at(2 + 6 * self.world.net.random(), self.process, self._write, mark.cut, rows, mark.state)
+        self.world.net.at(self.world.net.writing(), self.process, self._write, mark.cut, rows, mark.state)
 
     def _write(self, cut: int, rows: dict[int, SimulatedShard], state: dict[str, Any]) -> None:
         if self.world.disk.full:
@@ -194,6 +222,11 @@ _CARRY_OUT = {
 }
 
 
+def _of_shard(grads: Grads | Owed, number: int) -> Grads:
+    """Return what a push brings one shard: the same for all, unless they were gathered by shard."""
+    return grads.grads.get(number, ()) if isinstance(grads, Owed) else grads
+
+
 class Task:
     """The task of one attempt: ClientState, the reader, and the gradients it holds until they are acknowledged."""
 
@@ -205,17 +238,19 @@ class Task:
         self._grads: dict[int, tuple[BatchKey, int]] = {}
         self._calls: dict[tuple[int, Request], float] = {}
         self._steps: dict[tuple[BatchKey, str], float] = {}
+        self._stepping: set[int] = set()  # batches that are being computed
         self._ticking = False
 
     def start(self) -> None:
         """Begin."""
         self._act(self.client.start())
 
-    def _enter(self) -> OwnRows:
+    def _enter(self) -> OwnRows | CacheRows:
         """Take rows of the worker that nobody trains on, or new ones."""
         rows = next((rows for rows in self.process.own_rows if rows.user is None), None)
         if rows is None:
-            rows = OwnRows()
+            spec = self.world.scenario.spec
+            rows = CacheRows(spec.mode, spec.shards) if isinstance(spec.mode, Cached) else OwnRows()
             self.process.own_rows.append(rows)
         rows.enter(self.run.attempt, self.run.layout.terms)
         return rows
@@ -240,22 +275,27 @@ class Task:
     def _take(self, host: int, request: Request, values: ServedRows | News | Sequence[tuple[int, int]] | None) -> None:
         """Take what came with an answer that counts."""
         if isinstance(values, News):
-            problem = self._own.hear(host, values) if self._own is not None else ""
-            self.world.problem = self.world.problem or problem
+            if isinstance(self._own, OwnRows):
+                self._blame(self._own.hear(host, values))
             return
         rows = values.values if isinstance(values, ServedRows) else values or ()
         self._pulled.setdefault(request.key.n, []).extend(rows)
         if self._own is not None and isinstance(values, ServedRows):
-            self._own.take(host, values)
+            self._own.receive(request.key, host, values)
+
+    def _blame(self, problem: str) -> None:
+        """Tell what a working copy found wrong, if anything."""
+        self.world.problem = self.world.problem or problem
 
     def computed(self, key: BatchKey, stage: str) -> None:
         """A stage actor returned the gradients of a batch."""
         self._steps.pop((key, stage), None)
-        if key.n not in self._grads:
-            own = self._own.base.items() if self._own is not None else ()
+        if key.n in self._stepping:  # else another stage worker has done it meanwhile
+            self._stepping.discard(key.n)
+            own = self._own.values(key) if self._own is not None else ()
             self._grads[key.n] = (key, gradient(key, [*self._pulled.get(key.n, []), *own]))
             if self._own is not None:
-                self.world.problem = self.world.problem or self._own.learn(self._grads[key.n])
+                self._blame(self._own.learn(self._grads[key.n]))
         self.receive(cl.Computed(key, stage))
 
     def _act(self, actions: list[cl.Action]) -> None:
@@ -265,14 +305,14 @@ class Task:
             self._leave(whole=False)
         if (self._calls or self._steps) and not self._ticking:
             self._ticking = True
-            self.world.net.at(TIMEOUT, self.process, self.tick)
+            self.world.net.at(self.world.net.timeout, self.process, self.tick)
 
     def tick(self) -> None:
         """Give calls up that took too long."""
         self._ticking = False
         if self.client.stopped:
             return
-        overdue = self.world.net.now - 0.9 * TIMEOUT
+        overdue = self.world.net.now - 0.9 * self.world.net.timeout
         actions: list[cl.Action] = []
         for call in [call for call, since in self._calls.items() if since < overdue]:
             del self._calls[call]
@@ -285,7 +325,7 @@ class Task:
     def _send(self, send: cl.Send) -> None:
         host, request = send
         own, owned = self._own, self.client.layout.owned(host)
-        if type(request) is Pull and own is not None and not own.lacks(host, owned):
+        if type(request) is Pull and own is not None and not own.asks(request.key, host, owned):
             self._act(self.client.reply(host, request, Granted(request.term)))
             return
         self._calls[host, request] = self.world.net.now
@@ -295,7 +335,7 @@ class Task:
             return
         if type(request) is Push:
             if own is not None:
-                payload = (owned, own.settle(request.key.n), own.marks.get(host))
+                payload = own.owes(request.key, host, owned)
             else:
                 payload = (owned, tuple(self._grads[request.key.n + i] for i in range(request.batches)), None)
         self.world.to_copy(self.client.layout.copies[host], request, (self, request), payload)
@@ -323,18 +363,24 @@ class Task:
 
     def _compute(self, compute: cl.Compute) -> None:
         key, stage = compute
+        self._stepping.add(key.n)
+        if self._own is not None:
+            self._blame(self._own.fill(key))
         if stage:
             self._steps[key, stage] = self.world.net.now
             self.world.to_stage(stage, self, key)
         else:
-            self.world.net.at(self._work(), self.process, self.computed, key, stage)
+            self._compute_here(key)
+
+    def _compute_here(self, key: BatchKey) -> None:
+        self.world.net.at(self._work(), self.process, self.computed, key, "")
 
     def _forget(self, forget: cl.Forget) -> None:
         self._pulled.pop(forget.key.n, None)
 
     def _free(self, free: cl.Free) -> None:
         if self._own is not None:
-            self._own.owed.pop(free.key.n, None)
+            self._own.free(free.key)
         for n in range(free.key.n, free.key.n + free.batches):
             self._pulled.pop(n, None)
             self._grads.pop(n, None)

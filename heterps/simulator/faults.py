@@ -34,7 +34,7 @@ def _give_up(world: World, process: Process) -> None:
     """The engine has noticed: the run hears of it, and a new process takes the place."""
     if not process.lost and (not process.alive or process.frozen):
         process.lost = True
-        world.post(ev.WorkerLost(process.name))
+        world.post(ev.WorkerLost(process.name, process.stay))
         world.net.at(2 + 10 * world.net.random(), None, _replace, world, process.role)
 
 
@@ -58,13 +58,19 @@ def _kill(world: World, process: Process | None) -> bool:
 
 
 def _freeze(world: World, process: Process | None) -> bool:
-    """Freeze it for a while: it may wake up before or after it was given up."""
+    """Freeze it for a while: it may wake up before or after it was given up, and then be used again."""
     if process is None:
         return False
     process.frozen = True
     world.net.at(DETECTION, None, _give_up, world, process)
-    world.net.at(DETECTION * (0.5 + 2 * world.net.random()), None, world.net.thaw, process)
+    world.net.at(DETECTION * (0.5 + 2 * world.net.random()), None, _wake, world, process)
     return True
+
+
+def _wake(world: World, process: Process) -> None:
+    world.net.thaw(process)
+    if process.lost and process.alive and not process.name.endswith(("3", "6")):  # others are never seen again
+        world.come_back(process)
 
 
 class _Faults:
@@ -126,6 +132,22 @@ class _Faults:
         return bool(attempts)
 
     @staticmethod
+    def slow_io(world: World, pick: int) -> bool:
+        """A worker falls behind, until it does not: what it runs is run a second time, or what does not stop anew."""
+        process = _pick(world, "io", pick)
+        worker = None if process is None else world.run.roster.workers.get(process.name)
+        if process is None or worker is None:
+            return False
+        process.pace *= 8
+        world.looks += 2
+        world.post(ev.WorkerPaced(process.name, True, world.looks - 1))
+        for wait in (0.0, 3.0):
+            for attempt in worker.attempts:
+                world.net.at(wait, None, world.post, ev.SplitSlow(attempt))
+        world.net.at(10 + 60 * world.net.random(), None, _is_fast, world, process, world.looks)
+        return True
+
+    @staticmethod
     def leave_io(world: World, pick: int) -> bool:
         process = _pick(world, "io", pick)
         if process is not None:
@@ -173,6 +195,10 @@ class _Faults:
         return True
 
     @staticmethod
+    def lose_driver(world: World, pick: int) -> bool:
+        return world.lose_driver()
+
+    @staticmethod
     def disk_full(world: World, pick: int) -> bool:
         world.disk.full = True
         world.net.at(30, None, _make_room, world)
@@ -200,6 +226,11 @@ class _Faults:
         spec = world.scenario.spec
         world.post(ev.MoveAsked((pick % spec.shards,), pick // spec.shards % spec.hosts))
         return spec.hosts > 1
+
+
+def _is_fast(world: World, process: Process, look: int) -> None:
+    process.pace /= 8
+    world.post(ev.WorkerPaced(process.name, False, look))
 
 
 def _make_room(world: World) -> None:

@@ -7,11 +7,11 @@ a copy that does not know it, after it was told what changed, has missed somethi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from heterps.protocol import BatchKey
 
-__all__ = ["Mark", "News", "OwnRows", "ServedRows"]
+__all__ = ["Grad", "Mark", "News", "OwnRows", "ServedRows"]
 
 Grad = tuple[BatchKey, int]
 Mark = tuple[int, int]
@@ -19,10 +19,13 @@ Mark = tuple[int, int]
 
 
 class ServedRows(NamedTuple):
-    """Answer to a pull: shards as they were when it was served."""
+    """Answer to a pull: shards as they were when it was served; from which return to a cut they come and the batches
+    that were in them, to compare.
+    """
 
     mark: Mark
     values: tuple[tuple[int, int], ...]
+    seen: Mapping[int, tuple[int, frozenset[BatchKey]]]
 
 
 class News(NamedTuple):
@@ -61,6 +64,30 @@ class OwnRows:
         self.user, self.terms = None, terms
         if not whole:
             self.clear()
+
+    def asks(self, key: BatchKey, host: int, shards: tuple[int, ...]) -> bool:
+        """Say whether a host must be asked before a batch can be computed."""
+        return self.lacks(host, shards)
+
+    def receive(self, key: BatchKey, host: int, rows: ServedRows) -> None:
+        """Take what a batch has asked for."""
+        self.take(host, rows)
+
+    def fill(self, key: BatchKey) -> str:
+        """A batch is computed from what is there when it is done: each comes after the one before it."""
+        return ""
+
+    def values(self, key: BatchKey) -> Iterable[tuple[int, int]]:
+        """Return what a batch is computed from."""
+        return self.base.items()
+
+    def owes(self, unit: BatchKey, host: int, shards: tuple[int, ...]) -> tuple[tuple[int, ...], Any, Mark | None]:
+        """Return what is owed for a unit, and up to when others are known."""
+        return shards, self.settle(unit.n), self.marks.get(host)
+
+    def free(self, unit: BatchKey) -> None:
+        """Every host has acknowledged a unit."""
+        self.owed.pop(unit.n, None)
 
     def lacks(self, host: int, shards: Iterable[int]) -> bool:
         """Say whether a host must be asked before a batch can be computed."""

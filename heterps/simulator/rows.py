@@ -17,16 +17,19 @@ __all__ = ["SimulatedShard", "gradient", "keys_of", "sync_values"]
 class SimulatedShard:
     """One logical shard of all tables: rows, in a word."""
 
-    __slots__ = ("counts", "notes", "value")
+    __slots__ = ("counts", "loaded", "notes", "value")
 
-    def __init__(self, value: int = 0, counts: Mapping[BatchKey, int] | None = None, notes: int = 0) -> None:
+    def __init__(
+        self, value: int = 0, counts: Mapping[BatchKey, int] | None = None, notes: int = 0, loaded: int = 0
+    ) -> None:
         self.value = value
+        self.loaded = loaded  # which return to a cut it comes from: another number means another course of things
         self.notes = notes  # how often somebody else than a batch has changed it, while the run rested
         self.counts: dict[BatchKey, int] = dict(counts or ())
 
     def copy(self) -> SimulatedShard:
         """Return an independent copy."""
-        return SimulatedShard(self.value, self.counts, self.notes)
+        return SimulatedShard(self.value, self.counts, self.notes, self.loaded)
 
     def apply(self, grads: Sequence[tuple[BatchKey, int]]) -> None:
         """Apply the sum of gradients as one step."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple
 
-from heterps.protocol import Async, Geo, Mode, RunSpec, Sync
+from heterps.protocol import Async, Cached, Geo, Mode, RunSpec, Sync
 
-__all__ = ["FAULTS", "Fault", "Scenario", "draw"]
+__all__ = ["FAULTS", "UNDRIVEN", "Fault", "Scenario", "draw"]
 
 FAULTS = (
     "crash server",
@@ -32,8 +32,13 @@ FAULTS = (
     "hold io",
     "break cut",
     "leave server",
+    "slow io",
+    "lose driver",
 )
 """Kinds of planned faults (cuts, rests and moves are no faults, but what faults must not disturb)."""
+
+UNDRIVEN = ("move",)
+"""Kinds that no engine can be met with: whole hosts go over, not single shards."""
 
 
 TRIGGERS = (
@@ -155,7 +160,7 @@ _LOSE_IO = ("crash io", "freeze io", "fail split", "slow split", "leave io", "jo
 _LOSE_COMPUTE = ("crash compute", "lose stage")
 
 THEMES = (
-    Theme((1, 2), (1, 2, 2, 3), FAULTS[:-3], (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
+    Theme((1, 2), (1, 2, 2, 3), FAULTS[:-5], (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
     Theme((2,), (1, 1, 2), _LOSE_COPIES, (2, 3, 4), (0, 1, 2), (0, 0.05, 0.1), (3, 4, 6)),
     Theme((1,), (2, 2, 3), (*_LOSE_HOSTS, "freeze io", "rest"), (2, 3), (1, 2, 3), (0, 0.05, 0.2)),
     Theme((1,), (2, 2, 3), (*_LOSE_IO, "rest", "rest"), (1, 2, 3), (1, 2, 3), (0, 0.05, 0.2)),
@@ -164,11 +169,19 @@ THEMES = (
 """Anything; replicas; returning to cuts; cuts while io workers die; hand-over."""
 
 
-def draw(seed: int) -> Scenario:
-    """Return the scenario of a seed."""
+def draw(seed: int, everything: bool = False) -> Scenario:
+    """Return the scenario of a seed: a world that an engine can meet, or everything that the protocol knows of."""
+    drawn = _draw_all(seed)
+    if everything:
+        return drawn
+    faults = tuple(fault for fault in drawn.faults if fault.kind not in UNDRIVEN)
+    return replace(drawn, faults=faults, lazy=False, slots=1)  # engines supply Splits at once and give workers one
+
+
+def _draw_all(seed: int) -> Scenario:
     rng = Random(seed)
     theme = rng.choice(THEMES)
-    spec = _with_holder(seed, _draw_spec(rng, theme))
+    spec = _with_cache(seed, _with_holder(seed, _draw_spec(rng, theme)))
     spec = replace(spec, group=_draw_group(seed) and spec.mode.ordered and not spec.compute)
     noisy = rng.random() < 0.7
     drawn = Scenario(
@@ -194,7 +207,7 @@ def draw(seed: int) -> Scenario:
 
 def _apart(seed: int, spec: RunSpec) -> list[Fault]:
     """Draw further faults, each kind from numbers of its own: other draws of a seed stay as they were."""
-    more = [*_draw_rests(seed, spec), *_draw_leaves(seed)]
+    more = [*_draw_rests(seed, spec), *_draw_leaves(seed), *_draw_slow(seed), *_draw_drivers(seed)]
     return [*_draw_holds(seed), *_draw_losses(seed, spec), *_draw_breaks(seed), *more]
 
 
@@ -227,6 +240,14 @@ def _with_holder(seed: int, spec: RunSpec) -> RunSpec:
     return replace(spec, hosts=spec.hosts + 1, stage_hosts=1)
 
 
+def _with_cache(seed: int, spec: RunSpec) -> RunSpec:
+    """Let workers keep rows in some of the runs without order, drawn apart: other draws of a seed stay as they were."""
+    rng = Random(f"cache of {seed}")
+    if not isinstance(spec.mode, Async) or spec.stage_hosts or rng.random() > 0.25:
+        return spec
+    return replace(spec, mode=Cached(rng.choice((0, 1, 2, 3, 3, 5))))
+
+
 def _draw_faults(rng: Random, theme: Theme, spec: RunSpec) -> tuple[Fault, ...]:
     """Draw moments over the whole run, but often close together: a fault is dangerous while another is dealt with."""
     kinds = [kind for kind in theme.kinds if kind not in _LOSE_COMPUTE] + spec.compute * 2 * [*_LOSE_COMPUTE]
@@ -255,6 +276,28 @@ def _draw_leaves(seed: int) -> list[Fault]:
     rng = Random(f"leaves of {seed}")
     count = rng.choice((0, 0, 0, 0, 1, 2))
     return [_draw_fault(rng, "leave server", rng.randint(10, 200), 40) for _ in range(count)]
+
+
+def _draw_slow(seed: int) -> list[Fault]:
+    """Have io workers fall behind in some runs, some of them while a cut is drained for or another one is lost."""
+    rng = Random(f"slow ones of {seed}")
+    count = rng.choice((0, 0, 0, 0, 1, 2, 3))
+    drawn = [_draw_fault(rng, "slow io", rng.randint(10, 150), 60) for _ in range(count)]
+    return [*drawn, Fault(drawn[0].at + rng.randint(1, 8), "cut", 0)] if drawn and not drawn[0].after else drawn
+
+
+def _draw_drivers(seed: int) -> list[Fault]:
+    """Lose the driver in some runs, with a cut and another loss soon after: what it left is not whole everywhere."""
+    rng = Random(f"drivers of {seed}")
+    count = rng.choice((0, 0, 0, 0, 0, 1, 1, 2))
+    drawn = [_draw_fault(rng, "lose driver", rng.randint(10, 200), 60) for _ in range(count)]
+    at = next((fault.at for fault in drawn if not fault.after), 0)
+    later = rng.choice((2, 60))  # while tables are adopted, or after
+    soon = [
+        Fault(at + rng.randint(1, 12), "cut", 0),
+        Fault(at + rng.randint(0, later), "crash server", rng.randrange(60)),
+    ]
+    return [*drawn, *rng.choice(([], soon[:1], soon))] if at else drawn
 
 
 def _draw_breaks(seed: int) -> list[Fault]:

@@ -1,6 +1,7 @@
 """Parameters: sparse rows that grow, dense arrays, the rules that change them, snapshots."""
 
 from heterps.tables.live.ageing import KINDS, Kind
+from heterps.tables.live.cached_rows import CachedRows, cached_row_bytes
 from heterps.tables.live.following import (
     FollowedRows,
     Moment,
@@ -9,6 +10,7 @@ from heterps.tables.live.following import (
     stop_following,
     without_deleted,
 )
+from heterps.tables.live.gathered import Gathered
 from heterps.tables.live.gradients import RowGradients, sum_lanes
 from heterps.tables.live.local_dense import LocalDense
 from heterps.tables.live.local_rows import LocalRows, OwedRows
@@ -36,7 +38,7 @@ from heterps.tables.specs.rules import (
     StdAdaGrad,
     Sum,
 )
-from heterps.tables.specs.schedules import SCHEDULES, Exponential, Schedule, Steps, Warmup
+from heterps.tables.specs.schedules import SCHEDULES, Cosine, Exponential, Schedule, Steps, Warmup
 from heterps.tables.specs.spec import N_SHARDS, DenseSpec, GroupSpec, TableSpec
 
 __all__ = [
@@ -53,8 +55,10 @@ __all__ = [
     "AdaGrad",
     "Adam",
     "Applied",
+    "CachedRows",
     "Changes",
     "Constant",
+    "Cosine",
     "CountEntry",
     "CtrAccessor",
     "DenseSpec",
@@ -62,6 +66,7 @@ __all__ = [
     "Entry",
     "Exponential",
     "FollowedRows",
+    "Gathered",
     "GroupSpec",
     "Initialiser",
     "KeyedShard",
@@ -98,6 +103,7 @@ __all__ = [
     "Zeros",
     "base_of",
     "begin_following",
+    "cached_row_bytes",
     "changes_since",
     "find_generation",
     "load_table",

@@ -50,6 +50,14 @@ def kill(pids):
     os.kill(pid, signal.SIGSTOP if OPTIONS.get("freeze") else signal.SIGKILL)
     pathlib.Path("killed").write_text(name)
 
+def pulse(pid, over):
+    """Let a worker run for a twentieth of the time."""
+    while not over.is_set():
+        os.kill(pid, signal.SIGSTOP)
+        over.wait(0.95)
+        os.kill(pid, signal.SIGCONT)
+        over.wait(0.05)
+
 def processes(client):
     found = client.run(os.getpid)
     pids = {w["name"]: found[a] for a, w in identity_of(client)["workers"].items()}
@@ -84,7 +92,13 @@ def train(session, client, epochs):
     if OPTIONS.get("break_cuts"):
         break_cuts(processes(client))
         kills = 0
+    over, slow = threading.Event(), OPTIONS.get("slow")
     for last in session.train(data(), epochs=epochs):
+        if slow and last.samples > ROWS // 6:
+            threading.Thread(target=pulse, args=(processes(client)[slow], over), daemon=True).start()
+            slow = None
+        if last.run_twice:
+            over.set()
         due = (killed + 1) * ROWS * epochs // (kills + 2)
         if scale and last.samples > ROWS * epochs // 6:
             session.scale(**scale)
@@ -110,6 +124,8 @@ def main():
     options = {name: OPTIONS[name] for name in names if name in OPTIONS}
     if MODE.startswith("geo"):
         options |= {"sparse": hps.SGD(lr=0.1), "dense": hps.SGD(lr=0.1)}
+    if MODE.startswith("cache"):
+        options["cache_rows"] = 500
     staged = OPTIONS.get("staged", False)
     before = OPTIONS.get("trained_before", 0)
     with hps.launch(plan(workers, hosts, staged), client=client, mode=MODE, report_s=0.05, **options) as session:
@@ -118,8 +134,8 @@ def main():
         last = train(session, client, epochs)
         if "scale" in OPTIONS:
             wait_for(client, OPTIONS["scale"])
-        result = {"samples": last.samples, "batches": last.batches, "digest": digest(session)}
-    rules = {name: options[name] for name in ("sparse", "dense") if name in options}
+        result = {"samples": last.samples, "batches": last.batches, "digest": digest(session), "twice": last.run_twice}
+    rules = {name: options[name] for name in ("sparse", "dense", "cache_rows") if name in options}
     same = {"engine": "inline", **rules}
     if OPTIONS.get("device"):  # has its own roundings: the same run once more, with nobody killed
         kept = ("dense_on", "storage", "device")

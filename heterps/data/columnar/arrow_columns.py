@@ -47,9 +47,11 @@ class ArrowColumn:
     array: Any
 
     def __post_init__(self) -> None:
-        """Text as views (polars gives it so) lies in many buffers: it is put into one."""
+        """Text as views (polars gives it so) lies in many buffers: it is put into one. Nothing at all is no text."""
         if pa.types.is_string_view(self.array.type) or pa.types.is_binary_view(self.array.type):
             object.__setattr__(self, "array", self.array.cast(pa.large_binary()))
+        elif pa.types.is_null(self.array.type):
+            object.__setattr__(self, "array", self.array.cast(pa.string()))
 
     def __len__(self) -> int:
         return len(self.array)
@@ -155,8 +157,6 @@ class ArrowColumn:
         out = np.empty(len(self), np.uint64)
         if self.is_text:
             spans.hash_spans(*self.text, self.valid, np.uint64(salt), out)
-        elif pa.types.is_null(self.array.type):
-            out[:] = _hash_of_nothing(salt)
         else:
             values, negative = self.integers
             spans.hash_integers(values, negative, self.valid, np.uint64(salt), out)
@@ -173,8 +173,6 @@ class ArrowColumn:
             return np.append(values, 0)[index], there[index], faults
         if self.is_text:
             return self._numbers_of_text()
-        if pa.types.is_null(self.array.type):
-            return np.zeros(len(self)), np.zeros(len(self), np.uint8), None
         return self._numbers_of_numbers()
 
     def _numbers_of_text(self) -> Numbers:

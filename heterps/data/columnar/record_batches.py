@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from heterps.data.columnar.arrow_recipes import Chunk
-from heterps.data.core.bad import BadRow, BadRows
+from heterps.data.core.bad import SHOWN, BadRow, BadRows
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.dataset import Source
 from heterps.data.core.files import about
@@ -26,11 +26,17 @@ CHUNK_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class ColumnarPart:
-    """A record batch and where its first row lies."""
+    """A record batch and where its first row lies.
+
+    ``unread`` says of rows why they could not be read; the batch has something in their places. Where rows are lines
+    of text ``place`` returns a row's line (0 unless it is asked for: counting takes time), byte and beginning.
+    """
 
     source: str
     first_row: int
     batch: Any
+    unread: Mapping[int, str] = field(default_factory=dict)
+    place: Callable[[int, bool], tuple[int, int, str]] | None = None
 
 
 class ColumnarSource(Source):
@@ -74,10 +80,11 @@ class ColumnarSource(Source):
     def _good(self, part: ColumnarPart) -> Chunk:
         with about(part.source):
             chunk = Chunk(self.schema, part.batch, self.labels)
-        if not chunk.faults:
+        if not chunk.faults and not part.unread:
             self.done += chunk.size
             return chunk
         worst = np.zeros(chunk.size, bool)
+        worst[list(part.unread)] = True
         for _, codes in chunk.faults:
             worst |= codes != 0
         for n, i in enumerate(np.flatnonzero(worst)):
@@ -86,18 +93,28 @@ class ColumnarSource(Source):
         return Chunk(self.schema, part.batch.filter(pa.array(~worst)), self.labels)
 
     def _count(self, part: ColumnarPart, chunk: Chunk, i: int, before: int) -> None:
-        recipe, codes = next(fault for fault in chunk.faults if fault[1][i])
-        name, reason = recipe.sources[0], REASONS[int(codes[i])]
-        values = {source: _shown(part.batch.column(source)[i]) for source in recipe.sources}
+        reason, detail, text = _why(part, chunk, i)
         row = part.first_row + i
-        detail = f"{reason} in column {name!r}"
-        self.bad.add(BadRow(part.source, row + 1, row, detail, str(values)[:80], before), reason)
+        line, offset = row + 1, row
+        if part.place is not None:
+            line, offset, text = part.place(i, len(self.bad.first) < SHOWN)
+        self.bad.add(BadRow(part.source, line, offset, detail, text, before), reason)
 
     def close(self) -> None:
         """Close the file being read."""
         close = getattr(self.parts, "close", None)
         if close is not None:
             close()
+
+
+def _why(part: ColumnarPart, chunk: Chunk, i: int) -> tuple[str, str, str]:
+    """Return why a row is bad, the same with its column, and what it holds there."""
+    if i in part.unread:
+        return part.unread[i], part.unread[i], ""
+    recipe, codes = next(fault for fault in chunk.faults if fault[1][i])
+    reason = REASONS[int(codes[i])]
+    values = {source: _shown(part.batch.column(source)[i]) for source in recipe.sources}
+    return reason, f"{reason} in column {recipe.sources[0]!r}", str(values)[:80]
 
 
 def _shown(value: Any) -> Any:

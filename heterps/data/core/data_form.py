@@ -77,11 +77,20 @@ def fitted(data: Dataset, form: DataForm | None, needed: Collection[str]) -> Dat
     missing = {column.name: _lacking(column, there) for column in form.fields}
     for column in form.fields:
         if column.name in needed and missing[column.name]:
+            if data.has_optional_sources and _some(form.fields, there):
+                _LOG.warning("%s has no %r where it was looked at: missing", data.origin, missing[column.name][0])
+                missing[column.name] = []
+                continue
             raise DataError(
                 f"{data.origin} has no column {missing[column.name][0]!r}, of which the model's {column.name!r} was "
                 f"made in training; it has {', '.join(there or ()) or 'none'}"
             )
     return data.with_fields(Schema(tuple(column for column in form.fields if not missing[column.name])))
+
+
+def _some(fields: Schema, there: Collection[str] | None) -> bool:
+    """Whether any source column is there."""
+    return any(source in (there or ()) for source in fields.sources)
 
 
 def _lacking(column: Field, there: Collection[str] | None) -> list[str]:

@@ -217,6 +217,11 @@ class Dataset(ABC):
         return None
 
     @property
+    def has_optional_sources(self) -> bool:
+        """Whether rows need not have all source columns: one that :attr:`source_names` lacks is missing in a row."""
+        return False
+
+    @property
     def origin(self) -> str:
         """What messages call the data: its first file."""
         paths = vars(self).get("paths")

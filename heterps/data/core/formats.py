@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from heterps.data.columnar.json_lines import json_lines
 from heterps.data.columnar.parquet_files import parquet
 from heterps.data.core.dataset import Dataset
 from heterps.data.core.files import expand, open_bytes
@@ -25,6 +26,7 @@ READERS: dict[str, Reader] = {
     "criteo": Criteo,
     "csv": csv,
     "images": image_folder,
+    "jsonl": json_lines,
     "libsvm": libsvm,
     "parquet": parquet,
     "slots": slot_text,
@@ -32,7 +34,13 @@ READERS: dict[str, Reader] = {
 }
 
 
-_SUFFIXES = {"parquet": "parquet", "csv": "csv", "tsv": "tsv"} | dict.fromkeys(("libsvm", "svm", "libfm"), "libsvm")
+_SUFFIXES = {
+    "parquet": "parquet",
+    "csv": "csv",
+    "tsv": "tsv",
+    **dict.fromkeys(("libsvm", "svm", "libfm"), "libsvm"),
+    **dict.fromkeys(("jsonl", "ndjson"), "jsonl"),
+}
 
 
 def register_reader(name: str, reader: Reader) -> None:
@@ -79,6 +87,8 @@ def guess_format(paths: Any) -> str:
 def _guess_by_line(path: str) -> str:
     with open_bytes(path) as file:
         line = file.read_exactly(1 << 16).split(b"\n", 1)[0]
+    if line.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
+        return "jsonl"
     if line.count(b"\t") == len(CRITEO_COLUMNS) - 1 and line.split(b"\t", 1)[0] in (b"0", b"1"):
         return "criteo"
     if b"\t" in line:

@@ -33,6 +33,11 @@ class Over(Dataset):
         """Those of the dataset below."""
         return self.of.source_names
 
+    @property
+    def has_optional_sources(self) -> bool:
+        """As the dataset below."""
+        return self.of.has_optional_sources
+
     def reading(self) -> dict[str, Any]:
         """Return what the dataset below needs."""
         return self.of.reading()

@@ -48,7 +48,7 @@ def look_at_arrow(name: str, column: Any) -> ColumnLook:
     missing = column.null_count
     if look == "text":
         missing += int(pc.sum(pc.equal(pc.binary_length(column), 0)).as_py() or 0)
-    if look in ("list", "empty"):
+    if look in ("list", "object", "empty"):
         return ColumnLook(name, len(column), missing, 0, look)
     return _named(name, column, look, missing, typed or ("dates" if look == "date" else ""))
 
@@ -60,6 +60,7 @@ def _look(kind: Any) -> Look:
         ("float", (pa.types.is_floating, pa.types.is_decimal)),
         ("date", (pa.types.is_temporal,)),
         ("empty", (pa.types.is_null,)),
+        ("object", (pa.types.is_struct, pa.types.is_map)),
     )
     return next((look for look, tests in checks if any(test(kind) for test in tests)), "list")
 

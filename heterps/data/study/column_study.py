@@ -16,7 +16,7 @@ from heterps.data.core.recipes import Category, Match, Number, Recipe
 __all__ = ["MANY", "WIDE", "ColumnLook", "ColumnStudy", "is_number", "look_at_text", "study_feature", "study_label"]
 
 Role = Literal["category", "number", "label", "weight", "ignored"]
-Look = Literal["text", "integer", "float", "date", "list", "empty"]
+Look = Literal["text", "integer", "float", "date", "list", "object", "empty"]
 
 MANY = 100  # integers of more distinct values are taken for codes
 WIDE = 10_000  # as are integers that lie as far apart
@@ -147,6 +147,8 @@ def study_feature(look: ColumnLook) -> ColumnStudy:
         return ColumnStudy(look, "ignored", "it is empty in every row looked at", None, told=look.rows > 0)
     if look.look == "list":
         return ColumnStudy(look, "ignored", "it holds lists: declare it with ragged(...)", None, told=True)
+    if look.look == "object":
+        return ColumnStudy(look, "ignored", "it holds objects: put their members beside it", None, told=True)
     if look.counts_rows:
         return ColumnStudy(look, "ignored", "it numbers the rows", None, told=True)
     code = _why_code(look)

@@ -16,6 +16,9 @@ __all__ = [
     "BAD_ID",
     "BAD_LABEL",
     "BAD_NUMBER",
+    "INVERSE_EDGES",
+    "LN2",
+    "LOG_EDGES",
     "MISSING",
     "NO_LABEL",
     "OK",
@@ -34,9 +37,9 @@ MISSING = 10  # a word that stands for no number: no fault by itself
 _POWERS = np.array([10.0**k for k in range(309)])
 _EDGES = 1.0 + np.arange(128) / 128
 # Decimal logarithms are correctly rounded; NumPy's and libm's last bits differ between processors.
-_LOG_EDGES = np.array([float(Decimal(float(edge)).ln()) for edge in _EDGES])
-_INVERSE_EDGES = 1.0 / _EDGES
-_LN2 = float(Decimal(2).ln())
+LOG_EDGES = np.array([float(Decimal(float(edge)).ln()) for edge in _EDGES])
+INVERSE_EDGES = 1.0 / _EDGES
+LN2 = float(Decimal(2).ln())
 _MANTISSA, _ONE_BITS = np.uint64(2**52 - 1), np.uint64(1023 << 52)
 _U45, _U52, _U127 = np.uint64(45), np.uint64(52), np.uint64(127)
 _U_TEN = np.uint64(10)
@@ -174,9 +177,9 @@ def log1p(size: Any) -> Any:
     bits = float_bits(1.0 + size)
     exponent = np.int64(bits >> _U52) - 1023
     edge = np.int64((bits >> _U45) & _U127)
-    r = bits_float((bits & _MANTISSA) | _ONE_BITS) * _INVERSE_EDGES[edge] - 1.0
+    r = bits_float((bits & _MANTISSA) | _ONE_BITS) * INVERSE_EDGES[edge] - 1.0
     series = r * (1.0 - r * (0.5 - r * (1.0 / 3.0 - r * (0.25 - r * 0.2))))
-    return exponent * _LN2 + _LOG_EDGES[edge] + series
+    return exponent * LN2 + LOG_EDGES[edge] + series
 
 
 @njit(nogil=True, cache=True)

@@ -2,8 +2,8 @@
 
 1. It asks every host where the Split stands, and begins at the first batch that is not applied everywhere.
 2. A batch is read, pulled from every host, computed; the gradients of a unit of batches go to every host in one push
-   each. Where workers have rows of their own (``has_copy``) batches are computed in order, a few are pulled ahead, and
-   a unit is pushed before the first batch of the next is computed.
+   each. Where workers have rows of their own (``has_copy``) a few batches are pulled ahead and computed in order; where
+   they also change them (``adds``), one at a time, and a unit is pushed before the first batch of the next is computed.
 3. A unit is done when every host acknowledged its push under the host's present term.
 4. What is not answered is sent again, the same bytes under the same key; a new term means sending again to that host.
 5. In Sync the next pull goes out only when the unit before is done. A lane that stops (paused, end of Split) says so to
@@ -78,7 +78,7 @@ class ClientState:
         self._computing: dict[int, str | None] = {}
         self._computed: set[int] = set()
         self._due: set[int] = set()  # has_copy: granted, and waiting for their turn
-        self._turn = run.start  # has_copy: the next batch to be computed
+        self._turn = run.start  # has_copy: the next batch whose computing begins
         self._reading = False
         self._ready: int | None = None
         self._end: int | None = None
@@ -211,11 +211,15 @@ class ClientState:
         return self._compute_in_turn()
 
     def _compute_in_turn(self) -> list[Action]:
-        """One batch at a time: the next one is computed on what this one leaves."""
-        if self._computing or self._turn not in self._due:
-            return []
-        self._due.discard(self._turn)
-        return self._compute(self._turn)
+        """In order: what one has asked for is there when the next is computed. One at a time, where the next one is
+        computed on what this one leaves.
+        """
+        actions: list[Action] = []
+        while self._turn in self._due and not (self.mode.adds and self._computing):
+            self._due.discard(self._turn)
+            self._turn += 1
+            actions += self._compute(self._turn - 1)
+        return actions
 
     def _compute(self, *numbers: int) -> list[Action]:
         """Send batches to stage actors; where none is left they wait for the next layout."""
@@ -237,7 +241,6 @@ class ClientState:
         pushed = self._push_if_whole(self._unit_of(n))
         if not self.mode.has_copy:
             return pushed
-        self._turn = n + 1
         return [*pushed, *self._compute_in_turn(), *self._settle()]
 
     def _push_if_whole(self, unit: int) -> list[Action]:
@@ -303,13 +306,16 @@ class ClientState:
     def _may_begin(self) -> bool:
         if self._reading or self._end is not None or not self._asked:
             return False
-        if self.mode.has_copy and self.next - self._turn >= self.mode.held:
+        if self.mode.has_copy and self.next - self._turn + len(self._computing) >= self.mode.held:
             return False
         unit = self._unit_of(self.next)
         inside = unit != self.next and unit in self._units  # a begun unit is always completed
         if not inside and self.until is not None and self.next >= self.until:
             return False
-        return inside or len(self._units) < self.mode.in_flight
+        if inside or not self.mode.has_copy:
+            return inside or len(self._units) < self.mode.in_flight
+        # By number: a later unit may be settled before the oldest, and what is kept here lacks that one still.
+        return unit - min(self._units, default=unit) < self.mode.in_flight * self.mode.unit
 
     def _report(self) -> list[Action]:
         """Nothing is in flight. In Sync all hosts must know where the lane stands before the run does."""

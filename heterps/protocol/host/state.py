@@ -16,6 +16,7 @@ from typing import Any
 from heterps.errors import ProtocolError
 from heterps.protocol.host.lanes import Lanes
 from heterps.protocol.host.replica import Replica
+from heterps.protocol.host.standing import HostStanding
 from heterps.protocol.host.window import Window
 from heterps.protocol.words.decisions import (
     Answer,
@@ -104,6 +105,14 @@ class HostState:
         """Return what belongs beside the rows in a cut."""
         return {"window": self.window.to_json(), "frontier": self.lanes.to_json()}
 
+    def standing(self) -> HostStanding:
+        """Return where it is, for a driver that knows nothing of the run."""
+        return HostStanding(self.window.copy(), self.lanes.standing())
+
+    def go_on_as(self, before: HostState) -> None:
+        """Be what another copy was: the next driver's, around the same rows."""
+        self.window, self.lanes, self.fences = before.window.copy(), before.lanes.copy(), dict(before.fences)
+
     def resend(self) -> list[Decision]:
         """Return what the backup has not confirmed; the engine asks after a timeout."""
         return self.replica.unconfirmed(self.term, self._snapshot)
@@ -151,12 +160,12 @@ class HostState:
         return [Apply(push), done] if self.window.add(push.key, push.batches) else [done]
 
     def _advance(self, advance: Advance, tag: Any) -> list[Decision]:
-        self.lanes.reach(advance.lane, (advance.key.pass_, advance.step))
+        self.lanes.reach(advance.lane, advance.key, advance.step)
         return [*self._commit(), Answer(tag, Acked(self.term))]
 
     def _pull(self, pull: Pull, tag: Any) -> list[Decision]:
         """Sync only: asking for step t is also the word that the lane is past t - 1."""
-        self.lanes.reach(pull.lane, (pull.key.pass_, pull.step))
+        self.lanes.reach(pull.lane, pull.key, pull.step)
         if tag is not None:
             self._waiting.append((pull, tag))
         return self._commit()
@@ -185,12 +194,20 @@ class HostState:
     # --- instructions of the run
 
     def _create(self, create: CreateHost, tag: Any) -> list[Decision]:
+        if create.adopt:
+            return self._adopted(create)
         if create.cut is None:
             if create.term <= self.term:
                 return []
             self.term, self.owned = create.term, create.owned
             return []
         return self._rewind(Rewind(self.copy, create.term, create.cut, create.owned), tag)
+
+    def _adopted(self, create: CreateHost) -> list[Decision]:
+        """Go on from where it is, under the term of another driver."""
+        if create.term > self.term:
+            self.term, self.owned, self.serving = create.term, create.owned, True
+        return [Report(HostReady(self.copy, self.term))] if self._ready(create.term) else []
 
     def _rewind(self, rewind: Rewind, tag: Any) -> list[Decision]:
         if rewind.term <= self.term:

@@ -95,6 +95,10 @@ class Book:
         """Go to the beginning of a pass, or to a cut's progress in it. The number of Splits is to be supplied again."""
         raise NotImplementedError
 
+    def distrust(self) -> None:
+        """Take everything that was begun and is not done for dirty."""
+        raise NotImplementedError
+
 
 class SplitBook(Book):
     """Splits in any order."""
@@ -112,6 +116,10 @@ class SplitBook(Book):
         self._waiting = sorted(self.starts)
         self._fresh = progress.get("fresh", 0)
         self._dirty: set[int] = set()
+
+    def distrust(self) -> None:
+        """Some hosts may have a batch of any Split that was begun."""
+        self._dirty = set(self.starts)
 
     def to_json(self) -> dict[str, Any]:
         """Return the progress."""
@@ -216,6 +224,11 @@ class LaneBook(Book):
         self.pass_, self.count, self.complete = pass_, 0, False
         rows = progress.get("lanes") or [[lane, 0, 0, False] for lane in range(self.lanes)]
         self._lanes = [_Lane(split, step, start, ended=ended) for split, step, start, ended in rows]
+
+    def distrust(self) -> None:
+        """Some hosts may have a batch of any lane."""
+        for lane in self._lanes:
+            lane.dirty = not lane.ended
 
     def to_json(self) -> dict[str, Any]:
         """Return the progress."""

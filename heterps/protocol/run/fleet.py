@@ -30,8 +30,12 @@ class Fleet:
     rows.
     """
 
-    def __init__(self, hosts: int, shards: int, replicas: int, life: int, stage_hosts: int = 0) -> None:
+    def __init__(
+        self, hosts: int, shards: int, replicas: int, life: int, stage_hosts: int = 0, *, adopts: bool = False
+    ) -> None:
         self.replicas = replicas
+        self.adopts = adopts
+        """Whether hosts begin with the tables of a driver before, as they are: all of them or none."""
         self.owners = deal_shards(shards, hosts - stage_hosts)
         self.holders = range(hosts - stage_hosts, hosts)
         """Hosts that are on compute workers; they have no backup."""
@@ -73,12 +77,16 @@ class Fleet:
         """Return the copies on a worker."""
         return [copy for copy, (_, place) in self.places.items() if place == worker]
 
+    def is_holder(self, worker: str) -> bool:
+        """Say whether a compute worker has a host that can be nowhere else."""
+        return any(self.places[copy][0] in self.holders for copy in self.on(worker))
+
     # --- changes
 
     def restore(self, cut: int) -> list[Instruction]:
         """Bring every host to the cut: live primaries rewind, missing ones are placed later; backups start anew."""
         out: list[Instruction] = []
-        self._moving = None
+        self._moving, self.adopts = None, False
         for host in self.hosts:
             out += self._drop_backup(host)
             host.ready = False
@@ -86,6 +94,12 @@ class Fleet:
                 host.term += 1
                 out.append(Rewind(host.primary, host.term, cut, self.owned(host.index)))
         return out
+
+    @property
+    def lacks_tables(self) -> bool:
+        """Whether a host that was to be adopted is not there."""
+        missing = [host.index for host in self.hosts if host.primary is None]
+        return self.adopts and bool(self.workers) and any(self.held.get(i) not in self.workers for i in missing)
 
     def place(self, cut: int, *, still: bool = False) -> list[Instruction]:
         """Create the copies that are missing, as far as there are server workers for them.
@@ -172,7 +186,7 @@ class Fleet:
             return []
         host.term += 1
         host.primary = self._new_copy(host, worker)
-        return [CreateHost(host.primary, host.index, worker, host.term, cut, self.owned(host.index))]
+        return [CreateHost(host.primary, host.index, worker, host.term, cut, self.owned(host.index), self.adopts)]
 
     def _where(self, host: FleetHost) -> str | None:
         """Return the worker for a new primary: where its tables are already, else where there is room."""

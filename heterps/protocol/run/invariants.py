@@ -27,10 +27,9 @@ def slots_are_kept(run: RunState) -> bool:
 
 
 def one_attempt_per_split(run: RunState) -> bool:
-    """A Split has one attempt; in Sync a lane has at most two."""
-    ordered = run.spec.mode.ordered
-    streams = [a.work.lane if ordered else a.work.split for a in run.roster.attempts.values()]
-    return all(streams.count(stream) <= 1 + ordered for stream in streams)
+    """A Split, in Sync a lane, has at most two attempts; one where workers have rows of their own."""
+    streams = [run.roster.stream(a) for a in run.roster.attempts.values()]
+    return all(streams.count(stream) <= 2 - run.spec.mode.has_copy for stream in streams)
 
 
 def attempts_are_of_this_pass(run: RunState) -> bool:

@@ -38,7 +38,8 @@ class LiveAttempt:
 class IoWorker:
     """A worker that runs Splits. ``number`` is never used again: it names the worker's rows in Geo.
 
-    ``leaving`` says that it will go, ``held`` that it can begin nothing for now, as the engine saw it at ``look``.
+    ``leaving`` says that it will go, ``held`` that it can begin nothing for now, as the engine saw it at ``look``,
+    ``slow`` that it is far behind the others, as seen at ``pace_look``.
     """
 
     name: str
@@ -47,6 +48,8 @@ class IoWorker:
     leaving: bool = False
     held: bool = False
     look: int = 0
+    slow: bool = False
+    pace_look: int = 0
     attempts: dict[int, LiveAttempt] = field(default_factory=dict)
 
     @property
@@ -94,14 +97,21 @@ class Roster:
             worker.attempts.pop(attempt.number, None)
 
     def free(self, avoid: str | None = None, near: Collection[str] = ()) -> IoWorker | None:
-        """Return the worker with the fewest attempts among those with a free slot; of several such, one of ``near``."""
+        """Return the worker with the fewest attempts among those with a free slot; of several such, one of ``near``.
+
+        One that is slow only where there is no other.
+        """
         able = (w for w in self.able() if w.name != avoid)
-        return min(able, key=lambda w: (len(w.attempts), w.name not in near), default=None)
+        return min(able, key=lambda w: (w.slow, len(w.attempts), w.name not in near), default=None)
 
     def able(self) -> list[IoWorker]:
-        """Return the workers with a free slot, those with the fewest attempts first."""
+        """Return the workers with a free slot, those with the fewest attempts first, slow ones last."""
         found = [w for w in self.workers.values() if w.usable and w.taken < w.slots]
-        return sorted(found, key=lambda w: len(w.attempts))
+        return sorted(found, key=lambda w: (w.slow, len(w.attempts)))
+
+    def faster(self, worker: str) -> bool:
+        """Say whether there is another worker that is not slow and could run what this one runs."""
+        return any(w.usable and not w.slow and w.name != worker for w in self.workers.values())
 
     def waits_for(self, holders: Collection[str], worker: str) -> bool:
         """Say whether what some workers hold is not for another one: as long as one of them may be given it."""
@@ -110,16 +120,20 @@ class Roster:
     def paused(self) -> LiveAttempt | None:
         """Return a paused attempt whose slot can be used for something more urgent."""
         able = (a for a in self.attempts.values() if a.paused and self.workers[a.worker].usable)
-        return next(able, None)
+        return min(able, key=lambda a: self.workers[a.worker].slow, default=None)
 
     def twins(self, attempt: LiveAttempt) -> list[LiveAttempt]:
-        """Return the other attempts at the same work (Sync, a lane that was slow)."""
-        lane = attempt.work.lane
-        return [a for a in self.attempts.values() if a is not attempt and a.work.lane == lane] if self._ordered else []
+        """Return the other attempts at the same work: a lane or Split that was slow."""
+        stream = self.stream(attempt)
+        return [a for a in self.attempts.values() if a is not attempt and self.stream(a) == stream]
+
+    def stream(self, attempt: LiveAttempt) -> int | None:
+        """Return what it is an attempt at: a lane in Sync, else a Split."""
+        return attempt.work.lane if self._ordered else attempt.work.split
 
     def crowded(self) -> LiveAttempt | None:
         """Return an attempt that another worker has room for: two or more beyond the emptiest worker (Sync)."""
-        able = [w for w in self.workers.values() if w.usable]
+        able = [w for w in self.workers.values() if w.usable and not w.slow]
         if not self._ordered or len(able) < 2:
             return None
         fullest = max(able, key=_staying)

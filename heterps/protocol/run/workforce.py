@@ -8,6 +8,7 @@ from functools import partial
 from heterps.errors import PlanError, ProtocolError
 from heterps.protocol.run.books import Book, LaneBook, SplitBook, Work
 from heterps.protocol.run.fleet import Fleet
+from heterps.protocol.run.found import FoundRun
 from heterps.protocol.run.group import ReduceGroup
 from heterps.protocol.run.roster import IoWorker, LiveAttempt, Roster
 from heterps.protocol.run.spec import TRANSITIONS, Phase, RunSpec
@@ -21,9 +22,10 @@ __all__ = ["CutProgress", "Move", "Workforce"]
 
 @dataclass(slots=True)
 class CutProgress:
-    """A cut that is being marked or written."""
+    """A cut that is being marked or written, by copies that all have to be there until it is published."""
 
     cut: Cut
+    copies: set[int]
     unmarked: set[int]
     unwritten: set[int]
     publishing: bool = False
@@ -44,7 +46,7 @@ class Move:
 class Workforce:
     """State of a run, and what concerns its workers. :class:`~heterps.protocol.run.state.RunState` is the whole."""
 
-    def __init__(self, spec: RunSpec, *, cut: Cut | None = None, life: int = 0) -> None:
+    def __init__(self, spec: RunSpec, *, cut: Cut | None = None, life: int = 0, found: FoundRun | None = None) -> None:
         cut = cut or Cut(mode=spec.mode.to_json())
         if cut.mode != spec.mode.to_json():
             raise PlanError(
@@ -53,22 +55,29 @@ class Workforce:
         self.spec = spec
         self.phase = Phase.RESTORING
         self.cut = cut
-        self.fleet = Fleet(spec.hosts, spec.shards, spec.replicas, life, spec.stage_hosts)
+        self.fleet = Fleet(spec.hosts, spec.shards, spec.replicas, life, spec.stage_hosts, adopts=found is not None)
         self.group = ReduceGroup(life) if spec.group else None
         self.roster = Roster(ordered=spec.mode.ordered, life=life)
         self.book: Book = LaneBook(spec.lanes) if spec.mode.ordered else SplitBook()
         self.book.load(cut.pass_, cut.progress)
+        if found is not None:
+            self.book.load(found.pass_, found.progress)
+            self.book.distrust()
         self.story = Story()
         self.reason = ""
+        self.run_twice = 0  # lanes and Splits whose worker was far behind
         self.moves = 0  # grows with everything that brings the run nearer to its end: batches, cuts, hosts that answer
         self._stages: dict[str, bool] = {}
-        self._gone: set[str] = set()
+        self._stays: dict[str, int] = {}  # of workers that have joined, the latest of each
+        self._gone: dict[str, int] = {}  # the last that is over
         self._to_go: set[str] = set()  # workers that are to leave
         self._version = life << 32
         self._serial = 0
         self._supplies: dict[int, tuple[int, bool]] = {}
         self._holders: dict[int, tuple[tuple[str, ...], ...]] = {}  # by pass: who has the rows of each Split already
-        self._asked_pass = -1
+        self._asked: set[int] = (
+            set()
+        )  # passes whose Splits were asked for; a run that was found ahead may return to one before
         self._failures: dict[int, int] = {}
         self._cut_wanted = False
         self._cut_number = max(cut.number, life << 32)
@@ -118,8 +127,9 @@ class Workforce:
     # --- workers
 
     def _joined(self, event: ev.WorkerJoined) -> None:
-        if event.worker in self._gone:  # a word from before it was lost; a new process has a new name
+        if event.stay <= self._gone.get(event.worker, -1):  # a word from before it was lost
             return
+        self._stays[event.worker] = event.stay
         if event.role == "io":
             if event.worker not in self.roster.workers:
                 self.roster.join(event.worker, event.slots)
@@ -131,8 +141,8 @@ class Workforce:
             self._out.append(do.CreateStage(event.worker))
 
     def _servers_joined(self, event: ev.ServersJoined) -> None:
-        for worker in event.workers:
-            self._joined(ev.WorkerJoined(worker, "server"))
+        for n, worker in enumerate(event.workers):
+            self._joined(ev.WorkerJoined(worker, "server", stay=event.stays[n] if event.stays else 0))
         there = self.fleet.workers
         there |= {w: machine for w, machine in zip(event.workers, event.machines, strict=False) if w in there}
         held = {host: worker for host, worker in event.holds if worker in there}
@@ -144,9 +154,14 @@ class Workforce:
             worker.leaving = True
             for attempt in list(worker.attempts.values()):
                 self._move_away(attempt)
-        if event.worker not in self._gone:  # one that has not joined yet never will
+        stay = self._stays.get(event.worker, 0)
+        if stay > self._gone.get(event.worker, -1):  # one that has not joined yet never will
             self._to_go.add(event.worker)
         self.fleet.leave(event.worker)
+        if not self.fleet.is_holder(event.worker):  # what it was computing others compute again
+            self.fleet.stage_workers.pop(event.worker, None)
+            if self._stages.pop(event.worker, False):
+                self._announce()
 
     def _let_go(self) -> None:
         """Let workers go that were to leave and have nothing of the run any more."""
@@ -158,7 +173,7 @@ class Workforce:
 
     def _forget_worker(self, name: str) -> None:
         """A worker is gone: whoever comes under its name is not taken for it."""
-        self._gone.add(name)
+        self._gone[name] = self._stays.get(name, 0)
         self._to_go.discard(name)
         worker = self.roster.workers.pop(name, None)
         if worker is not None:
@@ -181,7 +196,7 @@ class Workforce:
     def _lose_io(self, worker: IoWorker) -> None:
         for attempt in list(worker.attempts.values()):
             self._give_up(attempt, f"worker {worker.name} was lost")
-        if self.spec.mode.has_copy:
+        if self.spec.mode.adds:
             self._out += [do.ForgetTrainer(copy, worker.number) for copy in self.fleet.primaries()]
 
     def _stage_ready(self, event: ev.StageReady) -> None:
@@ -271,13 +286,39 @@ class Workforce:
 
     def _split_slow(self, event: ev.SplitSlow) -> None:
         attempt = self._attempt(event.attempt)
-        if attempt is None or attempt.stopping or self.phase is not Phase.RUNNING or not self.fleet.ready:
+        if attempt is None or attempt.paused or attempt.waits >= 0:
             return
-        if not self.spec.mode.ordered:
-            self._cancel(attempt)
-            self.book.give_back(attempt.work, clean=False)
-        elif not self.roster.twins(attempt) and (worker := self.roster.free(avoid=attempt.worker)) is not None:
+        worker = self.roster.workers[attempt.worker]
+        if attempt.stopping:  # everybody waits for it
+            if self.roster.faster(attempt.worker):
+                self.run_twice += 1
+                self._replace(attempt)
+        elif worker.held and not self.spec.mode.ordered:
+            self._replace(attempt)
+        elif self.phase is Phase.RUNNING and self.fleet.ready and not self.roster.twins(attempt):
+            self._run_twice(attempt)
+
+    def _run_twice(self, attempt: LiveAttempt) -> None:
+        """Run it elsewhere as well, where there is room and nobody who is slow, too."""
+        worker = self.roster.free(avoid=attempt.worker)
+        if worker is None or worker.slow:
+            return
+        self.run_twice += 1
+        if self.spec.mode.has_copy:
+            self._replace(attempt)
+        else:
             self._begin(attempt.work, worker, None, oldest=attempt.number)
+
+    def _replace(self, attempt: LiveAttempt) -> None:
+        """Have it run anew: nothing that this attempt or its twin still sends counts once the new one has asked."""
+        self._drop_twins(attempt)
+        self._cancel(attempt)
+        self.book.give_back(attempt.work, clean=False)
+
+    def _paced(self, event: ev.WorkerPaced) -> None:
+        worker = self.roster.workers.get(event.worker)
+        if worker is not None and event.look > worker.pace_look:
+            worker.slow, worker.pace_look = event.slow, event.look
 
     def _layout_wanted(self, event: ev.LayoutWanted) -> None:
         attempt = self._attempt(event.attempt)
@@ -369,8 +410,8 @@ class Workforce:
         pass_ = self.book.pass_
         if pass_ in self._supplies:
             self.book.supply(*self._supplies[pass_])
-        elif self._asked_pass < pass_:
-            self._asked_pass = pass_
+        elif pass_ not in self._asked:
+            self._asked.add(pass_)
             self._out.append(do.NeedSplits(pass_))
 
     def _issue(self, target: int | None) -> None:
@@ -403,9 +444,13 @@ class Workforce:
         return holders[split] if split is not None and split < len(holders) else ()
 
     def _worker_for(self, target: int | None) -> IoWorker | None:
-        """Return a free worker; when draining, at need one whose attempt is paused (that one starts again later)."""
+        """Return a free worker; when draining, at need one whose attempt is paused (that one starts again later).
+
+        There is need where nobody is free, or only one that is slow.
+        """
         worker = self.roster.free()
-        if worker is None and target is not None and self.book.dirty and (paused := self.roster.paused()) is not None:
+        paused = self.roster.paused() if target is not None and self.book.dirty else None
+        if paused is not None and (worker is None or self.roster.workers[paused.worker].slow < worker.slow):
             self._cancel(paused)
             self.book.give_back(paused.work, clean=True)
             worker = self.roster.free()

@@ -48,6 +48,7 @@ __all__ = [
     "WorkerJoined",
     "WorkerLeaving",
     "WorkerLost",
+    "WorkerPaced",
     "WrittenBack",
 ]
 
@@ -64,12 +65,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class WorkerJoined(Event):
-    """A Dask worker is there. One that was lost never comes back: a restarted or returning process has a new name."""
+    """A Dask worker is there. One that was lost and comes back has a greater ``stay``; a new process has a new name."""
 
     worker: str
     role: Role
     slots: int = 1
     """How many Splits it runs at once (io, not Sync: there a worker runs all lanes it owns at once)."""
+    stay: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,13 @@ class ServersJoined(Event):
 
     ``machines`` says where each of them runs, so that a backup is put on another machine than its primary where there
     is one. ``holds`` are hosts whose tables lie on one of these workers from a run before: they are placed there.
+    For ``stays`` see :class:`WorkerJoined`; none: 0 of each.
     """
 
     workers: tuple[str, ...]
     machines: tuple[str, ...] = ()
     holds: tuple[tuple[int, str], ...] = ()
+    stays: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +118,23 @@ class WorkerFreed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerLost(Event):
-    """A worker is gone, or frozen for too long; whatever it still sends is fenced."""
+class WorkerPaced(Event):
+    """An io worker is far behind the others, or is thought not to be any more: others are given work before it.
+
+    For ``look`` see :class:`WorkerHeld`; the two are counted apart.
+    """
 
     worker: str
+    slow: bool
+    look: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost(Event):
+    """A worker is gone, or frozen for too long; whatever it still sends is fenced. Its ``stay`` is over."""
+
+    worker: str
+    stay: int = 0
 
 
 # --- data and splits
@@ -179,7 +196,11 @@ class SplitFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class SplitSlow(Event):
-    """The attempt is far behind. Sync runs it a second time, first result wins; otherwise it is replaced."""
+    """The attempt is far behind: it is run a second time elsewhere, and the first result wins.
+
+    Replaced instead where two cannot be: by a copy of rows that would be trained twice (Geo), by one that has not begun
+    on a worker that is held, or by one that was told to stop and does not.
+    """
 
     attempt: int
 

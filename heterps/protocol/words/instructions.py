@@ -125,7 +125,7 @@ class Announce(Instruction):
 @dataclass(frozen=True, slots=True)
 class CreateHost(Instruction):
     """Make an actor on a server worker: a primary loaded from the cut, or (``cut`` None) an empty backup to be
-    filled.
+    filled. To ``adopt``: take the tables that a driver before left there, with all that belongs to them, as they are.
     """
 
     copy: int
@@ -134,6 +134,7 @@ class CreateHost(Instruction):
     term: int
     cut: int | None
     owned: tuple[int, ...]
+    adopt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""How lanes and hosts keep in step: Sync, Async and Geo as frozen values.
+"""How lanes and hosts keep in step: Sync, Async, Geo and Cached as frozen values.
 
 Each mode answers the questions that the rest of the protocol asks: how many batches make one push (``unit``), how
-many units a Split may have in flight (``depth``), whether steps are ordered over lanes (``ordered``), and whether
-workers train on rows of their own (``has_copy``). Unit boundaries go by batch number, never by time, so that every
-attempt at a Split makes the same units.
+many units a Split may have in flight (``depth``), whether steps are ordered over lanes (``ordered``), whether workers
+keep rows of their own (``has_copy``), and whether they change them themselves (``adds``). Unit boundaries go by batch
+number, never by time, so that every attempt at a Split makes the same units.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from heterps.errors import PlanError, UnknownKindError
-from heterps.fields import Count, Found, check_fields, shown
+from heterps.fields import Count, Found, Natural, check_fields, shown
 
-__all__ = ["Async", "Geo", "Mode", "Sync", "mode_from_json", "mode_from_text"]
+__all__ = ["Async", "Cached", "Geo", "Mode", "Sync", "mode_from_json", "mode_from_text"]
 
 
 _AHEAD = 4  # batches whose rows are asked for while one before them is computed
@@ -29,8 +29,10 @@ class Mode:
     ordered: ClassVar[bool] = False
     """Steps are ordered over lanes: hosts stage gradients and commit step by step."""
     has_copy: ClassVar[bool] = False
-    """Workers train on rows of their own: batches are computed one after another, in order, each on what the ones
-    before it left; a push is what has changed in its unit, and its answer brings what others changed.
+    """Workers keep rows of their own: a few batches are pulled ahead, and computed in the order of their numbers."""
+    adds: ClassVar[bool] = False
+    """Workers change their rows themselves: each batch is computed on what the ones before it left; a push is what has
+    changed in its unit, and its answer brings what others changed.
     """
 
     @property
@@ -111,6 +113,7 @@ class Geo(Mode):
     k: Count = 100
     name: ClassVar[str] = "geo"
     has_copy: ClassVar[bool] = True
+    adds: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_fields(self, PlanError, f"{self.name} mode")
@@ -131,7 +134,44 @@ class Geo(Mode):
         return min(_AHEAD, 2 * self.k)
 
 
-_MODES: dict[str, type[Mode]] = {kind.name: kind for kind in (Sync, Async, Geo)}
+@dataclass(frozen=True, slots=True)
+class Cached(Mode):
+    """Keep rows that are met often; gather their gradients and settle them after some batches.
+
+    Hosts apply the rules, to the sum of a unit's gradients. A unit is settled while the next one is computed, so a
+    batch may lack its own unit and the one before.
+
+    Parameters
+    ----------
+    staleness
+        A batch is computed from rows that lack at most so many batches before it, of its own worker, and whatever
+        others pushed in that time. 0: none, each batch waits for the one before it.
+    """
+
+    staleness: Natural = 16
+    name: ClassVar[str] = "cache"
+    has_copy: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_fields(self, PlanError, f"{self.name} mode")
+
+    @property
+    def unit(self) -> int:
+        """Batches whose gradients are gathered: two units less one batch may be lacking."""
+        return max(1, (self.staleness + 1) // 2)
+
+    @property
+    def in_flight(self) -> int:
+        """Units in flight: one that is computed, and one that is settled meanwhile."""
+        return 2 if self.staleness else 1
+
+    @property
+    def held(self) -> int:
+        """Batches that are read, with their rows asked for, before their turn comes."""
+        return min(_AHEAD, self.in_flight * self.unit)
+
+
+_MODES: dict[str, type[Mode]] = {kind.name: kind for kind in (Sync, Async, Geo, Cached)}
 
 
 def mode_from_json(value: Mapping[str, Any] | Found) -> Mode:
@@ -144,7 +184,7 @@ def mode_from_json(value: Mapping[str, Any] | Found) -> Mode:
 
 
 def mode_from_text(text: str) -> Mode:
-    """Read ``sync``, ``async``, ``geo``, or one with its first number: ``async:4`` (depth), ``geo:100`` (k)."""
+    """Read a mode's name, or one with its first number: ``async:4`` (depth), ``geo:100`` (k), ``cache:16``."""
     name, colon, number = text.partition(":")
     if name not in _MODES:
         raise UnknownKindError(f"mode {shown(text)} is not known: use one of {', '.join(sorted(_MODES))}")

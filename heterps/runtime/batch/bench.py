@@ -20,6 +20,7 @@ from heterps.kernels.ops.rows import Rows
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.kernels.random import batch_seed
 from heterps.runtime.batch.batch_work import BatchWork
+from heterps.runtime.batch.cache_copy import CacheCopy
 from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
 from heterps.runtime.batch.device_program import DeviceProgram
 from heterps.runtime.batch.devices import ChosenDevice
@@ -82,9 +83,10 @@ class Workbench:
         self._routers = {group.name: Router(job.owners_of(group.name), hosts=job.hosts) for group in self.walk.groups}
         self._free: list[BatchWork] = []  # whose buffers wait for another batch
         self._programs = [self._program()]  # that no batch in flight holds, but the first, which all share
-        self.copy = self._copy()
         self.exchange = ExchangeCounter()
+        self.copy = self._copy()
         self._drawing = drawing_ops(job.model.graph)
+        self._clipped = [piece.span for piece in job.model.layout if piece.rule is None]  # but no running statistics
         self._behind = () if job.fused or not self.walk.train else needs_behind(job, 0)
         # Forward only: the parameters of the program as they were last read, for all batches.
         self._shared = None if self.walk.train else np.empty(self.program.layout.size, np.float32)
@@ -94,8 +96,10 @@ class Workbench:
         return self.walk.program(self.job.batch_size, self.device)
 
     def _copy(self) -> WorkingCopy:
-        if self.walk.train and self.job.mode.has_copy:
+        if self.walk.train and self.job.mode.adds:
             return GeoCopy(self.job, self.phases)
+        if self.walk.train and self.job.mode.has_copy:
+            return CacheCopy(self.job, self.phases, self.exchange)
         return NoCopy(self.job, self.walk, self.phases)
 
     @property
@@ -176,12 +180,23 @@ class Workbench:
         work.loss = self.program.loss * work.read.size
         self.phases.carve(self.program.take_spent())
         self._measure(work, self.program)
+        self._learn(work)
+
+    def _learn(self, work: BatchWork) -> None:
+        """Clip what was computed, and let what is trained on here have it."""
+        clip = self.job.clip
+        if clip:
+            with self.phases("backward"):
+                clip.dense(work.gradient, self._clipped)
+                for group in self.walk.groups:
+                    for first, last in group.tables.values():
+                        clip.rows(work.row_gradients[group.name][:, first:last])
         self.copy.learn(work)
 
     def _reached(self, work: BatchWork, ahead: Callable[[F32, int], None] | None) -> Callable[[int], None] | None:
         """Return what backward tells of the flat gradient, in terms of the part that is all-reduced."""
         part = self.job.parts[-1]
-        if ahead is None or not self.job.reduced or not part.is_view:
+        if ahead is None or not self.job.reduced or not part.is_view or self.job.clip:  # clipped when it is whole
             return None
         gradient, start = part.take(work.gradient), part.spans[0].start
         return lambda low: ahead(gradient, max(0, low - start))
@@ -201,6 +216,7 @@ class Workbench:
         """Run the first stage forward; return the batch's seed and what the stages behind it need."""
         seed = batch_seed(self.model.seed, *work.key)
         outputs: dict[str, Any] = {}
+        self.copy.fill(work)
         if self.program.has_steps:
             # One program per batch in flight: its buffers are needed again for backward.
             work.program = work.program or (self._programs.pop() if len(self._programs) > 1 else self._program())
@@ -239,6 +255,7 @@ class Workbench:
             self._programs.append(work.program)
             work.program = None
         self._measure(work, outcome)
+        self._learn(work)
 
     def _spans_of(self, stage: int) -> list[tuple[slice, slice]]:
         """Where the parameters of a stage lie among all, and in its own gradient."""

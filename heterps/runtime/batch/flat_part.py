@@ -42,7 +42,11 @@ class FlatPart:
     def put(self, flat: F32, pieces: F32) -> None:
         """Copy pieces to where they belong, unless they are there."""
         if not self.is_view:
-            at = 0
-            for span in self.spans:
-                flat[span] = pieces[at : at + span.stop - span.start]
-                at += span.stop - span.start
+            self.copy(flat, pieces)
+
+    def copy(self, flat: F32, pieces: F32) -> None:
+        """Copy pieces to where they belong."""
+        at = 0
+        for span in self.spans:
+            flat[span] = pieces[at : at + span.stop - span.start]
+            at += span.stop - span.start

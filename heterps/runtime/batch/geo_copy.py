@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from heterps.protocol.words.keys import BatchKey
 from heterps.runtime.batch.batch_work import BatchWork
+from heterps.runtime.batch.copy_user import CopyUser
 from heterps.runtime.batch.exchange import Exchange
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
 from heterps.runtime.batch.phases import Phases
+from heterps.runtime.batch.settlement import Learned, Settlement
 from heterps.runtime.batch.working_copy import ShownIds
-from heterps.tables import LocalDense, LocalRows, Moment, OwedRows, RowGradients
+from heterps.tables import LocalDense, LocalRows, Moment
 from heterps.tables.hashing import shards_of
 
 __all__ = ["GeoCopy"]
@@ -31,26 +32,7 @@ __all__ = ["GeoCopy"]
 F32 = npt.NDArray[np.float32]
 
 
-@dataclass
-class _Learned:
-    """What a range of batches has come to so far."""
-
-    samples: int = 0
-    loss: float = 0.0
-    skipped: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class _Settlement:
-    """What is owed for a range, and to which host each row belongs."""
-
-    rows: dict[str, OwedRows]
-    hosts: dict[str, npt.NDArray[np.int64]]
-    dense: F32
-    learned: _Learned
-
-
-class GeoCopy:
+class GeoCopy(CopyUser):
     """The rows and dense parameters of one bench.
 
     Parameters
@@ -64,14 +46,13 @@ class GeoCopy:
     learns = True
 
     def __init__(self, job: Job, phases: Phases) -> None:
+        super().__init__()
         self._job, self._phases = job, phases
         self._spans = [job.model.span(*r) for r in job.model.dense_ranges(job.hosts)]
         self._owners = np.asarray(job.owners, np.int64)
         self._shown = ShownIds(job)
         self._name = uuid.uuid4().hex  # by which hosts know this copy, together with its worker's number
-        self._user: int | None = None  # the attempt that trains on it
         self._reader = ""
-        self._terms: tuple[int, ...] | None = None  # of hosts, when the last user left
         self._clear()
 
     def _clear(self) -> None:
@@ -83,28 +64,16 @@ class GeoCopy:
         self._moments: dict[int, Moment] = {}  # by host: up to when its changes were heard
         self._versions: dict[int, int] = {}  # by host: how many pushes it had applied then
         self._unit: BatchKey | None = None  # the range that is being learned
-        self._learned = _Learned()
+        self._learned = Learned()
         self._since_settled = 0  # batches
-        self._owed: dict[BatchKey, _Settlement] = {}  # ranges whose settlement is on its way
+        self._owed: dict[BatchKey, Settlement] = {}  # ranges whose settlement is on its way
 
     # --- who trains on it
 
     def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
         """Let an attempt train on it."""
-        if self._user is not None or (self._terms is not None and self._terms != terms):
-            self._clear()
-        self._user, self._reader = attempt, f"{lane}/{self._name}"
-
-    def belongs_to(self, attempt: int) -> bool:
-        """Say whether an attempt may still use it: another one may have begun before it was told to end."""
-        return self._user == attempt
-
-    def leave(self, attempt: int, terms: tuple[int, ...], *, whole: bool) -> None:
-        """End an attempt; ``whole`` if all its ranges are settled and acknowledged."""
-        if self._user == attempt:
-            self._user, self._terms = None, terms
-            if not whole:
-                self._clear()
+        super().enter(attempt, lane, terms)
+        self._reader = f"{lane}/{self._name}"
 
     # --- a batch
 
@@ -171,14 +140,10 @@ class GeoCopy:
         if unit not in self._owed:
             assert unit == self._unit, f"{unit} is settled, but {self._unit} was learned"
             self._close_unit()
-        owed, version = self._owed[unit], self._versions.get(host)
+        owed = self._owed[unit]
         with self._phases("push"):
-            mine = {name: hosts == host for name, hosts in owed.hosts.items()}
-            rows = {
-                name: _share(each, mine[name], version, counted=name in self._shown.groups)
-                for name, each in owed.rows.items()
-            }
-        learned = owed.learned if host == 0 else _Learned()
+            rows = owed.rows_of(host, self._versions.get(host), self._shown.groups)
+        learned = owed.learned_at(host)
         return PushedGradients(
             rows,
             owed.dense[self._spans[host]],
@@ -193,9 +158,9 @@ class GeoCopy:
         assert self._unit is not None
         with self._phases("push"):
             rows = {name: local.settle(self._job.lanes) for name, local in self._rows.items()}
-            hosts = {name: self._owners[shards_of(owed.ids, len(self._owners))] for name, owed in rows.items()}
-            self._owed[self._unit] = _Settlement(rows, hosts, self._dense.settle(self._job.lanes), self._learned)
-        self._unit, self._learned, self._since_settled = None, _Learned(), 0
+            dense = self._dense.settle(self._job.lanes)
+            self._owed[self._unit] = Settlement.of(rows, self._owners, dense, self._learned)
+        self._unit, self._learned, self._since_settled = None, Learned(), 0
 
     def free(self, unit: BatchKey) -> None:
         """Every host has acknowledged a range."""
@@ -220,8 +185,3 @@ class GeoCopy:
         """How much is kept here."""
         rows = list(self._rows.values())
         return Exchange(local_rows=sum(map(len, rows)), local_bytes=sum(local.nbytes for local in rows))
-
-
-def _share(owed: OwedRows, mine: npt.NDArray[np.bool_], version: int | None, *, counted: bool) -> RowGradients:
-    show, click = (owed.show[mine], owed.click[mine]) if counted else (None, None)
-    return RowGradients(owed.ids[mine], owed.values[mine], show=show, click=click, version=version)

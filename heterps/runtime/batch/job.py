@@ -14,10 +14,11 @@ from heterps.device.found import FoundDevices, found_devices
 from heterps.errors import PlanError
 from heterps.kernels.program.steps import Scope, scope_of
 from heterps.metrics import Metric
-from heterps.planner.ways import ALLREDUCE, Way
+from heterps.planner.ways import ALLREDUCE, CACHE, Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
-from heterps.protocol.words.modes import Mode
+from heterps.protocol.words.modes import Cached, Mode
+from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.copy_checks import check_copy
 from heterps.runtime.batch.device_memory import check_memory, fitting_batches
 from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
@@ -25,7 +26,7 @@ from heterps.runtime.batch.flat_part import FlatPart
 from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.own_kinds import OwnKinds
 from heterps.stages.lowering import pull_name
-from heterps.tables import N_SHARDS, DenseSpec
+from heterps.tables import N_SHARDS, DenseSpec, GroupSpec, cached_row_bytes
 from heterps.tables.on_device.able import check_group
 
 __all__ = ["PREDICTION", "Job"]
@@ -61,6 +62,8 @@ class Job:
         the tables with storage "gpu", on the device that the stage computes on.
     replicas
         Copies of each shard host.
+    clip
+        Bounds of gradients.
     local_rows
         Geo: rows of each table that a worker keeps from one range of batches to the next; None for all it has met.
     ways
@@ -80,6 +83,7 @@ class Job:
     replicas: int = 1
     local_rows: int | None = None
     ways: Mapping[str, Way] = field(default_factory=dict)
+    clip: Clip = field(default_factory=Clip)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {_OWN_KINDS: OwnKinds.of(self.model.graph)}
@@ -91,10 +95,17 @@ class Job:
     def __post_init__(self) -> None:
         if self.local_rows is not None and self.local_rows < 1:
             raise PlanError(f"local_rows={self.local_rows}, but a worker must keep at least one row")
-        if self.mode.has_copy:
+        if self.mode.adds:
             check_copy(self.model, self.mode, len(self.stages))
         elif self.local_rows is not None:
-            raise PlanError(f"local_rows={self.local_rows}, but mode {self.mode.name!r} keeps no rows on workers")
+            keeps = "keeps as many rows as cache_rows= says" if self.mode.has_copy else "keeps no rows on workers"
+            raise PlanError(f"local_rows={self.local_rows}, but mode {self.mode.name!r} {keeps}")
+        self._check_caches()
+        if self.clip and self.holder:
+            raise PlanError(
+                "gradients are clipped where a batch comes back to the worker that read it, and those of a stage that "
+                "holds parameters never do: leave clip_norm and clip_value, or dense_on='stage' and storage='gpu', out"
+            )
         if not self.fused:
             self._check_stages()
         if self.reduced:
@@ -102,6 +113,26 @@ class Job:
         for group in self.model.groups:
             if group.name in self.on_gpu:
                 check_group(group)
+
+    def _check_caches(self) -> None:
+        cached = next((name for name, way in self.ways.items() if way.kind == CACHE), None)
+        if cached is not None and not isinstance(self.mode, Cached):
+            raise PlanError(
+                f"table {cached!r} has a cache, whose gradients are settled after some batches: use mode 'async' or "
+                f"'cache:STALENESS' (--mode, --staleness), not {self.mode.name!r}"
+            )
+        if isinstance(self.mode, Cached) and self.holder:
+            raise PlanError(
+                "mode 'cache' gathers gradients where data is read, but dense_on='stage' keeps dense ones with the "
+                "stage; use dense_on='hosts', or leave the cache out"
+            )
+
+    def cached_rows(self, group: GroupSpec) -> int:
+        """Return how many rows of a group a worker keeps beside those of batches under way."""
+        way = self.ways.get(group.tables[0].name, Way())
+        if way.kind != CACHE or way.number is None:
+            return 0
+        return max(1, way.number // cached_row_bytes(group)) if way.in_bytes else way.number
 
     def _check_reduced(self) -> None:
         first = self.reduced[0].name

@@ -108,6 +108,7 @@ def worker_command(
     words += ["--scheduler-file", file] if file else []
     words += ["--local-directory", folder] if folder else []
     words += ["--no-dashboard", "--dashboard-address", f"{_LOOPBACK}:0", "--preload", _PRELOAD]
+    words += ["--preload-nanny", _PRELOAD] if nanny else []
     environment = {**_require_tls(certificates), **_threads(threads, nanny)}
     environment |= {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     return Command(name, tuple(words), environment)

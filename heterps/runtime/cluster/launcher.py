@@ -80,8 +80,21 @@ class _Stopped(BaseException):
         self.number = number
 
 
-def launch_cluster(launch: Launch, tell: Callable[[str], None] = print) -> int:
+Place = Callable[[str], tuple[str, tuple[str, ...]]]
+
+
+def launch_cluster(launch: Launch, tell: Callable[[str], None] = print, place: Place | None = None) -> int:
     """Run a launch to its end and return the exit code: the script's, or 128 + n after signal n.
+
+    Parameters
+    ----------
+    launch
+        What to start.
+    tell
+        Takes lines for the user.
+    place
+        ``place(name)`` is where a worker listens, and the words before its command that start it there; None: all are
+        where the scheduler is.
 
     Raises
     ------
@@ -96,13 +109,21 @@ def launch_cluster(launch: Launch, tell: Callable[[str], None] = print) -> int:
         found = replace(found, max_restarts=launch.max_restarts)
     check_folder(launch.logs)
     launch.logs.mkdir(parents=True, exist_ok=True)
+    place = place or (lambda name: (launch.host, ()))
     with Signals() as signals, tempfile.TemporaryDirectory(prefix="heterps-") as folder, adopting():
-        return _run(launch, found, signals, pathlib.Path(folder), tell)
+        return _run(launch, found, signals, pathlib.Path(folder), tell, place)
 
 
-def _run(launch: Launch, found: Settings, signals: Signals, folder: pathlib.Path, tell: Callable[[str], None]) -> int:
+def _run(
+    launch: Launch,
+    found: Settings,
+    signals: Signals,
+    folder: pathlib.Path,
+    tell: Callable[[str], None],
+    place: Place,
+) -> int:
     with Children(found.max_restarts, found.grace_s) as children:
-        cluster = _Cluster(launch, found, signals, children, folder, tell)
+        cluster = _Cluster(launch, found, signals, children, folder, tell, place)
         try:
             return cluster.run()
         except _Stopped as stopped:
@@ -122,6 +143,7 @@ class _Cluster:
     children: Children
     folder: pathlib.Path
     tell: Callable[[str], None]
+    place: Place
     certificates: Certificates | None = None
     address: str = ""
     started: list[Child] = field(default_factory=list)
@@ -178,11 +200,14 @@ class _Cluster:
         def make(incarnation: int) -> Command:
             # The scheduler refuses a name it still knows, and a dead worker may not be forgotten yet.
             name = f"{pool}-{i}" + (f".{incarnation}" if incarnation else "")
+            host, before = self.place(name)
             command = worker_command(
-                pool, name, self.launch.host, threads, self.certificates, file=str(self.file), memory_bytes=memory,
+                pool, name, host, threads, self.certificates, file=str(self.file), memory_bytes=memory,
                 folder=str(self.folder), gpu=gpu,
             )  # fmt: skip
-            return self.told(replace(command, environment={**command.environment, **self.import_path()}))
+            environment = {**command.environment, **self.import_path()}
+            words = (*before, sys.executable, "-m", *command.words) if before else command.words
+            return self.told(replace(command, words=words, environment=environment))
 
         return make
 

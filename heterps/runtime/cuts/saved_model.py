@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,13 @@ from heterps.runtime.batch.job import Job
 from heterps.runtime.cuts.folder_lock import FolderLock
 from heterps.tables import RULES, Rule
 from heterps.tables.snapshots.disk import guarded, read_small
+from heterps.tables.snapshots.sealed import sealed, unsealed
 from heterps.writing import check_folder, write_whole
 
 __all__ = ["SavedModel", "begun", "made_folder"]
 
 _FORMAT = "heterps-model/2"
 _NAME = "model.json"
-_SEAL = "sha256"
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class SavedModel:
             **({} if self.form is None else {"data": self.form.to_json()}),
             "graph": self.graph.to_json(),
         }
-        write_whole(made_folder(folder) / _NAME, _sealed(value))
+        write_whole(made_folder(folder) / _NAME, sealed(value))
 
     @classmethod
     def read(cls, folder: Path) -> SavedModel:
@@ -62,7 +60,7 @@ class SavedModel:
         path = folder / _NAME
         if not path.is_file():
             raise CheckpointError(f"{folder} is not a saved model: {_instead(folder)}")
-        value = _opened(path, read_small(path))
+        value = unsealed(path, read_small(path), _FORMAT)
         with guarded(path):
             return cls(
                 Graph.from_json(value["graph"]),
@@ -85,29 +83,6 @@ def begun(job: Job, folder: Path, form: DataForm | None = None) -> FolderLock:
         lock.close()
         raise
     return lock
-
-
-def _sealed(value: dict[str, Any]) -> str:
-    """Return the text of a description, with the hash of all that comes before it."""
-    return json.dumps(value | {_SEAL: hashlib.sha256(_text(value)).hexdigest()}, indent=1) + "\n"
-
-
-def _text(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, indent=1).encode()
-
-
-def _opened(path: Path, text: bytes) -> dict[str, Any]:
-    """Inverse of :func:`_sealed`; not a single bit may be another."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is damaged: it is not JSON ({error})") from error
-    if not isinstance(value, dict) or value.get("format") != _FORMAT:
-        raise CheckpointError(f"{path} is not of format {_FORMAT!r}, or damaged")
-    value.pop(_SEAL, None)
-    if _sealed(value).encode() != text:
-        raise CheckpointError(f"{path} is damaged or was edited: its sha256 does not fit; save the model again")
-    return value
 
 
 def made_folder(folder: Path) -> Path:

@@ -8,7 +8,7 @@ folder under the same path.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -31,10 +31,11 @@ from heterps.tables import (
     write_part,
 )
 
-__all__ = ["load_one_table", "load_tables", "save_tables", "shrink_tables", "snapshot_folder"]
+__all__ = ["load_one_table", "load_tables", "note_of", "save_tables", "shrink_tables", "snapshot_folder"]
 
 _T = TypeVar("_T")
 _log = logging.getLogger("heterps")
+_NOTE = "note"
 _KEEP = {"checkpoint": 2, "base": 2, "delta": 1 << 30}  # deltas build on each other: none may be dropped
 
 
@@ -64,14 +65,16 @@ class Tables(Protocol):
         """Call with every shard where it lies."""
 
 
-def save_tables(engine: Tables, path: Path, kind: Kind = "checkpoint") -> Path:
+def save_tables(engine: Tables, path: Path, kind: Kind = "checkpoint", note: Mapping[str, Any] | None = None) -> Path:
     """Write a snapshot of all tables; return its folder. What was there before stays until it is whole.
 
-    Training that goes on rests meanwhile: all hosts have applied the same batches in what is written.
+    Training that goes on rests meanwhile: all hosts have applied the same batches in what is written. A ``note`` is in
+    the manifest: it is there if and only if the tables are.
     """
     if kind not in KINDS:
         raise CheckpointError(f"a save is one of {', '.join(KINDS)}, not {kind!r}")
-    return engine.at_rest(lambda: _save(engine, path, kind), changes=kind in ("delta", "base"))  # counters of rows
+    counts = kind in ("delta", "base")  # counters of rows change with it
+    return engine.at_rest(lambda: _save(engine, path, kind, note), changes=counts)
 
 
 def _refuse_diverged(engine: Tables, folder: Path) -> None:
@@ -83,7 +86,7 @@ def _refuse_diverged(engine: Tables, folder: Path) -> None:
         )
 
 
-def _save(engine: Tables, path: Path, kind: Kind) -> Path:
+def _save(engine: Tables, path: Path, kind: Kind, note: Mapping[str, Any] | None) -> Path:
     name = "checkpoint" if kind == "changes" else kind
     _refuse_diverged(engine, path / name)
     snapshots, reader = Snapshots(path / name, keep=_KEEP[name]), f"saves {path.resolve()}"
@@ -108,7 +111,7 @@ def _save(engine: Tables, path: Path, kind: Kind) -> Path:
             groups=model.groups,
             dense=model.parameters,
             kind=kind,
-            position={"passes": engine.next_pass},
+            position={"passes": engine.next_pass} | ({} if note is None else {_NOTE: dict(note)}),
         )
     except BaseException:
         snapshots.abandon(folder)
@@ -117,6 +120,12 @@ def _save(engine: Tables, path: Path, kind: Kind) -> Path:
     if kind not in ("checkpoint", "changes"):  # counters of rows have changed with it
         engine.held = engine.held.changed(f"a {kind} was saved after the training before")
     return done
+
+
+def note_of(path: Path) -> Mapping[str, Any] | None:
+    """Return the note of the checkpoint that :func:`load_tables` would take; None where it has none."""
+    note = Manifest.read(find_generation(snapshot_folder(path))).position.get(_NOTE)
+    return note if isinstance(note, dict) else None
 
 
 def load_tables(engine: Tables, path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from heterps.metrics import Metric
+from heterps.metrics import Metric, State
 from heterps.runtime.batch.inference import Inferred
 from heterps.runtime.report.progress import BAD_ROWS
 
@@ -15,10 +15,14 @@ __all__ = ["Measured"]
 
 @dataclass(frozen=True)
 class Measured:
-    """Results by name, ``bad_rows`` among them where there were any, and how many rows they are of."""
+    """Results by name, ``bad_rows`` among them where there were any, and how many rows they are of.
+
+    ``states`` are what results were made of: they merge with those of other data.
+    """
 
     results: dict[str, Any]
     samples: int
+    states: Mapping[str, State] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, parts: Iterable[Inferred], metrics: Sequence[Metric]) -> Measured:
@@ -28,4 +32,4 @@ class Measured:
             states = {one.name: one.merge(states[one.name], part.states[one.name]) for one in metrics}
             samples, bad = samples + part.samples, bad + len(part.bad)
         results = {one.name: one.result(states[one.name]) for one in metrics}
-        return cls(results | ({BAD_ROWS: bad} if bad else {}), samples)
+        return cls(results | ({BAD_ROWS: bad} if bad else {}), samples, states)

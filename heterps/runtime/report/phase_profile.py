@@ -65,6 +65,11 @@ class PhaseProfile:
         return [f"{pool} computes on {' and '.join(map(str, devices))}" for pool, devices in told.items()]
 
     @property
+    def caching(self) -> list[str]:
+        """A line for each table that workers keep rows of."""
+        return [f"cache of {table}: {use.told}" for table, use in self.exchange.caches.items()]
+
+    @property
     def emulated(self) -> list[str]:
         """The pools in which something stands in for a GPU: their times mean nothing for one."""
         return [pool for pool, devices in self.devices.items() if any(device.emulated for device in devices)]
@@ -124,7 +129,7 @@ class PhaseProfile:
             "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
             for row in rows
         )
-        return "\n".join([*lines, *self.computing])
+        return "\n".join([*lines, *self.computing, *self.caching])
 
 
 def _joined(a: Seconds, b: Seconds, sign: int) -> dict[str, float]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from heterps.runtime.batch.exchange import Exchange
+from heterps.runtime.report.history import History, Point
 from heterps.runtime.report.phase_profile import PhaseProfile
+from heterps.svg import label
+from heterps.writing import write_whole
 
 __all__ = ["BAD_ROWS", "Progress"]
 
@@ -42,10 +46,16 @@ class Progress:
         Batches whose loss was not a finite number; ``loss`` is NaN where there was one since the last report.
     failed_cuts
         Cuts that could not be written; the one before is still there.
+    cut
+        Folder of the last cut that this training completed; empty before the first.
     unprotected
         With replicas: shard hosts without a backup that could take over now.
     together
         With replicas: shard hosts whose backup is on the machine of its primary, so that both would be lost with it.
+    run_twice
+        Lanes or Splits that were run a second time because their worker was far behind the others.
+    moves
+        What came, went or moved since the last report, in words: workers, shard hosts, lanes.
     busy
         Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
     profile
@@ -58,6 +68,8 @@ class Progress:
         Metrics on the validation data, in the last report of each pass; ``bad_rows`` among them if it has any.
     fetched
         Chosen tensors of a recent batch.
+    history
+        What this training has reported so far.
     """
 
     epoch: int
@@ -73,14 +85,38 @@ class Progress:
     bad_rows: int = 0
     bad_losses: int = 0
     failed_cuts: int = 0
+    cut: str = ""
     unprotected: int = 0
     together: int = 0
+    run_twice: int = 0
+    moves: tuple[str, ...] = ()
     busy: Mapping[str, float] = field(default_factory=dict)
     profile: PhaseProfile = field(default_factory=PhaseProfile)
     epoch_done: bool = False
     done: bool = False
     valid: Mapping[str, Any] = field(default_factory=dict)
     fetched: Mapping[str, Any] = field(default_factory=dict)
+    history: History = field(default_factory=History, repr=False, compare=False)
+
+    def point(self) -> Point:
+        """Return the numbers of this report alone."""
+        metrics, valid = (
+            {name: float(value) for name, value in found.items() if isinstance(value, float)}
+            for found in (self.metrics, self.valid)
+        )
+        return Point(self.samples, self.loss, metrics, valid, self.samples_per_s)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Draw the learning curve up to this report as an SVG, also to a file; a notebook shows a report as that."""
+        from heterps.runtime.report.learning_curve import draw_curve
+
+        drawn = draw_curve(self.history.until(self.samples), f"Epoch {self.epoch} of {self.epochs}")
+        if path is not None:
+            write_whole(path, drawn)
+        return drawn
+
+    def _repr_html_(self) -> str:
+        return f"<p>{label(str(self))}</p>{self.plot()}"
 
     @property
     def exchange(self) -> Exchange:
@@ -94,7 +130,7 @@ class Progress:
 
     def __str__(self) -> str:
         if not self.samples:
-            parts = [f"epoch {self.epoch}/{self.epochs}", "no batch trained yet", *_bad(self.bad_rows)]
+            parts = [f"epoch {self.epoch}/{self.epochs}", "no batch trained yet", *_bad(self.bad_rows), *self.moves]
             return " | ".join(parts)
         parts = [
             f"epoch {self.epoch}/{self.epochs}",
@@ -123,6 +159,9 @@ class Progress:
             parts.append(f"{self.unprotected} shard host{'s' if self.unprotected > 1 else ''} without a backup")
         if self.together:
             parts.append("backups on the machine of their primary")
+        if self.run_twice:
+            parts.append(f"{self.run_twice} run twice")
+        parts += self.moves
         return " | ".join(parts)
 
 

@@ -12,11 +12,13 @@ from distributed import Client
 
 from heterps.data import Dataset, Split
 from heterps.errors import ClusterError
+from heterps.protocol.run.state import RunState
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
 from heterps.runtime.answers import asking
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
+from heterps.runtime.cluster.letting_go import ATTENDANCE_TOPIC, HEARD_TOPIC, LEAVE_TOPIC, let_workers_go
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.checkpoints import Keeper
 from heterps.runtime.report.reporter import Reporter
@@ -34,6 +36,7 @@ from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.split_tasks import SplitTasks
 from heterps.runtime.run.stacks import all_stacks
 from heterps.runtime.run.stage_lines import StageLines
+from heterps.runtime.run.stragglers import Stragglers
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import Addresses, LocalRun, decode_event, local_run, member_key, topic
@@ -85,17 +88,23 @@ class ClusterCarrier:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self._arrivals, self._keeper = arrivals, keeper
         self.hosts = HostLines(job, client, run, places, keeper, arrivals, self._give_up, self._moved)
-        self.attendance = Attendance(client, roles, silent, arrivals, self._joined, self._held, self._left, places.held)
+        self.attendance = Attendance(
+            client, roles, silent, arrivals, self._joined, self._held, self._left, places.held, run
+        )
         self.stages = StageLines(
             job, client, run, roles, self.attendance, arrivals, lambda: self.hosts.all, self._give_up
         )
         self._readers: dict[str, ActorLine] = {}  # io actors by worker, made or being made
         self._members: dict[int | str, Address] = {}  # of an all-reduce group; those of workers that are gone stay
         self.tasks = SplitTasks(client, run, arrivals, self.attendance.name)
-        self._gathering = ReportGathering(self._lines, self._readers.values, self._counter, fetch, self._give_up)
-        pools, least = {"servers": roles.server, "io": roles.io}, {"servers": job.replicas, "io": 1}
-        self._leaving = Leaving(client, self.attendance, arrivals, pools, least)
+        self._gathering = ReportGathering(
+            self._lines, self._readers.values, self._counter, fetch, self._give_up, arrivals
+        )
+        pools, least = roles.by_name(), {"servers": job.replicas, "io": 1, "compute": 1}
+        self._leaving = Leaving(client, self.attendance, arrivals, pools, least, self._why_bound)
         self._patience = Patience(settings().workers_s)
+        after_s, factor = settings().stragglers_s, settings().stragglers_factor
+        self._stragglers = Stragglers(after_s, factor, arrivals, self._counter, self.attendance.name)
         self._steps: dict[str, int] = {}  # of stages, when the run ended
         self._open = ExitStack()  # what ends with the run
 
@@ -104,9 +113,10 @@ class ClusterCarrier:
             local_run(self.run, LocalRun(self.dataset, self._arrivals.tell))
             stack.callback(local_run, self.run, None)
             with asking(lambda reason: ClusterError(f"the scheduler is gone ({reason})")):
-                self.client.subscribe_topic(topic(self.run), self._heard)
-                self.client.subscribe_topic(SCALE_TOPIC, self._heard_scale)
+                for name, heard in self._topics().items():
+                    self.client.subscribe_topic(name, heard)
             stack.callback(self._end)
+            let_workers_go(self.client)
             stack.enter_context(self.attendance)
             self._open = stack.pop_all()
         return self
@@ -115,7 +125,7 @@ class ClusterCarrier:
         self._open.close()
 
     def _end(self) -> None:
-        for name in (topic(self.run), SCALE_TOPIC):
+        for name in self._topics():
             with suppress(Exception):
                 self.client.unsubscribe_topic(name)
         self.tasks.close()
@@ -124,6 +134,28 @@ class ClusterCarrier:
         self.hosts.end()
         close_all([*self._readers.values(), *(line for _, line in self.stages.lines)], *self.hosts.retire())
 
+    def _topics(self) -> Mapping[str, Callable[[Any], Any]]:
+        return {
+            topic(self.run): self._heard,
+            SCALE_TOPIC: self._heard_scale,
+            LEAVE_TOPIC: self._heard_leave,
+            ATTENDANCE_TOPIC: self._heard_of_worker,
+        }
+
+    def _heard_of_worker(self, event: tuple[float, Mapping[str, Any]]) -> None:
+        """A worker came or went. The run's thread may be waiting for one that is gone, so it is told from here."""
+        if not event[1]["there"]:
+            gone = event[1]["worker"]
+            lines = (
+                *self._readers.values(),
+                *self.hosts.places.lines.values(),
+                *(line for _, line in self.stages.lines),
+            )
+            for line in lines:
+                if line.worker == gone:
+                    line.lose(ClusterError(f"worker {gone} is gone"))
+        self.attendance.look_now()
+
     def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
         with self._arrivals.told_of_failure():
             self._arrivals.tell(decode_event(event[1]))
@@ -131,8 +163,15 @@ class ClusterCarrier:
     # --- workers that come and go
 
     def watch(self, waiting_for: Callable[[], tuple[str, ...]]) -> None:
-        """Raise if workers that the run needs stay away."""
+        """Raise if workers that the run needs stay away, or the scheduler has given this driver up."""
+        if self.attendance.is_cut_off:  # whatever is lost now, this is why
+            self.attendance.check()
+        self._leaving.look()
         self._patience.check(lambda: self._missing(waiting_for()), self._who_is_paused())
+
+    def look_at(self, run: RunState) -> None:
+        """Tell the run who is far behind."""
+        self._stragglers.look(run)
 
     def _missing(self, waiting_for: Sequence[str]) -> tuple[str, ...]:
         """Return the pools without which the run stands still; what is being made, or supplied here, is not missing.
@@ -158,7 +197,7 @@ class ClusterCarrier:
         if role == "io":
             self._make_reader(worker)
         else:
-            self._arrivals.tell(ev.WorkerJoined(worker, "compute"))
+            self._arrivals.tell(ev.WorkerJoined(worker, "compute", stay=self.attendance.stay(worker)))
 
     def _make_reader(self, worker: str) -> None:
         data = None if parse_address(worker).is_local else self.dataset
@@ -178,7 +217,7 @@ class ClusterCarrier:
             joined()
 
         def joined() -> None:
-            self._arrivals.tell(ev.WorkerJoined(worker, "io"))
+            self._arrivals.tell(ev.WorkerJoined(worker, "io", stay=self.attendance.stay(worker)))
             if worker in self.attendance.paused:
                 self._arrivals.tell(ev.WorkerHeld(worker, self.attendance.looks))
 
@@ -206,6 +245,7 @@ class ClusterCarrier:
         self.stages.left(worker)
         self.hosts.left(worker)
         self.tasks.left(worker)
+        self._stragglers.left(worker)
 
     # --- instructions
 
@@ -279,11 +319,32 @@ class ClusterCarrier:
 
         self._arrivals.post(ask)
 
+    def _heard_leave(self, event: tuple[float, Mapping[str, Any]]) -> Any:
+        """The scheduler is to retire workers and waits until the run has let them go.
+
+        Heard in Dask's loop, which awaits the answer: however busy the run's own thread is.
+        """
+        mine = [worker for worker in event[1]["workers"] if worker in self.attendance.names]
+        self._arrivals.post(partial(self._leaving.want, mine))
+        return self.client.log_event(HEARD_TOPIC, event[1]["question"]) if mine else None
+
+    def worker_name(self, worker: str) -> str:
+        """Return what a user calls a worker."""
+        return self.attendance.name(worker)
+
+    def _why_bound(self, worker: str) -> str:
+        """Say why a worker cannot leave, however many others there are."""
+        if self.stages.is_behind(worker):
+            return "it runs a later stage, and those before it know no other way"
+        if self.job.holder and self.hosts.places.answering.get(self.job.hosts - 1) == worker:
+            return "it holds the dense parameters (dense_on='stage'), which are on no other worker"
+        return ""
+
     def let_go(self, worker: str) -> None:
-        """End what the run has on a worker, and retire it."""
-        line = self._readers.pop(worker, None)
-        if line is not None:
-            self._gathering.last_words(self.roles.io, line)
+        """End what the run has on a worker, and have it retired."""
+        readers = [(self.roles.io, self._readers.pop(worker))] if worker in self._readers else []
+        for pool, line in [*readers, *self.stages.let_go(worker)]:
+            self._gathering.last_words(pool, line)
             line.close()
         self._leaving.retire(worker)
 
@@ -324,6 +385,10 @@ class ClusterCarrier:
     def peek(self) -> dict[str, Any]:
         """Return the watched tensors of a batch that was computed lately, as collected last."""
         return self._gathering.peeked
+
+    def ready_to_report(self) -> bool:
+        """Ask all actors for what they measured; whether the answers are there, or were waited for long enough."""
+        return self._gathering.ready()
 
     def collect(self, reporter: Reporter, exactly: bool = False) -> None:
         """Take metrics and times from all actors at once; one that is lost meanwhile has nothing to add."""

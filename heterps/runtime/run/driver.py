@@ -9,12 +9,14 @@ from typing import Protocol
 
 from heterps.data import Split
 from heterps.errors import RunError
+from heterps.protocol.run.found import FoundRun
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.run.state import RunState
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.cut import Cut
 from heterps.protocol.words.group import CatchUp, FormGroup, WriteBack
 from heterps.runtime.run.arrivals import Arrivals
+from heterps.runtime.run.moves import Moves
 
 __all__ = ["Carrier", "Driver", "HostInstruction", "MemberInstruction"]
 
@@ -60,13 +62,16 @@ class Carrier(Protocol):
     def cut_folder(self, cut: int) -> str:
         """Return where a whole cut lies."""
 
+    def worker_name(self, worker: str) -> str:
+        """Return what a user calls a worker."""
+
 
 class Driver:
     """The loop around a RunState: takes events from the inbox, hands instructions to the carrier.
 
     Parameters
     ----------
-    spec, cut, life
+    spec, cut, life, found
         See :class:`~heterps.protocol.run.state.RunState`.
     carrier
         Carries out; what becomes of it arrives in the inbox.
@@ -88,9 +93,12 @@ class Driver:
         where: Callable[[Sequence[Split]], tuple[tuple[str, ...], ...]] = lambda splits: (),
         cut: Cut | None = None,
         life: int = 0,
+        found: FoundRun | None = None,
     ) -> None:
-        self.state = RunState(spec, cut=cut, life=life)
+        self.state = RunState(spec, cut=cut, life=life, found=found)
         self.inbox = inbox
+        self.moves = Moves(self.state, carrier.worker_name)
+        """What came, went and moved."""
         self.finished = False
         self.resting = 0  # number of the last rest that began
         self.failed_cuts = 0  # that could not be written
@@ -122,7 +130,10 @@ class Driver:
 
     def handle(self, *events: ev.Event) -> None:
         """Give events to the run and carry out what follows."""
+        for event in events:
+            self.moves.note(event)
         for instruction in self.state.handle(*events):
+            self.moves.note(instruction)
             self._carry_out(instruction)
 
     def _carry_out(self, instruction: do.Instruction) -> None:

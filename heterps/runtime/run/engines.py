@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from heterps.data import Dataset
 from heterps.errors import UnknownKindError
+from heterps.hardware import Hardware
 from heterps.metrics import Metric
 from heterps.planner.plan import Plan
 from heterps.runtime.batch.inference import Inferred
@@ -14,7 +15,7 @@ from heterps.runtime.batch.job import Job
 from heterps.runtime.cuts.checkpoints import Held
 from heterps.runtime.report.progress import Progress
 
-__all__ = ["ENGINES", "Engine", "PredictsThere", "Scalable", "choose_engine", "make_engine"]
+__all__ = ["ENGINES", "Engine", "PredictsThere", "Scalable", "choose_engine", "hardware_for", "make_engine"]
 
 _T = TypeVar("_T")
 
@@ -118,6 +119,18 @@ def choose_engine(name: str, client: Any = None) -> str:
     if name not in ENGINES:
         raise UnknownKindError(f"there is no engine {name!r}; there are auto, {', '.join(sorted(ENGINES))}")
     return name
+
+
+def hardware_for(name: str, client: Any = None) -> Hardware:
+    """Return what an engine would run on: the cluster at hand, asked now, else this machine."""
+    if name == "dask":
+        from heterps.runtime.cluster.connect import connected, is_at_hand
+        from heterps.runtime.cluster.probe import discover
+
+        if is_at_hand(client):
+            with connected(client) as found:
+                return discover(found)
+    return Hardware.local()
 
 
 def make_engine(name: str, job: Job, plan: Plan, client: Any = None, **options: Any) -> Engine:

@@ -1,14 +1,18 @@
-"""What a run's actors have measured, gathered for reports: late answers count in the next report, nobody waits long."""
+"""What a run's actors have measured, gathered for reports: late answers count in the next report, and the run's thread
+goes on while it waits for the others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
+from time import monotonic
 from typing import Any
 
 from heterps.errors import ClusterError
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.report.reporter import Reporter
+from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.line import ActorLine
 
 __all__ = ["ReportGathering"]
@@ -31,6 +35,8 @@ class ReportGathering:
         Tensors to watch, by name.
     lost
         ``lost(worker, error)`` for one that does not answer.
+    arrivals
+        Wakes the run's thread when an answer is there.
     """
 
     def __init__(
@@ -40,6 +46,7 @@ class ReportGathering:
         counter: Callable[[], ActorLine | None],
         fetch: Mapping[str, str],
         lost: Callable[[str, ClusterError], None],
+        arrivals: Arrivals,
     ) -> None:
         self.counts = Counts()
         """What was applied, as told last; while the host that counts is lost, what it said before."""
@@ -49,14 +56,31 @@ class ReportGathering:
         self._measures: dict[ActorLine, tuple[str, Future[Any]]] = {}  # asked for and not answered, with their pool
         self._looks: dict[ActorLine, Future[Any]] = {}  # the same, for watched tensors
         self._count: tuple[ActorLine, Future[Any]] | None = None  # the same, for counts
+        self._arrivals = arrivals
+        self._asked_s: float | None = None  # when actors were asked for the report that is being gathered
+
+    def ready(self) -> bool:
+        """Ask, if that was not done yet; whether all have answered, or one has had long enough.
+
+        The run's thread must not wait for an actor: the word that its worker is lost is in the same thread's inbox.
+        """
+        if self._asked_s is None:
+            self._ask()
+            self._asked_s = monotonic()
+            for answer in self._open():
+                answer.add_done_callback(lambda _: self._arrivals.post(_nothing))
+        if all(answer.done() for answer in self._open()) or monotonic() - self._asked_s > _SOON_S:
+            self._asked_s = None
+            return True
+        return False
 
     def collect(self, reporter: Reporter, exactly: bool) -> None:
-        """Give the reporter what was measured; exactly: up to now, however long that takes."""
+        """Give the reporter what has been told; exactly: what was measured up to now, however long that takes."""
         if exactly:
-            self._wait(None)  # what was asked before now may have been answered before the last batch
+            self._wait()  # what was asked before now may have been answered before the last batch
             self._take(reporter)
-        self._ask()
-        self._wait(None if exactly else _SOON_S)
+            self._ask()
+            self._wait()
         self._take(reporter)
 
     def last_words(self, pool: str, line: ActorLine) -> None:
@@ -66,10 +90,10 @@ class ReportGathering:
 
     def recount(self) -> Counts:
         """Return what was applied, up to now."""
-        self._wait(None)
+        self._wait()
         self._take_counts()
         self._ask_counts()
-        self._wait(None)
+        self._wait()
         self._take_counts()
         return self.counts
 
@@ -87,10 +111,13 @@ class ReportGathering:
         if line is not None and line.made.done() and self._count is None:
             self._count = line, line.ask("counts")
 
-    def _wait(self, seconds: float | None) -> None:
-        """Wait for all that was asked; every call has a limit of its own."""
+    def _open(self) -> list[Future[Any]]:
         asked = [answer for _, answer in self._measures.values()] + list(self._looks.values())
-        wait(asked if self._count is None else [*asked, self._count[1]], seconds)
+        return asked if self._count is None else [*asked, self._count[1]]
+
+    def _wait(self) -> None:
+        """Wait for all that was asked; every call has a limit of its own."""
+        wait(self._open())
 
     def _take(self, reporter: Reporter) -> None:
         for line, (pool, answer) in list(self._measures.items()):
@@ -119,3 +146,7 @@ class ReportGathering:
         except ClusterError as error:
             self._lost(line.worker, error)
             return None
+
+
+def _nothing() -> None:
+    """Nothing follows from the answer but that the run's thread looks."""

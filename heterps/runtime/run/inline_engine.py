@@ -16,6 +16,7 @@ import threadpoolctl
 from heterps.data import BadBook, Dataset, Split
 from heterps.errors import RunError
 from heterps.metrics import Metric
+from heterps.protocol.run.state import RunState
 from heterps.protocol.words import instructions as do
 from heterps.protocol.words.cut import Cut
 from heterps.protocol.words.events import ServersJoined, WorkerJoined
@@ -108,6 +109,9 @@ class InlineEngine(EngineBase):
     def watch(self, waiting_for: Callable[[], tuple[str, ...]]) -> None:
         """Nobody comes or goes."""
 
+    def look_at(self, run: RunState) -> None:
+        """Nobody is behind anybody."""
+
     def stacks(self) -> str:
         """Say what threads are doing."""
         return thread_stacks()
@@ -131,6 +135,10 @@ class InlineEngine(EngineBase):
             if attempt.ended:
                 del self._attempts[attempt.run.attempt]
         return moved
+
+    def ready_to_report(self) -> bool:
+        """All is here."""
+        return True
 
     def collect(self, reporter: Reporter, exactly: bool = False) -> None:
         """Take metrics and times."""
@@ -216,6 +224,10 @@ class InlineEngine(EngineBase):
     def cut_folder(self, cut: int) -> str:
         """Return where a whole cut lies."""
         return self._keeper.folder(cut)
+
+    def worker_name(self, worker: str) -> str:
+        """Return what a user calls a worker."""
+        return worker
 
     # --- reading
 

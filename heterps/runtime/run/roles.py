@@ -36,6 +36,11 @@ class Roles:
         """Return the pool as which a worker in these pools runs a stage."""
         return next((pool for pool in self.pools_of(stage) if pool in pools), self.stages[stage])
 
+    def by_name(self) -> dict[str, tuple[str, ...]]:
+        """Return pools by what users call their part in a run."""
+        compute = {"compute": self.pools_of(1)} if len(self.stages) > 1 else {}
+        return {"servers": (self.server,), "io": (self.io,), **compute}
+
     def of(self, pools: Collection[str]) -> set[str]:
         """Return the protocol's roles of a worker in these pools."""
         roles = {"server"} if self.server in pools else set()

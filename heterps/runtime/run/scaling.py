@@ -9,12 +9,12 @@ from distributed import Client
 from heterps.errors import ClusterError
 from heterps.runtime.answers import asking
 from heterps.runtime.cluster.pools import pools_of
-from heterps.runtime.cluster.resources import IO, SERVER
+from heterps.runtime.cluster.resources import COMPUTE, IO, SERVER
 from heterps.runtime.run.leaving import SCALE_TOPIC
 
 __all__ = ["ask_to_scale", "workers_by_role"]
 
-_POOLS = {"servers": SERVER, "io": IO}
+_POOLS = {"servers": SERVER, "io": IO, "compute": COMPUTE}
 
 
 def workers_by_role(client: Client) -> dict[str, int]:

@@ -95,6 +95,18 @@ class StageLines:
             self._lines.pop(key).abandon()
             self._behind.pop(key, None)
 
+    def let_go(self, worker: str) -> list[tuple[str, ActorLine]]:
+        """A worker is about to leave: nothing is asked of it any more. Return pool and line of what it had."""
+        keys = [key for key in self._lines if key[1] == worker]
+        pools = self._attendance.pools.get(worker, ())
+        gone = [(self._roles.pool_of(key[0], pools), self._lines.pop(key)) for key in keys]
+        self.left(worker)
+        return gone
+
+    def is_behind(self, worker: str) -> bool:
+        """Whether other stages send batches on to this worker: they know no other way."""
+        return any(index in self._later and there == worker for index, there in self._lines)
+
     def advance(self) -> None:
         """Make what can be made now."""
         hosts = self._hosts()

@@ -13,7 +13,9 @@ from typing import Any, Protocol, TypeVar
 
 from heterps.data import Dataset
 from heterps.errors import ClusterError, RunError
+from heterps.protocol.run.found import FoundRun
 from heterps.protocol.run.spec import Phase
+from heterps.protocol.run.state import RunState
 from heterps.protocol.words.events import CutAsked, RestAsked, RestOver
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
@@ -42,6 +44,9 @@ class Workers(Carrier, Protocol):
     def watch(self, waiting_for: Callable[[], tuple[str, ...]]) -> None:
         """Raise if what the run waits for stays away for too long."""
 
+    def look_at(self, run: RunState) -> None:
+        """Tell the run of workers that are far behind the others."""
+
     def pump(self) -> bool:
         """Let attempts do what needs this thread, raise what they raised; False if there was nothing."""
 
@@ -60,6 +65,9 @@ class Workers(Carrier, Protocol):
     def peek(self) -> dict[str, Any]:
         """Return the watched tensors of a batch that was computed lately."""
 
+    def ready_to_report(self) -> bool:
+        """Ask for what a report needs; whether it is there, or was waited for long enough."""
+
     def collect(self, reporter: Reporter, exactly: bool = False) -> None:
         """Give the reporter what was measured since the last call; exactly: up to now, and however long it takes."""
 
@@ -75,6 +83,8 @@ class Training:
         Carries out; what becomes of it arrives there.
     keeper
         Cuts of the run.
+    found
+        Where the run is, if its tables outlived their driver.
     retries
         See :class:`~heterps.protocol.run.spec.RunSpec`.
     """
@@ -87,13 +97,15 @@ class Training:
         carrier: Workers,
         arrivals: Arrivals,
         keeper: Keeper,
+        found: FoundRun | None = None,
         **retries: int,
     ) -> None:
         self._carrier = carrier
         self._keeper, self._first, self._epoch, self._rests = keeper, keeper.first, 0, 0
         spec = job.spec(keeper.first + epochs, final_cut=keeper.writes, **retries)
         splits = partial(dataset.splits, seed=job.model.seed)
-        self.driver = Driver(spec, carrier, arrivals, splits, where=dataset.where, cut=keeper.base, life=keeper.life)
+        base, life = keeper.base, keeper.life
+        self.driver = Driver(spec, carrier, arrivals, splits, where=dataset.where, cut=base, life=life, found=found)
         self.began = False
         """Whether every host had its tables at some time."""
         self._ended: list[Progress] = []  # last reports of passes, to be yielded
@@ -124,7 +136,7 @@ class Training:
             self._turn()
             while self._ended:
                 yield self._watched(self._ended.pop(0))
-            if not self.driver.finished and reporter.due(report_s):
+            if not self.driver.finished and reporter.due(report_s) and carrier.ready_to_report():
                 carrier.collect(reporter)
                 yield self._watched(self._progress(self._epoch + 1))
         carrier.collect(reporter, exactly=True)
@@ -150,7 +162,14 @@ class Training:
         self._reporter.failed_cuts = self.driver.failed_cuts
         fleet = self.driver.state.fleet
         progress = self._reporter.progress(self._carrier.counts(), epoch, **ends)
-        return replace(progress, unprotected=fleet.unprotected, together=fleet.together)
+        return replace(
+            progress,
+            cut=self._keeper.newest,
+            unprotected=fleet.unprotected,
+            together=fleet.together,
+            run_twice=self.driver.state.run_twice,
+            moves=self.driver.moves.taken(),
+        )
 
     def _watched(self, progress: Progress) -> Progress:
         return replace(progress, fetched=self._carrier.peek())
@@ -178,6 +197,7 @@ class Training:
     def _turn(self) -> None:
         carrier, driver = self._carrier, self.driver
         carrier.watch(driver.state.waiting_for)
+        carrier.look_at(driver.state)
         moved = driver.step(carrier.tick_s)
         self.began |= driver.state.fleet.ready
         epoch = self.pass_ - self._first

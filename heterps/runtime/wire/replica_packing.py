@@ -15,6 +15,7 @@ import numpy.typing as npt
 from heterps.protocol.host.lanes import Lanes
 from heterps.protocol.host.window import Window
 from heterps.protocol.words.decisions import Confirm, Fill, Forward, Snapshot
+from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.messages import Push, Request, StoreGroup
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.payload import PushedGradients, StoredDense
@@ -92,6 +93,7 @@ def pack_fill(filling: Filling, primary: int) -> Message:
         "seq": fill.seq,
         "window": fill.snapshot.window.to_json(),
         "frontier": fill.snapshot.lanes.to_json(),
+        "batches": [batch and list(batch) for batch in fill.snapshot.lanes.batch],
         "fences": [[*stream, attempt] for stream, attempt in fill.snapshot.fences.items()],
         "owned": list(fill.snapshot.owned),
         "version": filling.version,
@@ -111,6 +113,7 @@ def unpack_fill(message: Message) -> tuple[Filling, int]:
         assert isinstance(push, Push)
         kept[push] = gradients
     lanes = Lanes.from_json(head["frontier"])
+    lanes.batch = [batch and BatchKey(*batch) for batch in head["batches"]]
     for push in kept:
         lanes.staged.setdefault((push.key.pass_, push.step), {})[push.lane] = push
     fences = {(a, b): attempt for a, b, attempt in head["fences"]}

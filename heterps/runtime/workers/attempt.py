@@ -189,8 +189,7 @@ class Attempt:
                     self._read(n)
                 case Compute(key, ""):
                     self.bench.compute(self._works[key.n], self._ahead(key))
-                    if self.bench.copy.learns:
-                        self.bench.free(self._works.pop(key.n))
+                    self._learned(key)
                     self._todo.extend(self.client.handle(Computed(key, "")))
                 case Compute(key, stage):
                     self._step(key, stage)
@@ -205,6 +204,11 @@ class Attempt:
                     self._told(event)
         if self.client.stopped:
             self.close()
+
+    def _learned(self, key: BatchKey) -> None:
+        """A batch was computed: its buffers are free if the copy has taken all it needs."""
+        if self.bench.copy.learns:
+            self.bench.free(self._works.pop(key.n))
 
     def _ahead(self, key: BatchKey) -> Callable[[F32, int], None] | None:
         """Return what takes a gradient to the all-reduce group while it is being computed."""
@@ -248,6 +252,7 @@ class Attempt:
             return []
         self._stepping.discard(key.n)
         self.bench.follow(self._works[key.n], outcome)
+        self._learned(key)
         return self.client.handle(Computed(key, stage))
 
     def _send(self, host: int, request: Request) -> None:

@@ -63,6 +63,7 @@ from heterps.runtime.workers.following import Following
 from heterps.runtime.workers.kept_dense import give_dense, take_dense
 from heterps.runtime.workers.mirror import Mirror
 from heterps.runtime.workers.stage_holder import LentGradient, StageHolder
+from heterps.runtime.workers.turns import Turns
 from heterps.runtime.workers.waiter import Waiter
 from heterps.tables import Kind, Shard, restore, since_of, without_deleted, write_part
 from heterps.tables.live.dense import DenseBlock
@@ -117,7 +118,7 @@ class ShardHost:
         kept = {spec.name for spec in self._reduced}
         self._pushed = {spec.name for spec in self._dense if spec.name not in kept} if kept else None
         self._report, self._cut_every, self._threads = report, cut_every, threads
-        self._adds = job.mode.has_copy  # then what is pushed are changes, made by those who have rows of their own
+        self._adds = job.mode.adds  # then what is pushed are changes, made by those who have rows of their own
         self._readers = CopyReaders()  # those
         self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
         self._memory_bytes = memory_bytes or job.memory_bytes
@@ -126,6 +127,7 @@ class ShardHost:
         self._patience_s = settings().call_s / 3  # of callers that wait for a backup
         self.lock = threading.RLock()  # around the state machine and what follows, but for reads of whole values
         self.state = HostState(copy, job.mode, job.lanes)
+        self.turns = Turns(job.lanes)  # of the lanes of a Sync run
         self.counts = Counts()  # of what is in the tables; replaced with them
         self.phases = Phases()  # of all callers together
         self.shard: Shard | None = None  # None before the first Load and after close
@@ -176,11 +178,18 @@ class ShardHost:
             self._disk.cleanup()
             self._disk = None
 
-    def take_over(self, before: ShardHost) -> None:
-        """Go on with the tables of the run before; one that was left before it had any leaves nothing."""
+    def take_over(self, before: ShardHost, going_on: bool = False) -> None:
+        """Go on with the tables of the run before; one that was left before it had any leaves nothing.
+
+        ``going_on``: it is the same run, under another driver. Then what belongs to the rows comes along, and what
+        the run began with is not here.
+        """
         before._end_mirror()
+        if going_on:
+            self.state.go_on_as(before.state)
+            self._kept = before._kept
         if before.shard is not None:
-            self.shard, self.counts, self._anew = before.shard, before.counts, False
+            self.shard, self.counts, self._anew = before.shard, before.counts, going_on
             self._disk = before._disk
             before._readers.dismiss(self.shard)
             before.shard = before._disk = None  # who still knows it there must not read, or leave anything
@@ -203,6 +212,7 @@ class ShardHost:
         if self._ordered:
             with self.lock:
                 if not self._retired:  # else no answer: whoever asks is about to be ended
+                    self._note_turn(request)
                     self._carry_out_all(self.state.handle(request, tag), payload)
             return
         with self.lock:
@@ -218,6 +228,14 @@ class ShardHost:
             with self.lock:
                 self._busy -= 1
                 self._moved.notify_all()
+
+    def _note_turn(self, request: Request | StoreGroup) -> None:
+        """A lane has done something: but for rows that others keep it waiting for, it is its turn again."""
+        if isinstance(request, StoreGroup):
+            return
+        self.turns.ends(request.lane, request.batches if isinstance(request, Push) else 0)
+        if not isinstance(request, Pull):
+            self.turns.begins(request.lane)
 
     def _carry_out_all(self, decisions: Sequence[Decision], payload: Any) -> None:
         """Carry out what one request led to; its gradients are for those decisions only that change something."""
@@ -383,7 +401,9 @@ class ShardHost:
                 if self.holder is not None and isinstance(sent, PushedGradients) and isinstance(reply, Acked):
                     self.holder.forget(sent.kept)
                 done(reply, self._news(sent, reply))
-            case Serve((wanted, done), _, reply):
+            case Serve((wanted, done), pull, reply):
+                if self._ordered:
+                    self.turns.begins(pull.lane)
                 if not getattr(done, "gone", False):  # nobody waits for these rows any more
                     done(reply, self._pull(wanted))
             case Forward():

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import TableError
+from heterps.html_table import html_table
 from heterps.protocol import BatchKey, Window
 from heterps.tables.hashing import key_of
 from heterps.tables.live.ageing import Kind, after_save, shrink
@@ -214,7 +215,10 @@ class Shard:
         grads: Mapping[str, RowGradients] | None = None,
         dense: F32 | Mapping[str, Any] | None = None,
     ) -> Applied:
-        """Apply the gradients of one batch. That it was not applied before is for the caller to know."""
+        """Apply the gradients of one batch, or of several: then ``dense`` may have a row for each, which is a step.
+
+        That they were not applied before is for the caller to know.
+        """
         grads = {} if grads is None else grads
         if not self._begin(key):
             return Applied(key, True, self._version)
@@ -223,7 +227,7 @@ class Shard:
             step = self._version
             counts, rule_s = self._push_groups(grads, step, key_of(self.seed, "/".join(map(str, key))))
             start = perf_counter()
-            skipped = 0 if dense is None else self.dense.push(dense, step=step)
+            skipped = sum(self.dense.push(each, step=step) for each in _steps(dense))
             rule_s += perf_counter() - start
             done = True
         finally:
@@ -263,6 +267,15 @@ class Shard:
     def take_skipped(self) -> int:
         """Return how many rows a device has left as they were since the last call, for a gradient of NaN or Inf."""
         return self.dense.take_skipped() + sum(above.take_skipped() for above in self._above.values())
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (table.name, table.dim, type(table.rule).__name__, f"{len(group):,}", f"{group.nbytes:,}")
+            for group in self.groups.values()
+            for table in group.spec.tables
+        ]
+        caption = f"Tables of {len(self.groups)} groups, {self.nbytes:,} bytes, version {self.version}"
+        return html_table(caption, ("table", "dim", "rule", "rows of its group", "bytes of its group"), rows)
 
     def _push_groups(self, grads: Mapping[str, RowGradients], step: int, key: int) -> tuple[PushCounts, float]:
         with ExitStack() as stack:
@@ -398,6 +411,13 @@ class KeyedShard(Shard):
 
     def _note(self, key: BatchKey) -> None:
         self.window.add(key)
+
+
+def _steps(dense: F32 | Mapping[str, Any] | None) -> Sequence[F32 | Mapping[str, Any]]:
+    """Return the gradients of dense parameters, one for each step of their rules."""
+    if dense is None:
+        return ()
+    return tuple(dense) if isinstance(dense, np.ndarray) and dense.ndim == 2 else (dense,)
 
 
 def _owned(owned: Sequence[int] | Mapping[str, Sequence[int]] | None, spec: GroupSpec) -> Sequence[int]:

@@ -7,7 +7,7 @@ comes once however many snapshots know it, and a checkpoint that stands alone is
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from heterps.tables.hashing import shards_of
 from heterps.tables.snapshots.disk import ReadBuffer, guarded, read_checked
 from heterps.tables.snapshots.manifest import NAME, Manifest, StoredFile, deleted_of
 from heterps.tables.snapshots.pages import row_groups
-from heterps.tables.snapshots.snapshot import THREADS, Snapshots, links_of
+from heterps.tables.snapshots.snapshot import THREADS, Generation, Snapshots, links_of
 from heterps.tables.specs.spec import GroupSpec
 
 __all__ = ["Chain", "broken_after", "find_generation", "read_columns", "read_rows"]
@@ -105,6 +105,13 @@ class Chain:
 
     def __init__(self, folder: Path) -> None:
         self.links = tuple(links_of(folder))
+
+    @classmethod
+    def of(cls, links: Iterable[Generation]) -> Chain:
+        """Return snapshots, newest first, as if there was nothing below the last of them."""
+        chain = cls.__new__(cls)
+        chain.links = tuple(links)
+        return chain
 
     @property
     def manifest(self) -> Manifest:

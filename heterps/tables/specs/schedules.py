@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from heterps.tables.specs.registry import Registry
 
 __all__ = [
     "SCHEDULES",
+    "Cosine",
     "Exponential",
     "Rate",
     "Schedule",
@@ -56,6 +58,29 @@ class Warmup(Schedule):
     def __call__(self, step: int) -> float:
         """Return the rate at a step."""
         return self.lr * min(1.0, (step + 1) / self.steps)
+
+
+@SCHEDULES.add
+@dataclass(frozen=True)
+class Cosine(Schedule):
+    """Rise linearly to ``lr`` over ``warmup`` steps, then fall along half a cosine to ``least`` at ``steps``; stay."""
+
+    lr: NotNegative
+    steps: Count
+    least: NotNegative = 0.0
+    warmup: Natural = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.warmup >= self.steps:
+            raise TableError(f"Cosine has warmup={self.warmup} of steps={self.steps}: none is left to fall in")
+
+    def __call__(self, step: int) -> float:
+        """Return the rate at a step."""
+        if step < self.warmup:
+            return self.lr * (step + 1) / self.warmup
+        done = min(1.0, (step - self.warmup) / (self.steps - self.warmup))
+        return self.least + (self.lr - self.least) * (1 + math.cos(math.pi * done)) / 2
 
 
 @SCHEDULES.add

@@ -1,6 +1,7 @@
 """The same rows in every format: (number, label), None where a value is missing."""
 
 import gzip
+import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from heterps.data import (
     dense,
     frame,
     generator,
+    json_lines,
     label,
     parquet,
     slot_text,
@@ -98,6 +100,13 @@ def _parquet(folder: Path, rows: Sequence[Row]) -> Dataset:
     return parquet(folder / "a.parquet", FIELDS)
 
 
+def _json_lines(folder: Path, rows: Sequence[Row]) -> Dataset:
+    names = ({"i": i, "x": x, "y": y} for i, (x, y) in enumerate(rows))
+    body = ({name: value for name, value in row.items() if value is not None} for row in names)
+    (folder / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in body))
+    return json_lines(folder / "a.jsonl", FIELDS, columns=["x", "y"])
+
+
 def _arrow(folder: Path, rows: Sequence[Row]) -> Dataset:
     return frame(pa.table(_columns(rows)), FIELDS)
 
@@ -140,6 +149,7 @@ FORMATS: dict[str, Callable[[Path, Sequence[Row]], Dataset]] = {
     "value:name": _slots("value:name"),
     "counted": _slots("counted"),
     "parquet": _parquet,
+    "jsonl": _json_lines,
     "arrow": _arrow,
     "pandas": _pandas,
     "arrays": _arrays,

@@ -27,6 +27,7 @@ from heterps.data import (
     dense,
     idx,
     image_folder,
+    json_lines,
     label,
     open_dataset,
     parquet,
@@ -45,6 +46,7 @@ FIELDS = Schema.of(
     label("y", Number("y")),
 )
 CSV = 'a,b,c,d,y\n"u, v",1,0.5,p|q,1\nw,2,-1e3,,0\n\u00e9,3,,r,1\n'.encode()
+JSON = '{"a": "u", "b": 1, "c": 0.5, "d": ["p", "q"], "y": 1}\n{"a": "\u00e9", "b": "2", "y": 0}\n'.encode()
 SLOTS = b"click:1 a:3 b:0.5 7:1 7:2\nclick:0 a:4 b:0.25\n"
 COUNTED = b"1 1 2 10 11\n1 0 0\n"
 COUNTED_FIELDS = Schema.of(label("y", Number("y")), ragged("s", Ids("s")))
@@ -101,6 +103,8 @@ READERS: dict[str, tuple[str, bytes, Reader]] = {
     "counted": ("a.txt", COUNTED, lambda path: slot_text(path, COUNTED_FIELDS, style="counted")),
     "parquet": ("a.parquet", _parquet_bytes(), lambda path: parquet(path, FIELDS)),
     "parquet, inferred": ("a.parquet", _parquet_bytes(), parquet),
+    "jsonl": ("a.jsonl", JSON, lambda path: json_lines(path, FIELDS, columns=list("abcdy"))),
+    "jsonl, inferred": ("a.jsonl", JSON, json_lines),
     "guessed": ("a", SLOTS, open_dataset),
     "idx": ("a", b"\0\0\x08\x03" + struct.pack(">3I", 3, 2, 2) + bytes(12), _idx_pair),
     "images": ("a.png", _png(), _image),

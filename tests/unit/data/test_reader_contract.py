@@ -1,5 +1,6 @@
 """Every built-in reader keeps the contract for readers."""
 
+import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from heterps.data import (
     generator,
     idx,
     image_folder,
+    json_lines,
     label,
     open_dataset,
     sparse,
@@ -82,6 +84,22 @@ class TestParquet(Rows):
     def damaged(self, folder: Path) -> tuple[Dataset, int]:
         pq.write_table(pa.table({**table(), "a": np.arange(ROWS) - 3}), folder / "b.parquet")
         return READERS["parquet"](folder / "b.parquet", SCHEMA), 3
+
+
+class TestJsonLines(Rows):
+    def text(self) -> str:
+        columns = {name: values.tolist() for name, values in table().items()}
+        return "".join(
+            json.dumps(dict(zip("abcd", row, strict=True))) + "\n" for row in zip(*columns.values(), strict=True)
+        )
+
+    def dataset(self, folder: Path) -> Dataset:
+        (folder / "a.jsonl").write_text(self.text())
+        return json_lines(folder / "a.jsonl", SCHEMA, split_cost=3000)
+
+    def damaged(self, folder: Path) -> tuple[Dataset, int]:
+        (folder / "b.jsonl").write_text(self.text() + '{"a": 1, "b": 2, "c": "x", "d": 0}\n{"a": 1,\n')
+        return json_lines(folder / "b.jsonl", SCHEMA), 2
 
 
 class TestFrame(Rows):

@@ -7,7 +7,8 @@ from heterps.errors import PlanError
 from heterps.hardware import Hardware
 from heterps.planner import Plan, plan
 from heterps.planner.show.diff import diff
-from heterps.planner.ways import Way, parse_way, resolve_ways
+from heterps.planner.ways import Way, cache_ways, parse_way, resolve_ways
+from heterps.protocol.words.modes import Cached
 from heterps.session import launch
 
 
@@ -70,3 +71,30 @@ def test_a_plan_carries_its_ways(tmp_path):
     assert ("parameters", "by table", "fc* table") in diff(bare, made)
     with launch(made, engine="inline") as session:
         assert session.job.ways["fc0.weight"] == Way()
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"), [("cache:64MB", 64_000_000), ("cache:1.5kB", 1500), ("cache:2MiB", 2 << 20), ("cache:7 B", 7)]
+)
+def test_caches_are_given_in_bytes(text, bytes_):
+    way = parse_way(text)
+    assert way == Way("cache", bytes_, in_bytes=True)
+    assert parse_way(str(way)) == way
+
+
+def test_caches_by_name_and_pattern_of_tables():
+    assert cache_ways(wide_deep(), 50) == {"deep": "cache:50", "wide": "cache:50"}
+    assert cache_ways(wide_deep(), {"*": "1MB", "d*": 7, "wide": 3}) == {"deep": "cache:7", "wide": "cache:3"}
+    with pytest.raises(PlanError, match=r"cache_rows: 'x\*' matches no table; there are"):
+        cache_ways(wide_deep(), {"x*": 5})
+
+
+def test_a_plan_carries_its_caches(tmp_path):
+    made = Plan.fused(wide_deep(), batch_size=64, parameters={"deep": "cache:50", "wide": "cache:50"}, mode=Cached(4))
+    made.save(tmp_path / "plan.json")
+    loaded = Plan.load(tmp_path / "plan.json")
+    assert loaded == made
+    assert "cache mode" in loaded.report()
+    with launch(loaded, engine="inline") as session:
+        assert session.job.mode == Cached(4)
+        assert [session.job.cached_rows(group) for group in session.job.model.groups] == [50]

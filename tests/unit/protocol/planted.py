@@ -10,9 +10,11 @@ from heterps.protocol.host.lanes import Lanes
 from heterps.protocol.host.replica import Replica
 from heterps.protocol.run.books import LaneBook, SplitBook
 from heterps.protocol.run.fleet import Fleet, FleetHost
+from heterps.protocol.run.roster import LiveAttempt
 from heterps.protocol.run.spec import Phase
-from heterps.protocol.words import decisions as de, instructions as do
-from heterps.protocol.words.messages import Acked, Ask, Push, Seen
+from heterps.protocol.words import decisions as de, events as ev, instructions as do
+from heterps.protocol.words.messages import FAR, Acked, Ask, Push, Seen
+from heterps.simulator import world as worlds
 from heterps.simulator.actors import Copy
 from heterps.simulator.own_rows import OwnRows
 
@@ -414,6 +416,76 @@ def cut_ignores_lanes_that_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 # --- replicas
+
+
+@planted
+def a_split_that_runs_twice_pauses_once(patch: pytest.MonkeyPatch) -> None:
+    """What the first of two attempts says when it stops is taken for where the Split is."""
+    good = RunState._split_paused
+
+    def paused(self: RunState, event: ev.SplitPaused) -> None:
+        attempt = self.roster.attempts.get(event.attempt)
+        if attempt is not None and not self.spec.mode.ordered:
+            self._drop_twins(attempt)
+            attempt.outrun = False
+        good(self, event)
+
+    patch.setattr(RunState, "_split_paused", paused)
+
+
+@planted
+def what_does_not_stop_is_taken_to_stand(patch: pytest.MonkeyPatch) -> None:
+    """An attempt that does not stop for a cut is given up, and the cut made as if it had left nothing behind."""
+
+    def replace(self: RunState, attempt: LiveAttempt) -> None:
+        self._drop_twins(attempt)
+        self._cancel(attempt)
+        self.book.give_back(attempt.work, clean=True)
+
+    patch.setattr(RunState, "_replace", replace)
+
+
+# --- tables that outlive their driver
+
+
+@planted
+def what_is_found_is_taken_to_be_whole(patch: pytest.MonkeyPatch) -> None:
+    """The last batches of what a dead driver left are taken to be on all hosts."""
+    patch.setattr(SplitBook, "distrust", lambda self: None)
+    patch.setattr(LaneBook, "distrust", lambda self: None)
+
+
+@planted
+def one_host_says_where_lanes_are(patch: pytest.MonkeyPatch) -> None:
+    """A lane that one host takes for ended is not told to the others."""
+    good = worlds.found
+
+    def found(cut: Any, hosts: Any, *, ordered: bool) -> Any:
+        told = good(cut, hosts, ordered=ordered)
+        for lane in told.progress.get("lanes", ()) if told else ():
+            lane[3] = lane[0] == FAR
+        return told
+
+    patch.setattr(worlds, "found", found)
+
+
+@planted
+def tables_are_adopted_one_by_one(patch: pytest.MonkeyPatch) -> None:
+    """A host that is lost before all are there loads the cut, the others go on from where they are."""
+    good = RunState._restore
+    patch.setattr(RunState, "_restore", lambda self: None if self.fleet.adopts else good(self))
+
+
+@planted
+def gradients_that_wait_are_left_behind(patch: pytest.MonkeyPatch) -> None:
+    """The next driver's copies know of pushes that wait for their step, but have lost the gradients."""
+    good = Copy.take_over
+
+    def take_over(self: Copy, before: Copy) -> None:
+        good(self, before)
+        self._kept = {place: (shards, (), since) for place, (shards, _, since) in self._kept.items()}
+
+    patch.setattr(Copy, "take_over", take_over)
 
 
 @planted

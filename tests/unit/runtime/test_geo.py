@@ -95,5 +95,5 @@ def test_modes_as_text(text: str, mode: hps.Geo) -> None:
 def test_modes_that_make_no_sense_are_named(text: str, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         mode_from_text(text)
-    with pytest.raises(UnknownKindError, match="use one of async, geo, sync"):
+    with pytest.raises(UnknownKindError, match="use one of async, cache, geo, sync"):
         mode_from_text("asynch")

@@ -8,7 +8,8 @@ from random import Random
 import psutil
 import pytest
 
-from heterps.soak.victims import FAULTS, Victims
+from heterps.errors import RunError
+from heterps.soak.victims import Victims, faults_of
 
 WORDS = (sys.executable, "-c", "import sys; sys.stdin.read()")
 
@@ -47,8 +48,36 @@ def test_the_last_of_a_role_is_spared(started: dict[str, subprocess.Popen[bytes]
 def test_what_was_stopped_is_killed_or_goes_on(started: dict[str, subprocess.Popen[bytes]]) -> None:
     victims = Victims(psutil.Process(), Random(1))
     assert victims.hit("freeze server")
-    (stopped,) = victims._stopped.values()
+    (stopped,) = victims._struck.values()
     assert len(victims.workers("server")) == 1, "it is not hit again"
     victims.clear()
     assert next(p for p in started.values() if p.pid == stopped.pid).wait(60) == -9
-    assert {fault.split()[1] for fault in FAULTS} == {"server", "io"}
+
+
+def test_what_was_slowed_goes_on(started: dict[str, subprocess.Popen[bytes]]) -> None:
+    victims = Victims(psutil.Process(), Random(1))
+    assert victims.hit("slow server")
+    (stopped,) = victims._struck.values()
+    victims.over("slow server")
+    assert stopped.status() != psutil.STATUS_STOPPED
+    assert len(victims.workers("server")) == 2
+
+
+@pytest.mark.parametrize(
+    ("usual", "able"), [(1, {"retire": True, "add": False}), (2, {"retire": False, "add": True})], ids=["more", "usual"]
+)
+def test_the_number_of_workers_comes_back_to_the_usual(
+    started: dict[str, subprocess.Popen[bytes]], usual: int, able: dict[str, bool]
+) -> None:
+    victims = Victims(psutil.Process(), Random(1), {"server": usual})
+    assert {what: victims.able(f"{what} server") for what in able} == able
+
+
+def test_faults_by_their_words() -> None:
+    assert faults_of("kill, drop server", network=False) == ("kill server", "kill io", "drop server")
+    assert "part io" in faults_of("", network=True)
+    assert "part io" not in faults_of("", network=False)
+    with pytest.raises(RunError, match="no fault is called 'kil'; there are add, add io"):
+        faults_of("kil", network=True)
+    with pytest.raises(RunError, match="part needs root"):
+        faults_of("part", network=False)

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from heterps.protocol import BatchKey, ClientState, Geo, Layout
+import pytest
+
+from heterps.protocol import BatchKey, Cached, ClientState, Geo, Layout, Mode
 from heterps.protocol.client import state as cl
 from heterps.protocol.words import instructions as do
 from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Seen
@@ -14,9 +16,9 @@ LAYOUT = Layout(1, tuple(range(HOSTS)), (1,) * HOSTS, tuple(range(HOSTS)))
 class Played:
     """A client with everything it wants done, in order; hosts answer when they are told to."""
 
-    def __init__(self, k: int) -> None:
+    def __init__(self, k: int, mode: Mode | None = None) -> None:
         run = do.RunSplit(1, 1, "w", 0, 0, 0, 7, 0, None, 0, (0, 0), LAYOUT)
-        self.client = ClientState(run, Geo(k))
+        self.client = ClientState(run, mode or Geo(k))
         self.done: list[Any] = []
         self.act(self.client.start())
         for host in range(HOSTS):
@@ -92,3 +94,37 @@ def test_the_last_range_of_a_split_may_be_short() -> None:
     played.computed(1)
     (push, _) = played.sent(Push, 0)
     assert push.request.batches == 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("mode", [Geo(1), Cached(1), Cached(2)])
+def test_a_later_unit_that_is_settled_first_lets_none_begin_further_ahead(mode: Mode) -> None:
+    played = Played(1, mode)
+    for n in range(2):
+        played.answer(Pull, n)
+        played.computed(n)
+    played.answer(Push, 1)
+    assert not played.sent(Pull, 2), "it would lack batch 0, two before it"
+    played.answer(Push, 0)
+    assert played.sent(Pull, 2)
+
+
+def test_several_may_be_computed_at_once_where_hosts_change_the_rows_but_begin_in_order() -> None:
+    played = Played(0, Cached(3))
+    for n in (1, 2):
+        played.answer(Pull, n)
+    assert played.computing == [], "the first has asked for rows of the others"
+    played.answer(Pull, 0)
+    assert played.computing == [0, 1, 2]
+    played.computed(1)
+    assert not played.sent(Push, 0)
+    played.computed(0)
+    assert len(played.sent(Push, 0)) == HOSTS
+
+
+def test_without_staleness_a_batch_waits_for_the_one_before_it() -> None:
+    played = Played(0, Cached(0))
+    played.answer(Pull, 0)
+    played.computed(0)
+    assert not played.sent(Pull, 1)
+    played.answer(Push, 0)
+    assert played.sent(Pull, 1)

@@ -3,7 +3,7 @@
 import pytest
 
 from heterps.errors import PlanError, ProtocolError
-from heterps.protocol import Async, Cut, Geo, Phase, RunSpec, RunState, Sync, deal_shards, owned_by
+from heterps.protocol import Async, Cut, Geo, Mode, Phase, RunSpec, RunState, Sync, deal_shards, owned_by
 from heterps.protocol.words import events as ev, instructions as do
 
 
@@ -279,6 +279,83 @@ def test_a_slow_lane_runs_twice_and_the_first_result_wins() -> None:
     assert run.handle(ev.SplitDone(slow.attempt, 2)) == []
 
 
+def test_a_slow_split_runs_twice_where_there_is_room_and_the_first_result_wins() -> None:
+    run, out = started(RunSpec(shards=2), splits=2, io=2)
+    slow, other = only(out, do.RunSplit)
+    assert run.handle(ev.SplitSlow(slow.attempt)) == [], "others have something better to do"
+    run.handle(ev.SplitDone(other.attempt, 3))
+    (twin,) = only(run.handle(ev.SplitSlow(slow.attempt)), do.RunSplit)
+    assert (twin.worker, twin.split, twin.oldest) == (other.worker, slow.split, slow.attempt)
+    assert run.handle(ev.SplitSlow(slow.attempt)) == [], "twice is enough"
+    run.validate()
+    assert run.run_twice == 1
+    out = run.handle(ev.SplitDone(slow.attempt, 2))
+    assert do.Cancel(twin.attempt) in out
+    assert do.Finish() in out
+
+
+def test_a_split_that_runs_twice_is_asked_for_anew_before_a_cut() -> None:
+    run, out = started(RunSpec(shards=2), splits=1, io=2)
+    (slow,) = only(out, do.RunSplit)
+    (twin,) = only(run.handle(ev.SplitSlow(slow.attempt)), do.RunSplit)
+    first, _ = only(run.handle(ev.CutAsked()), do.Pause)
+    out = run.handle(ev.SplitPaused(slow.attempt, 1, first.serial))
+    assert {do.Cancel(slow.attempt), do.Cancel(twin.attempt)} <= set(out)
+    (fresh,) = only(out, do.RunSplit)
+    assert not only(out, do.MarkCut)
+    assert fresh.oldest == fresh.attempt, "both are fenced"
+
+
+def test_in_geo_a_slow_split_goes_over() -> None:
+    run, out = started(RunSpec(mode=Geo(k=2), shards=2), splits=1, io=2)
+    (slow,) = only(out, do.RunSplit)
+    out = run.handle(ev.WorkerPaced(slow.worker, True, 1), ev.SplitSlow(slow.attempt))
+    assert do.Cancel(slow.attempt) in out
+    (again,) = only(out, do.RunSplit)
+    assert again.worker != slow.worker
+    assert again.oldest == again.attempt
+
+
+@pytest.mark.parametrize("mode", [Sync(), Async()])
+def test_what_does_not_stop_for_a_cut_is_run_elsewhere_up_to_where_all_hosts_agree(mode: Mode) -> None:
+    run, out = started(RunSpec(mode=mode, lanes=2, shards=2), splits=2, io=2)
+    slow, other = only(out, do.RunSplit)
+    pauses = {pause.attempt: pause for pause in only(run.handle(ev.CutAsked()), do.Pause)}
+    run.handle(ev.SplitPaused(other.attempt, 1, pauses[other.attempt].serial))
+    out = run.handle(ev.WorkerPaced(slow.worker, True, 1), ev.SplitSlow(slow.attempt))
+    assert do.Cancel(slow.attempt) in out
+    (again,) = only(out, do.RunSplit)
+    assert (again.worker, again.split, again.until) == (other.worker, slow.split, 0)
+    run.validate()
+    assert only(run.handle(ev.SplitPaused(again.attempt, 1, again.serial)), do.MarkCut)
+
+
+def test_a_worker_that_was_lost_comes_back_under_a_greater_stay() -> None:
+    run, out = started(RunSpec(shards=2), splits=3, io=2)
+    first, _ = only(out, do.RunSplit)
+    run.handle(ev.WorkerLost(first.worker))
+    assert run.handle(ev.WorkerJoined(first.worker, "io")) == [], "a word from before"
+    (again,) = only(run.handle(ev.WorkerJoined(first.worker, "io", stay=1)), do.RunSplit)
+    assert again.worker == first.worker
+    assert run.handle(ev.WorkerLost(first.worker)) == [], "it has come back since"
+    assert again.attempt in run.roster.attempts
+    run.handle(ev.WorkerLost(first.worker, stay=1))
+    assert again.attempt not in run.roster.attempts
+    run.handle(ev.WorkerLost("late", stay=2), ev.WorkerJoined("late", "io", stay=2))
+    assert "late" not in run.roster.workers, "it was lost before the word that it joined had come"
+
+
+def test_a_slow_worker_is_given_something_only_where_there_is_no_other() -> None:
+    run, out = started(RunSpec(mode=Sync(), lanes=2, shards=2), splits=4, io=2)
+    slow, other = only(out, do.RunSplit)
+    run.handle(ev.WorkerPaced(slow.worker, True, 2), ev.WorkerPaced(slow.worker, False, 1))
+    (next_,) = only(run.handle(ev.SplitDone(slow.attempt, 3)), do.RunSplit)
+    assert next_.worker == other.worker, "the later look counts, and lanes are not dealt evenly to it"
+    out = run.handle(ev.WorkerLost(other.worker))
+    assert {again.worker for again in only(out, do.RunSplit)} == {slow.worker}
+    assert len(only(run.handle(ev.WorkerPaced(slow.worker, False, 3), ev.WorkerJoined("new", "io")), do.Pause)) == 1
+
+
 def test_a_lane_whose_lost_twin_may_have_gone_further_is_asked_for_anew_before_a_cut() -> None:
     run, out = started(RunSpec(mode=Sync(), lanes=1, shards=2), splits=1, io=2)
     (slow,) = only(out, do.RunSplit)
@@ -528,6 +605,38 @@ def test_nobody_hands_over_while_a_cut_is_written() -> None:
     assert do.Promote in [type(i) for i in run.handle(ev.CutPublished(1))]
 
 
+def cut_of_two_hosts_with_backups() -> tuple[RunState, list[int]]:
+    """A cut that both hosts have marked, and only the first has written."""
+    run, created = two_hosts(replicas=2)
+    backups = [host.backup for host in run.fleet.hosts]
+    run.handle(*(ev.BackupReady(c.copy, backup) for c, backup in zip(created, backups, strict=True)))
+    run.handle(ev.WorkerJoined("io", "io"), ev.SplitsReady(0, 1), ev.CutAsked())
+    attempt = next(iter(run.roster.attempts.values()))
+    run.handle(ev.SplitPaused(attempt.number, 0, attempt.serial))
+    copies = [create.copy for create in created]
+    run.handle(*(ev.CutMarked(copy, 1) for copy in copies), ev.CutWritten(copies[0], 1))
+    return run, copies
+
+
+def test_a_cut_is_given_up_when_one_that_wrote_its_part_is_lost_before_the_others_have() -> None:
+    """The one that is promoted in its place knows nothing of that part."""
+    run, (first, second) = cut_of_two_hosts_with_backups()
+    kinds = [type(i) for i in run.handle(ev.CopyLost(first))]
+    assert kinds[:2] == [do.Promote, do.DropCut]
+    assert do.PublishCut not in [type(i) for i in run.handle(ev.CutWritten(second, 1))]
+
+
+def test_a_cut_that_cannot_be_published_any_more_is_not_waited_for() -> None:
+    run, (first, second) = cut_of_two_hosts_with_backups()
+    assert do.PublishCut in [type(i) for i in run.handle(ev.CutWritten(second, 1))]
+    out = run.handle(ev.CopyLost(first))
+    assert do.DropCut not in [type(i) for i in out], "its manifest may be on its way"
+    run.handle(ev.HostReady(out[0].copy, out[0].term), ev.CutAsked())
+    (attempt,) = run.roster.attempts.values()
+    out = run.handle(ev.SplitPaused(attempt.number, 0, attempt.serial))
+    assert [i.cut for i in out if isinstance(i, do.MarkCut)] == [2, 2]
+
+
 def test_an_io_worker_goes_when_its_splits_have_stopped() -> None:
     run, _ = two_hosts()
     run.handle(ev.WorkerJoined("x", "io"), ev.WorkerJoined("y", "io"), ev.SplitsReady(0, 2))
@@ -536,6 +645,29 @@ def test_an_io_worker_goes_when_its_splits_have_stopped() -> None:
     out = run.handle(ev.SplitPaused(attempt.number, 3, pause.serial))
     assert do.LetGo("x") in out
     assert "x" not in run.roster.workers
+
+
+def test_a_compute_worker_goes_at_once_and_attempts_compute_elsewhere() -> None:
+    run = RunState(RunSpec(shards=4, compute=True))
+    (create,) = run.handle(ev.WorkerJoined("a", "server"))
+    run.handle(ev.HostReady(create.copy, create.term))
+    run.handle(*(ev.WorkerJoined(name, "compute") for name in "uv"), *(ev.StageReady(name) for name in "uv"))
+    run.handle(ev.WorkerJoined("x", "io"), ev.SplitsReady(0, 1))
+    announce, let_go = run.handle(ev.WorkerLeaving("u"))
+    assert isinstance(announce, do.Announce)
+    assert announce.layout.stages == ("v",)
+    assert let_go == do.LetGo("u")
+    assert run.handle(ev.StageReady("u")) == []
+
+
+def test_a_compute_worker_that_holds_parameters_stays() -> None:
+    run = RunState(RunSpec(shards=4, hosts=2, compute=True, stage_hosts=1))
+    out = run.handle(ev.WorkerJoined("a", "server"), ev.WorkerJoined("u", "compute"))
+    for create in (i for i in out if isinstance(i, do.CreateHost)):
+        run.handle(ev.HostReady(create.copy, create.term))
+    run.handle(ev.StageReady("u"))
+    assert run.handle(ev.WorkerLeaving("u")) == []
+    assert run.layout().stages == ("u",)
 
 
 def test_a_worker_that_is_to_leave_before_it_has_joined_is_not_used() -> None:

@@ -25,5 +25,5 @@ def test_nonsense_is_refused_by_name(make: object) -> None:
 
 
 def test_unknown_modes_are_named() -> None:
-    with pytest.raises(UnknownKindError, match=r'"half".*async, geo, sync'):
+    with pytest.raises(UnknownKindError, match=r'"half".*async, cache, geo, sync'):
         mode_from_json({"mode": "half"})

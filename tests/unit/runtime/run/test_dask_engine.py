@@ -71,6 +71,14 @@ def test_merged_pushes_count_every_batch_once() -> None:
     assert last.samples == 3000
 
 
+def test_stages_behind_a_cache_count_every_batch_once_and_learn() -> None:
+    with hps.launch(staged(lanes=2, shard_hosts=2), cache_rows=60, staleness=5, sparse=hps.SGD(lr=0.5)) as session:
+        last = list(session.train(data(), epochs=6))[-1]
+        assert session.evaluate(data(seed=8))["auc"] > 0.9
+    assert last.samples == 6 * 1500
+    assert 0 < last.exchange.caches["vectors, wide"].oldest <= 5
+
+
 def benches() -> int:
     return sum(isinstance(held, Workbench) for held in gc.get_objects())
 

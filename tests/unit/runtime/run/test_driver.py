@@ -23,6 +23,9 @@ class Unlucky:
         self.made.append(create.copy)
         self.arrivals.tell(ev.CopyLost(create.copy))
 
+    def worker_name(self, worker: str) -> str:
+        return worker
+
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"{name} was not expected")
 

@@ -48,7 +48,7 @@ def test_modes_by_name_and_value() -> None:
     ):
         with launch(plan(), mode=mode) as session:
             assert session.job.mode == wanted
-    with pytest.raises(UnknownKindError, match="use one of async, geo, sync"):
+    with pytest.raises(UnknownKindError, match="use one of async, cache, geo, sync"):
         launch(plan(), mode="both")
 
 

@@ -35,7 +35,7 @@ class Present:
 def asked(**wanted: int) -> tuple[Leaving, list[Any]]:
     arrivals, attendance = Arrivals(), Present()
     client: Any = None
-    leaving = Leaving(client, attendance, arrivals, {"servers": "server", "io": "io"}, {"servers": 1, "io": 1})  # type: ignore[arg-type]
+    leaving = Leaving(client, attendance, arrivals, {"servers": ("server",), "io": ("io",)}, {"servers": 1, "io": 1})  # type: ignore[arg-type]
     leaving.scale(wanted)
     return leaving, [arrivals.get_nowait() for _ in range(arrivals.qsize())]
 
@@ -45,6 +45,22 @@ def test_the_newest_by_name_are_asked_once() -> None:
     assert told == [WorkerLeaving("s1"), WorkerLeaving("i2")]
     with pytest.raises(ClusterError, match="there are 2 of 3 io"):
         leaving.scale({"io": 3})
+
+
+def test_who_is_needed_stays_until_another_comes() -> None:
+    """Others retire them: the run asks those that it can do without, in its turn."""
+    leaving, _ = asked()
+    arrivals, present = leaving._arrivals, leaving._attendance
+    leaving.want(["s0", "s1", "unknown"])
+    assert arrivals.get_nowait() == WorkerLeaving("s0")
+    assert arrivals.empty(), "one server is needed"
+    leaving.look()
+    assert arrivals.empty()
+    present.pools["s2"] = ("server",)
+    leaving.look()
+    assert arrivals.get_nowait() == WorkerLeaving("s1")
+    leaving.want(["s1"])
+    assert arrivals.empty(), "asked once"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +99,7 @@ def test_a_server_and_a_reader_leave_a_run_without_a_cut_and_the_bits_stay(monke
         samples = 0
         for progress in reports:
             samples = progress.samples
-            if workers_by_role(client) == {"servers": 1, "io": 1}:
+            if workers_by_role(client) == {"servers": 1, "io": 1, "compute": 0}:
                 left.set()
         assert left.is_set()
         assert samples == 6 * 1500

@@ -1,0 +1,75 @@
+"""Who is far behind, told from batches and seconds."""
+
+from heterps.runtime.run.paces import Behind, Going, Paces
+
+
+def going(now: float, **rates: float) -> list[Going]:
+    """Return attempts that do so many batches a second, each on a worker of its name."""
+    return [Going(name, n, name, int(now * rate), now) for n, (name, rate) in enumerate(rates.items())]
+
+
+def test_one_that_takes_long_for_a_batch_is_behind_once_that_has_lasted() -> None:
+    paces = Paces(after_s=4.0, factor=3.0)
+    found = {now: paces.look(now, going(now, a=10, b=9, c=1)) for now in map(float, range(8))}
+    assert [now for now, behind in found.items() if behind] == [4.0, 5.0, 6.0, 7.0]
+    (behind,) = found[7.0]
+    assert (behind.attempt, behind.worker) == (2, "c")
+    assert 0.8 < behind.seconds < 1.3
+    assert 0.09 < behind.others < 0.12
+
+
+def test_half_as_fast_is_not_far_behind() -> None:
+    paces = Paces(after_s=4.0, factor=3.0)
+    assert not any(paces.look(now, going(now, a=10, b=10, c=5)) for now in map(float, range(20)))
+
+
+def test_one_that_does_nothing_at_all_is_behind_however_long_batches_are() -> None:
+    paces = Paces(after_s=1.0, factor=3.0)
+
+    def look(now: float) -> list[Behind]:
+        batches = {"a": int(now / 5), "b": int(now / 5), "c": int(min(now, 20.0) / 5)}
+        return paces.look(now, [Going(w, n, w, done, now) for n, (w, done) in enumerate(batches.items())])
+
+    found = {now: look(float(now)) for now in range(60)}
+    first = next(now for now, behind in found.items() if behind)
+    assert 34 <= first <= 37, "three batches of five seconds after its last one"
+    assert {behind.worker for all_ in found.values() for behind in all_} == {"c"}
+
+
+def test_the_last_one_is_compared_with_those_that_have_done() -> None:
+    paces = Paces(after_s=2.0, factor=3.0)
+    for now in (0.0, 1.0, 2.0):
+        paces.look(now, going(now, a=10, b=1))
+    assert [behind.worker for behind in paces.look(3.0, going(3.0, b=1))] == ["b"]
+    paces.forget("a")
+    assert paces.look(4.0, going(4.0, b=1)) == [], "there is nobody to compare it with"
+
+
+def test_all_that_stand_still_together_are_not_behind_each_other() -> None:
+    """As when a shard host does not answer."""
+    paces = Paces(after_s=2.0, factor=3.0)
+    for now in range(3):
+        paces.look(now, going(now, a=10, b=10))
+    stalled = [Going(name, n, name, 20, 0.0) for n, name in enumerate("ab")]
+    assert not any(paces.look(now, [each._replace(seconds=float(now)) for each in stalled]) for now in range(3, 60))
+
+
+def test_a_lane_that_waits_for_another_is_not_behind() -> None:
+    """In Sync all have done as much; what counts is the time in which the others waited."""
+    paces = Paces(after_s=2.0, factor=3.0)
+
+    def lanes(now: float) -> list[Going]:
+        return [Going(0, 0, "a", int(now), 0.05 * now), Going(1, 1, "b", int(now), 0.95 * now)]
+
+    found = [paces.look(now, lanes(now)) for now in map(float, range(6))]
+    assert [[behind.worker for behind in each] for each in found] == [[], [], ["b"], ["b"], ["b"], ["b"]]
+
+
+def test_a_short_turn_that_costs_nothing_is_left_alone() -> None:
+    """Three times as long as others, but the run spends its time elsewhere."""
+    paces = Paces(after_s=2.0, factor=3.0)
+
+    def lanes(now: float) -> list[Going]:
+        return [Going(0, 0, "a", int(10 * now), 0.01 * now), Going(1, 1, "b", int(10 * now), 0.1 * now)]
+
+    assert not any(paces.look(now, lanes(now)) for now in map(float, range(6)))
