@@ -38,6 +38,7 @@ from heterps.tables.snapshots.disk import HashedFile
 from heterps.tables.snapshots.manifest import StoredFile
 
 SLOTS, NUMBERS, DIM = 26, 13, 16
+VALUES = 20_000  # of each category that requests have; the other rows only take their place
 BYTES = 8 + 4 * (DIM + 1)
 
 
@@ -54,17 +55,17 @@ def cell(column: int, value: int) -> str:
     return f"{column:02d}{value:06x}"
 
 
-def export(folder: Path, gigabytes: float) -> int:
-    """Write an exported model with random rows; return how many values each category has."""
-    values = int(gigabytes * 1e9 / BYTES / SLOTS)
+def export(folder: Path, gigabytes: float) -> None:
+    """Write an exported model with random rows."""
     graph, rng = wide_deep(slots=SLOTS, dense=NUMBERS, dim=DIM), np.random.default_rng(0)
     ids = np.concatenate(
         [
-            hash_texts([cell(i, v).encode() for v in range(values)], np.full(values, recipe.salt, np.uint64))
+            hash_texts([cell(i, v).encode() for v in range(VALUES)], np.full(VALUES, recipe.salt, np.uint64))
             for i, recipe in enumerate(fields()["ids"].of)
         ]
     )
-    ids = np.unique(ids)
+    others = max(0, int(gigabytes * 1e9 / BYTES) - len(ids))
+    ids = np.unique(np.concatenate([ids, rng.integers(0, 2**64 - 2, others, np.uint64)]))
     (group,) = Model(graph).groups
     columns: dict[str, Any] = {"id": ids}
     for table in group.tables:
@@ -84,12 +85,11 @@ def export(folder: Path, gigabytes: float) -> int:
     form = DataForm(fields())
     shards = {group.name: group.n_shards}
     Export("full", graph, form, "arrow", "float32", shards, files, Origin("", 0)).write(generation)
-    return values
 
 
-def rows(n: int, values: int, seed: int) -> list[dict[str, Any]]:
+def rows(n: int, seed: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(seed)
-    picks, numbers = rng.integers(0, values, (n, SLOTS)), rng.integers(0, 1000, (n, NUMBERS))
+    picks, numbers = rng.integers(0, VALUES, (n, SLOTS)), rng.integers(0, 1000, (n, NUMBERS))
     return [
         {f"c{i}": cell(i, v) for i, v in enumerate(p)} | {f"n{i}": v for i, v in enumerate(x)}
         for p, x in zip(picks.tolist(), numbers.tolist(), strict=True)
@@ -111,18 +111,18 @@ def timed(call: Callable[[int], Any], calls: int) -> dict[str, float]:
     return found
 
 
-def in_process(folder: Path, values: int, calls: int) -> dict[str, dict[str, float]]:
+def in_process(folder: Path, calls: int) -> dict[str, dict[str, float]]:
     """Measure this process: ours by NumPy and onnxruntime, and onnxruntime alone."""
     return {
         f"{n:3d} {name}": times
         for n in (1, 256)
-        for name, times in of_size(folder, values, n, calls if n == 1 else max(50, calls // 20)).items()
+        for name, times in of_size(folder, n, calls if n == 1 else max(50, calls // 20)).items()
     }
 
 
-def of_size(folder: Path, values: int, n: int, calls: int) -> dict[str, dict[str, float]]:
+def of_size(folder: Path, n: int, calls: int) -> dict[str, dict[str, float]]:
     ours, other = Predictor(folder), Predictor(folder, "onnx")
-    batches = [rows(n, values, seed) for seed in range(min(calls, 200))]
+    batches = [rows(n, seed) for seed in range(min(calls, 200))]
     columns = [ours.columns(batch) for batch in batches]
     feeds = [{**some, **looked_up_for(other.model, some)} for some in columns[:20]]
     pick = len(batches)
@@ -195,7 +195,7 @@ import heterps as hps
 from benchmarks.serving import rows
 predictor = hps.Predictor(sys.argv[1])
 for seed in range(40):
-    predictor(rows(256, int(sys.argv[2]), seed))
+    predictor(rows(256, seed))
 print("ready", flush=True)
 sys.stdin.readline()
 found, mapped = {}, False
@@ -212,15 +212,15 @@ sys.stdin.readline()
 """
 
 
-def started(folder: Path, values: int) -> list[float]:
-    row = json.dumps(rows(1, values, 1)[0])
+def started(folder: Path) -> list[float]:
+    row = json.dumps(rows(1, 1)[0])
     made = subprocess.run([sys.executable, "-c", START, str(folder), row], capture_output=True, text=True, check=True)
     return list(json.loads(made.stdout))
 
 
-def shared(folder: Path, values: int, processes: int) -> list[dict[str, int]]:
+def shared(folder: Path, processes: int) -> list[dict[str, int]]:
     """Return kilobytes of each of several processes that serve one export, all alive while they are measured."""
-    command = [sys.executable, "-c", SHARED, str(folder), str(values)]
+    command = [sys.executable, "-c", SHARED, str(folder)]
     made = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(processes)
     ]
@@ -257,22 +257,23 @@ def main() -> None:
     print(*(f"{name}: {value}" for name, value in describe().items()), f"load: {os.getloadavg()[0]:.1f}", sep="\n")
     with tempfile.TemporaryDirectory() as temporary, threadpool_limits(1):
         folder = (args.folder or Path(temporary)) / "export"
-        values = int(args.gigabytes * 1e9 / BYTES / SLOTS) if folder.exists() else export(folder, args.gigabytes)
+        if not folder.exists():
+            export(folder, args.gigabytes)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        print(f"export: {size / 1e9:.2f} GB, {values * SLOTS:,} rows")
+        print(f"export: {size / 1e9:.2f} GB, {size // BYTES:,} rows")
         for attempt in ("first", "second"):
-            imported, opened, answered, used = started(folder, values)
+            imported, opened, answered, used = started(folder)
             print(
                 f"{attempt} start: import {imported:.2f} s, open {opened:.3f} s, first answer {answered:.3f} s; "
                 f"processor {used:.2f} s in all"
             )
-        show(in_process(folder, values, args.calls))
+        show(in_process(folder, args.calls))
         if args.torch:
             words = map(str, (SLOTS, NUMBERS, DIM, 1_000_000, args.calls))
             made = subprocess.run([args.torch, "-c", TORCH, *words], capture_output=True, text=True, check=True)
             show(json.loads(made.stdout))
         for processes in (1, 4):
-            found = shared(folder, values, processes)
+            found = shared(folder, processes)
             mean = {name: sum(each.get(name, 0) for each in found) / len(found) / 1024 for name in found[0]}
             print(
                 f"{processes} processes, each on average (MiB): " + ", ".join(f"{n} {v:.0f}" for n, v in mean.items())
