@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from heterps.habits import (
         Callback as Callback,
         CSVLog as CSVLog,
+        Dump as Dump,
         EarlyStopping as EarlyStopping,
         KeepBest as KeepBest,
         MLflowLog as MLflowLog,
@@ -71,7 +72,7 @@ _HOMES = {
     "heterps.errors": "HeterpsError",
     "heterps.estimator": "Classifier Regressor",
     "heterps.graph": "Graph ops",
-    "heterps.habits": "CSVLog Callback EarlyStopping KeepBest MLflowLog TensorBoardLog calibrate",
+    "heterps.habits": "CSVLog Callback Dump EarlyStopping KeepBest MLflowLog TensorBoardLog calibrate",
     "heterps.hardware": "Hardware",
     "heterps.planner": "FixedRate MaxThroughput MinCost Plan plan",
     "heterps.protocol.words.keys": "BatchKey",

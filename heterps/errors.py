@@ -13,6 +13,7 @@ __all__ = [
     "GraphError",
     "HardwareError",
     "HeterpsError",
+    "LabelError",
     "OpError",
     "OutputError",
     "PlanError",
@@ -50,6 +51,10 @@ class PlanError(HeterpsError, ValueError):
 
 class DataError(HeterpsError, ValueError):
     """Input data cannot be used; the message names file and line, or the column and what is there instead."""
+
+
+class LabelError(DataError):
+    """Most labels of the data are none that the model's loss takes."""
 
 
 class OutputError(HeterpsError, OSError):
