@@ -29,7 +29,7 @@ _SCHEMA = pa.schema(
         ("day", pa.string()),
         ("pass", pa.string()),
         ("state", pa.string()),  # trained, late, empty, missing, unreadable, ...
-        ("measure", pa.string()),  # rows, bad_rows, loss, or the name of a metric
+        ("measure", pa.string()),  # rows, bad_rows, or the name of a metric
         ("group", pa.string()),  # of a metric with several results: slot or group
         ("value", pa.float64()),  # of this pass; null where it is not defined
         ("total", pa.float64()),  # of all passes up to this one

@@ -57,6 +57,7 @@ def test_each_pass_is_measured_before_it_is_trained_on(tmp_path: Path) -> None:
     assert last > wanted[-1]["auc"]
     found = reports[-1]
     assert (found.rows, found.state, found.measured["auc", ""]) == (150, "trained", wanted[-1]["auc"])
+    assert 0.3 < found.loss < 0.7
     assert {group for name, group in found.measured if name == "slot_auc"} == {"user", "item"}
     assert values(tmp_path / "out", "rows", "total") == [150.0, 300.0, 450.0]
     # Totals: exact where states have a size, else the mean over passes.
@@ -219,6 +220,17 @@ def test_a_stream_that_is_left_goes_on_as_if_nothing_had_happened(tmp_path: Path
     run(pattern, tmp_path / "out", **options)
     assert logged(tmp_path / "out") == logged(tmp_path / "straight")
     assert rows(tmp_path / "out") == rows(tmp_path / "straight")
+
+
+def test_nothing_in_the_log_depends_on_when_reports_come(tmp_path: Path) -> None:
+    pattern = write_days(tmp_path / "logs", days=1, passes=1, rows=300)
+    losses = []
+    for name, seconds in (("often", 0.0), ("once", 60.0)):
+        with session(report_s=seconds) as one:
+            (report,) = hps.stream(one, pattern, tmp_path / name, schema=COLUMNS)
+        losses.append(report.loss)
+    assert logged(tmp_path / "often") == logged(tmp_path / "once")
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
 def test_what_was_begun_is_taken_again_as_it_was(tmp_path: Path) -> None:
