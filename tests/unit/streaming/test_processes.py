@@ -18,7 +18,20 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 
 def started(pattern: str, out: Path) -> subprocess.Popen[str]:
     words = ["wide_deep", "--set", "hidden=8", "--engine", "inline", "--batch-size", "64", "--label", "click"]
-    words += ["--data", pattern, "--follow", "--poll", "0.05", "0.2", "--checkpoint-every", "9", "--out", str(out)]
+    words += [
+        "--data",
+        pattern,
+        "--follow",
+        "--quiet",
+        "0",
+        "--poll",
+        "0.05",
+        "0.2",
+        "--checkpoint-every",
+        "9",
+        "--out",
+        str(out),
+    ]
     program = [sys.executable, "-u", "-m", "heterps", "stream", *words]
     environment = {**os.environ, "COLUMNS": "200"}
     return subprocess.Popen(program, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)

@@ -235,12 +235,13 @@ def test_nothing_in_the_log_depends_on_when_reports_come(tmp_path: Path) -> None
 
 def test_what_was_begun_is_taken_again_as_it_was(tmp_path: Path) -> None:
     """A pass that sorts before one that was begun already does not come before it after a crash."""
-    logs = tmp_path / "logs"
+    logs, options = tmp_path / "logs", {"schema": COLUMNS, "checkpoint_every": 9}
     pattern = f"{logs}/{{day}}/{{pass}}.csv"
     write_pass(logs / "1/05.csv", 5, 40)
     with session() as left:
-        for _ in hps.stream(left, pattern, tmp_path / "out", schema=COLUMNS, checkpoint_every=9):
+        for _ in hps.stream(left, FolderSource(pattern), tmp_path / "out", follow=True, **options):
             break  # lost before its checkpoint
+    assert not (tmp_path / "out/checkpoint").exists()
     write_pass(logs / "1/04.csv", 4, 40)
     run(pattern, tmp_path / "out", checkpoint_every=9)
     assert states(tmp_path / "out") == ["1 05 trained", "1 04 trained"]
@@ -250,7 +251,7 @@ def test_a_stream_can_be_stopped_while_it_waits(tmp_path: Path) -> None:
     pattern, asked = write_days(tmp_path / "logs", days=1, passes=1, rows=40), []
     with session() as running:
         options = {"schema": COLUMNS, "stop": lambda: bool(asked), "poll_s": (0.01, 0.02)}
-        reports = hps.stream(running, pattern, tmp_path / "out", follow=True, **options)
+        reports = hps.stream(running, FolderSource(pattern), tmp_path / "out", follow=True, **options)
         for report in reports:
             assert report.state == "trained"
             asked.append(True)
