@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from heterps.runtime.cluster.probe import discover as discover
     from heterps.runtime.report.phase_profile import PhaseProfile as PhaseProfile
     from heterps.runtime.report.progress import Progress as Progress
+    from heterps.serving.neighbours import Neighbours as Neighbours
     from heterps.serving.predictor import Predictor as Predictor
     from heterps.session import Session as Session, launch as launch, load as load
     from heterps.stages.partition import partition as partition
@@ -81,6 +82,7 @@ _HOMES = {
     "heterps.runtime.cluster.probe": "discover",
     "heterps.runtime.report.phase_profile": "PhaseProfile",
     "heterps.runtime.report.progress": "Progress",
+    "heterps.serving.neighbours": "Neighbours",
     "heterps.serving.predictor": "Predictor",
     "heterps.session": "Session launch load",
     "heterps.stages": "partition",
