@@ -8,6 +8,7 @@ from .dcn_v2 import dcn_v2
 from .deepfm import deepfm
 from .din import din
 from .dlrm import dlrm
+from .dnn import dnn
 from .matchnet import matchnet
 from .mmoe import mmoe
 from .mnist_mlp import mnist_mlp
@@ -23,6 +24,7 @@ __all__ = [
     "deepfm",
     "din",
     "dlrm",
+    "dnn",
     "matchnet",
     "mmoe",
     "mnist_mlp",

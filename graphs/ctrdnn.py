@@ -10,12 +10,13 @@ def ctrdnn(
     dim: int = 10,
     hidden: tuple[int, ...] = (1024, 1024, 512, 512, 512, 256, 256, 256, 128, 128, 128, 64, 64),
     weighted: bool = False,
+    loss: str = "logloss",
 ) -> hps.Graph:
     """Columns as for wide_deep."""
     ids = ops.input("ids", shape=(slots,), dtype="uint64")
     x = [ops.input("x", shape=(dense,))] if dense else []
-    y, weight = ops.input("y"), ops.input("weight") if weighted else None
+    y, weight = ops.input("y"), [ops.input("weight")] if weighted else []
     h = ops.concat(ops.lookup(ids, table="embedding", dim=dim), *x, name="features")
     for i, width in enumerate(hidden):
         h = ops.relu(ops.dense(h, width, name=f"fc{i}"), name=f"relu{i}")
-    return hps.Graph(loss=ops.logloss(ops.dense(h, 1, name="out"), y, weight, name="loss"))
+    return hps.Graph(loss=ops.build(loss, ops.dense(h, 1, name="out"), y, *weight, name="loss"))

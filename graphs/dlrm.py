@@ -17,11 +17,12 @@ def dlrm(
     bottom: tuple[int, ...] = (400,),
     top: tuple[int, ...] = (400, 400, 400),
     weighted: bool = False,
+    loss: str = "logloss",
 ) -> hps.Graph:
     """Columns as for wide_deep."""
     ids = ops.input("ids", shape=(slots,), dtype="uint64")
-    y, weight = ops.input("y"), ops.input("weight") if weighted else None
+    y, weight = ops.input("y"), [ops.input("weight")] if weighted else []
     numbers = [mlp(ops.input("x", shape=(dense,)), (*bottom, dim), "bottom")] if dense else []
     pairs = ops.dot_interaction(*numbers, ops.lookup(ids, table="embedding", dim=dim), name="pairs")
     h = mlp(ops.concat(*numbers, pairs, name="features"), top, "top")
-    return hps.Graph(loss=ops.logloss(ops.dense(h, 1, name="out"), y, weight, name="loss"))
+    return hps.Graph(loss=ops.build(loss, ops.dense(h, 1, name="out"), y, *weight, name="loss"))

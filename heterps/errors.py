@@ -13,11 +13,13 @@ __all__ = [
     "GraphError",
     "HardwareError",
     "HeterpsError",
+    "LabelError",
     "OpError",
     "OutputError",
     "PlanError",
     "ProtocolError",
     "RunError",
+    "ServeError",
     "TableError",
     "TableFullError",
     "UnknownKindError",
@@ -51,6 +53,10 @@ class DataError(HeterpsError, ValueError):
     """Input data cannot be used; the message names file and line, or the column and what is there instead."""
 
 
+class LabelError(DataError):
+    """Most labels of the data are none that the model's loss takes."""
+
+
 class OutputError(HeterpsError, OSError):
     """A result cannot be written where it was asked for; the message names the path and what is there."""
 
@@ -77,6 +83,10 @@ class ProtocolError(HeterpsError, RuntimeError):
 
 class ClusterError(HeterpsError, RuntimeError):
     """The Dask cluster does not have what the plan asks for, or lost it."""
+
+
+class ServeError(HeterpsError, RuntimeError):
+    """A server cannot be started as asked; the message says what is missing."""
 
 
 class RunError(HeterpsError, RuntimeError):

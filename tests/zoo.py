@@ -21,6 +21,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "deepfm": _WIDE,
     "din": {"user_slots": 2, "dim": 4, "attention": (4,), "hidden": (5, 4), "mean_history": 3.0},
     "dlrm": {"slots": 3, "dense": 2, "dim": 4, "bottom": (5,), "top": (6, 4)},
+    "dnn": {"dense": 2, "hidden": (5, 4)},
     "matchnet": {"user_slots": 2, "dim": 4, "hidden": (5,), "width": 4, "mean_history": 3.0},
     "mmoe": {"slots": 3, "dense": 2, "dim": 4, "experts": 2, "expert": 4, "tower": 3},
     "mnist_mlp": {"pixels": 12, "hidden": (6, 5), "classes": 2},

@@ -16,7 +16,7 @@ from heterps.data import Schema
 from heterps.errors import GraphError, HeterpsError
 from heterps.graph import Graph
 
-__all__ = ["load_graph", "parse_settings"]
+__all__ = ["load_graph", "parse_settings", "takes_setting"]
 
 
 def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -58,19 +58,33 @@ def load_graph(target: str, settings: dict[str, Any] | None = None, schema: Sche
     schema
         Columns of the data: arguments called slots, dense and weighted follow from them unless they are set.
     """
+    if _is_saved(target):
+        return Graph.load(target)
+    build, path = _found(target)
+    return _built(build, path, _arguments(build, settings or {}, schema))
+
+
+def takes_setting(target: str, name: str) -> bool:
+    """Whether the function that makes a model has an argument of that name."""
+    return not _is_saved(target) and name in inspect.signature(_found(target)[0]).parameters
+
+
+def _is_saved(target: str) -> bool:
+    path = Path(target.partition(":")[0])
+    return path.suffix == ".json" and path.exists()
+
+
+def _found(target: str) -> tuple[Any, Path]:
+    """Return the function that a target names, and its file."""
     name, _, function = target.partition(":")
     path = Path(name)
-    if path.suffix == ".json" and path.exists():
-        return Graph.load(path)
     if not function and not path.is_file() and name in models.__all__:
-        build, path = getattr(models, name), Path(models.__path__[0]) / f"{name}.py"
-    elif path.exists():
-        build = _function(_module(path), path, function)
-    else:
-        near = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
-        there = f"; {path.parent}/ has {', '.join(near)}" if near else ""
-        raise GraphError(f"no file {name}{there}; models known by name are {', '.join(models.__all__)}")
-    return _built(build, path, _arguments(build, settings or {}, schema))
+        return getattr(models, name), Path(models.__path__[0]) / f"{name}.py"
+    if path.exists():
+        return _function(_module(path), path, function), path
+    near = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
+    there = f"; {path.parent}/ has {', '.join(near)}" if near else ""
+    raise GraphError(f"no file {name}{there}; models known by name are {', '.join(models.__all__)}")
 
 
 def _arguments(build: Any, settings: dict[str, Any], schema: Schema | None) -> dict[str, Any]:

@@ -95,6 +95,8 @@ def _source_options(command: Any) -> Any:
 )
 @click.option("--alarm", "alarms", multiple=True, metavar="CONDITION", help="Such as auc<0.70 or 'total copc>1.2'.")
 @click.option("--on-alarm", metavar="COMMAND", help="Run when one begins to hold; HETERPS_ALARM and others tell of it.")
+@click.option("--export", is_flag=True, help="With each checkpoint, export what changed to DIR/export, for serving.")
+@click.option("--dump", multiple=True, metavar="NAMES", help="Of each row before training, as predict --fetch.")
 @click.option("--poll", nargs=2, type=_SECONDS, default=(1.0, 60.0), show_default=True, help="First, longest pause.")
 def command(
     target: str,
@@ -121,6 +123,8 @@ def command(
     unreadable: str,
     alarms: tuple[str, ...],
     on_alarm: str | None,
+    export: bool,
+    dump: tuple[str, ...],
     poll: tuple[float, float],
     **where: Any,
 ) -> None:
@@ -158,6 +162,8 @@ def command(
                 unreadable=unreadable,
                 alarms=alarms,
                 on_alarm=on_alarm,
+                export=export,
+                dump=parse_names(dump),
                 start=start,
                 poll_s=poll,
                 stop=lambda: stop.asked,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,16 @@ from rich.table import Table
 
 from heterps.cli._data import Said, data_options, opened, opened_as, parse_names, schema_options
 from heterps.cli._device import device_options
+from heterps.cli._models import takes_setting
 from heterps.cli._plans import plan_of
 from heterps.cli._rules import parse_rule
 from heterps.cli._stopping import Stop, deferred
 from heterps.cli._storage import parse_storage, storage_option
 from heterps.cli._ways import parameters_option, parse_caches, parse_ways
 from heterps.data import DataForm, Dataset
-from heterps.errors import DataError
+from heterps.errors import DataError, LabelError
+from heterps.graph import Graph
+from heterps.habits import Dump
 from heterps.runtime.report.meter import metered
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
@@ -36,6 +39,7 @@ Examples:
   heterps train my_model.py:towers --data clicks.csv --schema clicks.toml
   heterps train graphs/dlrm.py --data 'day_*.tsv' --format criteo --mode sync
   heterps train graphs/word2vec.py --data pairs.parquet --mode geo:100 --sparse SGD:lr=0.1 --dense SGD:lr=0.1
+  heterps train graphs/dlrm.py --data 'day_*.tsv' --cache-rows 50000 --staleness 16
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --every-batches 10000
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --resume run/
   heterps train graphs/dlrm.py --data 'day_*.tsv' --profile --profile-svg profile.svg
@@ -68,6 +72,8 @@ Examples:
 )
 @click.option("--sparse", metavar="RULE", help="Rule of the tables [default: ElementAdaGrad:lr=0.01].")
 @click.option("--dense", metavar="RULE", help="Rule of the dense parameters [default: Adam:lr=0.001].")
+@click.option("--clip-norm", type=float, help="Largest norm of a parameter's gradient, and of a row's.")
+@click.option("--clip-value", type=float, help="Largest absolute value of an element of a gradient.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Measured while training [default: auc].")
 @click.option(
     "--seed",
@@ -105,6 +111,9 @@ Examples:
 )
 @click.option("--force", is_flag=True, help="Resume although data, shuffling, rules or metrics have changed.")
 @click.option("--allow-empty", is_flag=True, help="Accept data without a single usable row.")
+@click.option("--dump", metavar="DIR", help="Write tensors (--fetch) and parameters to this folder with every report.")
+@click.option("--fetch", multiple=True, metavar="NAME", help="With --dump: prediction, outputs or ops; or as a,b.")
+@click.option("--dump-parameters", multiple=True, metavar="NAME", help="With --dump: such as fc*; several, or as a,b.")
 @click.option("--profile", is_flag=True, help="Show where the time went, by pool and phase.")
 @click.option("--profile-svg", type=click.Path(dir_okay=False), metavar="FILE", help="Draw the same to this file.")
 def command(
@@ -123,6 +132,8 @@ def command(
     shuffle: Any,
     sparse: str | None,
     dense: str | None,
+    clip_norm: float | None,
+    clip_value: float | None,
     metrics: tuple[str, ...],
     seed: int,
     engine: str,
@@ -139,6 +150,9 @@ def command(
     resume: str | None,
     force: bool,
     allow_empty: bool,
+    dump: str | None,
+    fetch: tuple[str, ...],
+    dump_parameters: tuple[str, ...],
     profile: bool,
     profile_svg: str | None,
 ) -> None:
@@ -168,6 +182,8 @@ def command(
         staleness=staleness,
         sparse=rules[0],
         dense=rules[1],
+        clip_norm=clip_norm,
+        clip_value=clip_value,
         seed=seed,
         metrics=parse_names(metrics) or None,
         checkpoint=checkpoint,
@@ -182,7 +198,9 @@ def command(
         storage=kept_in,
         parameters=ways,
     ) as session:
-        reports = _checked(session, training.shuffle(shuffle), epochs, validation, allow_empty)
+        told = _dump(dump, parse_names(fetch), parse_names(dump_parameters))
+        with _advised(target, plan.graph, training):
+            reports: Any = session.train(training.shuffle(shuffle), epochs, validation, allow_empty=allow_empty, **told)
         with deferred(bool(out)) as stop:
             last = _followed(reports, console, stop)
         if out:
@@ -212,20 +230,41 @@ def _saved(out: str, last: Progress, stop: Stop) -> str:
     return f"saved to {out} what was trained: {last.samples:,} samples, in epoch {last.epoch} of {last.epochs}"
 
 
-def _checked(session: Any, data: Dataset, epochs: int, valid: Dataset | None, allow_empty: bool) -> Any:
+def _dump(folder: str | None, fetch: tuple[str, ...], parameters: tuple[str, ...]) -> dict[str, Any]:
+    """Return what ``session.train`` is to be told for a dump."""
+    if folder is None:
+        if fetch or parameters:
+            raise DataError("--fetch and --dump-parameters say what is dumped: name a folder for it, --dump DIR")
+        return {}
+    if not fetch and not parameters:
+        raise DataError("--dump: say what, --fetch prediction or --dump-parameters 'fc*'")
+    return {"fetch": fetch, "callbacks": Dump(folder, parameters)}
+
+
+@contextmanager
+def _advised(target: str, graph: Graph, data: Dataset) -> Iterator[None]:
     """Columns that do not fit are most often a model whose arguments do not: say how to change them."""
     try:
-        return session.train(data, epochs, valid, allow_empty=allow_empty)
+        yield
+    except LabelError as error:
+        raise LabelError(f"{error}\n{_other_loss(target, graph)}") from error
     except DataError as error:
-        raise DataError(f"{error}\n{_remedy(data)}") from error
+        raise DataError(f"{error}\n{_remedy(graph, data)}") from error
 
 
-def _remedy(data: Dataset) -> str:
+def _other_loss(target: str, graph: Graph) -> str:
+    if graph[graph.loss].kind == "logloss" and takes_setting(target, "loss"):
+        return "For amounts and ratings take another loss: --set loss=mse. For clicks name their column with --label"
+    return "Name another column with --label, or change the model's arguments with --set NAME=VALUE"
+
+
+def _remedy(graph: Graph, data: Dataset) -> str:
     kinds = {column.kind for column in data.schema}
     if data.study and data.study.columns and not kinds & {"label"}:
         return "The data has no column that is called as labels are: name it with --label"
-    if data.study and data.study.columns and not kinds & {"sparse", "ragged"}:
-        return "No column was taken for a category: name some with --categorical"
+    wants_ids = any(op.type.dtype == "uint64" for op in graph.inputs)
+    if data.study and data.study.columns and wants_ids and not kinds & {"sparse", "ragged"}:
+        return "No column was taken for a category: name some with --categorical, or train the model dnn"
     return "The model's arguments can be changed with --set NAME=VALUE"
 
 

@@ -146,7 +146,7 @@ def graph_for(model: Any, settings: Mapping[str, Any] | None, task: Scoring, slo
     ----------
     model
         A name of :data:`MODELS` or of :mod:`heterps.models`, a graph, or a function that returns one; it is called with
-        those of ``slots``, ``dense`` and ``outputs`` that it takes.
+        those of ``slots``, ``dense``, ``outputs`` and ``loss`` that it takes.
     settings
         Further arguments of the function, or of :func:`tabular`.
     task
@@ -154,7 +154,7 @@ def graph_for(model: Any, settings: Mapping[str, Any] | None, task: Scoring, slo
     slots, dense
         Numbers of categories and of numbers.
     """
-    known = {"slots": slots, "dense": dense, "outputs": task.outputs}
+    known = {"slots": slots, "dense": dense, "outputs": task.outputs, "loss": task.loss}
     if isinstance(model, Graph):
         graph = model
     elif model in MODELS:
@@ -178,7 +178,7 @@ def _in_the_zoo(name: Any) -> Callable[..., Any]:
     return found
 
 
-def _called(function: Callable[..., Any], known: dict[str, int], settings: dict[str, Any]) -> Graph:
+def _called(function: Callable[..., Any], known: dict[str, Any], settings: dict[str, Any]) -> Graph:
     takes = inspect.signature(function).parameters
     name = getattr(function, "__name__", repr(function))
     _refuse_unknown(settings, f"model {name!r}", set(takes))

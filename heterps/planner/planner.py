@@ -12,6 +12,7 @@ from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner.costs.forecast import Certificate, Rival
+from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.planning_model import build_problem, server_pools
 from heterps.planner.costs.profile import Profile
@@ -183,14 +184,19 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
     seconds = time.perf_counter() - start
     draft = choice.draft
     rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else None
-    made = check_plan(assemble(draft, rate, mode), draft.costs)
+    made = with_gpu_tables(check_plan(assemble(draft, rate, mode), draft.costs))
+    on_gpu = tuple(gpu_texts(made, draft.costs))
     ways = dense_way_costs(draft.costs, made) if draft.costs.dense_size else ()
     chosen = request.parameters or (choose_ways(request.graph, ways) if ways else {})
     return replace(
         made,
         certificate=_certificate(request, choice, seconds),
         rivals=tuple(rivals(request, draft)),
-        assumptions=(*assumptions(request, draft), *(way_texts(ways, bool(request.parameters)) if ways else ())),
+        assumptions=(
+            *assumptions(request, draft),
+            *on_gpu,
+            *(way_texts(ways, bool(request.parameters)) if ways else ()),
+        ),
         parameters=chosen,
     )
 

@@ -24,7 +24,7 @@ _LATE = 2.5 * TIMEOUT
 class Process:
     """A worker process: it can die for good, or freeze and wake up with everything that arrived meanwhile."""
 
-    __slots__ = ("alive", "frozen", "inbox", "lost", "name", "own_rows", "pace", "role")
+    __slots__ = ("alive", "frozen", "inbox", "lost", "name", "own_rows", "pace", "role", "stay")
 
     def __init__(self, name: str, role: str) -> None:
         self.name = name
@@ -32,6 +32,8 @@ class Process:
         self.alive = True
         self.frozen = False
         self.pace = 1.0
+        self.stay = 0
+        """How often it came back after it was given up."""
         self.lost = False
         """The run was told that it is gone, whether that is true or not."""
         self.own_rows: list[OwnRows | CacheRows] = []

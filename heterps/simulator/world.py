@@ -148,12 +148,21 @@ class World:
         if role == "io" and self.scenario.slow and self._names % self.scenario.slow == 0:
             process.pace = 8.0
         self.processes.append(process)
-        slots = self.scenario.slots if role == "io" else 1
-        joined: ev.Event = ev.WorkerJoined(process.name, role, slots)  # type: ignore[arg-type]
-        if role == "server":
-            joined = ev.ServersJoined((process.name,), (f"machine {self._names % 2}",))
-        self.net.send(None, self._joined, joined, process, self.life, reliable=True)
+        self._tell_of(process, f"machine {self._names % 2}")
         return process
+
+    def _tell_of(self, process: Process, machine: str) -> None:
+        """Tell the driver that a process is there."""
+        slots = self.scenario.slots if process.role == "io" else 1
+        joined: ev.Event = ev.WorkerJoined(process.name, process.role, slots, process.stay)  # type: ignore[arg-type]
+        if process.role == "server":
+            joined = ev.ServersJoined((process.name,), (machine,), stays=(process.stay,))
+        self.net.send(None, self._joined, joined, process, self.life, reliable=True)
+
+    def come_back(self, process: Process) -> None:
+        """A process that was given up answers again."""
+        process.lost, process.stay = False, process.stay + 1
+        self._tell_of(process, "machine 0")
 
     def _joined(self, joined: ev.Event, process: Process, life: int) -> None:
         """A new driver asks the scheduler who is there: it is told of no worker that was lost in a life before."""
@@ -355,12 +364,11 @@ class World:
         servers = tuple(process.name for process in there if process.role == "server")
         holds = tuple((host, copy.process.name) for host, copy in self._adopted.items())
         machines = tuple(f"machine {n % 2}" for n in range(len(servers)))
-        self.net.send(None, self._found, ev.ServersJoined(servers, machines, holds), self.life, reliable=True)
+        stays = tuple(process.stay for process in there if process.role == "server")
+        self.net.send(None, self._found, ev.ServersJoined(servers, machines, holds, stays), self.life, reliable=True)
         for process in there:
             if process.role != "server":
-                slots = self.scenario.slots if process.role == "io" else 1
-                joined = ev.WorkerJoined(process.name, process.role, slots)  # type: ignore[arg-type]
-                self.net.send(None, self._joined, joined, process, self.life, reliable=True)
+                self._tell_of(process, "")
 
     def _found(self, joined: ev.ServersJoined, life: int) -> None:
         """Tell of servers that were there a moment ago; those that were lost since are told of once more."""
@@ -368,7 +376,7 @@ class World:
             self.handle(joined)
             for process in self.processes:
                 if process.name in joined.workers and process.lost:
-                    self.post(ev.WorkerLost(process.name))
+                    self.post(ev.WorkerLost(process.name, process.stay))
 
 
 _BETWEEN_COPIES = (de.Forward, de.Fill, de.Confirm)

@@ -52,6 +52,8 @@ def stream(
     unreadable: str = "stop",
     alarms: Sequence[str | Alarm] = (),
     on_alarm: str | Sequence[str] | None = None,
+    export: bool = False,
+    dump: Sequence[str] = (),
     start: str | os.PathLike[str] | None = None,
     poll_s: tuple[float, float] = (1.0, 60.0),
     stop: Callable[[], bool] | None = None,
@@ -97,6 +99,11 @@ def stream(
         Passes that cannot be read: ``"stop"`` with the error, or ``"skip"`` them with a warning.
     alarms, on_alarm
         Conditions such as ``"auc<0.70"``, and the command that is run when one begins to hold: words, or one text.
+    export
+        With each checkpoint export what changed to ``out/export``, for :class:`heterps.Predictor`.
+    dump
+        Tensors and columns, as for ``session.predict``, that are written to ``out/dump`` for each row of each pass, as
+        the model has them before it is trained on it.
     start
         A saved model to begin with.
     poll_s
@@ -114,11 +121,11 @@ def stream(
     if command and not watched:
         raise DataError("a command for alarms is given, but no alarm: name one, such as auc<0.70")
     check_folder(out)
-    learning = Learning(session, read, format, dict(schema or {}), shuffle, metrics, unreadable == "skip")
+    learning = Learning(session, read, format, dict(schema or {}), shuffle, metrics, unreadable == "skip", dump)
     from_ = FolderSource(source) if isinstance(source, str | os.PathLike) else source
     waiting = (stop or _never, on_wait or _log_wait)
     return _reports(
-        learning, from_, StreamPlaces(Path(out)), cadence, follow, watched, command, start, poll_s, *waiting
+        learning, from_, StreamPlaces(Path(out)), cadence, follow, watched, command, export, start, poll_s, *waiting
     )
 
 
@@ -139,6 +146,7 @@ def _reports(
     follow: bool,
     alarms: Sequence[Alarm],
     command: Sequence[str],
+    exports: bool,
     start: str | os.PathLike[str] | None,
     poll_s: tuple[float, float],
     stop: Callable[[], bool],
@@ -153,7 +161,7 @@ def _reports(
             source, places.rows, ledger.sequence, ledger.position, journal.after(ledger.sequence), Backoff(*poll_s)
         )
         stack.callback(ahead.close)
-        run = StreamRun(learning, source, ahead, journal, places, cadence, ledger, alarms, command)
+        run = StreamRun(learning, source, ahead, journal, places, cadence, ledger, alarms, command, exports)
         run.reconcile()
         yield from run.reports(follow, stop, on_wait)
 

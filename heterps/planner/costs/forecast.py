@@ -77,7 +77,7 @@ class TableForecast:
     group: str
     rows: float
     bytes: float
-    tier: str = "memory"  # memory | ssd | gpu
+    tier: str = "memory"  # memory | ssd, of shard hosts; gpu | gpu+ssd, below the GPU that trains them
     basis: str = ""  # how the number of rows was found
 
 

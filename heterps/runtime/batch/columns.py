@@ -34,12 +34,19 @@ def _check(op: Op, schema: Schema) -> None:
     if op.name not in schema:
         raise DataError(
             f"the model reads the column {op.name!r} ({op.type}), which the data does not have; "
-            f"it has {', '.join(map(describe, schema)) or 'no columns'}"
+            f"it has {', '.join(map(describe, schema)) or 'no columns'}{_without_categories(op, schema)}"
         )
     column = schema[op.name]
     wrong = _kind_mismatch(op, column) or _shape_mismatch(op, column)
     if wrong:
         raise DataError(f"column {op.name!r}: the model reads {op.type}, the data has {describe(column)}: {wrong}")
+
+
+def _without_categories(op: Op, schema: Schema) -> str:
+    """Name a model for data of numbers alone."""
+    kinds = {column.kind for column in schema}
+    is_wanting = op.type.dtype == "uint64" and "dense" in kinds and not kinds & {"sparse", "ragged"}
+    return ". heterps.models.dnn needs no categories" if is_wanting else ""
 
 
 def _kind_mismatch(op: Op, column: Field) -> str:

@@ -18,6 +18,7 @@ from heterps.planner.ways import ALLREDUCE, CACHE, Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Cached, Mode
+from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.copy_checks import check_copy
 from heterps.runtime.batch.device_memory import check_memory, fitting_batches
 from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
@@ -61,6 +62,8 @@ class Job:
         the tables with storage "gpu", on the device that the stage computes on.
     replicas
         Copies of each shard host.
+    clip
+        Bounds of gradients.
     local_rows
         Geo: rows of each table that a worker keeps from one range of batches to the next; None for all it has met.
     ways
@@ -80,6 +83,7 @@ class Job:
     replicas: int = 1
     local_rows: int | None = None
     ways: Mapping[str, Way] = field(default_factory=dict)
+    clip: Clip = field(default_factory=Clip)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {_OWN_KINDS: OwnKinds.of(self.model.graph)}
@@ -97,6 +101,11 @@ class Job:
             keeps = "keeps as many rows as cache_rows= says" if self.mode.has_copy else "keeps no rows on workers"
             raise PlanError(f"local_rows={self.local_rows}, but mode {self.mode.name!r} {keeps}")
         self._check_caches()
+        if self.clip and self.holder:
+            raise PlanError(
+                "gradients are clipped where a batch comes back to the worker that read it, and those of a stage that "
+                "holds parameters never do: leave clip_norm and clip_value, or dense_on='stage' and storage='gpu', out"
+            )
         if not self.fused:
             self._check_stages()
         if self.reduced:

@@ -6,11 +6,14 @@ import math
 from contextlib import suppress
 from dataclasses import replace
 
-from heterps.data import BadInput, BadRows, Dataset
-from heterps.errors import DataError, HeterpsError
+import numpy as np
+
+from heterps.data import BadInput, BadRows, Dataset, Number
+from heterps.data.study.column_study import ColumnLook
+from heterps.errors import DataError, HeterpsError, LabelError
 from heterps.graph import Graph, Op
 
-__all__ = ["label_bounds", "no_rows"]
+__all__ = ["check_labels", "label_bounds", "no_rows"]
 
 _EVERY = 1 << 62
 
@@ -34,6 +37,51 @@ def _any(graph: Graph, op: Op) -> tuple[float, float]:
 
 
 _BOUNDS = {"logloss": _unit, "multi_logloss": _unit, "softmax_cross_entropy": _classes, "mse": _any}
+
+
+def check_labels(graph: Graph, data: Dataset) -> None:
+    """Raise a LabelError where a look at the data showed that most labels are none that the loss takes.
+
+    Parameters
+    ----------
+    graph
+        The model.
+    data
+        With a study of its source columns; without one nothing is known, and bad rows are counted in training.
+    """
+    looks = {one.look.name: one.look for one in data.study.columns} if data.study else {}
+    for name, bounds in label_bounds(graph).items():
+        of = data.schema[name].of if name in data.schema else ()
+        if of and isinstance(of[0], Number) and of[0].source in looks:
+            look = looks[of[0].source]
+            present, inside = look.rows - look.missing, _inside(look, of[0], bounds)
+            if 2 * inside < present:
+                losses = [op.kind for op in graph if op.kind in _BOUNDS and op.inputs[1] == name]
+                raise LabelError(
+                    f"{_described(look)}, and the model's loss ({losses[0]}) takes {_taken(bounds)}: "
+                    f"{present - inside:,} of {present:,} labels looked at could not be used. "
+                    "Take another label, or a model with another loss (loss='mse' of built-in ones)"
+                )
+
+
+def _inside(look: ColumnLook, recipe: Number, bounds: tuple[float, float]) -> int:
+    """Return how many of the labels looked at lie within bounds, made as they are for a batch."""
+    found = look.numbers
+    if recipe.log:
+        found = np.sign(found) * np.log1p(np.abs(found))
+    made = (found - recipe.mean) / recipe.std
+    return int(((made >= bounds[0]) & (made <= bounds[1])).sum())
+
+
+def _described(look: ColumnLook) -> str:
+    if len(look.numbers):
+        return f"the label {look.name!r} lies from {look.low} to {look.high}"
+    return f"the label {look.name!r} is text of {look.distinct:,} different values, {look.low!r} to {look.high!r}"
+
+
+def _taken(bounds: tuple[float, float]) -> str:
+    low, high = bounds
+    return f"{low:g} to {high:g}" if math.isfinite(low) else "numbers"
 
 
 def no_rows(verb: str, dataset: Dataset) -> DataError:

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 ATTENDANCE_TOPIC = "heterps-attendance"
-"""Dask topic on which runs hear that a worker came or went: its address."""
+"""Dask topic on which runs hear that a worker came or went: its address, and whether it is there."""
 LEAVE_TOPIC = "heterps-leave"
 """Dask topic on which runs are asked to let workers go: number of the question, addresses."""
 HEARD_TOPIC = "heterps-leave-heard"
@@ -63,11 +63,11 @@ class LettingGo(SchedulerPlugin):
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         """Tell runs of a new worker."""
-        scheduler.log_event(ATTENDANCE_TOPIC, worker)
+        scheduler.log_event(ATTENDANCE_TOPIC, {"worker": worker, "there": True})
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **why: Any) -> None:
         """Tell runs of one that is gone; a killed process is missed as soon as the system has closed its sockets."""
-        scheduler.log_event(ATTENDANCE_TOPIC, worker)
+        scheduler.log_event(ATTENDANCE_TOPIC, {"worker": worker, "there": False})
 
     def log_event(self, topic: str, msg: Any) -> None:
         """A run has heard a question."""

@@ -54,6 +54,7 @@ class StageActor:
         hosts: Sequence[Address],
         behind: Mapping[int, Sequence[Address]],
     ) -> None:
+        self.run = run
         worker = get_worker()
         tls, tell = client_tls(worker), teller(run, worker)
         self._source = DenseReader(job, hosts, tls)  # of all stages here

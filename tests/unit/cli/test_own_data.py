@@ -108,7 +108,7 @@ def test_columns_are_named_where_no_header_does(folder: Path) -> None:
     clicks()[["bought", "city", "user"]].to_csv(folder / "bare.csv", index=False, header=False)
     named = ("schema", folder / "bare.csv", "--columns", "y,city,user")
     assert "batches have ids (sparse 2), y (label)" in good(*named)
-    assert "--columns is for csv and tsv" in bad("schema", "adult:train", "--columns", "a,b")
+    assert "--columns is for csv, tsv and jsonl" in bad("schema", "adult:train", "--columns", "a,b")
 
 
 def test_inspect_reads_what_train_wrote(trained: tuple[Path, str]) -> None:
@@ -130,6 +130,27 @@ def test_models_without_numbers_are_built(name: str) -> None:
 def test_data_without_numbers_is_trained_on(folder: Path) -> None:
     out = good("train", "deepfm", "--data", folder / "ids.csv", "--label", "bought", *SMALL)
     assert "600 samples" in out
+
+
+def test_ratings_are_refused_by_a_loss_for_clicks_and_trained_on_with_another(folder: Path) -> None:
+    rated = clicks().assign(rating=np.arange(600) % 5 + 1).drop(columns="bought")
+    rated.to_csv(folder / "ratings.csv", index=False)
+    words = ("train", "wide_deep", "--data", folder / "ratings.csv", "--label", "rating", *SMALL)
+    said = bad(*words)
+    assert "the label 'rating' lies from 1 to 5, and the model's loss (logloss) takes 0 to 1: 480 of 600 labels" in said
+    assert "--set loss=mse" in said
+    assert "rmse" in good(*words, "--set", "loss=mse", "--metric", "rmse")
+
+
+def test_numbers_alone_are_for_the_model_dnn(folder: Path) -> None:
+    rng = np.random.default_rng(1)
+    pd.DataFrame(rng.normal(size=(200, 3)), columns=list("abc")).assign(y=np.arange(200) % 2).to_csv(
+        folder / "numbers.csv", index=False
+    )
+    said = bad("train", "deepfm", "--data", folder / "numbers.csv", *SMALL)
+    assert "heterps.models.dnn needs no categories" in said
+    assert "name some with --categorical, or train the model dnn" in said
+    good("train", "dnn", "--data", folder / "numbers.csv", *SMALL)
 
 
 def test_a_schema_file_decides(folder: Path) -> None:

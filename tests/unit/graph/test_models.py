@@ -19,7 +19,14 @@ def test_models_build_lower_and_round_trip(name: str) -> None:
     assert kinds.count("pull") == 1  # tables over the same ids share one row group
 
 
-ZOO = ["word2vec", "mnist_mlp", "resnet", "two_emb", "matchnet", "nce", "din", "mmoe"]
+@pytest.mark.parametrize("name", [*MODELS, "dnn"])
+def test_models_for_tables_take_another_loss(name: str) -> None:
+    graph = getattr(importlib.import_module(f"graphs.{name}"), name)(loss="mse", weighted=True, slots=2, dense=0)
+    loss = graph[graph.loss]
+    assert (loss.kind, loss.inputs[1:]) == ("mse", ("y", "weight"))
+
+
+ZOO = ["dnn", "word2vec", "mnist_mlp", "resnet", "two_emb", "matchnet", "nce", "din", "mmoe"]
 
 
 @pytest.mark.parametrize("name", ZOO)

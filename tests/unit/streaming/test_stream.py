@@ -9,10 +9,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import heterps as hps
 from heterps.errors import CheckpointError, DataError
+from heterps.runtime.cuts.saved_model import SavedModel
 from heterps.streaming import FolderSource, Nothing, Portion, read_log
 from heterps.tables.specs.accessor import Counters
 from tests.unit.streaming.small_stream import (
@@ -67,6 +70,25 @@ def test_each_pass_is_measured_before_it_is_trained_on(tmp_path: Path) -> None:
     assert found.totals["gauc:user", ""] == pytest.approx(sum(gauc) / 3)
     assert (tmp_path / "out" / "passes.svg").read_text().count("<text") > 5
     assert read_log(tmp_path / "out").num_rows == len(logged(tmp_path / "out"))
+
+
+def test_what_is_exported_is_what_the_checkpoint_holds_and_dumps_are_of_the_model_before(tmp_path: Path) -> None:
+    pattern, out = write_days(tmp_path / "logs", days=1, passes=2, rows=40), tmp_path / "out"
+    row = {"user": "u3", "item": "i4", "age": 33}
+    run(pattern, out, export=True, dump=["user", "prediction"])
+    with session() as again:
+        again.load(out)
+        again.form = SavedModel.read(out).form
+        wanted = again.predict([row])
+    assert hps.Predictor(out / "export")(row) == pytest.approx(wanted, abs=1e-6)
+    first, second = (pq.read_table(out / "dump" / f"0000000{n}.parquet") for n in (1, 2))
+    users = [line.split(",")[0] for line in (tmp_path / "logs/20261101/01.csv").read_text().splitlines()[1:]]
+    assert second["user"].to_pylist() == users
+    labels = [int(line[-1]) for line in (tmp_path / "logs/20261101/01.csv").read_text().splitlines()[1:]]
+    metric = hps.metrics.AUC()
+    state = metric.update(metric.init(), second["prediction"].to_numpy(), np.array(labels))
+    assert metric.result(state) == values(out, "auc")[1]
+    assert len(first) == 40
 
 
 def test_a_day_ends_with_shrink_and_base_and_others_see_only_what_is_kept(tmp_path: Path) -> None:

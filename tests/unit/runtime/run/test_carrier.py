@@ -87,7 +87,7 @@ class Scheduler:
         self.loop.asyncio_loop.close()
 
     def identity(self, client: Any = None) -> dict[str, Any]:
-        rest = {"host": "10.0.0.1", "nthreads": 2, "memory_limit": 0}
+        rest = {"host": "10.0.0.1", "nthreads": 2, "memory_limit": 0, "last_seen": 0.0}
         workers = {
             address: {"name": NAMES[address], "resources": {resource_of(POOLS[address]): 1}, "status": status, **rest}
             for address, status in dict(self.workers).items()
@@ -140,7 +140,7 @@ class Actor:
     def release(self) -> None:
         self.released = True
 
-    def HostActor_begin(self, run: str, copy: int, every: int | None, backup: Any = None) -> Address:  # noqa: N802
+    def HostActor_begin(self, run: str, copy: int, *rest: Any) -> Address:  # noqa: N802
         job, host = self.args
         self._host = ShardHost(job, host, copy, self._played.arrivals.tell)
         return address(f"copy {copy}")
