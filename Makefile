@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 DPNP := .venv-dpnp
 
-.PHONY: help demo lint test full soak bench dpnp clean
+.PHONY: help demo lint test full soak bench docs dpnp clean
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
@@ -45,6 +45,13 @@ $(DPNP)/.installed: pyproject.toml
 
 dpnp: $(DPNP)/.installed  ## models on a foreign device library, in an environment of its own (3.5 GB)
 	OCL_ICD_FILENAMES=$(CURDIR)/$(DPNP)/lib/libintelocl.so $(DPNP)/bin/python -m pytest -q tests/dpnp
+
+$(VENV)/.docs: $(STAMP)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@
+
+docs: $(VENV)/.docs  ## the documentation as a site in build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 
 bench: $(STAMP)  ## side by side with the peers, ratios in one run
 	$(PY) -m benchmarks.run

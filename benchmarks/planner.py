@@ -121,14 +121,18 @@ def _busy_s() -> float:
     return sum(sum(process.cpu_times()[:2]) for process in family.values())
 
 
-def run_in_processes(case: Case, seconds: float) -> dict[str, Any]:
-    """Start the pools with ``heterps launch``, run the case in its script, read what it wrote."""
+def run_in_processes(case: Case, seconds: float, what: str = "") -> dict[str, Any]:
+    """Start the pools with ``heterps launch``, run the case in its script, read what it wrote.
+
+    ``what`` is another module with a ``script_main``, and the number of its case: ``benchmarks.forecast:3``.
+    """
+    module, _, number = (what or f"benchmarks.planner:{case.name!r}").partition(":")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         script = Path(folder) / "script.py"
         script.write_text(
-            f"from benchmarks.planner import script_main\nif __name__ == '__main__':\n"
-            f"    script_main({case.name!r}, {seconds}, {str(out)!r})\n"
+            f"from {module} import script_main\nif __name__ == '__main__':\n"
+            f"    script_main({number}, {seconds}, {str(out)!r})\n"
         )
         words = ["--logs", folder, "--servers", case.servers, "--io", case.io, "--compute", case.compute, script]
         path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])

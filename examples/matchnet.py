@@ -5,7 +5,8 @@
 FOLDER holds u.item, u.user, ua.base and ua.test of https://files.grouplens.org/datasets/movielens/ml-100k.zip.
 ua.base is trained on; ua.test has ten more films of each person. Recall@20 is the share of those among the twenty films
 that the model ranks highest of all the person has not seen yet; recommending the most popular films is the baseline.
-The item vectors are written to a Parquet file, as a retrieval index would load them.
+The item vectors are written to a Parquet file; the model is exported beside it, and recall@20 is measured again with
+vectors that the exported model makes and an index of them finds (hps.Predictor, hps.Neighbours): it must be the same.
 """
 
 import sys
@@ -62,7 +63,22 @@ def run(folder: Path, out: Path) -> tuple[float, float]:
         session.fit(training_rows(data).shuffle("local"), epochs=EPOCHS)
         user, item = session.predict(people(data), fetch="user_vector"), session.predict(films, fetch="item_vector")
         session.predict(films, out=out, fetch=["item_id", "item_vector"])
-    return recall(user @ item.T, data, TOP), recall(np.tile(popularity(data), (len(user), 1)), data, TOP)
+        session.export(out.parent / "export")
+    found = recall(user @ item.T, data, TOP)
+    served = exported_recall(out.parent / "export", data)
+    assert served == found, f"recall@{TOP} is {found} before and {served} after the export"
+    return found, recall(np.tile(popularity(data), (len(user), 1)), data, TOP)
+
+
+def exported_recall(export: Path, data: MovieLens) -> float:
+    """Recall with the exported model alone: item vectors in an index, user vectors looked for there."""
+    predictor = hps.Predictor(export)
+    items = predictor({"item": data.items}, "item_vector")
+    near = hps.Neighbours.build(Path(tempfile.mkdtemp()) / "films", np.arange(len(items)), items)
+    person = {"user": data.users, "history": histories(data, HISTORY, last=True)[2]}
+    seen = [data.train[data.train[:, 0] == user, 1] for user in range(len(data.users))]
+    ids, _ = near.search(predictor(person, "user_vector"), TOP, without=seen)
+    return float(np.mean([item in ids[user] for user, item in data.test[:, :2]]))
 
 
 def main() -> None:

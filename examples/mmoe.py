@@ -14,7 +14,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for graphs/, beside this f
 import heterps as hps
 from graphs.mmoe import mmoe
 from heterps.data import Bucket, Category, Match, dense, sparse
-from heterps.metrics import metric
 
 TASKS = ("income", "never married")
 CATEGORIES = ("workclass", "education", "occupation", "race", "sex", "native_country")
@@ -41,12 +40,8 @@ def run() -> dict[str, float]:
         hps.Plan.fused(graph, batch_size=BATCH_SIZE), sparse=SPARSE, dense=DENSE, seed=SEED, engine=ENGINE
     ) as session:
         session.fit(people("train").shuffle("local"), epochs=EPOCHS)
-        found = session.predict(people("test"), fetch=["prediction", "y"])
-    auc = metric("auc")
-    return {
-        task: auc.result(auc.update(auc.init(), found["prediction"][:, i], found["y"][:, i]))
-        for i, task in enumerate(TASKS)
-    }
+        found = session.evaluate(people("test"), ["auc"])
+    return {task: found[f"auc_{i}"] for i, task in enumerate(TASKS)}
 
 
 def main() -> None:

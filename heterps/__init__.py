@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from heterps.habits import (
         Callback as Callback,
         CSVLog as CSVLog,
+        Dump as Dump,
         EarlyStopping as EarlyStopping,
         KeepBest as KeepBest,
         MLflowLog as MLflowLog,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from heterps.runtime.cluster.probe import discover as discover
     from heterps.runtime.report.phase_profile import PhaseProfile as PhaseProfile
     from heterps.runtime.report.progress import Progress as Progress
+    from heterps.serving.neighbours import Neighbours as Neighbours
     from heterps.serving.predictor import Predictor as Predictor
     from heterps.session import Session as Session, launch as launch, load as load
     from heterps.stages.partition import partition as partition
@@ -70,7 +72,7 @@ _HOMES = {
     "heterps.errors": "HeterpsError",
     "heterps.estimator": "Classifier Regressor",
     "heterps.graph": "Graph ops",
-    "heterps.habits": "CSVLog Callback EarlyStopping KeepBest MLflowLog TensorBoardLog calibrate",
+    "heterps.habits": "CSVLog Callback Dump EarlyStopping KeepBest MLflowLog TensorBoardLog calibrate",
     "heterps.hardware": "Hardware",
     "heterps.planner": "FixedRate MaxThroughput MinCost Plan plan",
     "heterps.protocol.words.keys": "BatchKey",
@@ -80,6 +82,7 @@ _HOMES = {
     "heterps.runtime.cluster.probe": "discover",
     "heterps.runtime.report.phase_profile": "PhaseProfile",
     "heterps.runtime.report.progress": "Progress",
+    "heterps.serving.neighbours": "Neighbours",
     "heterps.serving.predictor": "Predictor",
     "heterps.session": "Session launch load",
     "heterps.stages": "partition",

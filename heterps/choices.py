@@ -12,12 +12,13 @@ from heterps.data import Schema
 from heterps.errors import DataError, GraphError, PlanError, RunError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
-from heterps.metrics import Metric, metric
+from heterps.metrics import Metric, OfTask, metric
 from heterps.planner.plan import Plan
 from heterps.planner.planner import plan as make_plan
 from heterps.planner.tiers import with_storage as stored
 from heterps.planner.ways import CACHE, cache_ways, parse_way, resolve_ways
 from heterps.protocol.words.modes import Async, Cached, Mode, mode_from_json, mode_from_text
+from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.inference import PREDICTION, sources_of
 from heterps.runtime.batch.job import Job
@@ -48,10 +49,15 @@ Metrics = Sequence[str | Metric]
 Fetch = str | Sequence[str] | Mapping[str, str]
 CacheRows = int | str | Mapping[str, int | str]
 
-_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {"logloss": ("auc",), "softmax_cross_entropy": ("acc1",)}
+_TRAINING_METRICS: Mapping[str, tuple[str, ...]] = {
+    "logloss": ("auc",),
+    "multi_logloss": ("auc",),
+    "softmax_cross_entropy": ("acc1",),
+}
 _ENGINE_OPTIONS: Mapping[str, tuple[str, ...]] = {"inline": ("report_s", "threads"), "dask": ("report_s",)}
 _EVALUATION_METRICS: Mapping[str, tuple[str, ...]] = {
     "logloss": ("auc", "logloss"),
+    "multi_logloss": ("auc", "logloss"),
     "mse": ("rmse", "mae"),
     "softmax_cross_entropy": ("acc1", "acc5"),
 }
@@ -98,6 +104,7 @@ def job_of(
     dense_on: str,
     parameters: Mapping[str, str],
     local_rows: int | None = None,
+    clip: Clip | None = None,
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.session.launch` ask to run."""
     summed = plan.lanes if mode.ordered else 1 if mode.has_copy else mode.unit
@@ -117,6 +124,7 @@ def job_of(
         ways=resolve_ways(plan.graph, parameters),
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
         local_rows=local_rows,
+        clip=clip or Clip(),
     )
 
 
@@ -182,7 +190,15 @@ def chosen_mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine
 def _metrics(graph: Graph, given: Metrics | None, by_loss: Mapping[str, tuple[str, ...]]) -> tuple[Metric, ...]:
     if given is None:
         given = by_loss.get(graph[graph.loss].kind, ())
-    return tuple(metric(one) for one in ([given] if isinstance(given, str) else given))
+    chosen = tuple(metric(one) for one in ([given] if isinstance(given, str) else given))
+    tasks = _tasks(graph)
+    return tuple(OfTask(one, task) for one in chosen for task in range(tasks)) if tasks else chosen
+
+
+def _tasks(graph: Graph) -> int:
+    """Return how many tasks a model predicts at once; 0 for one that has no tasks."""
+    loss = graph[graph.loss]
+    return int(graph[loss.inputs[0]].type.shape[-1]) if loss.kind == "multi_logloss" else 0
 
 
 def evaluation_metrics(graph: Graph, given: Metrics | None) -> tuple[Metric, ...]:

@@ -19,6 +19,7 @@ __all__ = [
     "PlanError",
     "ProtocolError",
     "RunError",
+    "ServeError",
     "TableError",
     "TableFullError",
     "UnknownKindError",
@@ -82,6 +83,10 @@ class ProtocolError(HeterpsError, RuntimeError):
 
 class ClusterError(HeterpsError, RuntimeError):
     """The Dask cluster does not have what the plan asks for, or lost it."""
+
+
+class ServeError(HeterpsError, RuntimeError):
+    """A server cannot be started as asked; the message says what is missing."""
 
 
 class RunError(HeterpsError, RuntimeError):

@@ -38,6 +38,7 @@ from heterps.html_table import html_table
 from heterps.metrics import Metric
 from heterps.planner.plan import Plan
 from heterps.protocol.words.modes import Async, Cached, Mode, mode_from_json
+from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.columns import check_columns
 from heterps.runtime.batch.inference import (
     PREDICTION,
@@ -83,6 +84,8 @@ def launch(
     mode: str | Mapping[str, Any] | Mode | None = None,
     sparse: Rule | None = None,
     dense: Rule | None = None,
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
     seed: int = 0,
     metrics: Metrics | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -121,6 +124,9 @@ def launch(
     sparse, dense
         Rules of tables and of dense parameters where the graph names none; by default ``ElementAdaGrad(lr=0.01)``,
         whose steps do not depend on the scale of the loss, and ``Adam(lr=0.001)``.
+    clip_norm, clip_value
+        Largest norm of a dense parameter's gradient and of a row's, largest absolute value of an element; each batch's
+        (in Sync: each lane's) gradients are clipped before they are pushed.
     seed
         First values of rows and parameters, shuffling and dropout all follow from it.
     metrics
@@ -195,6 +201,7 @@ def launch(
         dense_on=dense_on,
         parameters=ways,
         local_rows=local_rows,
+        clip=Clip(clip_norm, clip_value),
     )
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,

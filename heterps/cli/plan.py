@@ -12,8 +12,10 @@ from typing import Any
 import click
 from rich.table import Table
 
+from heterps.cli._commands import check_commands, commands_text
 from heterps.cli._data import opened, sample_options
 from heterps.cli._models import load_graph, parse_settings
+from heterps.cli._play import play_request
 from heterps.cli._storage import parse_storage, storage_option
 from heterps.cli._ways import parameters_option, parse_ways
 from heterps.data import Dataset
@@ -22,12 +24,14 @@ from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner import FixedRate, Goal, MaxThroughput, MinCost, Plan, Profile, Request, compare, diff, frontier
 from heterps.planner.costs.instance import read_instance
+from heterps.planner.costs.playing import steady_play
 from heterps.planner.costs.sample import Sample, sample_dataset
 from heterps.planner.planner import BATCH_SIZES, SECONDS, solve
 from heterps.planner.show.explain import Explanation, explain
 from heterps.planner.show.figures import bytes_text, money_text, parse_count, percent_text, seconds_text
 from heterps.planner.show.html import report_html
 from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration, parse_percent
+from heterps.planner.show.played import played_text
 from heterps.planner.show.text_report import render
 from heterps.planner.solve.max_load import LoadPlan, least_load
 from heterps.planner.tiers import with_storage
@@ -104,6 +108,8 @@ def command() -> None:
       heterps plan graphs/ctrdnn.py --hardware hw.toml --rows 4e9 --deadline 6h --budget 200 --head-room 20%
       heterps plan graphs/dlrm.py --pin top0=gpu --out plan.json
       heterps plan instance.json --objective max-load               a public placement instance
+      heterps plan graphs/wide_deep.py --mode sync --play-with cuts=60s --play-with slow=2
+      heterps plan graphs/wide_deep.py --data train.tsv --out plan.json --commands
       heterps plan diff a.json b.json
       heterps plan make --help                                      all options
     """
@@ -135,6 +141,13 @@ def command() -> None:
 @click.option("--compare", "comparing", is_flag=True, help="One row per solver: cost, gap, time.")
 @click.option("--explain", "explaining", is_flag=True, help="Each layer on each pool, each cut, each move.")
 @click.option("--objective", type=click.Choice(["max-load"]), help="FILE is a public placement instance (JSON).")
+@click.option("--play", "playing", is_flag=True, help="Play the plan batch by batch in simulated time.")
+@click.option(
+    "--play-with", multiple=True, metavar="NAME=VALUE", help="Play splits=8, batches=40, passes=2, cuts=60s, slow=3."
+)
+@click.option("--commands", is_flag=True, help="Print only the commands that start what the plan says (with --out).")
+@click.option("--hosts", help="With --commands: these machines, as for `heterps launch --hosts`.")
+@click.option("--certs", help="With --hosts: folder of the certificates, made where there are none.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Write the report as one self-contained page.")
 @click.option("--out", type=click.Path(dir_okay=False), help="Save the plan: `heterps train PLAN.json` runs it.")
@@ -144,11 +157,13 @@ def make(
     deadline: float | None, head_room: float, profile_path: str | None, data: tuple[str, ...], kind: str,
     rows: float | None, pins: tuple[str, ...], storage: tuple[str, ...], parameters: tuple[str, ...], mode: str | None,
     replicas: int, solver_name: str,
-    comparing: bool, explaining: bool, objective: str | None, as_json: bool, html: str | None, out: str | None,
+    comparing: bool, explaining: bool, objective: str | None, playing: bool, play_with: tuple[str, ...],
+    commands: bool, hosts: str | None, certs: str | None, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
     """Plan a model and print the report."""
     for target_file in filter(None, (out, html)):
         check_target(target_file)
+    check_commands(commands, out, hosts, certs)
     if objective is not None:
         _print_load(least_load(read_instance(target)), as_json)
         return
@@ -176,16 +191,23 @@ def make(
     job = job_text(made, rows, deadline, budget)
     if out:
         made.save(out)
+    if commands:
+        click.echo(commands_text(made, out, data, hosts, certs))
+        return
     notes = explain(request) if explaining or html else None
     if html:
-        layers = request.costs(made.batch_size).layers
-        write_whole(html, report_html(made, layers, frontier(request, made), notes, f"Plan for {Path(target).stem}"))
+        costs = request.costs(made.batch_size)
+        played = steady_play(made, costs)[1]
+        title = f"Plan for {Path(target).stem}"
+        write_whole(html, report_html(made, costs.layers, frontier(request, made), notes, title, played))
     if as_json:
         click.echo(json.dumps(made.to_json(), indent=1))
         return
     console.print(render(made))
     if job:
         console.print(job)
+    if playing or play_with:
+        console.print(played_text(made, play_request(request, made, play_with)))
     if explaining and notes is not None:
         _print_explanation(console, notes)
 

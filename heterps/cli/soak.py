@@ -12,7 +12,8 @@ from heterps.writing import check_target
 
 __all__ = ["command"]
 
-_CALL = "DASK_HETERPS__TIMEOUTS__CALL"
+# A frozen worker is to be given up within seconds; one that was killed comes back, and may be the last of its role.
+_PATIENCE = {"DASK_HETERPS__TIMEOUTS__CALL": "15s", "DASK_HETERPS__TIMEOUTS__WORKERS": "2m"}
 
 _EPILOG = """\b
 Examples:
@@ -54,6 +55,6 @@ def command(
     if bits and mode != "sync":
         raise RunError("bits are the same in Sync only: give --mode sync")
     faults_of(faults, network is not False)  # a misspelt one is told before anything starts
-    os.environ.setdefault(_CALL, "15s")  # a frozen worker is to be given up within seconds
+    os.environ.update({**_PATIENCE, **os.environ})
     soak = Soak(minutes, mode, replicas, servers, io, faults, each, bits, "", seed, log=os.path.abspath(log), logs=logs)
     sys.exit(start_soak(soak, network, click.echo))

@@ -21,6 +21,7 @@ from heterps.cli._ways import parameters_option, parse_caches, parse_ways
 from heterps.data import DataForm, Dataset
 from heterps.errors import DataError, LabelError
 from heterps.graph import Graph
+from heterps.habits import Dump
 from heterps.runtime.report.meter import metered
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
@@ -38,6 +39,7 @@ Examples:
   heterps train my_model.py:towers --data clicks.csv --schema clicks.toml
   heterps train graphs/dlrm.py --data 'day_*.tsv' --format criteo --mode sync
   heterps train graphs/word2vec.py --data pairs.parquet --mode geo:100 --sparse SGD:lr=0.1 --dense SGD:lr=0.1
+  heterps train graphs/dlrm.py --data 'day_*.tsv' --cache-rows 50000 --staleness 16
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --every-batches 10000
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --resume run/
   heterps train graphs/dlrm.py --data 'day_*.tsv' --profile --profile-svg profile.svg
@@ -70,6 +72,8 @@ Examples:
 )
 @click.option("--sparse", metavar="RULE", help="Rule of the tables [default: ElementAdaGrad:lr=0.01].")
 @click.option("--dense", metavar="RULE", help="Rule of the dense parameters [default: Adam:lr=0.001].")
+@click.option("--clip-norm", type=float, help="Largest norm of a parameter's gradient, and of a row's.")
+@click.option("--clip-value", type=float, help="Largest absolute value of an element of a gradient.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Measured while training [default: auc].")
 @click.option(
     "--seed",
@@ -107,6 +111,9 @@ Examples:
 )
 @click.option("--force", is_flag=True, help="Resume although data, shuffling, rules or metrics have changed.")
 @click.option("--allow-empty", is_flag=True, help="Accept data without a single usable row.")
+@click.option("--dump", metavar="DIR", help="Write tensors (--fetch) and parameters to this folder with every report.")
+@click.option("--fetch", multiple=True, metavar="NAME", help="With --dump: prediction, outputs or ops; or as a,b.")
+@click.option("--dump-parameters", multiple=True, metavar="NAME", help="With --dump: such as fc*; several, or as a,b.")
 @click.option("--profile", is_flag=True, help="Show where the time went, by pool and phase.")
 @click.option("--profile-svg", type=click.Path(dir_okay=False), metavar="FILE", help="Draw the same to this file.")
 def command(
@@ -125,6 +132,8 @@ def command(
     shuffle: Any,
     sparse: str | None,
     dense: str | None,
+    clip_norm: float | None,
+    clip_value: float | None,
     metrics: tuple[str, ...],
     seed: int,
     engine: str,
@@ -141,6 +150,9 @@ def command(
     resume: str | None,
     force: bool,
     allow_empty: bool,
+    dump: str | None,
+    fetch: tuple[str, ...],
+    dump_parameters: tuple[str, ...],
     profile: bool,
     profile_svg: str | None,
 ) -> None:
@@ -170,6 +182,8 @@ def command(
         staleness=staleness,
         sparse=rules[0],
         dense=rules[1],
+        clip_norm=clip_norm,
+        clip_value=clip_value,
         seed=seed,
         metrics=parse_names(metrics) or None,
         checkpoint=checkpoint,
@@ -184,8 +198,9 @@ def command(
         storage=kept_in,
         parameters=ways,
     ) as session:
+        told = _dump(dump, parse_names(fetch), parse_names(dump_parameters))
         with _advised(target, plan.graph, training):
-            reports: Any = session.train(training.shuffle(shuffle), epochs, validation, allow_empty=allow_empty)
+            reports: Any = session.train(training.shuffle(shuffle), epochs, validation, allow_empty=allow_empty, **told)
         with deferred(bool(out)) as stop:
             last = _followed(reports, console, stop)
         if out:
@@ -213,6 +228,17 @@ def _saved(out: str, last: Progress, stop: Stop) -> str:
     if not stop.asked or last.done:
         return f"saved to {out}"
     return f"saved to {out} what was trained: {last.samples:,} samples, in epoch {last.epoch} of {last.epochs}"
+
+
+def _dump(folder: str | None, fetch: tuple[str, ...], parameters: tuple[str, ...]) -> dict[str, Any]:
+    """Return what ``session.train`` is to be told for a dump."""
+    if folder is None:
+        if fetch or parameters:
+            raise DataError("--fetch and --dump-parameters say what is dumped: name a folder for it, --dump DIR")
+        return {}
+    if not fetch and not parameters:
+        raise DataError("--dump: say what, --fetch prediction or --dump-parameters 'fc*'")
+    return {"fetch": fetch, "callbacks": Dump(folder, parameters)}
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from heterps.habits.calibration import Calibration, calibrate
 from heterps.habits.callbacks import Callback
+from heterps.habits.dump import Dump
 from heterps.habits.early_stopping import EarlyStopping
 from heterps.habits.keep_best import KeepBest
 from heterps.habits.loggers import CSVLog, MLflowLog, TensorBoardLog
@@ -10,6 +11,7 @@ __all__ = [
     "CSVLog",
     "Calibration",
     "Callback",
+    "Dump",
     "EarlyStopping",
     "KeepBest",
     "MLflowLog",

@@ -13,7 +13,7 @@ __all__ = ["Reliability"]
 
 F64 = npt.NDArray[np.float64]
 _BINS = 15
-_SIDE, _LEFT, _TOP, _HIST = 320.0, 60.0, 40.0, 70.0
+_SIDE, _LEFT, _TOP, _BELOW = 320.0, 60.0, 60.0, 95.0
 _COLOURS = ("#c05621", "#2b6cb0")
 
 
@@ -53,13 +53,13 @@ class Reliability:
     def drawn(self, title: str = "", after: Reliability | None = None) -> str:
         """Draw what was predicted against what happened, also after a calibration."""
         both = [("as predicted", self)] + ([("calibrated", after)] if after else [])
-        top = max(0.05, *(max((*each.predicted, *each.happened), default=0.0) for _, each in both)) * 1.05
+        top = min(1.0, 1.05 * max(0.05, *(max((*each.predicted, *each.happened), default=0.0) for _, each in both)))
         body = [_frame(top, title)]
         for i, (name, each) in enumerate(both):
             body.append(_curve(each, top, _COLOURS[i]))
             words = f"{name}: expected calibration error {each.error:.4f}"
-            body.append(text(_LEFT + 8, _TOP + 18 + 16 * i, words, _COLOURS[i], size=11))
-        return picture(_LEFT + _SIDE + 30, _TOP + _SIDE + _HIST, "".join(body), "#ffffff")
+            body.append(text(_LEFT, _TOP + _SIDE + 62 + 18 * i, words, _COLOURS[i]))
+        return picture(_LEFT + _SIDE + 30, _TOP + _SIDE + _BELOW, "".join(body), "#ffffff")
 
 
 def _frame(top: float, title: str) -> str:

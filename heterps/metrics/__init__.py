@@ -22,6 +22,7 @@ from heterps.metrics.errors import (
 from heterps.metrics.grouped import GAUC, AUCBy, SlotAUC
 from heterps.metrics.metric import METRICS, Custom, Metric, State, merge_all, metric, register_metric
 from heterps.metrics.metricset import MetricSet, Running
+from heterps.metrics.tasks import OfTask
 
 __all__ = [
     "AUC",
@@ -41,6 +42,7 @@ __all__ = [
     "Mean",
     "Metric",
     "MetricSet",
+    "OfTask",
     "Ratio",
     "Running",
     "SlotAUC",

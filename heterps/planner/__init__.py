@@ -1,5 +1,6 @@
 """Decisions: which Layers form a Stage, on which pool, with how many workers, and the proof."""
 
+from heterps.planner.costs.expectation import play
 from heterps.planner.costs.forecast import Certificate, Cost, Forecast, Rival, StageForecast, TableForecast
 from heterps.planner.costs.profile import Profile, Rates
 from heterps.planner.costs.sample import Sample, sample_batches, sample_dataset
@@ -33,6 +34,7 @@ __all__ = [
     "diff",
     "frontier",
     "plan",
+    "play",
     "register_solver",
     "sample_batches",
     "sample_dataset",

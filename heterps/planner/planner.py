@@ -11,7 +11,9 @@ from heterps.data import Dataset
 from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
+from heterps.planner.costs.cache_forecast import cache_texts
 from heterps.planner.costs.forecast import Certificate, Rival
+from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.planning_model import build_problem, server_pools
 from heterps.planner.costs.profile import Profile
@@ -28,8 +30,8 @@ from heterps.planner.solve.problem import Placement, Problem, make_problem
 from heterps.planner.solve.remedies import infeasible
 from heterps.planner.solve.search import frontier as search_frontier
 from heterps.planner.solve.solvers import solver, solvers
-from heterps.planner.ways import resolve_ways
-from heterps.protocol.words.modes import Mode
+from heterps.planner.ways import CACHE, resolve_ways
+from heterps.protocol.words.modes import Cached, Mode
 from heterps.stages import layers_of
 from heterps.stages.contract import UNIQUE_FRACTION
 
@@ -168,7 +170,9 @@ def plan(
 
 def solve(request: Request, mode: Mode | None = None) -> Plan:
     """Make the plan of a request, with its certificate, rivals and assumptions."""
-    resolve_ways(request.graph, request.parameters)
+    ways_of = resolve_ways(request.graph, request.parameters)
+    if mode is None and any(way.kind == CACHE for way in ways_of.values()):
+        mode = Cached()
     solver(request.solver).solve(_TINY, 1.0)  # loads the compiled loops: not what a plan takes
     start = time.perf_counter()
     try:
@@ -183,14 +187,20 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
     seconds = time.perf_counter() - start
     draft = choice.draft
     rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else None
-    made = check_plan(assemble(draft, rate, mode))
+    made = with_gpu_tables(check_plan(assemble(draft, rate, mode), draft.costs))
+    on_gpu = tuple(gpu_texts(made, draft.costs))
     ways = dense_way_costs(draft.costs, made) if draft.costs.dense_size else ()
     chosen = request.parameters or (choose_ways(request.graph, ways) if ways else {})
     return replace(
         made,
         certificate=_certificate(request, choice, seconds),
         rivals=tuple(rivals(request, draft)),
-        assumptions=(*assumptions(request, draft), *(way_texts(ways, bool(request.parameters)) if ways else ())),
+        assumptions=(
+            *assumptions(request, draft),
+            *on_gpu,
+            *(way_texts(ways, bool(request.parameters)) if ways else ()),
+            *cache_texts(request.graph, request.sample, ways_of, made.mode, made.batch_size),
+        ),
         parameters=chosen,
     )
 

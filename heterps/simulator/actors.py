@@ -10,7 +10,7 @@ from heterps.protocol.client import state as cl
 from heterps.protocol.words import decisions as de, events as ev, instructions as do
 from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Refused, Reply, Request, StoreGroup
 from heterps.simulator.cached_rows import CacheRows, Owed
-from heterps.simulator.network import TIMEOUT, Process
+from heterps.simulator.network import Process
 from heterps.simulator.own_rows import Mark, News, OwnRows, ServedRows
 from heterps.simulator.rows import SimulatedShard, gradient
 
@@ -71,7 +71,7 @@ class Copy:
 
     def _tick_later(self) -> None:
         self._ticking = True
-        self.world.net.at(TIMEOUT, self.process, self.tick)
+        self.world.net.at(self.world.net.timeout, self.process, self.tick)
 
     def tick(self) -> None:
         """Send again what the backup did not confirm."""
@@ -142,7 +142,7 @@ class Copy:
 
     def _load(self, load: de.Load) -> None:
         self._kept.clear()
-        self.world.net.at(1 + 2 * self.world.net.random(), self.process, self._loaded, load)
+        self.world.net.at(self.world.net.loading(), self.process, self._loaded, load)
 
     def _loaded(self, load: de.Load) -> None:
         if load.term == self.state.term and not self.state.serving:
@@ -162,7 +162,7 @@ class Copy:
 
     def _mark(self, mark: de.Mark) -> None:
         rows = {number: shard.copy() for number, shard in self.rows.items() if self._is_mine(number)}
-        self.world.net.at(2 + 6 * self.world.net.random(), self.process, self._write, mark.cut, rows, mark.state)
+        self.world.net.at(self.world.net.writing(), self.process, self._write, mark.cut, rows, mark.state)
 
     def _write(self, cut: int, rows: dict[int, SimulatedShard], state: dict[str, Any]) -> None:
         if self.world.disk.full:
@@ -305,14 +305,14 @@ class Task:
             self._leave(whole=False)
         if (self._calls or self._steps) and not self._ticking:
             self._ticking = True
-            self.world.net.at(TIMEOUT, self.process, self.tick)
+            self.world.net.at(self.world.net.timeout, self.process, self.tick)
 
     def tick(self) -> None:
         """Give calls up that took too long."""
         self._ticking = False
         if self.client.stopped:
             return
-        overdue = self.world.net.now - 0.9 * TIMEOUT
+        overdue = self.world.net.now - 0.9 * self.world.net.timeout
         actions: list[cl.Action] = []
         for call in [call for call, since in self._calls.items() if since < overdue]:
             del self._calls[call]
@@ -370,7 +370,10 @@ class Task:
             self._steps[key, stage] = self.world.net.now
             self.world.to_stage(stage, self, key)
         else:
-            self.world.net.at(self._work(), self.process, self.computed, key, stage)
+            self._compute_here(key)
+
+    def _compute_here(self, key: BatchKey) -> None:
+        self.world.net.at(self._work(), self.process, self.computed, key, "")
 
     def _forget(self, forget: cl.Forget) -> None:
         self._pulled.pop(forget.key.n, None)

@@ -9,28 +9,33 @@ from heterps.protocol.words import decisions as de, events as ev, instructions a
 
 __all__ = ["UNPLAYED", "never_met", "words_of_engines"]
 
-UNPLAYED = {
+_MOVES = {
     "MoveAsked": "no engine moves single shards: whole hosts go over",
     "ShardsCopied": "as MoveAsked",
     "MoveShards": "as MoveAsked",
     "Own": "as MoveAsked",
     "Insert": "as MoveAsked",
     "Retain": "as MoveAsked",
+}
+_ENDS = {
     "AbortAsked": "ends the run at once, whatever it was doing",
     "Diverged": "as AbortAsked",
     "Abort": "as AbortAsked",
 }
+UNPLAYED = {**_MOVES, **_ENDS}
 """Words that a hunt need not meet, with the reason; they may be played all the same."""
 
 
-def words_of_engines() -> set[str]:
-    """Return the events, instructions and decisions that engines raise and carry out."""
+def words_of_engines(everything: bool = False) -> set[str]:
+    """Return the events, instructions and decisions that engines raise and carry out; or all but those that end a
+    run.
+    """
     events = {name for name in ev.__all__ if name not in ("Event", "Role")}
     instructions = {name for name in do.__all__ if name != "Instruction"}
     decisions = {kind.__name__ for kind in get_args(de.Decision)}
-    return (events | instructions | decisions) - set(UNPLAYED)
+    return (events | instructions | decisions) - set(_ENDS if everything else UNPLAYED)
 
 
-def never_met(met: Mapping[str, int]) -> list[str]:
-    """Return the words of engines that were not met."""
-    return sorted(word for word in words_of_engines() if not met.get(word))
+def never_met(met: Mapping[str, int], everything: bool = False) -> list[str]:
+    """Return the words of engines, or all, that were not met."""
+    return sorted(word for word in words_of_engines(everything) if not met.get(word))

@@ -34,7 +34,7 @@ def _give_up(world: World, process: Process) -> None:
     """The engine has noticed: the run hears of it, and a new process takes the place."""
     if not process.lost and (not process.alive or process.frozen):
         process.lost = True
-        world.post(ev.WorkerLost(process.name))
+        world.post(ev.WorkerLost(process.name, process.stay))
         world.net.at(2 + 10 * world.net.random(), None, _replace, world, process.role)
 
 
@@ -58,13 +58,19 @@ def _kill(world: World, process: Process | None) -> bool:
 
 
 def _freeze(world: World, process: Process | None) -> bool:
-    """Freeze it for a while: it may wake up before or after it was given up."""
+    """Freeze it for a while: it may wake up before or after it was given up, and then be used again."""
     if process is None:
         return False
     process.frozen = True
     world.net.at(DETECTION, None, _give_up, world, process)
-    world.net.at(DETECTION * (0.5 + 2 * world.net.random()), None, world.net.thaw, process)
+    world.net.at(DETECTION * (0.5 + 2 * world.net.random()), None, _wake, world, process)
     return True
+
+
+def _wake(world: World, process: Process) -> None:
+    world.net.thaw(process)
+    if process.lost and process.alive and not process.name.endswith(("3", "6")):  # others are never seen again
+        world.come_back(process)
 
 
 class _Faults:

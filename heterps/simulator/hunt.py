@@ -39,11 +39,11 @@ class Hunt:
     failure: Failure | None = None
 
 
-def hunt(seeds: Iterable[int], *, progress: Callable[[Hunt], None] | None = None) -> Hunt:
-    """Play seeds until one fails."""
+def hunt(seeds: Iterable[int], *, everything: bool = False, progress: Callable[[Hunt], None] | None = None) -> Hunt:
+    """Play seeds until one fails; for ``everything`` see :func:`~heterps.simulator.scenario.draw`."""
     result = Hunt()
     for seed in seeds:
-        scenario = draw(seed)
+        scenario = draw(seed, everything)
         outcome = simulate(scenario)
         result.seeds += 1
         result.steps += outcome.steps

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from heterps.protocol.group.member import MemberState
 from heterps.protocol.words import decisions as de, group as gr
 from heterps.protocol.words.messages import Acked, Push, StoreGroup
-from heterps.simulator.network import TIMEOUT, Process
+from heterps.simulator.network import Process
 from heterps.simulator.rows import SimulatedShard
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Member:
                 self.world.net.send(self.process, self._given, fetch, total)
 
         self._to(fetch.member, "receive", want, given)
-        self.world.net.at(TIMEOUT, self.process, self._fetch, fetch)
+        self.world.net.at(self.world.net.timeout, self.process, self._fetch, fetch)
 
     def _given(self, fetch: gr.Fetch, total: Any) -> None:
         want = fetch.message
@@ -115,7 +115,7 @@ class Member:
         else:
             copy = self.world.copies[obtain.layout.copies[0]]
             self.world.net.send(copy.process, self._read, copy, obtain)
-        self.world.net.at(TIMEOUT, self.process, self._obtain, obtain)
+        self.world.net.at(self.world.net.timeout, self.process, self._obtain, obtain)
 
     def _read(self, copy: Any, obtain: gr.Obtain) -> None:
         """On host 0: send what it has of the group, and where its lanes stand."""
@@ -171,7 +171,7 @@ class Settler:
             world, layout = self.member.world, self.settle.layout
             store = StoreGroup(layout.terms[0], self.settle.serial)
             world.to_copy(layout.copies[0], store, (self, store), self.member.shard.copy())
-            world.net.at(TIMEOUT, self.process, self.tick)
+            world.net.at(world.net.timeout, self.process, self.tick)
 
     def answered(self, host: int, store: StoreGroup, reply: Any, values: Any) -> None:
         """The host has them."""

@@ -24,7 +24,7 @@ _LATE = 2.5 * TIMEOUT
 class Process:
     """A worker process: it can die for good, or freeze and wake up with everything that arrived meanwhile."""
 
-    __slots__ = ("alive", "frozen", "inbox", "lost", "name", "own_rows", "pace", "role")
+    __slots__ = ("alive", "frozen", "inbox", "lost", "name", "own_rows", "pace", "role", "stay")
 
     def __init__(self, name: str, role: str) -> None:
         self.name = name
@@ -32,6 +32,8 @@ class Process:
         self.alive = True
         self.frozen = False
         self.pace = 1.0
+        self.stay = 0
+        """How often it came back after it was given up."""
         self.lost = False
         """The run was told that it is gone, whether that is true or not."""
         self.own_rows: list[OwnRows | CacheRows] = []
@@ -41,6 +43,8 @@ class Process:
 
 class Network:
     """An agenda of what happens when, and the noise on the way."""
+
+    timeout = TIMEOUT
 
     def __init__(self, scenario: Scenario) -> None:
         self.now = 0.0
@@ -101,6 +105,22 @@ class Network:
                 self.trace.append(f"{self.now:8.2f} {process.name:9s} {act.__name__} {_brief(args)}")
             act(*args)
         return True
+
+    def loading(self) -> float:
+        """Return how long a host takes to load its part of a cut."""
+        return 1 + 2 * self.random()
+
+    def writing(self) -> float:
+        """Return how long a host takes to write its part of a cut."""
+        return 2 + 6 * self.random()
+
+    def listing(self) -> float:
+        """Return how long it takes until the Splits are known."""
+        return 1.0
+
+    def publishing(self) -> float:
+        """Return how long it takes to publish a cut that all hosts wrote."""
+        return 1.0
 
     def thaw(self, process: Process) -> None:
         """Wake a process up: everything that arrived meanwhile is handled now."""

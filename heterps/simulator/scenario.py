@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from heterps.protocol import Async, Cached, Geo, Mode, RunSpec, Sync
 
-__all__ = ["FAULTS", "Fault", "Scenario", "draw"]
+__all__ = ["FAULTS", "UNDRIVEN", "Fault", "Scenario", "draw"]
 
 FAULTS = (
     "crash server",
@@ -36,6 +36,9 @@ FAULTS = (
     "lose driver",
 )
 """Kinds of planned faults (cuts, rests and moves are no faults, but what faults must not disturb)."""
+
+UNDRIVEN = ("move",)
+"""Kinds that no engine can be met with: whole hosts go over, not single shards."""
 
 
 TRIGGERS = (
@@ -166,8 +169,16 @@ THEMES = (
 """Anything; replicas; returning to cuts; cuts while io workers die; hand-over."""
 
 
-def draw(seed: int) -> Scenario:
-    """Return the scenario of a seed."""
+def draw(seed: int, everything: bool = False) -> Scenario:
+    """Return the scenario of a seed: a world that an engine can meet, or everything that the protocol knows of."""
+    drawn = _draw_all(seed)
+    if everything:
+        return drawn
+    faults = tuple(fault for fault in drawn.faults if fault.kind not in UNDRIVEN)
+    return replace(drawn, faults=faults, lazy=False, slots=1)  # engines supply Splits at once and give workers one
+
+
+def _draw_all(seed: int) -> Scenario:
     rng = Random(seed)
     theme = rng.choice(THEMES)
     spec = _with_cache(seed, _with_holder(seed, _draw_spec(rng, theme)))

@@ -15,7 +15,7 @@ from heterps.simulator import check
 from heterps.simulator.actors import Copy, Task
 from heterps.simulator.faults import fire, let_go
 from heterps.simulator.member import Member
-from heterps.simulator.network import TIMEOUT, Network, Process
+from heterps.simulator.network import Network, Process
 from heterps.simulator.rows import SimulatedShard
 from heterps.simulator.scenario import Scenario
 from heterps.simulator.visit import Visit
@@ -83,9 +83,11 @@ class Outcome:
 class World:
     """One scenario being played."""
 
+    patience = PATIENCE
+
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.net = Network(scenario)
+        self.net = self.network()
         self.disk = Disk(Cut(mode=scenario.spec.mode.to_json()))
         self.processes: list[Process] = []
         self.copies: dict[int, Copy] = {}
@@ -106,6 +108,18 @@ class World:
         self.start_workers()
         if scenario.cut_every:
             self._ask_for_cut()
+
+    def network(self) -> Network:
+        """Return the network of the scenario."""
+        return Network(self.scenario)
+
+    def task(self, process: Process, run: do.RunSplit) -> Task:
+        """Return the task of an attempt."""
+        return Task(self, process, run)
+
+    def copy(self, process: Process, create: do.CreateHost) -> Copy:
+        """Return the actor of a copy of a host."""
+        return Copy(self, process, create)
 
     def _ask_for_cut(self) -> None:
         """Ask again and again, as a clock does that knows nothing of how long a cut takes."""
@@ -134,12 +148,21 @@ class World:
         if role == "io" and self.scenario.slow and self._names % self.scenario.slow == 0:
             process.pace = 8.0
         self.processes.append(process)
-        slots = self.scenario.slots if role == "io" else 1
-        joined: ev.Event = ev.WorkerJoined(process.name, role, slots)  # type: ignore[arg-type]
-        if role == "server":
-            joined = ev.ServersJoined((process.name,), (f"machine {self._names % 2}",))
-        self.net.send(None, self._joined, joined, process, self.life, reliable=True)
+        self._tell_of(process, f"machine {self._names % 2}")
         return process
+
+    def _tell_of(self, process: Process, machine: str) -> None:
+        """Tell the driver that a process is there."""
+        slots = self.scenario.slots if process.role == "io" else 1
+        joined: ev.Event = ev.WorkerJoined(process.name, process.role, slots, process.stay)  # type: ignore[arg-type]
+        if process.role == "server":
+            joined = ev.ServersJoined((process.name,), (machine,), stays=(process.stay,))
+        self.net.send(None, self._joined, joined, process, self.life, reliable=True)
+
+    def come_back(self, process: Process) -> None:
+        """A process that was given up answers again."""
+        process.lost, process.stay = False, process.stay + 1
+        self._tell_of(process, "machine 0")
 
     def _joined(self, joined: ev.Event, process: Process, life: int) -> None:
         """A new driver asks the scheduler who is there: it is told of no worker that was lost in a life before."""
@@ -153,7 +176,7 @@ class World:
         while not self.problem and self.run.phase not in (Phase.FINISHED, Phase.ABORTED):
             if not net.step():
                 return f"nothing happens any more in phase {self.run.phase}, waiting for {self.run.waiting_for()}"
-            if net.steps > PATIENCE:
+            if net.steps > self.patience:
                 return f"no end in sight in phase {self.run.phase}, waiting for {self.run.waiting_for()}"
             while faults and faults[-1].at <= net.steps:
                 fire(self, faults.pop())
@@ -216,7 +239,7 @@ class World:
 
     def _begin(self, process: Process, run: do.RunSplit) -> None:
         if run.attempt not in self.tasks:
-            task = self.tasks[run.attempt] = Task(self, process, run)
+            task = self.tasks[run.attempt] = self.task(process, run)
             task.start()
             for message in self._early.pop(("attempt", run.attempt), ()):
                 task.receive(message)
@@ -234,7 +257,7 @@ class World:
         if create.adopt and self._adopted[create.host].process is not process:  # there are no tables to adopt
             create = replace(create, adopt=False)
         if create.copy not in self.copies:
-            self.copies[create.copy] = Copy(self, process, create)
+            self.copies[create.copy] = self.copy(process, create)
             if create.adopt:
                 self.copies[create.copy].take_over(self._adopted[create.host])
         self.copies[create.copy].receive(create)
@@ -270,7 +293,8 @@ class World:
             for known in range(1, count):
                 part = ev.SplitsReady(need.pass_, known, False, homes[:known])
                 self.net.at(20 * self.net.random(), None, self.handle, part)
-        self.net.at(20 if self.scenario.lazy else 1, None, self.handle, ev.SplitsReady(need.pass_, count, True, homes))
+        until = 20.0 if self.scenario.lazy else self.net.listing()
+        self.net.at(until, None, self.handle, ev.SplitsReady(need.pass_, count, True, homes))
 
     def _create_stage(self, create: do.CreateStage) -> None:
         process = self.process(create.worker)
@@ -280,7 +304,7 @@ class World:
         self.post(ev.StageReady(process.name))
 
     def _publish(self, publish: do.PublishCut) -> None:
-        self.net.at(1, None, self._published, publish.cut)
+        self.net.at(self.net.publishing(), None, self._published, publish.cut)
 
     def _published(self, cut: Cut) -> None:
         if cut.number > self.disk.cuts[-1].number:
@@ -340,12 +364,11 @@ class World:
         servers = tuple(process.name for process in there if process.role == "server")
         holds = tuple((host, copy.process.name) for host, copy in self._adopted.items())
         machines = tuple(f"machine {n % 2}" for n in range(len(servers)))
-        self.net.send(None, self._found, ev.ServersJoined(servers, machines, holds), self.life, reliable=True)
+        stays = tuple(process.stay for process in there if process.role == "server")
+        self.net.send(None, self._found, ev.ServersJoined(servers, machines, holds, stays), self.life, reliable=True)
         for process in there:
             if process.role != "server":
-                slots = self.scenario.slots if process.role == "io" else 1
-                joined = ev.WorkerJoined(process.name, process.role, slots)  # type: ignore[arg-type]
-                self.net.send(None, self._joined, joined, process, self.life, reliable=True)
+                self._tell_of(process, "")
 
     def _found(self, joined: ev.ServersJoined, life: int) -> None:
         """Tell of servers that were there a moment ago; those that were lost since are told of once more."""
@@ -353,7 +376,7 @@ class World:
             self.handle(joined)
             for process in self.processes:
                 if process.name in joined.workers and process.lost:
-                    self.post(ev.WorkerLost(process.name))
+                    self.post(ev.WorkerLost(process.name, process.stay))
 
 
 _BETWEEN_COPIES = (de.Forward, de.Fill, de.Confirm)
@@ -391,7 +414,7 @@ class Mover:
             for source in self._missing:
                 copy = self.world.copies[self.move.layout.copies[source]]
                 self.world.net.send(copy.process, self._read, copy, source)
-            self.world.net.at(TIMEOUT, None, self.tick)
+            self.world.net.at(self.world.net.timeout, None, self.tick)
 
     def _read(self, copy: Copy, source: int) -> None:
         """On the source: send the rows to the target, if it still is what it was."""

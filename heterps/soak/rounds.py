@@ -1,23 +1,111 @@
-"""One training of a soak: workers are hit while it goes on, and what that did is measured."""
+"""Trainings of a soak: workers are hit while they go on, and what that did is measured and counted."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from random import Random
 
+import numpy as np
+
 import heterps as hps
+from heterps.soak.counted_model import all_rows, count_shows, counted_data
 from heterps.soak.tally import Hit, longest_stop, share_lost
 from heterps.soak.victims import LASTING_S, Victims
 
-__all__ = ["Chooser", "hit_while_training"]
+__all__ = ["Chooser", "Pace", "Round", "at_random", "each_once", "hit_while_training", "rounds"]
 
+ROWS = 2000
+LEAST, MOST = 2, 200  # epochs that a round may have
 GOING_ON_S = 0.5  # since the last batch, in a run that goes on
-BETWEEN_S = (1.0, 5.0)  # from one fault to the next
 SAFE = 0.8  # of a round's samples, after which nobody is hit: what is lost after the last batch is another matter
 
-Chooser = Callable[[], str | None]
-"""Returns the fault to come next; None: no more."""
+Chooser = Callable[[Callable[[str], bool]], str | None]
+"""``choose(able)`` returns the fault that is to happen now, one that is able to; None: none, for now."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast things happen.
+
+    Parameters
+    ----------
+    round_s
+        How long a round is to take.
+    between_s
+        Least and most seconds from one fault to the next.
+    lasting_s
+        How long faults last that do, where not as :data:`~heterps.soak.victims.LASTING_S` says.
+    """
+
+    round_s: float = 20.0
+    between_s: tuple[float, float] = (1.0, 5.0)
+    lasting_s: float | None = None
+
+    def lasts(self, fault: str) -> float:
+        """Return how long a fault lasts; 0 for what happens in a moment."""
+        usual = LASTING_S.get(fault.split()[0], 0.0)
+        return usual if self.lasting_s is None else min(usual, self.lasting_s)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One training: what was applied, what was counted, whether that is right, and what happened."""
+
+    samples: int
+    counted: tuple[int, ...]
+    wanted: int
+    exact: bool
+    seconds: float
+    hits: tuple[tuple[str, Hit], ...]
+
+    def __str__(self) -> str:
+        struck = ", ".join(f"{fault} {hit.stop_s:.2f} s" for fault, hit in self.hits) or "nobody hit"
+        wrong = f"NOT EXACT: hosts counted {self.counted}, {self.wanted:,} wanted"
+        return f"{self.samples:,} samples in {self.seconds:.0f} s, {'exact' if self.exact else wrong}; {struck}"
+
+
+def at_random(faults: Sequence[str], random: Random) -> Chooser:
+    """Choose any of those that can happen."""
+
+    def choose(able: Callable[[str], bool]) -> str | None:
+        now = [fault for fault in faults if able(fault)]
+        return random.choice(now) if now else None
+
+    return choose
+
+
+def each_once(left: list[str]) -> Chooser:
+    """Choose one after another; what was chosen is taken out of the list."""
+    return lambda able: left.pop(0) if left and able(left[0]) else None
+
+
+def rounds(
+    session: hps.Session, twin: hps.Session | None, victims: Victims, choose: Chooser, random: Random, pace: Pace
+) -> Iterator[Round]:
+    """Train round after round.
+
+    Parameters
+    ----------
+    session, twin
+        What is trained, and what is trained the same without being hit, to the bit; None: nothing is.
+    victims, choose, random, pace
+        Who is hit, by what, when.
+    """
+    data, total, epochs = counted_data(session, ROWS), 0, LEAST
+    while True:
+        begin, wanted = time.monotonic(), ROWS * epochs
+        samples, hits = hit_while_training(session, data, epochs, wanted, victims, choose, random, pace)
+        seconds, total = time.monotonic() - begin, total + wanted
+        counted = tuple(session.engine.each_shard(count_shows))
+        exact = samples == wanted and set(counted) == {total}
+        if twin is not None:
+            for _ in twin.train(data, epochs):
+                pass
+            exact &= np.array_equal(all_rows(session), all_rows(twin))
+        yield Round(samples, counted, total, exact, seconds, tuple(hits))
+        epochs = max(LEAST, min(MOST, int(epochs * pace.round_s / seconds)))
 
 
 def hit_while_training(
@@ -28,24 +116,12 @@ def hit_while_training(
     victims: Victims,
     choose: Chooser,
     random: Random,
+    pace: Pace,
 ) -> tuple[int, list[tuple[str, Hit]]]:
-    """Train once, hitting workers; return the samples that were applied, and what each hit did.
-
-    Parameters
-    ----------
-    session, data, epochs, samples
-        What is trained, and how many samples that is.
-    victims
-        Who is hit.
-    choose
-        What comes next; asked again later where it cannot happen now.
-    random
-        Draws the time between.
-    """
+    """Train once, hitting workers; return the samples that were applied, and what each hit did."""
     applied: list[tuple[float, int]] = []
     hits: list[tuple[float, str]] = []
-    next_hit, over_at, moved, found = time.monotonic() + random.uniform(*BETWEEN_S), 0.0, 0.0, 0
-    wanted: str | None = None
+    next_hit, over_at, moved, found = time.monotonic() + random.uniform(*pace.between_s), 0.0, 0.0, 0
     for progress in session.train(data, epochs):
         now = time.monotonic()
         moved, found = now if progress.samples > found else moved, progress.samples
@@ -56,12 +132,11 @@ def hit_while_training(
         # Only what goes on is hit again: each stop is to be that of one fault.
         able = now - moved < GOING_ON_S and found < SAFE * samples and not progress.unprotected and not over_at
         if able and now > next_hit:
-            wanted = wanted or choose()
-            if wanted is not None and victims.hit(wanted):
-                hits.append((now, wanted))
-                lasts = LASTING_S.get(wanted.split()[0], 0.0)
-                over_at, wanted = (now + lasts if lasts else 0.0), None
-            next_hit = now + random.uniform(*BETWEEN_S)
+            fault = choose(victims.able)
+            if fault is not None and victims.hit(fault):
+                hits.append((now, fault))
+                over_at = now + pace.lasts(fault) if pace.lasts(fault) else 0.0
+            next_hit = now + random.uniform(*pace.between_s)
     victims.clear()
     ends = [moment for moment, _ in hits[1:]] + [applied[-1][0]]
     return found, [

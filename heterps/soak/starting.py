@@ -39,8 +39,6 @@ class Soak:
         Folder of links that can be cut; empty: there are none.
     seed
         Of what happens when.
-    round_s
-        How long a round is to take.
     log, logs
         The file that gets results, and the folder of one log for each process.
     """
@@ -55,7 +53,6 @@ class Soak:
     bits: bool = False
     network: str = ""
     seed: int = 0
-    round_s: float = 20.0
     log: str = "soak.jsonl"
     logs: str = "logs"
 

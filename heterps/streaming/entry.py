@@ -29,7 +29,7 @@ from heterps.streaming.stream_run import Learning, StreamPlaces, StreamRun
 from heterps.tables import Snapshots
 from heterps.writing import check_folder
 
-__all__ = ["stream"]
+__all__ = ["stream", "usual_quiet_s"]
 
 _LOG = logging.getLogger("heterps")
 
@@ -52,6 +52,8 @@ def stream(
     unreadable: str = "stop",
     alarms: Sequence[str | Alarm] = (),
     on_alarm: str | Sequence[str] | None = None,
+    export: bool = False,
+    dump: Sequence[str] = (),
     start: str | os.PathLike[str] | None = None,
     poll_s: tuple[float, float] = (1.0, 60.0),
     stop: Callable[[], bool] | None = None,
@@ -70,7 +72,8 @@ def stream(
     session
         Just launched: its tables are those of the checkpoint in ``out``, or of ``start``, or fresh.
     source
-        A pattern of names by day and pass (``logs/{day}/{pass}/*.csv``), or a source
+        A pattern of names by day and pass (``logs/{day}/{pass}/*.csv``; with ``follow`` a pass counts as complete once
+        it did not change for 10 seconds), or a source
         (:class:`~heterps.streaming.folders.FolderSource`, :class:`~heterps.streaming.appended.AppendedFiles`,
         :class:`~heterps.streaming.redis_stream.RedisStream`, one of your own).
     out
@@ -97,6 +100,11 @@ def stream(
         Passes that cannot be read: ``"stop"`` with the error, or ``"skip"`` them with a warning.
     alarms, on_alarm
         Conditions such as ``"auc<0.70"``, and the command that is run when one begins to hold: words, or one text.
+    export
+        With each checkpoint export what changed to ``out/export``, for :class:`heterps.Predictor`.
+    dump
+        Tensors and columns, as for ``session.predict``, that are written to ``out/dump`` for each row of each pass, as
+        the model has them before it is trained on it.
     start
         A saved model to begin with.
     poll_s
@@ -114,12 +122,17 @@ def stream(
     if command and not watched:
         raise DataError("a command for alarms is given, but no alarm: name one, such as auc<0.70")
     check_folder(out)
-    learning = Learning(session, read, format, dict(schema or {}), shuffle, metrics, unreadable == "skip")
-    from_ = FolderSource(source) if isinstance(source, str | os.PathLike) else source
+    learning = Learning(session, read, format, dict(schema or {}), shuffle, metrics, unreadable == "skip", dump)
+    from_ = FolderSource(source, quiet_s=usual_quiet_s(follow)) if isinstance(source, str | os.PathLike) else source
     waiting = (stop or _never, on_wait or _log_wait)
     return _reports(
-        learning, from_, StreamPlaces(Path(out)), cadence, follow, watched, command, start, poll_s, *waiting
+        learning, from_, StreamPlaces(Path(out)), cadence, follow, watched, command, export, start, poll_s, *waiting
     )
+
+
+def usual_quiet_s(follow: bool) -> float:
+    """Return for how long files must not have changed: who follows finds some that are still being written."""
+    return 10.0 if follow else 0.0
 
 
 def _cadence(checkpoint_every: int, delta_every: int | None, end_days: bool, late: str) -> Cadence:
@@ -139,6 +152,7 @@ def _reports(
     follow: bool,
     alarms: Sequence[Alarm],
     command: Sequence[str],
+    exports: bool,
     start: str | os.PathLike[str] | None,
     poll_s: tuple[float, float],
     stop: Callable[[], bool],
@@ -153,7 +167,7 @@ def _reports(
             source, places.rows, ledger.sequence, ledger.position, journal.after(ledger.sequence), Backoff(*poll_s)
         )
         stack.callback(ahead.close)
-        run = StreamRun(learning, source, ahead, journal, places, cadence, ledger, alarms, command)
+        run = StreamRun(learning, source, ahead, journal, places, cadence, ledger, alarms, command, exports)
         run.reconcile()
         yield from run.reports(follow, stop, on_wait)
 

@@ -38,15 +38,16 @@ def draw_passes(log: pa.Table) -> str:
     title = f"{len(days):,} passes, predicted before they were trained on"
     body = text(_LEFT, 20, title, INK, size=14, bold=True)
     across = _scale(min(days, default=0), max(days, default=1), _LEFT, _WIDTH - _RIGHT)
+    body += _days(days, across, height)
     for number, name in enumerate(names):
         body += _panel(name, *series[name], across, _TOP + number * (_PANEL + _GAP) + 14)
-    return picture(_WIDTH, height, body + _days(days, across, height), "white")
+    return picture(_WIDTH, height, body, "white")
 
 
 def _rank(name: str) -> tuple[int, str]:
-    """AUC first: it is what most look for; counts and the loss of training last."""
-    first, last = ("auc", "gauc"), ("loss", "rows")
-    return (first.index(name) if name in first else 10 + last.index(name) if name in last else 5), name
+    """AUC first: it is what most look for; how many rows there were last."""
+    first, kind = ("auc", "gauc"), name.partition(":")[0]
+    return (first.index(kind) if kind in first else 9 if name == "rows" else 5), name
 
 
 def _add(points: Points, at: int, value: Any) -> None:

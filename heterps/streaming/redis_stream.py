@@ -74,7 +74,7 @@ class RedisStream:
         return Portion(position, day, f"{same[0]}..{same[-1]}", span=[same[0], same[-1]])
 
     def _settled(self, place: _Place, is_there: bool) -> _Place:
-        """Count entries that were deleted before we came to them: they are lost, and nobody is to learn it by chance."""
+        """Count entries that were deleted before we came to them: they are lost, and the user is told."""
         info = self._redis.xinfo_stream(self._key) if is_there else {}
         if "entries-added" not in info:  # since Redis 7
             return place
@@ -100,17 +100,6 @@ class RedisStream:
             found += [_text(number) for number, _ in page]
             last = found[-1]
         return found
-
-    def _check_deleted(self, last: str) -> None:
-        """Entries that somebody deleted before they were trained on are lost: that is not passed over in silence."""
-        if not self._redis.exists(self._key):
-            return
-        deleted = self._redis.xinfo_stream(self._key).get("max-deleted-entry-id")  # since Redis 7
-        if deleted is not None and _order(_text(deleted)) > _order(last):
-            raise DataError(
-                f"entries of {self._key} at {self._url} up to {_text(deleted)} were deleted, but only those up to "
-                f"{last} were trained on: trim the stream later, or not at all"
-            )
 
     def fetch(self, portion: Portion, folder: Path) -> tuple[str, ...]:
         """Write the entries of a portion to a file."""

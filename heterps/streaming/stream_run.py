@@ -12,7 +12,9 @@ from heterps.choices import Metrics, evaluation_metrics
 from heterps.data import Dataset, open_dataset
 from heterps.data.sources.given import open_known
 from heterps.errors import DataError
+from heterps.export import export_model
 from heterps.metrics import Metric
+from heterps.runtime.cuts.saved_model import made_folder
 from heterps.runtime.report.measured import Measured
 from heterps.runtime.report.progress import BAD_ROWS, Progress
 from heterps.session import Session
@@ -66,6 +68,16 @@ class StreamPlaces:
         return self.model / "log"
 
     @property
+    def dump(self) -> Path:
+        """Tensors and columns of each row, a file for each pass."""
+        return self.model / "dump"
+
+    @property
+    def export(self) -> Path:
+        """The model for others to score with."""
+        return self.model / "export"
+
+    @property
     def plot(self) -> Path:
         """The log's picture."""
         return self.model / "passes.svg"
@@ -83,6 +95,8 @@ class Learning:
     skips
         Passes that cannot be read are left out with a warning; before the first one was trained on they never are: it
         is more likely the model that does not fit.
+    dump
+        Of each row of a pass.
     """
 
     def __init__(
@@ -94,8 +108,9 @@ class Learning:
         shuffle: str,
         metrics: Metrics | None,
         skips: bool,
+        dump: Sequence[str] = (),
     ) -> None:
-        self.session, self.skips = session, skips
+        self.session, self.skips, self._dump = session, skips, tuple(dump)
         self._read, self._format, self._schema, self._shuffle, self._given = read, format, schema, shuffle, metrics
         self.metrics: tuple[Metric, ...] = ()  # known with the first pass
 
@@ -127,12 +142,20 @@ class Learning:
             raise DataError(f"not one of its {found.results[BAD_ROWS]:,} rows can be used")
         return found
 
+    def dumped(self, data: Dataset, path: Path) -> None:
+        """Write what is wanted of each row of a pass, as the model has it before it is trained on."""
+        if self._dump:
+            made_folder(path.parent)
+            self.session.predict(data, out=path, fetch=self._dump)
+
     def trained(self, data: Dataset) -> Progress:
         """Train on a pass once."""
         shuffled: Any = data.shuffle(self._shuffle)  # type: ignore[arg-type]
+        lost, before = 0.0, 0
         for progress in self.session.train(shuffled):
-            last = progress
-        return last
+            if progress.samples > before:  # a report's loss is over what came since the one before
+                lost, before = lost + progress.loss * (progress.samples - before), progress.samples
+        return replace(progress, loss=lost / before if before else progress.loss)
 
 
 class StreamRun:
@@ -149,7 +172,9 @@ class StreamRun:
         ledger: Ledger,
         alarms: Sequence[Alarm],
         command: Sequence[str],
+        exports: bool,
     ) -> None:
+        self._exports = exports
         self._learning, self._source, self._ahead, self._journal = learning, source, ahead, journal
         self._places, self._cadence, self._alarms, self._command = places, cadence, alarms, command
         self.ledger = ledger  # of what the tables hold
@@ -222,6 +247,7 @@ class StreamRun:
             return self._taken(portion, "unreadable")
         if not measured.samples:
             return self._taken(portion, "empty")
+        self._learning.dumped(data, self._places.dump / f"{self.ledger.sequence + 1:08d}.parquet")
         progress = self._learning.trained(data)
         return self._taken(portion, "late" if late else "trained", measured, progress)
 
@@ -263,7 +289,6 @@ class StreamRun:
 
     def _write_log(self, report: PassReport) -> None:
         values = {("rows", ""): float(report.rows), ("bad_rows", ""): float(report.bad_rows)}
-        values |= {("loss", ""): report.loss} if report.rows else {}
         values |= report.measured
         totals = {("rows", ""): float(self.ledger.rows), **report.totals}
         row = LogRow(report.sequence, report.day, report.name, report.state)
@@ -311,6 +336,8 @@ class StreamRun:
         """Do what follows from a checkpoint; a crash in between is made good at the next start."""
         ledger = self.ledger
         publish(self._places.model, ledger)
+        if self._exports:  # of what is on disk: a repeated one finds that nothing has changed
+            export_model(self._places.model, self._places.export, kind="changes")
         self._source.commit(ledger.position)
         self._journal.forget(ledger.sequence)
         self._ahead.forget(ledger.sequence)

@@ -124,6 +124,8 @@ def main():
     options = {name: OPTIONS[name] for name in names if name in OPTIONS}
     if MODE.startswith("geo"):
         options |= {"sparse": hps.SGD(lr=0.1), "dense": hps.SGD(lr=0.1)}
+    if MODE.startswith("cache"):
+        options["cache_rows"] = 500
     staged = OPTIONS.get("staged", False)
     before = OPTIONS.get("trained_before", 0)
     with hps.launch(plan(workers, hosts, staged), client=client, mode=MODE, report_s=0.05, **options) as session:
@@ -133,7 +135,7 @@ def main():
         if "scale" in OPTIONS:
             wait_for(client, OPTIONS["scale"])
         result = {"samples": last.samples, "batches": last.batches, "digest": digest(session), "twice": last.run_twice}
-    rules = {name: options[name] for name in ("sparse", "dense") if name in options}
+    rules = {name: options[name] for name in ("sparse", "dense", "cache_rows") if name in options}
     same = {"engine": "inline", **rules}
     if OPTIONS.get("device"):  # has its own roundings: the same run once more, with nobody killed
         kept = ("dense_on", "storage", "device")

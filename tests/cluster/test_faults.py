@@ -35,12 +35,16 @@ def check(result: dict[str, Any], mode: str) -> None:
         assert result["digest"] == expected["digest"]
 
 
-@pytest.mark.parametrize("mode", ["sync", *(pytest.param(m, marks=pytest.mark.full) for m in ("async", "geo:7"))])
+@pytest.mark.parametrize(
+    "mode", ["sync", *(pytest.param(m, marks=pytest.mark.full) for m in ("async", "geo:7", "cache:7"))]
+)
 def test_an_io_worker_is_killed(launched: Launched, mode: str) -> None:
     check(run(launched, mode, "io", "--servers", "1", "--io", "2", "--compute", "0"), mode)
 
 
-@pytest.mark.parametrize("mode", [*(pytest.param(m, marks=pytest.mark.full) for m in ("sync", "geo:7")), "async"])
+@pytest.mark.parametrize(
+    "mode", [*(pytest.param(m, marks=pytest.mark.full) for m in ("sync", "geo:7", "cache:7")), "async"]
+)
 def test_a_shard_host_is_killed_and_the_run_returns_to_the_last_cut(launched: Launched, mode: str) -> None:
     folder = str(launched.folder / "model")
     result = run(
@@ -68,7 +72,7 @@ def test_a_host_is_killed_and_the_cut_to_return_to_is_broken(launched: Launched,
     launched.wait_until_gone()
 
 
-@pytest.mark.parametrize("mode", [pytest.param("sync", marks=pytest.mark.full), "async"])
+@pytest.mark.parametrize("mode", [*(pytest.param(m, marks=pytest.mark.full) for m in ("sync", "cache:7")), "async"])
 def test_a_shard_host_is_killed_under_stages_that_read_from_it(launched: Launched, mode: str) -> None:
     """A stage's read of parameters fails: that is the host's loss, not the end of the link to the stage."""
     folder = str(launched.folder / "model")
@@ -105,9 +109,10 @@ def test_a_stage_worker_is_killed_that_holds_the_dense_parameters(
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_worker_is_killed_while_tables_are_on_a_device(launched: Launched, mode: str, victim: str) -> None:
     """A cut has the rows that are on the device: what returns to it loses nothing and counts nothing twice."""
-    launched.environment["DASK_HETERPS__WORKER__GPU_ROWS"] = "20kB"  # not all fit: they take turns
+    launched.environment["DASK_HETERPS__WORKER__GPU_ROWS"] = "100kB"  # not all fit: they take turns
     options = {"checkpoint": "cuts", "every_s": 0.5, "staged": True, "storage": {"*": "gpu"}, "device": "fake"}
-    check(run(launched, mode, victim, "--servers", "2", "--io", "2", "--compute", "2", hosts=2, **options), mode)
+    pools = ("--servers", "2", "--io", "2", "--compute", "2")
+    check(run(launched, mode, victim, *pools, hosts=2, epochs=1, **options), mode)
 
 
 @pytest.mark.full

@@ -11,7 +11,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("faults")]
 POOLS = ("--servers", "2", "--io", "2", "--compute", "0")
 
 
-@pytest.mark.parametrize("mode", ["sync", *(pytest.param(m, marks=pytest.mark.full) for m in ("async", "geo:7"))])
+@pytest.mark.parametrize(
+    "mode", ["sync", *(pytest.param(m, marks=pytest.mark.full) for m in ("async", "geo:7", "cache:7"))]
+)
 def test_a_primary_is_killed_and_its_backup_takes_over(launched: Launched, mode: str) -> None:
     """There is no checkpoint, so nothing could return to a cut."""
     check(run(launched, mode, "server", *POOLS, hosts=2, replicas=2), mode)

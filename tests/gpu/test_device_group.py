@@ -69,6 +69,17 @@ def test_a_cut_has_what_was_trained_before_it_and_nothing_that_came_after(tmp_pa
     assert (words(there) != words(here)).any()
 
 
+def test_gradients_for_rows_that_have_come_down_are_applied_above_again() -> None:
+    there, here = shard(), shard(None)
+    for each in (there, here):
+        train(each, 0, [1, 2])
+        assert len(each.group(NAME)) == 2  # whoever asks has everything come down
+        values = np.full((2, WIDTH), 0.5, np.float32)
+        each.push(BatchKey(0, 0, 1), {NAME: RowGradients(np.array([1, 2], np.uint64), values)})
+    assert len(there.above[NAME]) == 2
+    np.testing.assert_allclose(words(there), words(here), rtol=1e-6)
+
+
 actions = st.one_of(
     st.tuples(st.just("train"), st.sets(st.integers(0, 11), min_size=1, max_size=7)),
     st.tuples(st.sampled_from(["read", "cut", "set", "save", "clear"]), st.sets(st.integers(0, 11), min_size=1)),

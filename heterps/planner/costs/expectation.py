@@ -1,10 +1,10 @@
-"""What a given plan is expected to do: the forecast without the search, for plans made by hand or loaded."""
+"""What a given plan is expected to do: forecast without the search, or played, for plans made by hand or loaded."""
 
 from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.planning_model import build_problem
+from heterps.planner.costs.playing import play_plan
 from heterps.planner.costs.profile import Profile
 from heterps.planner.costs.sample import Sample
 from heterps.planner.costs.table_memory import forecast_tables
@@ -21,10 +22,11 @@ from heterps.planner.plan import Plan, Stage
 from heterps.planner.solve.assemble import Draft, assemble
 from heterps.planner.solve.problem import Placement, Problem, Segment
 from heterps.planner.solve.search import SearchResult
+from heterps.simulator.timed.play import Played
 from heterps.stages import Layers, layers_of, lower
 from heterps.stages.contract import UNIQUE_FRACTION
 
-__all__ = ["by_hand", "forecast"]
+__all__ = ["by_hand", "forecast", "play"]
 
 
 def by_hand(
@@ -79,12 +81,8 @@ def forecast(
     rows: float | None = None,
 ) -> Plan:
     """Return the plan with a forecast of what it does on this hardware."""
-    known = profile or Profile({})
-    unique = sample.unique_fraction if sample else known.unique_fraction or UNIQUE_FRACTION
-    layers = layers_of(plan.graph, batch_size=plan.batch_size, unique_fraction=unique)
-    costs = Costs(
-        plan.graph, layers, hardware, known, forecast_tables(plan.graph, sample, rows), replicas=plan.replicas
-    )
+    costs = _costs(plan, hardware, profile, sample, rows)
+    layers = costs.layers
     server = hardware.pool(plan.shard_pool)
     problem = replace(build_problem(costs, server), members=_states(plan, layers))
     segments = tuple(_segment(plan, hardware, i) for i in range(len(plan.stages)))
@@ -93,6 +91,49 @@ def forecast(
     found = SearchResult(placement, sustained, sustained, sustained, "not searched", 0)
     made = assemble(Draft(costs, problem, server, found, {}), mode=plan.mode)
     return replace(plan, forecast=made.forecast, memory_bytes=made.memory_bytes)
+
+
+def play(
+    plan: Plan,
+    hardware: Hardware,
+    profile: Profile | None = None,
+    sample: Sample | None = None,
+    *,
+    splits: tuple[int, ...] | None = None,
+    passes: int = 1,
+    cut_every_s: float = 0.0,
+    slow: Mapping[int, float] | None = None,
+) -> Played:
+    """Play a plan in simulated time: the run's own protocol, with what everything takes on this hardware.
+
+    Parameters
+    ----------
+    splits
+        Batches of each Split; by default two of 40 for each worker that reads.
+    passes
+        How often they are gone through.
+    cut_every_s
+        Seconds between cuts; 0: none.
+    slow
+        How many times as long a worker takes, by the number of the worker that reads.
+
+    Examples
+    --------
+    >>> from heterps.models import wide_deep
+    >>> made = by_hand(wide_deep(), Hardware.local(), [("cpu", ["*"], 2)], batch_size=64)
+    >>> play(made, Hardware.local(), splits=(5, 5)).batches
+    10
+    """
+    costs = _costs(plan, hardware, profile, sample, None)
+    return play_plan(plan, costs, splits=splits, passes=passes, cut_every_s=cut_every_s, slow=slow, sample=sample)
+
+
+def _costs(plan: Plan, hardware: Hardware, profile: Profile | None, sample: Sample | None, rows: float | None) -> Costs:
+    known = profile or Profile({})
+    unique = sample.unique_fraction if sample else known.unique_fraction or UNIQUE_FRACTION
+    layers = layers_of(plan.graph, batch_size=plan.batch_size, unique_fraction=unique)
+    tables = forecast_tables(plan.graph, sample, rows)
+    return Costs(plan.graph, layers, hardware, known, tables, replicas=plan.replicas)
 
 
 def _sustained(problem: Problem, placement: Placement) -> float:

@@ -14,9 +14,9 @@ class Cost:
 
     ``read_s`` files to batches; ``dedupe_s`` unique ids and routing; ``pull_s`` and ``push_s`` table rows, on the
     worker's side; ``kernel_s`` forward and backward; ``bus_s`` between host and device memory; ``network_s`` rows and
-    activations over the network; ``call_s`` fixed time of calls; ``engine_s`` what a batch takes besides all
-    that: protocol, queues, events; ``network_bytes`` and ``memory_bytes`` (moved in
-    memory) likewise per batch.
+    activations over the network, in the busier direction; ``call_s`` fixed time of calls; ``engine_s`` what a batch
+    takes besides all that: protocol, queues, events; ``network_bytes`` and ``memory_bytes`` (moved in memory) likewise
+    per batch.
     """
 
     read_s: float = 0.0
@@ -77,7 +77,7 @@ class TableForecast:
     group: str
     rows: float
     bytes: float
-    tier: str = "memory"  # memory | ssd | gpu
+    tier: str = "memory"  # memory | ssd, of shard hosts; gpu | gpu+ssd, below the GPU that trains them
     basis: str = ""  # how the number of rows was found
 
 
@@ -100,7 +100,7 @@ class Forecast:
     bottleneck: str = ""
     price_per_hour: float = 0.0
     price_parts: Mapping[str, float] = field(default_factory=dict)  # per hour, by pool and "shard hosts"
-    link_bytes_per_s: Mapping[str, float] = field(default_factory=dict)  # by "pool - pool"
+    link_bytes_per_s: Mapping[str, float] = field(default_factory=dict)  # by "from pool - to pool"
     shard_busy: float = 0.0
     tables: tuple[TableForecast, ...] = ()
     data_sheet: tuple[str, ...] = ()  # GPU pools whose rates nobody measured

@@ -130,7 +130,7 @@ class Costs:
                 pull_s=half * wire,
                 push_s=half * wire,
                 call_s=calls,
-                network_s=layer.row_bytes * self.byte_s(pool),
+                network_s=half * self.byte_s(pool),
                 network_bytes=layer.row_bytes,
                 memory_bytes=moved,
             )
@@ -139,7 +139,7 @@ class Costs:
             kernel_s=self._kernel_s(layer, rates),
             pull_s=dense / 2 * wire,
             push_s=dense / 2 * wire,
-            network_s=dense * self.byte_s(pool),
+            network_s=dense / 2 * self.byte_s(pool),
             network_bytes=dense,
             memory_bytes=moved,
         )
@@ -180,8 +180,8 @@ class Costs:
         return 3 * layer.cost.parameter_bytes + layer.cost.written_bytes * (1 + 0.5 * depth)
 
     def seconds(self) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        """float[2, L, T]: compute and data seconds per row."""
+        """float[3, L, T]: seconds per row of compute, of receiving and of sending."""
         costs = [[self.cost(layer, pool) for pool in self.hardware.pools] for layer in self.layers.layers]
         compute = [[cost.compute_s for cost in row] for row in costs]
         data = [[cost.network_s for cost in row] for row in costs]
-        return np.array([compute, data]) / self.batch_size
+        return np.array([compute, data, data]) / self.batch_size

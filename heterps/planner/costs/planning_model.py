@@ -19,7 +19,16 @@ from heterps.planner.costs.table_memory import with_tiers
 from heterps.planner.solve.problem import Flow, Problem, Shards, make_problem
 from heterps.stages import Layer
 
-__all__ = ["DEPTH", "MEMORY_SHARE", "at_depth", "build_problem", "check_pins", "placed_tables", "server_pools"]
+__all__ = [
+    "DEPTH",
+    "MEMORY_SHARE",
+    "at_depth",
+    "build_problem",
+    "check_pins",
+    "free_cores",
+    "placed_tables",
+    "server_pools",
+]
 
 MEMORY_SHARE = 0.8  # of a worker's memory that plans may fill
 DEPTH = 2  # batches in flight per lane, at the least
@@ -38,7 +47,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
     wire = [0.0 if pool.kind == "gpu" else rate.wire_s_per_byte for pool, rate in zip(pools, rates, strict=True)]
     network = [costs.byte_s(pool) + b for pool, b in zip(pools, bus, strict=True)]
     shared = [1.0 if pool.host else rate.compute_fraction for pool, rate in zip(pools, rates, strict=True)]
-    fractions = np.array([shared, [r.data_fraction for r in rates]])
+    fractions = np.array([shared, *[[r.data_fraction for r in rates]] * 2])
     links = np.array([[_link(costs, a, b) for b in pools] for a in pools])
     longer = costs.stretch
     return make_problem(
@@ -49,10 +58,12 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         sold_in=[pool.device.sold_in for pool in pools],
         allowed=[[_may_run(layer, pool, pins or {}) for pool in pools] for layer in layers],
         flows=[
-            Flow(e.source, e.target, e.tensor, (e.forward_bytes + e.backward_bytes) / n) for e in costs.layers.edges
+            Flow(e.source, e.target, e.tensor, e.forward_bytes / n, e.backward_bytes / n) for e in costs.layers.edges
         ],
-        byte_s=np.array([wire, network]) * longer,
-        turn_s=np.array([[rate.call_s / n for rate in rates], [0.0] * len(pools)]) * longer,
+        receive_s=np.array([wire, network, 0.0 * np.array(network)]) * longer,
+        send_s=np.array([wire, 0.0 * np.array(network), network]) * longer,
+        turn_s=np.array([[rate.call_s / n for rate in rates], *[[0.0] * len(pools)] * 2]) * longer,
+        gradients=[layer.cost.parameter_bytes / n for layer in layers],
         **_worker_memory(costs, depth),
         memory_cap=[pool.device.memory_bytes * MEMORY_SHARE for pool in pools],
         link=links / longer,
@@ -157,7 +168,7 @@ def _shards(costs: Costs, server: Pool, pins: Mapping[str, str]) -> Shards:
     needed = costs.replicas * (needed + costs.dense_bytes)
     if server.host is not None:
         return Shards(busy / costs.hardware.host(server.host).cores, costs.replicas)
-    moved = costs.shard_bytes + 2 * costs.replica_bytes  # to backups: out of one server, into another
+    moved = costs.shard_bytes / 2 + costs.replica_bytes  # in each direction; to backups: out of one, into another
     network = moved / costs.batch_size / costs.rates(server).network_bytes_per_s * costs.stretch
     minimum = max(costs.replicas, math.ceil(needed / (server.device.memory_bytes * MEMORY_SHARE)))
     return Shards(max(busy, network), minimum, type=costs.hardware.pools.index(server))
@@ -182,7 +193,7 @@ def _shared(costs: Costs, server: Pool) -> dict[str, Any]:
             here * costs.shard_s(server) * server.device.cores / n,
             here * 3 * (costs.shard_bytes + costs.replica_bytes) / n,
         ]
-        capacity += [_free_cores(costs, host), host.memory_bytes_per_s * host.count]
+        capacity += [free_cores(costs, host), host.memory_bytes_per_s * host.count]
     if not capacity:
         return {}
     return {
@@ -194,7 +205,7 @@ def _shared(costs: Costs, server: Pool) -> dict[str, Any]:
     }
 
 
-def _free_cores(costs: Costs, host: Host) -> float:
+def free_cores(costs: Costs, host: Host) -> float:
     """Cores of a Host, less what a worker for each of them, a shard host and a scheduler take to be there."""
     on = [pool for pool in costs.hardware.pools if pool.host == host.name]
     idle = max((costs.rates(pool).idle_cores for pool in on), default=0.0)

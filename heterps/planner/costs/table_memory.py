@@ -13,7 +13,7 @@ from heterps.stages.lowering import Group, groups_of
 from heterps.tables import ACCESSORS, ENTRIES, RULES, ElementAdaGrad, GroupSpec, TableSpec
 from heterps.tables.live.row_layout import RowLayout
 
-__all__ = ["INDEX_BYTES", "forecast_tables", "row_bytes", "with_tiers"]
+__all__ = ["INDEX_BYTES", "forecast_tables", "group_spec", "row_bytes", "with_tiers"]
 
 #: Bytes of the hash index per row at its usual load, and room that growing regions keep.
 INDEX_BYTES = 12.0
@@ -23,9 +23,14 @@ _ROWS_UNKNOWN = 1e6
 
 def row_bytes(graph: Graph, group: Group) -> float:
     """Bytes that one row of a group takes, its slots, counters and index entry included."""
+    return (RowLayout(group_spec(graph, group), 0).row_bytes + INDEX_BYTES) * _SLACK
+
+
+def group_spec(graph: Graph, group: Group) -> GroupSpec:
+    """Return a group as far as its rows' size goes; tables without a rule of their own have the run's default."""
     attrs = {op.attrs["table"]: op.attrs for op in graph if op.kind == "lookup"}
-    spec = GroupSpec(group.name, tuple(_table(name, attrs[name]) for name in group.tables))
-    return (RowLayout(spec, 0).row_bytes + INDEX_BYTES) * _SLACK
+    full = next(attrs[name]["when_full"] for name in group.tables)
+    return GroupSpec(group.name, tuple(_table(name, attrs[name]) for name in group.tables), when_full=full)
 
 
 def _table(name: str, attrs: Mapping[str, Any]) -> TableSpec:
@@ -61,14 +66,15 @@ def _forecast(graph: Graph, group: Group, sample: Sample | None, rows: float | N
 def with_tiers(
     tables: tuple[TableForecast, ...], memory_bytes: float, on_gpu: frozenset[str]
 ) -> tuple[TableForecast, ...]:
-    """Decide where rows are kept: on the GPU if their pull is pinned there, in memory while that lasts, else on SSD.
+    """Decide where rows are kept: on the GPU where they are stored there or their pull is pinned there, in memory
+    while that lasts, else on SSD.
 
     Small groups come first: they are looked up as often as large ones.
     """
     placed = {}
     for table in sorted(tables, key=lambda table: table.bytes):
         tier = table.tier
-        if table.group in on_gpu:
+        if table.group in on_gpu and not tier.startswith("gpu"):
             tier = "gpu"
         elif tier == "memory" and table.bytes > memory_bytes:
             tier = "ssd"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from heterps.planner.plan import Plan
 from heterps.planner.show.figures import count_text, money_text, seconds_text
-from heterps.planner.show.timeline import Bar, timeline
+from heterps.simulator.timed.play import Bar, Played
 from heterps.stages import Layers, Part, Partition
 from heterps.stages.draw import draw
 from heterps.svg import picture, text
@@ -92,11 +93,12 @@ def _axes(xs: _scale, ys: _scale, height: float, left: float, bottom: float) -> 
     return body + text(4, 13, "price an hour", _INK, "start")
 
 
-def draw_timeline(plan: Plan) -> str:
+def draw_timeline(plan: Plan, played: Played | None) -> str:
     """Bars of some units: forward light, backward dark, one colour per stage, the number of the batch inside."""
-    bars = timeline(plan, 12 * plan.lanes * plan.depth)
-    if not bars:
-        return "<p>No forecast, no timeline.</p>"
+    if played is None:
+        return "<p>The plan was not played.</p>"
+    began = min(bar.start_s for bar in played.bars)
+    bars = [replace(bar, start_s=bar.start_s - began, stop_s=bar.stop_s - began) for bar in played.bars]
     rows = [(s, u) for s, stage in enumerate(plan.stages) for u in range(min(_MOST_UNITS, sum(stage.workers.values())))]
     end = _window(bars)
     left, top, step = 150, 26, 24

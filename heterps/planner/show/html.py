@@ -11,6 +11,7 @@ from heterps.planner.show.charts import draw_frontier, draw_split, draw_timeline
 from heterps.planner.show.explain import Explanation
 from heterps.planner.show.figures import bytes_text, count_text, money_text, percent_text, seconds_text
 from heterps.planner.show.text_report import data_sheet_note, machine_ratio, star_of
+from heterps.simulator.timed.play import Played
 from heterps.stages import Layers
 
 __all__ = ["report_html"]
@@ -37,6 +38,7 @@ def report_html(
     frontier: Sequence[tuple[float, float]] = (),
     explanation: Explanation | None = None,
     title: str = "Plan",
+    played: Played | None = None,
 ) -> str:
     """Return the page; ``frontier`` as :func:`heterps.planner.frontier` gives it."""
     body = [f"<h1>{escape(title)}</h1>", f'<p class="sub">{escape(_subtitle(plan))}</p>']
@@ -49,7 +51,7 @@ def report_html(
         chosen = (plan.forecast.rows_per_second, plan.forecast.price_per_hour or sum(plan.units.values()))
         body += [
             _section("Price against throughput", _figure(draw_frontier(frontier, chosen)) + _frontier_note(plan)),
-            _section("The pipeline over time", _figure(draw_timeline(plan))),
+            _section("The pipeline over time", _figure(draw_timeline(plan, played))),
             _section("Time of one batch on one unit", _times(plan.forecast)),
             _section("Memory, tables and links", _memory(plan, plan.forecast)),
         ]

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from heterps.errors import PlanError
 from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost, Forecast, StageForecast
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import DEPTH, placed_tables
+from heterps.planner.costs.planning_model import placed_tables
+from heterps.planner.costs.playing import depth_for, steady_play
 from heterps.planner.plan import Plan, Share, Stage
-from heterps.planner.show.timeline import steady_rate
 from heterps.planner.solve.problem import Problem, Segment
 from heterps.planner.solve.search import SearchResult
 from heterps.protocol.words.modes import Async, Mode
 
-__all__ = ["Draft", "assemble", "check_plan", "depth_of"]
+__all__ = ["Draft", "assemble", "batches_held", "check_plan", "depth_of"]
 
-_DEEPEST = 512  # batches in flight per lane
-_BUSY = 0.97  # of the slowest stage's speed that a pipeline must reach when it is played
-_MOST_PLAYED = 400  # units beyond which a pipeline is played in miniature
+_PLAYED = 0.5  # of what the forecast says that a plan must reach when it is played
 
 
 @dataclass(frozen=True)
@@ -86,42 +84,24 @@ def _stage(draft: Draft, segment: Segment, name: str) -> Stage:
 
 
 def depth_of(draft: Draft) -> int:
-    """Batches in flight per lane: the fewest with which the pipeline, played through, keeps its slowest stage busy.
+    """Batches in flight per lane that keep the slowest part of a plan busy."""
+    return depth_for(assemble(draft), draft.costs, draft.found.rows_per_second)
 
-    Raises
-    ------
-    PlanError
-        If no depth does: then forecast and timeline contradict each other.
+
+def batches_held(segments: Sequence[Segment], depth: int) -> list[int]:
+    """Batches that a worker of each stage has at once: those in flight of its own lane, or its part of all of them.
+
+    Those who hand batches on look at two queues, so none gets much more than its part: one more is allowed for.
     """
-    segments = draft.found.placement.segments
-    if len(segments) == 1:
-        return DEPTH
-    times, units = _pipeline(draft)
-    goal = _BUSY * min(k / t for k, t in zip(units, times, strict=True))
-    # So many are at work at that rate: fewer in flight cannot reach it.
-    low = max(DEPTH, math.floor(goal * sum(times) * (1 - 1e-9) / units[0])) - 1
-    high = low + 1
-    while steady_rate(times, units, high * units[0]) < goal:
-        low, high = high, high + max(1, high // 2)
-        if high > _DEEPEST:
-            raise PlanError(_contradiction("with any number of batches in flight", draft.found.rows_per_second, goal))
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if steady_rate(times, units, middle * units[0]) >= goal else (middle, high)
-    return high
-
-
-def _pipeline(draft: Draft) -> tuple[list[float], list[int]]:
-    """Seconds of a batch on one unit, and units, by stage; fewer units in the same ratios where there are many."""
-    segments, n = draft.found.placement.segments, draft.costs.batch_size
     units = [segment.units + segment.other_units for segment in segments]
-    times = [k * n / draft.problem.speed(s) for k, s in zip(units, segments, strict=True)]
-    scale = max(1.0, sum(units) / _MOST_PLAYED)
-    return times, [max(1, round(k / scale)) for k in units]
+    return [depth, *(min(units[0] * depth, -(-units[0] * depth // k) + 1) for k in units[1:])]
 
 
-def check_plan(made: Plan) -> Plan:
+def check_plan(made: Plan, costs: Costs) -> Plan:
     """Play a finished plan once and compare its figures with one another; what contradicts itself stops here.
+
+    What the forecast leaves out (turns, messages, how many batches are under way) costs a few per cent; a plan that
+    is played at half its forecast was forecast by mistake.
 
     Raises
     ------
@@ -132,15 +112,27 @@ def check_plan(made: Plan) -> Plan:
         pool = made.pool(name)
         if pool.host is None and need > pool.device.memory_bytes:
             raise PlanError(_contradiction(f"memory of a worker of {name} in bytes", pool.device.memory_bytes, need))
-    if made.forecast is None or made.is_fused:
-        return made
-    units = [sum(stage.workers.values()) for stage in made.stages]
-    if sum(units) <= _MOST_PLAYED:
-        times = [k * made.batch_size / s.rows_per_second for k, s in zip(units, made.forecast.stages, strict=True)]
-        played = steady_rate(times, units, made.lanes * made.depth) * made.batch_size
-        if played < _BUSY * 0.99 * made.forecast.rows_per_second:
-            raise PlanError(_contradiction("rows per second", made.forecast.rows_per_second, played))
+    if made.forecast is not None and not _holds_tables_later(made, costs):
+        small, played = steady_play(made, costs)
+        expected = min(made.forecast.rows_per_second, _least_rate(made, small))
+        if played.rows_per_second < _PLAYED * expected:
+            raise PlanError(_contradiction("rows per second", expected, played.rows_per_second))
     return made
+
+
+def _holds_tables_later(made: Plan, costs: Costs) -> bool:
+    """Whether a later stage has tables on its device: played, rows are pulled where the data is read."""
+    later = {op for stage in made.stages[1:] for op in stage.ops}
+    return any(layer.groups and layer.ops[0] in later for layer in costs.layers.layers)
+
+
+def _least_rate(made: Plan, small: Plan) -> float:
+    """Rows per second of the slowest stage of a plan in miniature, or of its shard hosts."""
+    assert made.forecast is not None
+    fewer = [sum(b.workers.values()) / sum(a.workers.values()) for a, b in zip(made.stages, small.stages, strict=True)]
+    rates = [part * stage.rows_per_second for part, stage in zip(fewer, made.forecast.stages, strict=True)]
+    hosts = made.forecast.rows_per_second / made.forecast.shard_busy if made.forecast.shard_busy else math.inf
+    return min(*rates, hosts * small.shard_hosts / made.shard_hosts)
 
 
 def _contradiction(what: str, planned: float, checked: float) -> str:
@@ -155,8 +147,10 @@ def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float, depth: int) 
     limits = problem.limits(placement)
     slowest = min(limits, key=lambda name: limits[name])
     parts = tuple(
-        _stage_forecast(draft, segment, stage, rate, limits[f"stage {i}"], depth)
-        for i, (segment, stage) in enumerate(zip(placement.segments, stages, strict=True))
+        _stage_forecast(draft, segment, stage, rate, limits[f"stage {i}"], held)
+        for i, (segment, stage, held) in enumerate(
+            zip(placement.segments, stages, batches_held(placement.segments, depth), strict=True)
+        )
     )
     return Forecast(
         rows_per_second=rate,
@@ -164,7 +158,7 @@ def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float, depth: int) 
         bottleneck=_bottleneck(draft, slowest, stages),
         price_per_hour=sum(_prices(draft).values()),
         price_parts=_prices(draft),
-        link_bytes_per_s=_links(draft, stages, rate),
+        link_bytes_per_s=_links(draft, rate),
         shard_busy=rate * problem.shards.seconds / draft.costs.stretch / max(placement.hosts, 1),
         tables=placed_tables(draft.costs, draft.server, draft.pins),
         data_sheet=_unmeasured_gpus(draft, stages),
@@ -184,24 +178,34 @@ def _stage_forecast(
     pool, costs = draft.pool(segment.type), draft.costs
     layers = [costs.layers.layers[v] for v in draft.problem.stage_layers(segment)]
     rates, n = costs.rates(pool), costs.batch_size
+    received, sent = (n * bytes_ for bytes_ in _moved(draft.problem, segment))
     crossing = float(draft.problem.cut_bytes[segment.start] + draft.problem.cut_bytes[segment.stop]) * n
     cuts = sum(0 < state < draft.problem.states - 1 for state in (segment.start, segment.stop))
     bus = pool.device.bus_bytes_per_s
     cost = sum((costs.cost(layer, pool) for layer in layers), Cost()) + Cost(
-        call_s=cuts * rates.call_s + (0.0 if pool.kind == "gpu" else crossing * rates.wire_s_per_byte),
-        bus_s=crossing / bus if bus else 0.0,
-        network_s=crossing * costs.byte_s(pool),
-        network_bytes=crossing,
+        call_s=cuts * rates.call_s + (0.0 if pool.kind == "gpu" else (received + sent) * rates.wire_s_per_byte),
+        bus_s=max(received, sent) / bus if bus else 0.0,
+        network_s=max(received, sent) * costs.byte_s(pool),
+        network_bytes=received + sent,
     )
     memory = sum(costs.worker_bytes(layer, depth) for layer in layers) + crossing * depth
     could = limit * costs.stretch  # the problem's limit leaves the head-room free
     return StageForecast(stage.name, cost, rate / could, could, memory, _limit(draft, segment, cost))
 
 
+def _moved(problem: Problem, segment: Segment) -> tuple[float, float]:
+    """Bytes per row that a stage receives, and sends, over the cuts beside it."""
+    entered, returned = problem.crossing[:, segment.start]
+    handed, got_back = problem.crossing[:, segment.stop]
+    passed = problem.passed_on[segment.stop]
+    return float(entered + got_back + passed), float(returned + handed + passed)
+
+
 def _limit(draft: Draft, segment: Segment, cost: Cost) -> str:
     """The resource that bounds a stage, and its largest part."""
     serial, parallel = draft.problem.times(segment.start, segment.stop, segment.type)
-    compute, data = serial + parallel / segment.units
+    compute, *moving = serial + parallel / segment.units
+    data = max(moving)
     parts = cost.parts()
     data_parts = {"network_s", "bus_s"}
     mine = [name for name in parts if (name in data_parts) == (data > compute)]
@@ -236,11 +240,12 @@ def _prices(draft: Draft) -> dict[str, float]:
     return parts
 
 
-def _links(draft: Draft, stages: tuple[Stage, ...], rate: float) -> dict[str, float]:
+def _links(draft: Draft, rate: float) -> dict[str, float]:
     loads: dict[str, float] = {}
-    for (before, _), (after, segment) in itertools.pairwise(zip(stages, draft.found.placement.segments, strict=True)):
-        name = f"{before.pool} - {after.pool}"
-        loads[name] = loads.get(name, 0.0) + float(draft.problem.cut_bytes[segment.start]) * rate
+    for before, after in itertools.pairwise(draft.found.placement.segments):
+        for (a, b), bytes_ in draft.problem.turned(before.type, after.type, after.start).items():
+            name = f"{draft.pool(a).name} - {draft.pool(b).name}"
+            loads[name] = loads.get(name, 0.0) + bytes_ * rate
     loads["workers - shard hosts"] = draft.costs.shard_bytes / draft.costs.batch_size * rate
     if draft.costs.replicas > 1:
         loads["shard hosts - backups"] = draft.costs.replica_bytes / draft.costs.batch_size * rate

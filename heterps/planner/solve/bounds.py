@@ -54,7 +54,7 @@ class _BoundRows:
         for t in range(problem.types):
             mine = np.zeros(problem.types)
             mine[t] = 1.0
-            for r in range(2):
+            for r in range(len(problem.layer_parallel)):
                 self.add(problem.layer_parallel[r] * mine, -units[t], 0.0, 0.0)
             if np.isfinite(problem.cap[t]):
                 self.add(none, units[t], problem.shards.seconds * (problem.shards.type == t), float(problem.cap[t]))

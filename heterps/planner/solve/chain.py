@@ -40,15 +40,12 @@ def units_needed(x, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
     """Units of type t that carry the stage from state i to j at x rows a second; inf if no number does."""
     if figures[j, t, 0] != figures[i, t, 0] or figures[j, t, 1] - figures[i, t, 2] > figures[i, t, 3]:
         return np.inf
-    left = 1.0 - (figures[j, t, 4] - figures[i, t, 4]) * x
-    left_data = 1.0 - (figures[j, t, 7] - figures[i, t, 7]) * x
-    if left <= 1e-12 or left_data <= 1e-12:
-        return np.inf
-    most = max(
-        0.0,
-        (figures[j, t, 5] - figures[i, t, 6]) * x / left,
-        (figures[j, t, 8] - figures[i, t, 9]) * x / left_data,
-    )
+    most = 0.0
+    for r in range(4, figures.shape[2], 3):
+        left = 1.0 - (figures[j, t, r] - figures[i, t, r]) * x
+        if left <= 1e-12:
+            return np.inf
+        most = max(most, (figures[j, t, r + 1] - figures[i, t, r + 2]) * x / left)
     return max(1.0, np.ceil(most * (1 - TOLERANCE))) if whole else most
 
 

@@ -6,7 +6,7 @@ smallest is taken: it learns more per row.
 
 Depth decides how much memory a worker needs, and a plan decides what depth it needs. A worker needs least at the
 smallest depth, so the best plan there bounds those at every depth. If that plan, at the depth that it needs, does not
-fit, plans are made for that depth.
+fit, plans are made for workers that hold as many batches as those without room would have.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.planning_model import DEPTH, at_depth, build_problem, check_pins, server_pools
-from heterps.planner.solve.assemble import Draft, depth_of
+from heterps.planner.solve.assemble import Draft, batches_held, depth_of
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import planned
-from heterps.planner.solve.problem import Problem
+from heterps.planner.solve.problem import Problem, Segment
 from heterps.planner.solve.search import SearchResult
 from heterps.planner.solve.solvers import solver
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Choice", "choose"]
 
+_NO_ROOM = "no plan that was found has the memory for the batches that it must keep in flight"
 _ALIKE = 1e-3  # relative distance of two values that a search does not tell apart
 
 
@@ -82,6 +83,9 @@ class _Hunt:
                 if draft.fits:
                     self.drafts.append(draft)
                     break
+            else:
+                if first is not None:
+                    self.undecided.append(f"batches of {costs.batch_size:,}: {_NO_ROOM}")
         except UndecidedError as error:
             self.undecided.append(f"batches of {costs.batch_size:,}: {error}")
             first = first if first is not None else request.goal.bound(build_problem(costs, server, request.pins))
@@ -125,30 +129,35 @@ def _over(looked: list[int], wanted: tuple[int, ...]) -> str:
 
 
 def _by_depth(request: Request, costs: Costs, server: Pool, beat: float | None, deadline: Deadline) -> Iterator[Draft]:
-    """Drafts for rising depths; each for the depth that the one before would have needed."""
-    solve, depth = solver(request.solver).within(deadline), DEPTH
-    problem = build_problem(costs, server, request.pins, depth)
+    """Drafts for workers that hold more and more batches, until one fits at the depth that it needs itself."""
+    solve, held = solver(request.solver).within(deadline), DEPTH
+    problem = build_problem(costs, server, request.pins, held)
     while True:
         outcome = planned(problem, request.goal, solve, deadline, beat=beat)
         if outcome.found is None:
             return
-        draft = Draft(costs, outcome.problem, server, outcome.found, request.pins, outcome.complete, depth)
-        needed = max(depth, depth_of(draft))
-        problem = at_depth(problem, costs, needed)
-        draft = replace(draft, depth=needed, fits=_has_room(problem, outcome.problem, outcome.found))
-        yield draft
-        if needed == depth:
+        draft = Draft(costs, outcome.problem, server, outcome.found, request.pins, outcome.complete)
+        draft = replace(draft, depth=depth_of(draft))
+        too_many = _without_room(draft)
+        yield replace(draft, fits=not too_many)
+        if not too_many:
             return
-        depth = needed
+        held = max(held + 1, min(too_many))
+        problem = at_depth(problem, costs, held)
 
 
-def _has_room(deep: Problem, problem: Problem, found: SearchResult) -> bool:
-    """Whether the stages of a plan fit their workers at another depth."""
-    same = replace(deep, members=problem.members)
-    figures = same.stage_figures
-    return all(
-        figures[s.stop, t, 1] - figures[s.start, t, 2] <= figures[s.start, t, 3]
-        for s in found.placement.segments
-        for t in (s.type, s.other)
-        if t >= 0
-    )
+def _without_room(draft: Draft) -> list[int]:
+    """Batches that workers of a stage hold, for the stages whose workers have no room for them."""
+    segments = draft.found.placement.segments
+    return [
+        held
+        for segment, held in zip(segments, batches_held(segments, draft.depth), strict=True)
+        if not _fits(at_depth(draft.problem, draft.costs, held), segment)
+    ]
+
+
+def _fits(problem: Problem, segment: Segment) -> bool:
+    start, stop = segment.start, segment.stop
+    beside = problem.beside_memory[start] + problem.beside_memory[stop]
+    used = problem.memory[stop] - problem.memory[start] + beside <= problem.memory_cap
+    return all(used[t] for t in (segment.type, segment.other) if t >= 0)

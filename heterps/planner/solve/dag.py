@@ -6,9 +6,10 @@ programming over them is exact; only their number limits it. Two theorems leave 
 **Joining** (:func:`blocks`). Let u and v be neighbours that stand before or after every other Layer, both allowed on
 type t only; let no Layer that is allowed on t have serial time there, and let all of them together fit a worker. Then
 some best plan does not cut between u and v. For the only downset with u and without v is what lies before v, so a plan
-that cuts there has two neighbouring stages on t. As one stage they need, by either resource, the sum of their work less
-that of the cut between them, and ceil(a + b) <= ceil(a) + ceil(b): no more units, no more of anything shared, no more
-bytes on links; the memory fits by assumption. (With a Layer beside u and v, a stage can lie between theirs: not so.)
+that cuts there has two neighbouring stages on t. As one stage they need, by every resource, the sum of their work less
+that of the cut between them (and less v's gradients, which the stage of u passed on), and ceil(a + b) <= ceil(a) +
+ceil(b): no more units, no more of anything shared, no more bytes on links; the memory fits by assumption. (With a Layer
+beside u and v, a stage can lie between theirs: not so.)
 
 **Ordering** (:func:`alike_edges`). Let B1 .. Bm be chains of equal length that are components of the graph once the
 Layers that stand before or after all others of their surroundings are taken away, the k-th Layers of all being equal in
@@ -151,7 +152,7 @@ def edges_of(problem: Problem) -> Edges:
 def _joins_freely(problem: Problem) -> Bools:
     """bool[T]: types on which nothing has a serial part and everything together fits a worker."""
     serial = (np.where(problem.allowed, problem.layer_serial, 0.0) == 0).all(axis=(0, 1))
-    crossing = 2 * problem.cut_memory * sum({flow.tensor: flow.bytes for flow in problem.flows}.values())
+    crossing = 2 * problem.cut_memory * sum({flow.tensor: flow.bytes + flow.back for flow in problem.flows}.values())
     memory = np.where(problem.allowed, problem.layer_memory, 0.0).sum(axis=0) + crossing
     return np.asarray(serial & (memory <= problem.memory_cap))
 
@@ -229,6 +230,7 @@ def _signature(problem: Problem, chain: Sequence[int], tensors: dict[str, list[F
         problem.allowed,
         problem.layer_memory,
         problem.layer_usage,
+        problem.gradients[:, None],
     )
     figures = tuple(part[..., v, :].tobytes() for v in chain for part in parts)
     return figures, tuple(sorted(_seen(flows, place) for flows in tensors.values()))
@@ -238,7 +240,10 @@ def _seen(flows: list[Flow], place: dict[int, int]) -> tuple[str, tuple[object, 
     """A tensor as a chain sees it: its Layers by their place in the chain, others by their number."""
     own = all(_touches(flow, place) for flow in flows)
     spots = sorted(
-        (f.source in place, place.get(f.source, f.source), f.target in place, place.get(f.target, f.target), f.bytes)
+        (
+            (f.source in place, place.get(f.source, f.source), f.target in place, place.get(f.target, f.target)),
+            (f.bytes, f.back),
+        )
         for f in flows
         if _touches(f, place)
     )

@@ -91,8 +91,9 @@ def _add_turns(program: IntegerProgram, problem: Problem, flows: list[tuple[list
         program.row([(c, 1.0) for c in into] + [(turns[t, b], -1.0) for b in range(len(flows))], 0, 0)
         program.row([(c, 1.0) for c in out] + [(turns[a, t], -1.0) for a in range(len(flows))], 0, 0)
     for (a, b), column in turns.items():
-        if np.isfinite(problem.link[a, b]):
-            program.turns.setdefault((min(a, b), max(a, b)), []).append((column, float(problem.cut_bytes[state])))
+        for ends, bytes_ in problem.turned(a, b, state).items():
+            if np.isfinite(problem.link[ends]):
+                program.turns.setdefault(ends, []).append((column, bytes_))
 
 
 def _add_scarce(
@@ -121,6 +122,6 @@ def _add_scarce(
 def _taken(problem: Problem, segment: Segment, h: int) -> float:
     i, j, t = segment.start, segment.stop, segment.type
     use: npt.NDArray[np.float64] = (
-        problem.usage[h, j] - problem.usage[h, i] + problem.cut_usage[h, i] + problem.cut_usage[h, j]
+        problem.usage[h, j] - problem.usage[h, i] + problem.cut_usage[0, h, i] + problem.cut_usage[1, h, j]
     )
     return float(use[t])

@@ -1,7 +1,8 @@
 """Two types without caps: the cheapest split of a DAG is a minimum cut between them (networkx).
 
-Units are taken as divisible, serial parts are left out, and compute and data time are added with weights. Since
-``max(C, D) >= w*C + (1-w)*D`` for every w in [0, 1], the value is a lower bound for the overlapped model.
+Units are taken as divisible, serial parts and gradients that are passed on are left out, and the times of the resources
+are added with weights. Since ``max(C, D, E) >= w*C + (1-w)*(D+E)/2`` for every w in [0, 1], the value is a lower bound
+for the overlapped model.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 
 from heterps.errors import PlanError
 from heterps.planner.solve.dag import alike_branches
-from heterps.planner.solve.problem import Flow, Problem, make_problem
+from heterps.planner.solve.problem import Floats, Flow, Problem, make_problem
 
 __all__ = ["MOST_FOR_MIN_CUT", "cut_bound", "min_cut"]
 
@@ -45,19 +46,21 @@ def _folded(problem: Problem) -> Problem:
     for flow in problem.flows:
         readers.setdefault(flow.tensor, set()).add(int(at[flow.target]))
     tensors = {
-        flow.tensor: (int(at[flow.source]), tuple(sorted(readers[flow.tensor])), flow.bytes) for flow in problem.flows
+        flow.tensor: (int(at[flow.source]), tuple(sorted(readers[flow.tensor])), np.array([flow.bytes, flow.back]))
+        for flow in problem.flows
     }
-    sums: dict[tuple[int, tuple[int, ...]], float] = {}
+    sums: dict[tuple[int, tuple[int, ...]], Floats] = {}
     for source, targets, size in tensors.values():
-        sums[source, targets] = sums.get((source, targets), 0.0) + size
-    flows = [Flow(a, b, f"{a} {targets}", size) for (a, targets), size in sums.items() for b in targets]
+        sums[source, targets] = sums.get((source, targets), np.zeros(2)) + size
+    flows = [Flow(a, b, f"{a} {targets}", *map(float, size)) for (a, targets), size in sums.items() for b in targets]
     return make_problem(
         fold @ problem.layer_parallel,
         1.0,
         problem.price,
         allowed=problem.allowed[kept],
         flows=flows,
-        byte_s=problem.byte_s,
+        receive_s=problem.receive_s,
+        send_s=problem.send_s,
     )
 
 
@@ -69,18 +72,24 @@ def min_cut(problem: Problem, weight: float = 0.5) -> tuple[list[int], float]:
     """
     if problem.types != 2:
         raise PlanError(f"a minimum cut separates two types, the problem has {problem.types}")
-    own = (weight * problem.layer_parallel[0] + (1 - weight) * problem.layer_parallel[1]) * problem.price
+    resources = len(problem.layer_parallel)
+    weights = np.array([weight, *[(1 - weight) / (resources - 1)] * (resources - 1)])
+    own = np.einsum("r,rvt->vt", weights, problem.layer_parallel) * problem.price
+    receive, send = weights @ problem.receive_s * problem.price, weights @ problem.send_s * problem.price
     graph: nx.DiGraph[object] = nx.DiGraph()
     for v in range(problem.layers):
         # A Layer on the source's side is on type 0: cutting its edge to the sink pays for type 0.
         graph.add_edge("source", v, capacity=float(own[v, 1]) if problem.allowed[v, 1] else np.inf)
         graph.add_edge(v, "sink", capacity=float(own[v, 0]) if problem.allowed[v, 0] else np.inf)
     for flow in problem.flows:
-        cost = flow.bytes * float((weight * problem.byte_s[0] + (1 - weight) * problem.byte_s[1]) @ problem.price)
+        # From type 0 to type 1, and the other way.
+        there, here = (
+            float(flow.bytes * (send[a] + receive[b]) + flow.back * (receive[a] + send[b])) for a, b in ((0, 1), (1, 0))
+        )
         ahead, behind = ("ahead", flow.tensor), ("behind", flow.tensor)
-        graph.add_edge(flow.source, ahead, capacity=cost)
+        graph.add_edge(flow.source, ahead, capacity=there)
         graph.add_edge(ahead, flow.target, capacity=np.inf)
-        graph.add_edge(behind, flow.source, capacity=cost)
+        graph.add_edge(behind, flow.source, capacity=here)
         graph.add_edge(flow.target, behind, capacity=np.inf)
     value, (near, _) = nx.minimum_cut(graph, "source", "sink")
     return [0 if v in near else 1 for v in range(problem.layers)], float(value)

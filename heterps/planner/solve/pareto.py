@@ -98,12 +98,12 @@ def _charge(use, x, i, j, t, units, share, dim, host_use, host_cut):  # type: ig
         use[dim[t]] += units
     hosts = len(host_use)
     for h in range(hosts):
-        taken = host_use[h, j, t] - host_use[h, i, t] + host_cut[h, i, t] + host_cut[h, j, t]
+        taken = host_use[h, j, t] - host_use[h, i, t] + host_cut[0, h, i, t] + host_cut[1, h, j, t]
         use[len(use) - hosts + h] += share * taken * x
 
 
 @njit(nogil=True, cache=True)
-def _search(x, words, figures, scarce, cut_bytes, prices, most, mixes, to_go, by_type, labels, choices):  # type: ignore[no-untyped-def]
+def _search(x, words, figures, scarce, crossing, prices, most, mixes, to_go, by_type, labels, choices):  # type: ignore[no-untyped-def]
     """Label all states, given one label at the first; returns the number of labels, -1 if there is no room for more."""
     dim, limit, link_dim, host_use, host_cut = scarce
     price, use, record, following, head = labels
@@ -127,7 +127,9 @@ def _search(x, words, figures, scarce, cut_bytes, prices, most, mixes, to_go, by
                         if other >= 0:
                             _charge(use[count], x, i, j, other, other_units, 1 - part[c], dim, host_use, host_cut)
                         if i > 0 and link_dim[record[at, 2], t] >= 0:
-                            use[count, link_dim[record[at, 2], t]] += cut_bytes[i] * x
+                            use[count, link_dim[record[at, 2], t]] += crossing[0, i] * x
+                        if i > 0 and link_dim[t, record[at, 2]] >= 0:
+                            use[count, link_dim[t, record[at, 2]]] += crossing[1, i] * x
                         record[count, 0], record[count, 1], record[count, 2] = at, j, t
                         record[count, 3], record[count, 4], record[count, 5] = units, other, other_units
                         slot = j * types + (t if by_type else 0)
@@ -166,10 +168,11 @@ def _labelled(
     most = np.where(np.isfinite(problem.cap), problem.cap, _MOST_CHOICES)
     prices, to_go = np.where(problem.sold_in > 1, 0.0, problem.price), cost_to_go(problem, x)
     by_type = bool(np.isfinite(problem.link).any())
+    crossing = np.stack([problem.crossing[0], problem.crossing[1] + problem.passed_on])
     for room in _LABELS:
         labels = _first_label(problem, used, room)
         if _search(
-            x, problem.words, problem.stage_figures, scarce, problem.cut_bytes, prices, most, problem.mixes, to_go,
+            x, problem.words, problem.stage_figures, scarce, crossing, prices, most, problem.mixes, to_go,
             by_type, labels, choices,
         ) >= 0:  # fmt: skip
             return labels
@@ -208,9 +211,9 @@ def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[npt.NDArray[A
         used[dim[problem.shards.type]] += hosts
     link_dim = np.full(problem.link.shape, -1, np.int64)
     if np.isfinite(problem.link).any():
-        for a, b in itertools.combinations_with_replacement(range(problem.types), 2):
+        for a, b in itertools.product(range(problem.types), repeat=2):
             if np.isfinite(problem.link[a, b]):
-                link_dim[a, b] = link_dim[b, a] = len(limit)
+                link_dim[a, b] = len(limit)
                 limit.append(float(problem.link[a, b]))
     used = used + [0.0] * (len(limit) - len(used)) + list(problem.fixed_usage * x)
     limit += list(problem.capacity)

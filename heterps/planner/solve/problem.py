@@ -3,7 +3,8 @@
 States are the legal cuts (downsets of the Layers): state 0 is "nothing done", the last one "all done". A stage is a
 pair of states, the earlier contained in the later one, on a type of resource. For a chain the states are its prefixes,
 so chain and DAG are one problem. Per-layer figures are summed over each state once, so that a stage's figure is a
-difference. Resource axis 0 is compute, 1 is data; times are seconds per row on one unit.
+difference. Resource axis 0 is compute, the others are data: what a unit receives and what it sends, apart, as a
+network is busy in both directions at once; times are seconds per row on one unit.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ TOLERANCE = 1e-9  # relative; a unit count is not raised for rounding errors in 
 
 @dataclass(frozen=True)
 class Flow:
-    """A tensor from one Layer to a later one: bytes per row, both directions. One tensor crosses a cut once."""
+    """A tensor from one Layer to a later one: bytes per row, and those of its gradient. It crosses a cut once."""
 
     source: int
     target: int
     tensor: str
     bytes: float
+    back: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -86,22 +88,25 @@ class Shards:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """See the module's text; ``L`` Layers, ``T`` types, ``n`` states, ``H`` shared capacities.
+    """See the module's text; ``L`` Layers, ``T`` types, ``R`` resources, ``n`` states, ``H`` shared capacities.
 
     Parameters
     ----------
     members
         bool[n, L]: the Layers of each state, in order of size.
     layer_serial, layer_parallel
-        float[2, L, T]: the parts of the time that more units do not, and do, divide.
+        float[R, L, T]: the parts of the time that more units do not, and do, divide.
     allowed
         bool[L, T]: where each Layer may run.
     layer_memory, memory_cap, cut_memory
         float[L, T], float[T]: bytes a worker needs for a Layer, and has; bytes it needs for each byte per row that
         crosses a cut beside it.
-    flows, byte_s, turn_s
-        Tensors between Layers; float[2, T]: seconds of one unit per byte that enters or leaves a stage, and per row for
-        each cut beside it, however few bytes cross.
+    flows, receive_s, send_s, turn_s
+        Tensors between Layers; float[R, T]: seconds of one unit per byte that it receives, and sends, over a cut, and
+        per row for each cut beside it, however few bytes cross.
+    gradients
+        float[L]: bytes per row of the gradients of a Layer's parameters, which every stage before its own passes on:
+        it receives them over the cut behind it and sends as many.
     price, cap, sold_in
         float[T] per unit and hour; float[T] (inf: none); int[T].
     layer_usage, byte_usage, turn_usage, fixed_usage, capacity
@@ -109,7 +114,7 @@ class Problem:
         and memory bandwidth of a Host): per row, per byte over a cut, per cut, in any case; and what there is per
         second.
     link
-        float[T, T]: bytes per second that can pass between two types (inf: no limit).
+        float[T, T]: bytes per second that can pass from one type to another (inf: no limit).
     mixes
         int[P, 2]: pairs of types that may run one stage together.
     shards
@@ -126,8 +131,10 @@ class Problem:
     memory_cap: Floats
     cut_memory: float
     flows: tuple[Flow, ...]
-    byte_s: Floats
+    receive_s: Floats
+    send_s: Floats
     turn_s: Floats
+    gradients: Floats
     price: Floats
     cap: Floats
     sold_in: npt.NDArray[np.int64]
@@ -173,12 +180,12 @@ class Problem:
 
     @cached_property
     def serial(self) -> Floats:
-        """float[2, n, T]: serial seconds of each state."""
+        """float[R, n, T]: serial seconds of each state."""
         return self._summed(self.layer_serial)
 
     @cached_property
     def parallel(self) -> Floats:
-        """float[2, n, T]: parallel seconds of each state."""
+        """float[R, n, T]: parallel seconds of each state."""
         return self._summed(self.layer_parallel)
 
     @cached_property
@@ -197,19 +204,41 @@ class Problem:
         return self.cut_bytes * self.cut_memory
 
     @cached_property
-    def cut_bytes(self) -> Floats:
-        """float[n]: bytes per row over the cut at each state; a tensor that several Layers read crosses once."""
-        crossing: dict[str, Floats] = {}
+    def crossing(self) -> Floats:
+        """float[2, n]: bytes per row forward and back over the cut at each state; a tensor crosses once."""
+        crossing: dict[str, Bools] = {}
         done = np.ascontiguousarray(self.members.T)
+        sizes = {flow.tensor: np.array([[flow.bytes], [flow.back]]) for flow in self.flows}
         for flow in self.flows:
-            bytes_ = (done[flow.source] & ~done[flow.target]) * flow.bytes
-            crossing[flow.tensor] = np.maximum(crossing.get(flow.tensor, 0.0), bytes_)
-        return sum(crossing.values(), np.zeros(self.states))
+            cut = done[flow.source] & ~done[flow.target]
+            crossing[flow.tensor] = cut | crossing[flow.tensor] if flow.tensor in crossing else cut
+        return sum((cut * sizes[tensor] for tensor, cut in crossing.items()), np.zeros((2, self.states)))
 
     @cached_property
-    def cut_s(self) -> Floats:
-        """float[2, n, T]: seconds per row of one unit beside the cut at each state."""
-        return np.ascontiguousarray(self.cut_bytes[:, None] * self.byte_s[:, None] + self._inner * self.turn_s[:, None])
+    def cut_bytes(self) -> Floats:
+        """float[n]: bytes per row over the cut at each state, both directions."""
+        return np.asarray(self.crossing.sum(axis=0))
+
+    @cached_property
+    def passed_on(self) -> Floats:
+        """float[n]: bytes per row of gradients of parameters that the stage before each state passes on."""
+        all_ = self._summed(self.gradients[:, None])[:, 0]
+        return np.asarray(np.maximum(all_[-1] - all_, 0.0))
+
+    @cached_property
+    def cut_after(self) -> Floats:
+        """float[R, n, T]: seconds per row of a unit whose stage ends at each state."""
+        forward, back = self.crossing[:, :, None] + np.stack([self.passed_on, self.passed_on])[:, :, None]
+        return self._beside(forward * self.send_s[:, None] + back * self.receive_s[:, None])
+
+    @cached_property
+    def cut_before(self) -> Floats:
+        """float[R, n, T]: seconds per row of a unit whose stage begins at each state."""
+        forward, back = self.crossing[:, :, None]
+        return self._beside(forward * self.receive_s[:, None] + back * self.send_s[:, None])
+
+    def _beside(self, moved: Floats) -> Floats:
+        return np.ascontiguousarray(moved + self._inner * self.turn_s[:, None])
 
     @property
     def _inner(self) -> Floats:
@@ -225,21 +254,23 @@ class Problem:
 
     @cached_property
     def cut_usage(self) -> Floats:
-        """float[H, n, T]: shared capacity that one side of the cut at each state takes per row."""
-        usage = self.cut_bytes[:, None] * self.byte_usage[:, None] + self._inner * self.turn_usage[:, None]
-        return np.ascontiguousarray(usage)
+        """float[2, H, n, T]: shared capacity per row that a stage takes which begins, or ends, at each state."""
+        moved = np.stack([self.cut_bytes, self.cut_bytes + 2 * self.passed_on])[:, None, :, None]
+        return np.ascontiguousarray(moved * self.byte_usage[:, None] + self._inner * self.turn_usage[:, None])
 
     @cached_property
     def stage_figures(self) -> Floats:
-        """float[n, T, 10]: all that the units of a stage follow from, so that each is a difference of two rows.
+        """float[n, T, 4 + 3 R]: all that the units of a stage follow from, so that each is a difference of two rows.
 
         Forbidden Layers; memory with what crosses after, and less what crosses before, a state; memory there is; then
-        for compute and for data: serial time, parallel time with the cut after, and less the cut before.
+        for each resource: serial time, parallel time with the cut after, and less the cut before.
         """
         after, before = (self.memory + sign * self.beside_memory[:, None] for sign in (1, -1))
         rows = [self.forbidden, after, before, np.broadcast_to(self.memory_cap, after.shape)]
-        for serial, parallel, cut in zip(self.serial, self.parallel, self.cut_s, strict=True):
-            rows += [serial, parallel + cut, parallel - cut]
+        for serial, parallel, ends, begins in zip(
+            self.serial, self.parallel, self.cut_after, self.cut_before, strict=True
+        ):
+            rows += [serial, parallel + ends, parallel - begins]
         return np.ascontiguousarray(np.stack(rows, axis=-1), float)
 
     @cached_property
@@ -271,10 +302,10 @@ class Problem:
         return [int(v) for v in np.flatnonzero(self.members[segment.stop] & ~self.members[segment.start])]
 
     def times(self, i: int, j: int, t: int) -> tuple[Floats, Floats]:
-        """Serial and parallel seconds per row, [compute, data], of the stage from state i to j on type t."""
+        """Serial and parallel seconds per row, by resource, of the stage from state i to j on type t."""
         serial = self.serial[:, j, t] - self.serial[:, i, t]
         parallel = self.parallel[:, j, t] - self.parallel[:, i, t]
-        return serial, parallel + self.cut_s[:, i, t] + self.cut_s[:, j, t]
+        return serial, parallel + self.cut_before[:, i, t] + self.cut_after[:, j, t]
 
     def speed(self, segment: Segment) -> float:
         """Rows per second that a stage sustains with its units.
@@ -337,7 +368,7 @@ class Problem:
         """Rows per second of the slowest stage, none of them mixed: :meth:`speed` of all at once."""
         i, j, t, k = np.array([(s.start, s.stop, s.type, s.units) for s in segments]).T
         serial = self.serial[:, j, t] - self.serial[:, i, t]
-        parallel = self.parallel[:, j, t] - self.parallel[:, i, t] + self.cut_s[:, i, t] + self.cut_s[:, j, t]
+        parallel = self.parallel[:, j, t] - self.parallel[:, i, t] + self.cut_before[:, i, t] + self.cut_after[:, j, t]
         most = float((serial + parallel / k).max())
         return 1 / most if most > 0 else np.inf
 
@@ -346,7 +377,8 @@ class Problem:
         i, j = segment.start, segment.stop
 
         def of(t: int) -> Floats:
-            return self.usage[:, j, t] - self.usage[:, i, t] + self.cut_usage[:, i, t] + self.cut_usage[:, j, t]
+            cuts = self.cut_usage[0, :, i, t] + self.cut_usage[1, :, j, t]
+            return np.asarray(self.usage[:, j, t] - self.usage[:, i, t] + cuts)
 
         share = self.share(segment)
         return share * of(segment.type) + (1 - share) * of(segment.other) if segment.other >= 0 else of(segment.type)
@@ -354,9 +386,15 @@ class Problem:
     def _link_limits(self, segments: tuple[Segment, ...]) -> dict[str, float]:
         load: dict[tuple[int, int], float] = {}
         for before, after in itertools.pairwise(segments):
-            ends = (min(before.type, after.type), max(before.type, after.type))
-            load[ends] = load.get(ends, 0.0) + float(self.cut_bytes[after.start])
+            for ends, bytes_ in self.turned(before.type, after.type, after.start).items():
+                load[ends] = load.get(ends, 0.0) + bytes_
         return {f"link {a} {b}": float(self.link[a, b]) / bytes_ for (a, b), bytes_ in load.items() if bytes_ > 0}
+
+    def turned(self, a: int, b: int, state: int) -> dict[tuple[int, int], float]:
+        """Bytes per row from type to type where a stage on a ends, and one on b begins, at a state."""
+        forward, back = map(float, self.crossing[:, state])
+        back += float(self.passed_on[state])
+        return {(a, b): forward, (b, a): back} if a != b else {(a, a): forward + back}
 
 
 def _crossing(chosen: tuple[tuple[float, float], ...]) -> float:
@@ -382,7 +420,9 @@ def make_problem(
     members: Bools | None = None,
     allowed: npt.ArrayLike = True,
     flows: Sequence[Flow] = (),
-    byte_s: npt.ArrayLike = 0.0,
+    receive_s: npt.ArrayLike = 0.0,
+    send_s: npt.ArrayLike = 0.0,
+    gradients: npt.ArrayLike = 0.0,
     turn_s: npt.ArrayLike = 0.0,
     memory: npt.ArrayLike = 0.0,
     memory_cap: npt.ArrayLike = np.inf,
@@ -399,12 +439,12 @@ def make_problem(
 ) -> Problem:
     """Make a Problem from per-layer figures; see there. Scalars are broadcast.
 
-    ``seconds`` is [2, L, T] (or [L, T]: no data time), ``fraction`` the parallel part, broadcast to it; ``byte_s`` and
-    ``turn_s`` are [2, T] (or [T]: data time only).
+    ``seconds`` is [R, L, T] (or [L, T]: no data time), ``fraction`` the parallel part, broadcast to it; ``receive_s``,
+    ``send_s`` and ``turn_s`` are [R, T] (or [T]: data time only).
     """
     times = np.asarray(seconds, float)
     times = np.stack([times, np.zeros_like(times)]) if times.ndim == 2 else times
-    _, layers, types = times.shape
+    resources, layers, types = times.shape
     hosts = len(capacity)
     share = np.broadcast_to(np.asarray(fraction, float), times.shape)
     if (times < 0).any() or (share < 0).any() or (share > 1).any():
@@ -418,8 +458,10 @@ def make_problem(
         memory_cap=_spread(memory_cap, (types,)),
         cut_memory=cut_memory,
         flows=tuple(flows),
-        byte_s=_by_resource(byte_s, types),
-        turn_s=_by_resource(turn_s, types),
+        receive_s=_by_resource(receive_s, resources, types),
+        send_s=_by_resource(send_s, resources, types),
+        turn_s=_by_resource(turn_s, resources, types),
+        gradients=_spread(gradients, (layers,)),
         price=_spread(price, (types,)),
         cap=_spread(cap, (types,)),
         sold_in=_spread(sold_in, (types,), np.int64),
@@ -435,11 +477,11 @@ def make_problem(
     )
 
 
-def _by_resource(value: npt.ArrayLike, types: int) -> Floats:
+def _by_resource(value: npt.ArrayLike, resources: int, types: int) -> Floats:
     given = np.asarray(value, float)
     if given.ndim == 2:
-        return _spread(given, (2, types))
-    return np.stack([np.zeros(types), _spread(given, (types,))])
+        return _spread(given, (resources, types))
+    return np.stack([np.zeros(types), *(_spread(given, (types,)) for _ in range(resources - 1))])
 
 
 def _spread(value: npt.ArrayLike, shape: tuple[int, ...], dtype: Any = float) -> npt.NDArray[Any]:

@@ -119,6 +119,8 @@ def _more_units(request: Request, problem: Problem, target: float, deadline: Dea
             continue
         if found is not None:
             units = int(problem.bought(found.segments, found.hosts)[t])
+            if units <= pool.cap:  # something else stands in the way
+                continue
             yield f"raise the cap of pool {pool.name!r} from {pool.cap} to {units}: {found.price:,.2f} an hour"
 
 

@@ -109,6 +109,9 @@ class RunState(Workforce):
     # --- workers
 
     def _lost(self, event: ev.WorkerLost) -> None:
+        if event.stay < self._stays.get(event.worker, 0):  # it has come back since
+            return
+        self._stays[event.worker] = event.stay  # it may be lost before the word that it joined has come
         self._forget_worker(event.worker)
         if self._stages.pop(event.worker, False):
             self._announce()
@@ -133,6 +136,7 @@ class RunState(Workforce):
 
     def _mark_new_primary(self, copy: int) -> None:
         assert self._cutting is not None
+        self._cutting.copies.add(copy)
         self._cutting.unmarked.add(copy)
         self._cutting.unwritten.add(copy)
         self._mark(copy)
@@ -143,18 +147,20 @@ class RunState(Workforce):
     def _copy_lost(self, event: ev.CopyLost) -> None:
         outcome, instructions = self.fleet.lose(event.copy)
         self._out += instructions
-        if outcome == "promoted":
-            self._forget_copy(event.copy)
-        elif outcome == "gone" and (self.phase is not Phase.RESTORING or self.fleet.adopts):
+        self._forget_copy(event.copy)
+        if outcome == "gone" and (self.phase is not Phase.RESTORING or self.fleet.adopts):
             self._restore()
 
     def _forget_copy(self, copy: int) -> None:
-        """If a cut waits for this copy's part: mark it again on the new primary, or give it up if it is too late."""
-        if self._cutting is None or copy not in self._cutting.unwritten:
+        """If a cut has or awaits this copy's part: mark it again on the new primary, or give it up if it is too late.
+
+        What a copy wrote is of no use without it: it alone can say what that is, when the cut is published.
+        """
+        if self._cutting is None or copy not in self._cutting.copies:
             return
         if self.phase is Phase.MARKING:
-            self._cutting.unmarked.discard(copy)
-            self._cutting.unwritten.discard(copy)
+            for copies in (self._cutting.copies, self._cutting.unmarked, self._cutting.unwritten):
+                copies.discard(copy)
         else:
             self._drop_cut()
 
@@ -395,7 +401,7 @@ class RunState(Workforce):
         self._cut_number += 1
         copies = set(self.fleet.primaries())
         cut = Cut(self._cut_number, self.book.pass_, self.book.to_json(), self.spec.mode.to_json())
-        self._cutting, self._newest = CutProgress(cut, copies, set(copies)), cut
+        self._cutting, self._newest = CutProgress(cut, set(copies), set(copies), set(copies)), cut
         self._enter(Phase.MARKING)
         for copy in sorted(copies):
             self._mark(copy)

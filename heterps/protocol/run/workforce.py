@@ -22,9 +22,10 @@ __all__ = ["CutProgress", "Move", "Workforce"]
 
 @dataclass(slots=True)
 class CutProgress:
-    """A cut that is being marked or written."""
+    """A cut that is being marked or written, by copies that all have to be there until it is published."""
 
     cut: Cut
+    copies: set[int]
     unmarked: set[int]
     unwritten: set[int]
     publishing: bool = False
@@ -67,7 +68,8 @@ class Workforce:
         self.run_twice = 0  # lanes and Splits whose worker was far behind
         self.moves = 0  # grows with everything that brings the run nearer to its end: batches, cuts, hosts that answer
         self._stages: dict[str, bool] = {}
-        self._gone: set[str] = set()
+        self._stays: dict[str, int] = {}  # of workers that have joined, the latest of each
+        self._gone: dict[str, int] = {}  # the last that is over
         self._to_go: set[str] = set()  # workers that are to leave
         self._version = life << 32
         self._serial = 0
@@ -125,8 +127,9 @@ class Workforce:
     # --- workers
 
     def _joined(self, event: ev.WorkerJoined) -> None:
-        if event.worker in self._gone:  # a word from before it was lost; a new process has a new name
+        if event.stay <= self._gone.get(event.worker, -1):  # a word from before it was lost
             return
+        self._stays[event.worker] = event.stay
         if event.role == "io":
             if event.worker not in self.roster.workers:
                 self.roster.join(event.worker, event.slots)
@@ -138,8 +141,8 @@ class Workforce:
             self._out.append(do.CreateStage(event.worker))
 
     def _servers_joined(self, event: ev.ServersJoined) -> None:
-        for worker in event.workers:
-            self._joined(ev.WorkerJoined(worker, "server"))
+        for n, worker in enumerate(event.workers):
+            self._joined(ev.WorkerJoined(worker, "server", stay=event.stays[n] if event.stays else 0))
         there = self.fleet.workers
         there |= {w: machine for w, machine in zip(event.workers, event.machines, strict=False) if w in there}
         held = {host: worker for host, worker in event.holds if worker in there}
@@ -151,7 +154,8 @@ class Workforce:
             worker.leaving = True
             for attempt in list(worker.attempts.values()):
                 self._move_away(attempt)
-        if event.worker not in self._gone:  # one that has not joined yet never will
+        stay = self._stays.get(event.worker, 0)
+        if stay > self._gone.get(event.worker, -1):  # one that has not joined yet never will
             self._to_go.add(event.worker)
         self.fleet.leave(event.worker)
         if not self.fleet.is_holder(event.worker):  # what it was computing others compute again
@@ -169,7 +173,7 @@ class Workforce:
 
     def _forget_worker(self, name: str) -> None:
         """A worker is gone: whoever comes under its name is not taken for it."""
-        self._gone.add(name)
+        self._gone[name] = self._stays.get(name, 0)
         self._to_go.discard(name)
         worker = self.roster.workers.pop(name, None)
         if worker is not None:

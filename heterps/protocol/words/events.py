@@ -65,12 +65,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class WorkerJoined(Event):
-    """A Dask worker is there. One that was lost never comes back: a restarted or returning process has a new name."""
+    """A Dask worker is there. One that was lost and comes back has a greater ``stay``; a new process has a new name."""
 
     worker: str
     role: Role
     slots: int = 1
     """How many Splits it runs at once (io, not Sync: there a worker runs all lanes it owns at once)."""
+    stay: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,13 @@ class ServersJoined(Event):
 
     ``machines`` says where each of them runs, so that a backup is put on another machine than its primary where there
     is one. ``holds`` are hosts whose tables lie on one of these workers from a run before: they are placed there.
+    For ``stays`` see :class:`WorkerJoined`; none: 0 of each.
     """
 
     workers: tuple[str, ...]
     machines: tuple[str, ...] = ()
     holds: tuple[tuple[int, str], ...] = ()
+    stays: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +131,10 @@ class WorkerPaced(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerLost(Event):
-    """A worker is gone, or frozen for too long; whatever it still sends is fenced."""
+    """A worker is gone, or frozen for too long; whatever it still sends is fenced. Its ``stay`` is over."""
 
     worker: str
+    stay: int = 0
 
 
 # --- data and splits

@@ -86,6 +86,7 @@ class Workbench:
         self.exchange = ExchangeCounter()
         self.copy = self._copy()
         self._drawing = drawing_ops(job.model.graph)
+        self._clipped = [piece.span for piece in job.model.layout if piece.rule is None]  # but no running statistics
         self._behind = () if job.fused or not self.walk.train else needs_behind(job, 0)
         # Forward only: the parameters of the program as they were last read, for all batches.
         self._shared = None if self.walk.train else np.empty(self.program.layout.size, np.float32)
@@ -181,12 +182,23 @@ class Workbench:
         work.loss = self.program.loss * work.read.size
         self.phases.carve(self.program.take_spent())
         self._measure(work, self.program)
+        self._learn(work)
+
+    def _learn(self, work: BatchWork) -> None:
+        """Clip what was computed, and let what is trained on here have it."""
+        clip = self.job.clip
+        if clip:
+            with self.phases("backward"):
+                clip.dense(work.gradient, self._clipped)
+                for group in self.walk.groups:
+                    for first, last in group.tables.values():
+                        clip.rows(work.row_gradients[group.name][:, first:last])
         self.copy.learn(work)
 
     def _reached(self, work: BatchWork, ahead: Callable[[F32, int], None] | None) -> Callable[[int], None] | None:
         """Return what backward tells of the flat gradient, in terms of the part that is all-reduced."""
         part = self.job.parts[-1]
-        if ahead is None or not self.job.reduced or not part.is_view:
+        if ahead is None or not self.job.reduced or not part.is_view or self.job.clip:  # clipped when it is whole
             return None
         gradient, start = part.take(work.gradient), part.spans[0].start
         return lambda low: ahead(gradient, max(0, low - start))
@@ -245,7 +257,7 @@ class Workbench:
             self._programs.append(work.program)
             work.program = None
         self._measure(work, outcome)
-        self.copy.learn(work)
+        self._learn(work)
 
     def _spans_of(self, stage: int) -> list[tuple[slice, slice]]:
         """Where the parameters of a stage lie among all, and in its own gradient."""

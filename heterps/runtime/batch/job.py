@@ -18,8 +18,9 @@ from heterps.planner.ways import ALLREDUCE, CACHE, Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Cached, Mode
+from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.copy_checks import check_copy
-from heterps.runtime.batch.device_memory import check_memory, fitting_batches
+from heterps.runtime.batch.device_memory import check_memory, fitting_batches, rows_bytes
 from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.flat_part import FlatPart
 from heterps.runtime.batch.model import Model
@@ -61,6 +62,8 @@ class Job:
         the tables with storage "gpu", on the device that the stage computes on.
     replicas
         Copies of each shard host.
+    clip
+        Bounds of gradients.
     local_rows
         Geo: rows of each table that a worker keeps from one range of batches to the next; None for all it has met.
     ways
@@ -80,6 +83,7 @@ class Job:
     replicas: int = 1
     local_rows: int | None = None
     ways: Mapping[str, Way] = field(default_factory=dict)
+    clip: Clip = field(default_factory=Clip)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {_OWN_KINDS: OwnKinds.of(self.model.graph)}
@@ -97,6 +101,11 @@ class Job:
             keeps = "keeps as many rows as cache_rows= says" if self.mode.has_copy else "keeps no rows on workers"
             raise PlanError(f"local_rows={self.local_rows}, but mode {self.mode.name!r} {keeps}")
         self._check_caches()
+        if self.clip and self.holder:
+            raise PlanError(
+                "gradients are clipped where a batch comes back to the worker that read it, and those of a stage that "
+                "holds parameters never do: leave clip_norm and clip_value, or dense_on='stage' and storage='gpu', out"
+            )
         if not self.fused:
             self._check_stages()
         if self.reduced:
@@ -193,14 +202,19 @@ class Job:
         chosen = choose_device(self.devices.wanted, found, self.devices.pool(stage))
         graph = self.model.lowered.graph
         ops = self.stages[stage] if not self.fused else tuple(op.name for op in graph)
-        check_memory(graph, ops, self.batch_size, found.free_bytes.get(chosen.place), str(chosen))
+        check_memory(graph, ops, self.batch_size, self._free_bytes(stage, found, chosen), str(chosen))
         return chosen
+
+    def _free_bytes(self, stage: int, found: FoundDevices, chosen: ChosenDevice) -> int | None:
+        """Return the memory of a device that is left for batches: rows of tables have theirs from the beginning."""
+        free = found.free_bytes.get(chosen.place)
+        return free if free is None or not stage or not self.on_gpu else free - min(free, rows_bytes(free) or 0)
 
     def batches_on(self, stage: int, chosen: ChosenDevice, most: int) -> int | None:
         """Return how many batches of a stage a device of this process may hold at once; None on a CPU: any number."""
         if chosen.library == "cpu":
             return None
-        free = found_devices().free_bytes.get(chosen.place)
+        free = self._free_bytes(stage, found_devices(), chosen)
         return fitting_batches(self.model.lowered.graph, self.stages[stage], self.batch_size, free, most)
 
     def scope(self, ops: tuple[str, ...]) -> Scope:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from heterps.data import Dataset
 from heterps.errors import CheckpointError, RunError
@@ -15,7 +17,7 @@ from heterps.protocol.words.events import CutFailed, CutLost, CutPublished
 from heterps.protocol.words.instructions import CreateHost
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
-from heterps.runtime.cuts.cut_store import CutStore, HostPart, Standing, facts_of
+from heterps.runtime.cuts.cut_store import CutStore, HostPart, Standing, facts_of, told_of_job
 from heterps.tables import Manifest
 
 __all__ = ["Checkpoints", "Held", "Keeper"]
@@ -113,24 +115,41 @@ class Keeper:
         What it is trained on.
     held
         What the tables hold before the run.
+    left
+        Takes what :meth:`about` says of the run to be resumed, and returns what its driver said who died and left the
+        tables on workers; None if there are none. Then they are gone on with, and the newest cut is there to return to.
     """
 
     def __init__(
-        self, wanted: Checkpoints, job: Job, passes: int, runs: int, dataset: Dataset, held: Held | None = None
+        self,
+        wanted: Checkpoints,
+        job: Job,
+        passes: int,
+        runs: int,
+        dataset: Dataset,
+        held: Held | None = None,
+        left: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None,
     ) -> None:
         self.wanted, self._held = wanted, (held or Held()).checked()
         if self._held.lost:
             raise RunError(f"the tables are not whole, {self._held.why}: load a saved model, or launch again")
         path = wanted.path or wanted.resume
         facts = facts_of(job, dataset) if path else {}
+        self._about: dict[str, Any] = (
+            {**told_of_job(job), "folder": os.path.realpath(path), "facts": facts} if path else {}
+        )
         resumes = wanted.resume is not None and not self._held.resumed
-        self.standing = Standing.read(wanted.resume, job, facts, wanted.force) if wanted.resume and resumes else None
+        self.adopted = left(self.about(wanted.resume)) if left is not None and wanted.resume and resumes else None
+        self.standing = self._standing(job, facts) if resumes else None
         self.first, self.life = passes, max(runs, self._held.life + 1)
         # A run returns to the cut that its tables began with, wherever that was made.
         self.base = Cut(self._held.cut or 0, passes, mode=job.mode.to_json())
         if self.standing is not None:
             self.first, self.base = self.standing.first, self.standing.cut
             self.life = max(self.standing.life, self._held.life) + 1
+        if self.adopted is not None:
+            self.first, self.life = self.adopted["first"], max(self.life, self.adopted["life"] + 1)
+            self.base = self.standing.cut if self.standing is not None else replace(self.base, pass_=self.first)
         self.store = CutStore(path, job, self.first, self.life, facts) if path else None
         if self.store is not None and self.standing is not None:
             self.store.know(self.base.number, self.standing.folder)
@@ -139,6 +158,34 @@ class Keeper:
         self._then = monotonic()
         self._owes_base = self.writes and not self.base.number and not self.begins_fresh  # until it was asked for
         self._newest: int | None = None  # the last cut of this run that is whole
+
+    def _standing(self, job: Job, facts: Mapping[str, Any]) -> Standing | None:
+        """Read the newest cut; tables that are there already can do without one."""
+        assert self.wanted.resume is not None
+        try:
+            found = Standing.read(self.wanted.resume, job, facts, self.wanted.force)
+        except CheckpointError:
+            if self.adopted is None:
+                raise
+            return None
+        if self.adopted is not None and (found.first, True) != (
+            self.adopted["first"],
+            found.life <= self.adopted["life"],
+        ):
+            _log.warning("the tables on workers are not those of %s: going on from there", found.folder)
+            self.adopted = None
+        return found
+
+    def about(self, folder: str | None = None) -> dict[str, Any]:
+        """Return what another driver has to know of this run, to go on with its tables; nothing where it has no folder.
+
+        ``folder``: the one that it is called by, if not that of its cuts.
+        """
+        if not self._about:
+            return {}
+        named = {"folder": os.path.realpath(folder)} if folder else {}
+        begun = {"first": self.first, "life": self.life, "fresh": self.begins_fresh} if not folder else {}
+        return {**self._about, **begun, **named}
 
     @property
     def writes(self) -> bool:
@@ -169,7 +216,8 @@ class Keeper:
     @property
     def begins_fresh(self) -> bool:
         """Whether what the run began with can be made again from the seed."""
-        return self._held.fresh and self.standing is None
+        fresh = self._held.fresh if self.adopted is None else bool(self.adopted["fresh"])
+        return fresh and self.standing is None
 
     @property
     def why_no_cut(self) -> str:
@@ -235,7 +283,9 @@ class Keeper:
 
     def counted_before(self, now: Counts) -> Counts:
         """Return what was counted before this run, of which hosts say ``now``: those that load it say nothing yet."""
-        if now.batches or not self.base.number or self.standing is not None:  # a resumed run counts on
+        if self.adopted is not None:  # as a resumed run, which counts on
+            return Counts()
+        if now.batches or not self.base.number or self.standing is not None:
             return now
         return Counts(**Manifest.read(Path(self.folder(self.base.number))).position["counts"])
 

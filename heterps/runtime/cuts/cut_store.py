@@ -10,6 +10,7 @@ the protocol's :class:`~heterps.protocol.words.cut.Cut`, the windows of the host
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ from heterps.tables.snapshots.chain import broken_after
 from heterps.tables.snapshots.disk import guarded
 from heterps.tables.snapshots.snapshot import links_of
 
-__all__ = ["CutStore", "HostPart", "Standing", "facts_of", "host_state"]
+__all__ = ["CutStore", "HostPart", "Standing", "facts_of", "host_state", "told_of_job"]
 
 _log = logging.getLogger("heterps")
 
@@ -121,9 +122,17 @@ def _of_job(job: Job) -> dict[str, Any]:
     return {"batch_size": job.batch_size, "mode": job.mode.to_json(), "lanes": job.lanes}
 
 
+def told_of_job(job: Job) -> dict[str, Any]:
+    """Return what two drivers must agree on to have the same tables on the same shard hosts."""
+    model = job.model
+    tables = hashlib.sha256(repr((model.groups, model.parameters, model.seed)).encode()).hexdigest()
+    return {**_of_job(job), "hosts": job.hosts, "tables": tables}
+
+
 def facts_of(job: Job, dataset: Dataset) -> dict[str, Any]:
     """Return what should not change between lives of a run, as it comes back from JSON."""
     rules = {"sparse": job.model.sparse.to_json(), "dense": job.model.dense.to_json()}
+    rules |= {f"clip {name}": bound for name, bound in vars(job.clip).items() if bound is not None}
     facts = {"data": dataset.fingerprint(), "rules": rules, "metrics": [metric.name for metric in job.metrics]}
     return dict(json.loads(json.dumps(facts)))
 

@@ -17,7 +17,7 @@ from heterps.ragged import Ragged
 from heterps.runtime.report.lined_up import Placed
 from heterps.writing import whole_file
 
-__all__ = ["BAD_ROW", "write_parquet"]
+__all__ = ["BAD_ROW", "arrow_array", "write_parquet"]
 
 BAD_ROW = "bad_row"
 
@@ -67,14 +67,15 @@ def _computed(part: Placed, schema: pa.Schema | None) -> dict[str, Any]:
     if not part.values:
         assert schema is not None
         return {field.name: pa.nulls(len(part.where), field.type) for field in schema}
-    columns = {name: _array(values) for name, values in part.values.items()}
+    columns = {name: arrow_array(values) for name, values in part.values.items()}
     if part.reasons:
         where = pa.array(part.where, mask=part.where < 0)
         columns = {name: array.take(where) for name, array in columns.items()}
     return columns
 
 
-def _array(values: Any) -> pa.Array:
+def arrow_array(values: Any) -> pa.Array:
+    """Return rows of numbers as Arrow has them: a vector a row is a fixed-size list, ids of any number a list."""
     if isinstance(values, Ragged):
         return pa.LargeListArray.from_arrays(pa.array(values.offsets), pa.array(values.values))
     flat = pa.array(np.ascontiguousarray(values).reshape(-1))

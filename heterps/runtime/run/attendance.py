@@ -6,16 +6,21 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from distributed import Client
 
 from heterps.errors import ClusterError
 from heterps.protocol.words import events as ev
+from heterps.runtime.cluster.ask import ask_workers
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.pools import FoundWorker, group_by_pool, workers_from
+from heterps.runtime.config import settings
 from heterps.runtime.own_threads import start_thread
 from heterps.runtime.run.arrivals import Arrivals
+from heterps.runtime.run.remote import fate_of
+from heterps.runtime.run.returning import Returning
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.wire.addresses import parse_address
 
@@ -44,6 +49,8 @@ class Attendance:
         ``lost(worker)`` for one that is gone, before the run is told.
     holds
         Returns the hosts whose tables are there, each with its worker, for servers that join.
+    run
+        Name of the run.
     """
 
     def __init__(
@@ -56,6 +63,7 @@ class Attendance:
         held: Callable[[str], None],
         lost: Callable[[str], None],
         holds: Callable[[], tuple[tuple[int, str], ...]],
+        run: str = "",
     ) -> None:
         self.silent = silent
         self.names: dict[str, str] = {}
@@ -66,11 +74,17 @@ class Attendance:
         """Workers that are there but that Dask lets begin nothing: they are at the limit of their memory."""
         self.threads: dict[str, int] = {}
         """By pool of the run."""
-        self._client, self._roles, self._arrivals = client, roles, arrivals
+        self._client, self._roles, self._arrivals, self._run = client, roles, arrivals, run
         self._on_joined, self._on_held, self._on_lost, self._holds = joined, held, lost, holds
         self.looks = 0
         """How many there were; what is said later overrules what was said before."""
+        self.stays: dict[str, int] = {}
+        """How often workers came back that had been given up."""
+        self._returning = Returning(client, silent, run)
         self._used: dict[str, set[str]] = {}  # roles that a worker was told or begun to have
+        self._comm = getattr(
+            client, "scheduler_comm", None
+        )  # with another one it has let go of all this driver had on workers
         self._scheduler = ""  # its identity: another in its place knows nothing of this run
         self._ended = threading.Event()
         self._taken = threading.Event()  # the last answer was looked at: no second one piles up behind a slow caller
@@ -100,6 +114,10 @@ class Attendance:
             _log.warning("worker %s is lost to the run: %s", self.name(worker), error)
             self.look_now()
 
+    def stay(self, worker: str) -> int:
+        """Return how often a worker came back."""
+        return self.stays.get(worker, 0)
+
     # --- in a thread of its own
 
     def _ask(self) -> None:
@@ -112,22 +130,54 @@ class Attendance:
             self._wake.wait(_LOOK_S)
 
     def _identity(self) -> Mapping[str, Any]:
+        self._wait_for_connection()
         try:
             identity = identity_of(self._client)
             self._scheduler = self._scheduler or identity["id"]
-            if identity["id"] == self._scheduler:
-                return identity
-            raise ClusterError("the scheduler is gone (another one is in its place)")
+            if identity["id"] != self._scheduler:
+                raise ClusterError("the scheduler is gone (another one is in its place)")
         except ClusterError as error:
             raise ClusterError(
                 f"{error}; start it and its workers again. A run with checkpoints goes on with launch(plan, resume=DIR)"
             ) from error
+        if self.is_cut_off:
+            raise ClusterError(
+                f"the scheduler has given this driver up, which did not answer for a while, and its tables were "
+                f"{self._fate(identity)}. A run with checkpoints goes on with launch(plan, resume=DIR)"
+            )
+        return identity
+
+    def _wait_for_connection(self) -> None:
+        """Dask connects again by itself: then it is known whether the scheduler is gone, or has given the driver up."""
+        until = monotonic() + settings().connect_s / 2
+        while getattr(self._client, "status", "") == "connecting" and monotonic() < until and not self._ended.is_set():
+            self._ended.wait(_LOOK_S / 10)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the connection to the scheduler is not the one with which the run began."""
+        return getattr(self._client, "scheduler_comm", None) is not self._comm
+
+    def check(self) -> None:
+        """Raise what has become of the scheduler, or of its connection to this driver."""
+        self._identity()
+
+    def _fate(self, identity: Mapping[str, Any]) -> str:
+        workers = {w.address: w.name for pool in group_by_pool(workers_from(identity)) for w in pool.workers}
+        try:
+            told = {fate for fate in ask_workers(self._client, fate_of, workers, self._run).values() if fate}
+        except ClusterError:
+            told = set()
+        return " or ".join(sorted(told)) or "let go, to be freed after heterps.orphans"
 
     # --- in the run's thread
 
     def _look(self, identity: Mapping[str, Any]) -> None:
         self._taken.set()
         self.looks += 1
+        for worker in self._returning.look(identity, self._arrivals.post):
+            self.stays[worker] = self.stay(worker) + 1
+            _log.warning("worker %s answers again: it is used again", self.name(worker))
         pools = group_by_pool(workers_from(identity))
         self.threads = {pool.name: sum(w.nthreads for w in pool.workers) for pool in pools if pool.name in self._roles}
         workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self.silent}
@@ -137,7 +187,7 @@ class Attendance:
             del self._used[address]
             self.paused.discard(address)
             self._on_lost(address)
-            self._arrivals.tell(ev.WorkerLost(address))
+            self._arrivals.tell(ev.WorkerLost(address, self.stay(address)))
         self._note_paused(workers)
         self._admit(workers)
 
@@ -164,7 +214,8 @@ class Attendance:
         servers = tuple(sorted(a for a, roles in new.items() if "server" in roles))
         if servers:
             machines = tuple(parse_address(server).host for server in servers)
-            self._arrivals.tell(ev.ServersJoined(servers, machines, self._holds()))
+            stays = tuple(map(self.stay, servers))
+            self._arrivals.tell(ev.ServersJoined(servers, machines, self._holds(), stays if any(stays) else ()))
         for address, roles in found.items():
             self._used.setdefault(address, set()).update(roles)
         holding = {worker for _, worker in self._holds()}  # first: a stage holder goes where its tables are

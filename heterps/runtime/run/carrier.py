@@ -88,7 +88,9 @@ class ClusterCarrier:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self._arrivals, self._keeper = arrivals, keeper
         self.hosts = HostLines(job, client, run, places, keeper, arrivals, self._give_up, self._moved)
-        self.attendance = Attendance(client, roles, silent, arrivals, self._joined, self._held, self._left, places.held)
+        self.attendance = Attendance(
+            client, roles, silent, arrivals, self._joined, self._held, self._left, places.held, run
+        )
         self.stages = StageLines(
             job, client, run, roles, self.attendance, arrivals, lambda: self.hosts.all, self._give_up
         )
@@ -137,8 +139,22 @@ class ClusterCarrier:
             topic(self.run): self._heard,
             SCALE_TOPIC: self._heard_scale,
             LEAVE_TOPIC: self._heard_leave,
-            ATTENDANCE_TOPIC: lambda event: self.attendance.look_now(),
+            ATTENDANCE_TOPIC: self._heard_of_worker,
         }
+
+    def _heard_of_worker(self, event: tuple[float, Mapping[str, Any]]) -> None:
+        """A worker came or went. The run's thread may be waiting for one that is gone, so it is told from here."""
+        if not event[1]["there"]:
+            gone = event[1]["worker"]
+            lines = (
+                *self._readers.values(),
+                *self.hosts.places.lines.values(),
+                *(line for _, line in self.stages.lines),
+            )
+            for line in lines:
+                if line.worker == gone:
+                    line.lose(ClusterError(f"worker {gone} is gone"))
+        self.attendance.look_now()
 
     def _heard(self, event: tuple[float, Mapping[str, Any]]) -> None:
         with self._arrivals.told_of_failure():
@@ -147,7 +163,9 @@ class ClusterCarrier:
     # --- workers that come and go
 
     def watch(self, waiting_for: Callable[[], tuple[str, ...]]) -> None:
-        """Raise if workers that the run needs stay away."""
+        """Raise if workers that the run needs stay away, or the scheduler has given this driver up."""
+        if self.attendance.is_cut_off:  # whatever is lost now, this is why
+            self.attendance.check()
         self._leaving.look()
         self._patience.check(lambda: self._missing(waiting_for()), self._who_is_paused())
 
@@ -179,7 +197,7 @@ class ClusterCarrier:
         if role == "io":
             self._make_reader(worker)
         else:
-            self._arrivals.tell(ev.WorkerJoined(worker, "compute"))
+            self._arrivals.tell(ev.WorkerJoined(worker, "compute", stay=self.attendance.stay(worker)))
 
     def _make_reader(self, worker: str) -> None:
         data = None if parse_address(worker).is_local else self.dataset
@@ -199,7 +217,7 @@ class ClusterCarrier:
             joined()
 
         def joined() -> None:
-            self._arrivals.tell(ev.WorkerJoined(worker, "io"))
+            self._arrivals.tell(ev.WorkerJoined(worker, "io", stay=self.attendance.stay(worker)))
             if worker in self.attendance.paused:
                 self._arrivals.tell(ev.WorkerHeld(worker, self.attendance.looks))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
@@ -14,6 +15,7 @@ from distributed import Client, Future
 from heterps.data import Dataset, Split
 from heterps.errors import ClusterError, RunError
 from heterps.metrics import Metric
+from heterps.protocol.run.found import FoundRun
 from heterps.runtime.answers import submitted, told
 from heterps.runtime.batch.inference import Inferred
 from heterps.runtime.batch.job import Job
@@ -23,6 +25,7 @@ from heterps.runtime.cluster.resources import resource_of
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.checkpoints import Checkpoints, Keeper
 from heterps.runtime.report.progress import Progress
+from heterps.runtime.run.adopting import Adoption, adopt
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.carrier import ClusterCarrier
 from heterps.runtime.run.engine_base import EngineBase
@@ -40,6 +43,7 @@ from heterps.runtime.workers.infer_task import Shape, infer_task, keep_task
 __all__ = ["ClusterEngine"]
 
 _T = TypeVar("_T")
+_log = logging.getLogger("heterps")
 
 
 class ClusterEngine(EngineBase):
@@ -83,7 +87,7 @@ class ClusterEngine(EngineBase):
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         job = self.job
-        keeper = Keeper(self.checkpoints, job, self.passes, self._runs, dataset, self.held)
+        keeper, found = self._keeper(dataset)
         self.passes = keeper.first
         self._runs += 1
         run, arrivals = f"{self._name}-{self._runs}", Arrivals()
@@ -100,9 +104,35 @@ class ClusterEngine(EngineBase):
             self._silent,
         )
         self._carrier = carrier
-        training = Training(job, dataset, epochs, carrier, arrivals, keeper, retries=settings().retries + 1)
+        training = Training(job, dataset, epochs, carrier, arrivals, keeper, found, retries=settings().retries + 1)
         with self._going_on(training, keeper, epochs), carrier:
             yield from training.reports(self.report_s)
+
+    def _keeper(self, dataset: Dataset) -> tuple[Keeper, FoundRun | None]:
+        """Return the checkpoints of a run, and where it is if it goes on with tables that outlived their driver."""
+        adoption: list[Adoption] = []
+
+        def left(about: Mapping[str, Any]) -> Mapping[str, Any] | None:
+            workers = {w.address: w.name for pool in pools_of(self.client) for w in pool.workers}
+            taken = adopt(self.client, self.job, about, workers)
+            adoption.extend([taken] if taken is not None else [])
+            return None if taken is None else taken.about
+
+        # What a group of io workers or a stage holds besides was theirs alone.
+        able = not self.job.reduced and not self.job.holder and not self._places.lines
+        args = (self.checkpoints, self.job, self.passes, self._runs, dataset, self.held)
+        keeper = Keeper(*args, left=left if able else None)
+        for taken in adoption:
+            found = taken.where(keeper.base, ordered=self.job.mode.ordered) if keeper.adopted is not None else None
+            if found is not None:
+                _log.warning(
+                    "%s: going on with the tables that its driver left on workers; nothing is read from disk",
+                    self.checkpoints.resume,
+                )
+                taken.into(self._places)
+                return keeper, found
+            taken.drop()
+        return (Keeper(*args) if keeper.adopted is not None else keeper), None
 
     def scale(self, wanted: Mapping[str, int]) -> None:
         """Ask workers of the run that goes on to leave, so that so many of a role stay."""

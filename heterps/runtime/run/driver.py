@@ -9,6 +9,7 @@ from typing import Protocol
 
 from heterps.data import Split
 from heterps.errors import RunError
+from heterps.protocol.run.found import FoundRun
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.run.state import RunState
 from heterps.protocol.words import events as ev, instructions as do
@@ -70,7 +71,7 @@ class Driver:
 
     Parameters
     ----------
-    spec, cut, life
+    spec, cut, life, found
         See :class:`~heterps.protocol.run.state.RunState`.
     carrier
         Carries out; what becomes of it arrives in the inbox.
@@ -92,8 +93,9 @@ class Driver:
         where: Callable[[Sequence[Split]], tuple[tuple[str, ...], ...]] = lambda splits: (),
         cut: Cut | None = None,
         life: int = 0,
+        found: FoundRun | None = None,
     ) -> None:
-        self.state = RunState(spec, cut=cut, life=life)
+        self.state = RunState(spec, cut=cut, life=life, found=found)
         self.inbox = inbox
         self.moves = Moves(self.state, carrier.worker_name)
         """What came, went and moved."""

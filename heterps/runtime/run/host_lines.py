@@ -85,10 +85,15 @@ class HostLines:
     def create(self, create: do.CreateHost) -> None:
         """Make a copy of a shard host: a backup, one that loads a cut, or the one of the run before."""
         host, worker = create.host, create.worker
+        self._gone.discard(worker)  # it may have come back
         if create.cut is None:
             self._begin(create, self._line_at(host, worker), backup=create.owned)
             return
         before = self.places.answering.get(host)
+        if create.adopt:
+            self._begun.add(host)
+            self._begin(create, self.places.lines[host, worker])
+            return
         returns = host in self._begun or before not in (None, worker)
         if returns:
             self._check_return(host, create.cut)
@@ -115,7 +120,8 @@ class HostLines:
     ) -> None:
         self._copies[create.copy] = create.host, line
         every = self._keeper.cut_every(create.host)
-        begun = line.ask("begin", self._run, create.copy, every, backup, patient=True)
+        about = self._keeper.about()
+        begun = line.ask("begin", self._run, create.copy, every, backup, about, create.adopt, patient=True)
         self._arrivals.when(begun, partial(self._placed, create, returns), partial(self._lose, create.copy))
 
     def _placed(self, create: do.CreateHost, returns: bool, address: Address) -> None:

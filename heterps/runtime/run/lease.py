@@ -36,8 +36,18 @@ class _Lease:
     known: bool = False
     since: float = field(default_factory=monotonic)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether Dask knows of it, which means that its driver lives."""
+        return any(held is self.actor for held in list(self.worker.state.actors.values()))
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether Dask knew of it and does not any more."""
+        return self.known and not self.is_held
+
     def is_over(self, now: float, orphans_s: float) -> bool:
-        if any(held is self.actor for held in list(self.worker.state.actors.values())):
+        if self.is_held:
             self.known, self.since = True, now
         return now - self.since >= (orphans_s if self.known else max(orphans_s, _BEGIN_S)) or self._is_closed()
 
@@ -65,6 +75,18 @@ class Leases:
         """An actor was freed by its driver."""
         with self._lock:
             self._held.pop(id(actor), None)
+
+    def of(self, worker: Any) -> list[tuple[Any, bool]]:
+        """Return the actors of a worker, each with whether its driver is gone."""
+        return [(each.actor, each.is_orphan) for each in self._leases() if each.worker is worker]
+
+    def all(self) -> list[tuple[Any, bool]]:
+        """Return the actors of this process, likewise."""
+        return [(each.actor, each.is_orphan) for each in self._leases()]
+
+    def _leases(self) -> list[_Lease]:
+        with self._lock:
+            return list(self._held.values())
 
     def _watch(self) -> None:
         pause = threading.Event()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, InvalidStateError, wait
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ class ActorLine:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()  # None: no more
         self._lock = threading.Lock()  # a call is queued before the end or refused after it
         self._lost: BaseException | None = None  # set once, when the line ends
+        self._asked: _Call | None = None  # what the actor is being asked, if anything
         self._unwanted = threading.Event()  # nobody wants an answer any more
         start_thread("line", self._work, make, failed=self._end)
 
@@ -73,6 +75,12 @@ class ActorLine:
         """Wait no longer for what was asked."""
         self._unwanted.set()
 
+    def lose(self, error: ClusterError) -> None:
+        """The worker is gone: whoever waits for an answer hears of it now. From any thread."""
+        self.abandon()
+        self._end(error)
+        self._calls.put(None)  # its thread may be waiting for a call
+
     # --- in its thread
 
     def _work(self, make: Callable[[threading.Event], Remote]) -> None:
@@ -81,33 +89,47 @@ class ActorLine:
         except BaseException as error:
             self._end(error)
             return
-        self.made.set_result(None)
+        with suppress(InvalidStateError):  # it was lost meanwhile
+            self.made.set_result(None)
         while (call := self._calls.get()) is not None and self._carry_out(remote, call):
             pass
         self._end(ClusterError(f"the line to worker {self.worker} is closed"))
         remote.release()
 
     def _carry_out(self, remote: Remote, call: _Call) -> bool:
+        with self._lock:
+            self._asked = None if self._lost is not None else call
+        if self._lost is not None:
+            call.answer.set_exception(self._lost)
+            return False
         try:
             result = remote.call(call.method, *call.args, patient=call.patient)
         except BaseException as error:
             if isinstance(error, ClusterError):
                 self._end(error)
-            call.answer.set_exception(error)
+            elif self._answers(call):
+                call.answer.set_exception(error)
             return not isinstance(error, ClusterError)
-        call.answer.set_result(result)
+        if self._answers(call):
+            call.answer.set_result(result)
         return True
+
+    def _answers(self, call: _Call) -> bool:
+        """Whether an answer is still wanted: one that was lost meanwhile has been told so. Asked once a call."""
+        with self._lock:
+            wanted, self._asked = self._asked is call, None
+        return wanted
 
     def _end(self, error: BaseException) -> None:
         with self._lock:
             self._lost = self._lost or error
-            left = []
+            left, self._asked = [self._asked], None
             while not self._calls.empty():
                 left.append(self._calls.get())
         for call in left:
             if call is not None:
                 call.answer.set_exception(self._lost)
-        if not self.made.done():
+        with suppress(InvalidStateError):  # it was made, or cannot be, since the line ended
             self.made.set_exception(self._lost)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -17,14 +18,18 @@ from heterps.runtime.answers import actor_call, answer, asking, submitted, told
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.config import settings
 from heterps.runtime.run.lease import Leases
+from heterps.runtime.wire.worker_sockets import worker_place
 
-__all__ = ["Remote"]
+__all__ = ["LEASES", "Remote", "Seat", "fate_of", "free_left"]
 
 _STEP_S = 1.0  # a look that was late by more was kept waiting by the scheduler: no time in which an actor could be made
 _QUIET = threading.Lock()  # Dask's config is one for all threads
 
 
-_LEASES = Leases()
+LEASES = Leases()
+"""Of the actors of this process."""
+_FATES: dict[str, str] = {}  # what became of the actors of runs whose driver was gone, the latest last
+_MOST_FATES = 100
 _log = logging.getLogger("heterps")
 
 
@@ -34,26 +39,62 @@ class Seat:
     The object is closed once: by its driver, or when that has been gone for long (``heterps.orphans``).
     """
 
-    def __init__(self, kind: type, *args: Any) -> None:
-        self._kind = kind.__name__
-        self._object: Any = told(f"making {self._kind}", kind, *args)
+    def __init__(self, kind: Callable[..., Any], *args: Any) -> None:
+        self.token = uuid.uuid4().hex
+        self._object: Any = told(f"making {kind.__name__}", kind, *args)
+        self._kind = type(self._object).__name__
         with suppress(ValueError):  # outside of a worker nobody holds it but the caller
-            _LEASES.begin(self, get_worker(), self._orphaned)
+            LEASES.begin(self, get_worker(), self.orphaned)
 
     def call(self, method: str, *args: Any) -> Any:
         """Call a method of the object."""
         if self._object is None:
             raise ClusterError(f"{self._kind} was freed: its driver closed it, or seemed to be gone")
         if method == "close":
-            _LEASES.over(self)
+            LEASES.over(self)
             found, self._object = self._object, None  # its tables must not wait until Dask has forgotten the actor
             return told(f"{self._kind}.close", found.close)
         return told(f"{self._kind}.{method}", getattr(self._object, method), *args)
 
-    def _orphaned(self) -> None:
+    @property
+    def occupant(self) -> Any:
+        """The object; None once it was freed or given to another driver."""
+        return self._object
+
+    def give(self, to: str) -> Any:
+        """Let another driver have the object, whose own is gone."""
+        LEASES.over(self)
+        found, self._object = self._object, None
+        if found is None:
+            raise ClusterError(f"what a driver left on {worker_place(get_worker())} was freed, or taken by another one")
+        _note_fate(found, f"taken over by {to}")
+        return found
+
+    def orphaned(self) -> None:
+        """Free the object, whose driver is gone."""
         if self._object is not None:
             _log.warning("the driver of a %s is gone: freeing what it left behind", self._kind)
+            _note_fate(self._object, "freed, for the driver was not heard of")
             self.call("close")
+
+
+def _note_fate(actor: Any, fate: str) -> None:
+    run = getattr(actor, "run", "")
+    _FATES[run] = fate
+    while len(_FATES) > _MOST_FATES:
+        del _FATES[next(iter(_FATES))]
+
+
+def fate_of(run: str) -> str:
+    """Say what became of a run's actors in this process; nothing if they are as they were."""
+    return _FATES.get(run, "")
+
+
+def free_left(run: str, dask_worker: Any = None) -> None:
+    """Free what else a run has here whose driver is gone: attempts that nobody waits for."""
+    for seat, orphaned in LEASES.of(dask_worker):
+        if orphaned and getattr(seat.occupant, "run", None) == run:
+            seat.orphaned()
 
 
 class Remote:
@@ -72,7 +113,7 @@ class Remote:
     """
 
     def __init__(
-        self, client: Client, worker: str, kind: type, *args: Any, unwanted: threading.Event | None = None
+        self, client: Client, worker: str, kind: Callable[..., Any], *args: Any, unwanted: threading.Event | None = None
     ) -> None:
         self.worker, self._client, self._name = worker, client, kind.__name__
         self._unwanted = unwanted or threading.Event()

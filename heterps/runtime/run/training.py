@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from heterps.data import Dataset
 from heterps.errors import ClusterError, RunError
+from heterps.protocol.run.found import FoundRun
 from heterps.protocol.run.spec import Phase
 from heterps.protocol.run.state import RunState
 from heterps.protocol.words.events import CutAsked, RestAsked, RestOver
@@ -82,6 +83,8 @@ class Training:
         Carries out; what becomes of it arrives there.
     keeper
         Cuts of the run.
+    found
+        Where the run is, if its tables outlived their driver.
     retries
         See :class:`~heterps.protocol.run.spec.RunSpec`.
     """
@@ -94,13 +97,15 @@ class Training:
         carrier: Workers,
         arrivals: Arrivals,
         keeper: Keeper,
+        found: FoundRun | None = None,
         **retries: int,
     ) -> None:
         self._carrier = carrier
         self._keeper, self._first, self._epoch, self._rests = keeper, keeper.first, 0, 0
         spec = job.spec(keeper.first + epochs, final_cut=keeper.writes, **retries)
         splits = partial(dataset.splits, seed=job.model.seed)
-        self.driver = Driver(spec, carrier, arrivals, splits, where=dataset.where, cut=keeper.base, life=keeper.life)
+        base, life = keeper.base, keeper.life
+        self.driver = Driver(spec, carrier, arrivals, splits, where=dataset.where, cut=base, life=life, found=found)
         self.began = False
         """Whether every host had its tables at some time."""
         self._ended: list[Progress] = []  # last reports of passes, to be yielded

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from distributed import get_worker
 
+from heterps.protocol.host.standing import HostStanding
 from heterps.protocol.words.events import CopyLost, Event
 from heterps.protocol.words.instructions import Attach
 from heterps.runtime.batch.job import Job
@@ -38,7 +39,8 @@ class HostActor:
         self.job, self.host = job, host
         self._shard_host: ShardHost | None = None  # the newest copy: it has the tables; None before anybody asked
         self._listener: Listener | None = None  # of that copy, and of no other
-        self._run = ""  # the run that made the copy; empty where none did
+        self.run = ""  # the run that made the copy; empty where none did
+        self.about: Mapping[str, Any] = {}  # what another driver has to know of that run, to go on with it
         _HERE.add(self)
 
     @property
@@ -47,10 +49,19 @@ class HostActor:
         shard = None if self._shard_host is None else self._shard_host.shard
         return 0 if shard is None else shard.nbytes
 
-    def begin(self, run: str, copy: int, cut_every: int | None, backup: Sequence[int] | None = None) -> Address:
+    def begin(
+        self,
+        run: str,
+        copy: int,
+        cut_every: int | None,
+        backup: Sequence[int] | None = None,
+        about: Mapping[str, Any] | None = None,
+        adopt: bool = False,
+    ) -> Address:
         """Make the copy that a run asked for, around the tables that are here; what it is to load comes next.
 
-        ``backup``: the logical shards of one that begins empty, to be filled by its primary.
+        ``backup``: the logical shards of one that begins empty, to be filled by its primary. ``adopt``: go on from
+        where the run of a dead driver was.
         """
         before = self._shard_host
         host = self._new_host(copy, teller(run, self._worker), cut_every)
@@ -58,11 +69,11 @@ class HostActor:
             before.retire()
         if backup is not None:
             host.fresh(backup)
-        elif before is not None and run != self._run:  # a second copy in one run begins anew, from a cut
-            host.take_over(before)
+        elif before is not None and run != self.run:  # a second copy in one run begins anew, from a cut
+            host.take_over(before, going_on=adopt)
         if before is not None and host.shard is not before.shard:
             before.close()
-        self._run = run
+        self.run, self.about = run, about or {}
         if self._listener is not None:
             self._listener.close()
         self._shard_host = host
@@ -110,7 +121,7 @@ class HostActor:
 
     def retire(self, run: str) -> None:
         """The run has ended: what comes late from its workers changes nothing."""
-        if self._shard_host is not None and run == self._run:
+        if self._shard_host is not None and run == self.run:
             self._shard_host.retire()
 
     def attach(self, attach: Attach, address: Address) -> None:
@@ -118,6 +129,18 @@ class HostActor:
         assert self._shard_host is not None
         if attach.copy == self._shard_host.state.copy:
             self._shard_host.attach(attach, address, client_tls(self._worker))
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it has tables, and answered for them when its driver was last heard of."""
+        host = self._shard_host
+        return host is not None and host.shard is not None and host.state.serving
+
+    def stand_still(self) -> HostStanding:
+        """Take nothing more from the run of a dead driver, and say how far that came."""
+        assert self._shard_host is not None
+        self._shard_host.retire()
+        return self._shard_host.state.standing()
 
     def part(self, cut: int) -> HostPart:
         """Return what the host wrote for a cut."""

@@ -178,11 +178,18 @@ class ShardHost:
             self._disk.cleanup()
             self._disk = None
 
-    def take_over(self, before: ShardHost) -> None:
-        """Go on with the tables of the run before; one that was left before it had any leaves nothing."""
+    def take_over(self, before: ShardHost, going_on: bool = False) -> None:
+        """Go on with the tables of the run before; one that was left before it had any leaves nothing.
+
+        ``going_on``: it is the same run, under another driver. Then what belongs to the rows comes along, and what
+        the run began with is not here.
+        """
         before._end_mirror()
+        if going_on:
+            self.state.go_on_as(before.state)
+            self._kept = before._kept
         if before.shard is not None:
-            self.shard, self.counts, self._anew = before.shard, before.counts, False
+            self.shard, self.counts, self._anew = before.shard, before.counts, going_on
             self._disk = before._disk
             before._readers.dismiss(self.shard)
             before.shard = before._disk = None  # who still knows it there must not read, or leave anything

@@ -170,6 +170,10 @@ class Shard:
         except KeyError:
             raise TableError(f"no group {name!r} on this shard host; there are {list(self._groups)}") from None
 
+    def _trained(self, name: str) -> DeviceGroup | RowGroup:
+        """Return what applies gradients to the rows of a group."""
+        return self._above[name] if name in self._above else self._below(name)
+
     def _settle(self) -> None:
         """Let everything that was trained on a device come down, and stay there too."""
         for above in self._above.values():
@@ -275,8 +279,7 @@ class Shard:
 
     def _push_groups(self, grads: Mapping[str, RowGradients], step: int, key: int) -> tuple[PushCounts, float]:
         with ExitStack() as stack:
-            trained = [(self._above.get(name) or self._below(name), rows) for name, rows in grads.items()]
-            applies = [stack.enter_context(group.prepared(rows)) for group, rows in trained]
+            applies = [stack.enter_context(self._trained(name).prepared(rows)) for name, rows in grads.items()]
             start = perf_counter()
             counts = reduce(PushCounts.plus, (apply(step, key) for apply in applies), NOTHING)
             return counts, perf_counter() - start

@@ -111,6 +111,14 @@ def test_a_saved_plan_is_trained_as_it_is(folder: Path) -> None:
     assert "is a plan" in bad("train", folder / "plan.json", "--data", folder / "train.csv", "--batch-size", 10)
 
 
+def test_a_cache_is_given_by_rows_or_bytes_and_told_in_progress_and_profile(folder: Path) -> None:
+    words = ["train", folder / "small.py", "--data", folder / "train.csv", "--batch-size", 50, "--profile"]
+    told = " ".join(good(*words, "--cache-rows", "t=4kB", "--staleness", 3).split())
+    assert "t hits" in told
+    assert "cache of t: hits" in told
+    assert "(at most 3) batches" in told
+
+
 def test_a_checkpoint_can_be_gone_on_from_and_evaluated(folder: Path) -> None:
     words = ["train", folder / "small.py", "--data", folder / "train.csv", "--checkpoint", folder / "run"]
     good(*words, "--every-batches", 3)
@@ -131,6 +139,10 @@ def test_a_checkpoint_can_be_gone_on_from_and_evaluated(folder: Path) -> None:
         ("--metric acu", "no metric is called 'acu'; there are acc1"),
         ("--engine gpu", "there are auto, dask, inline"),
         ("--data adult:train", "not mixed with files"),
+        ("--cache-rows t=", "takes ROWS, BYTES or TABLE=ROWS, got 't='"),
+        ("--cache-rows 5,6", "names 'all tables' twice"),
+        ("--cache-rows u=5", "'u' matches no table; there are t"),
+        ("--staleness 5", "no table has a cache"),
     ],
 )
 def test_wrong_options_say_what_is_there_instead(folder: Path, options: str, says: str) -> None:

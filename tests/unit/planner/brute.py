@@ -17,10 +17,10 @@ class BruteStage:
     """Layers run together on a type: what a row takes of a unit, of the shared capacities, and the bytes beside it."""
 
     type: int
-    serial: tuple[float, float]
-    parallel: tuple[float, float]
+    serial: tuple[float, ...]
+    parallel: tuple[float, ...]
     taken: tuple[float, ...]
-    entering: float
+    entering: tuple[float, float]
 
     def units(self, x):
         """Units that carry x rows a second; None if no number does."""
@@ -43,7 +43,8 @@ class BrutePlans:
     def __init__(self, problem):
         self.p = {name: _plain(getattr(problem, name)) for name in _FIGURES}
         self.layers, self.types = len(self.p["allowed"]), len(self.p["price"])
-        self.flows = [(f.source, f.target, f.tensor, f.bytes) for f in problem.flows]
+        self.flows = [(f.source, f.target, f.tensor, (f.bytes, f.back)) for f in problem.flows]
+        self.resources = range(len(self.p["layer_serial"]))
         self.shards = problem.shards
         self._speeds = {}  # of a stage with one unit, two, ...; one goal to a BrutePlans
         self.everything = (1 << self.layers) - 1
@@ -73,25 +74,35 @@ class BrutePlans:
                 yield from ((later, stage) for stage in stages if stage is not None)
 
     def crossing(self, state):
-        """Bytes per row over the cut at a state; a tensor crosses once."""
+        """Bytes per row forward and back over the cut at a state; a tensor crosses once."""
         cut = {n: b for a, c, n, b in self.flows if state >> a & 1 and not state >> c & 1}
-        return sum(cut.values())
+        return sum(there for there, _ in cut.values()), sum(back for _, back in cut.values())
+
+    def behind(self, state):
+        """Bytes per row of the gradients of parameters of Layers that are not in a state."""
+        return sum(size for v, size in enumerate(self.p["gradients"]) if not state >> v & 1)
 
     def stage(self, start, stop, t):
         p, mine = self.p, [v for v in range(self.layers) if (stop & ~start) >> v & 1]
         cuts = [s for s in (start, stop) if s not in (0, self.everything)]
-        beside = sum(self.crossing(s) for s in cuts)
+        beside = sum(sum(self.crossing(s)) for s in cuts)
         memory = sum(p["layer_memory"][v][t] for v in mine) + beside * p["cut_memory"]
+        (came, returned), (went, returns) = self.crossing(start), self.crossing(stop)
+        carried = self.behind(stop)  # through the hands of this stage: in from the one behind, out again
+        received, sent = came + returns + carried, returned + went + carried
         if not all(p["allowed"][v][t] for v in mine) or memory > p["memory_cap"][t]:
             return None
-        extra = [beside * p["byte_s"][r][t] + len(cuts) * p["turn_s"][r][t] for r in (0, 1)]
+        extra = [
+            received * p["receive_s"][r][t] + sent * p["send_s"][r][t] + len(cuts) * p["turn_s"][r][t]
+            for r in self.resources
+        ]
         taken = [
-            sum(use[v][t] for v in mine) + beside * p["byte_usage"][h][t] + len(cuts) * p["turn_usage"][h][t]
+            sum(use[v][t] for v in mine) + (received + sent) * p["byte_usage"][h][t] + len(cuts) * p["turn_usage"][h][t]
             for h, use in enumerate(p["layer_usage"])
         ]
-        serial = tuple(sum(p["layer_serial"][r][v][t] for v in mine) for r in (0, 1))
-        parallel = tuple(sum(p["layer_parallel"][r][v][t] for v in mine) + extra[r] for r in (0, 1))
-        return BruteStage(t, serial, parallel, tuple(taken), self.crossing(start) if start else 0.0)
+        serial = tuple(sum(p["layer_serial"][r][v][t] for v in mine) for r in self.resources)
+        parallel = tuple(sum(p["layer_parallel"][r][v][t] for v in mine) + extra[r] for r in self.resources)
+        return BruteStage(t, serial, parallel, tuple(taken), (came, returned + self.behind(start)))
 
     def price(self, stages, ceiling, x):
         """Price per hour of a sequence at x rows a second; None if it cannot run."""
@@ -123,8 +134,10 @@ class BrutePlans:
             limits += [capacity / taken] if taken > 0 else []
         loads = {}
         for before, stage in itertools.pairwise(stages):
-            ends = tuple(sorted((before.type, stage.type)))
-            loads[ends] = loads.get(ends, 0.0) + stage.entering
+            for ends, bytes_ in zip(
+                ((before.type, stage.type), (stage.type, before.type)), stage.entering, strict=True
+            ):
+                loads[ends] = loads.get(ends, 0.0) + bytes_
         limits += [self.p["link"][a][b] / load for (a, b), load in loads.items() if load > 0]
         return min(limits, default=math.inf)
 
@@ -178,7 +191,8 @@ class BrutePlans:
 
 
 _FIGURES = (
-    "layer_serial", "layer_parallel", "allowed", "layer_memory", "memory_cap", "cut_memory", "byte_s", "turn_s",
+    "layer_serial", "layer_parallel", "allowed", "layer_memory", "memory_cap", "cut_memory", "receive_s", "send_s",
+    "turn_s", "gradients",
     "price", "cap", "sold_in", "layer_usage", "byte_usage", "turn_usage", "fixed_usage", "capacity", "link",
 )  # fmt: skip
 

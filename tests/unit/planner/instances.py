@@ -30,7 +30,7 @@ def instance(seed, most_layers=5):
     if layers >= 4 and rng.random() < 0.3:
         _repeat(rng, made, layers)
     if rng.random() < 0.5:
-        made["byte_s"] = grid(lambda: rng.uniform(0.01, 0.2), 2, types)
+        made["receive_s"] = made["send_s"] = grid(lambda: rng.uniform(0.01, 0.2), 2, types)
     if rng.random() < 0.3:
         made["turn_s"] = grid(lambda: rng.uniform(0.01, 0.2), 2, types)
     if rng.random() < 0.5:
@@ -52,6 +52,7 @@ def instance(seed, most_layers=5):
         made["shards"] = (rng.uniform(0, 0.5), rng.randint(1, 2), rng.uniform(0.5, 2), rng.randrange(-1, types))
     if "like" in made:
         _equal(made)
+    _direct(random.Random(f"directions of {seed}"), made, layers, types)
     made.pop("like", None)
     made["goal"] = _goal(rng, made)
     return made
@@ -85,7 +86,8 @@ def shrunk(made, fails):
 
 def _smaller(made):
     layers, types = len(made["allowed"]), len(made["price"])
-    for name in ("shards", "link", "turn_s", "byte_s", "capacity", "memory_cap", "cut_memory"):
+    single = ("shards", "link", "turn_s", "receive_s", "send_s", "gradients")
+    for name in (*single, "capacity", "memory_cap", "cut_memory"):
         if name in made:
             gone = {"capacity": _SHARED, "memory_cap": ("memory", "memory_cap", "cut_memory")}.get(name, (name,))
             yield {k: v for k, v in made.items() if k not in gone}
@@ -100,7 +102,7 @@ def _smaller(made):
 
 
 _SHARED = ("usage", "byte_usage", "turn_usage", "fixed_usage", "capacity")
-_LAYER_AXIS = {"seconds": 1, "fraction": 1, "allowed": 0, "memory": 0, "usage": 1}
+_LAYER_AXIS = {"gradients": 0, "seconds": 1, "fraction": 1, "allowed": 0, "memory": 0, "usage": 1}
 
 
 def _without_layer(made, v):
@@ -110,8 +112,28 @@ def _without_layer(made, v):
             for each in smaller[name] if axis else [smaller[name]]:
                 del each[v]
     less = lambda u: u - (u > v)  # noqa: E731
-    smaller["flows"] = [(less(a), less(b), n, size) for a, b, n, size in made["flows"] if v not in (a, b)]
+    smaller["flows"] = [(less(a), less(b), n, *size) for a, b, n, *size in made["flows"] if v not in (a, b)]
     return smaller
+
+
+def _direct(rng, made, layers, types):
+    """Count sending and receiving apart, send gradients of another size back, pass those of parameters on."""
+    if rng.random() < 0.5:
+        ratio = rng.choice((0.0, 0.5, 2.0))
+        made["flows"] = [(a, b, n, size, ratio * size) for a, b, n, size in made["flows"]]
+    if rng.random() < 0.4:
+        alike = rng.uniform(0, 0.5)
+        made["gradients"] = [alike if "like" in made else rng.choice((0.0, rng.uniform(0, 1))) for _ in range(layers)]
+    if rng.random() < 0.5:
+        for name in ("seconds", "fraction", "turn_s"):
+            if isinstance(made.get(name), list):
+                made[name] = [*made[name], deepcopy(made[name][1])]
+        if "receive_s" in made:
+            compute, data = made["receive_s"]
+            made["receive_s"] = [compute, data, [0.0] * types]
+            made["send_s"] = [compute, [0.0] * types, [rng.choice((1.0, 2.0)) * s for s in data]]
+    if "link" in made and rng.random() < 0.5:
+        made["link"][0][-1] = rng.choice((math.inf, rng.uniform(1, 8)))
 
 
 def _grid(make, shape):

@@ -13,7 +13,7 @@ from graphs.ctrdnn import ctrdnn
 from graphs.wide_deep import wide_deep
 from heterps.cli import main
 from heterps.hardware import Hardware
-from heterps.planner import MinCost, Plan, Profile, Request, frontier, plan
+from heterps.planner import MinCost, Plan, Profile, Request, frontier, plan, play
 from heterps.planner.show.charts import draw_frontier, draw_split, draw_timeline
 from heterps.planner.show.explain import explain
 from heterps.planner.show.html import report_html
@@ -88,12 +88,16 @@ def test_pictures_are_well_formed(made, request_):
     points = frontier(request_, made, points=6)
     chosen = (made.forecast.rows_per_second, made.forecast.price_per_hour)
     layers = layers_of(made.graph, batch_size=8192)
-    for svg in (draw_split(made, layers), draw_frontier(points, chosen), draw_timeline(made)):
+    for svg in (
+        draw_split(made, layers),
+        draw_frontier(points, chosen),
+        draw_timeline(made, play(made, request_.hardware)),
+    ):
         root = ET.fromstring(svg)
         assert root.tag.endswith("svg")
         assert len(list(root.iter())) > 10
     assert "One point only" in draw_frontier(points[:1])
-    assert "No forecast" in draw_timeline(Plan.fused(wide_deep(), batch_size=64))
+    assert "not played" in draw_timeline(made, None)
 
 
 class _Tags(HTMLParser):

@@ -1,6 +1,5 @@
-"""Samples, growth, profiles, figures, validation, differences, timelines."""
+"""Samples, growth, profiles, figures, validation, differences."""
 
-import itertools
 import json
 from dataclasses import replace
 
@@ -17,7 +16,6 @@ from heterps.planner import MinCost, Plan, Profile, Rates, Sample, diff, plan, s
 from heterps.planner.costs.profile import Line, fit_fraction, fit_line
 from heterps.planner.costs.sample import fit_growth
 from heterps.planner.show.figures import bytes_text, count_text, money_text, parse_count, percent_text, seconds_text
-from heterps.planner.show.timeline import timeline
 from heterps.ragged import Ragged
 
 # --- samples
@@ -209,35 +207,3 @@ def test_differences_name_decisions_and_figures(rented):
     assert changes["stages"][1].count("|") == 2
     assert "price per million rows" in changes
     assert diff(a, Plan.fused(wide_deep(), batch_size=64))[0][0] == "batch size"
-
-
-# --- the pipeline over time
-
-
-def test_timeline_keeps_order_and_units(rented):
-    made = plan(ctrdnn(), rented, goal=MinCost(2e6), batch_size=8192)
-    bars = timeline(made, 60)
-    done = {(b.batch, b.stage, b.backward): b for b in bars}
-    assert len(done) == len(bars) == 60 * (2 * len(made.stages) - 1)
-    for batch in range(60):
-        forward, both, backward = done[batch, 0, False], done[batch, 1, False], done[batch, 0, True]
-        assert forward.stop_s <= both.start_s
-        assert both.stop_s <= backward.start_s
-    for stage, unit in {(b.stage, b.unit) for b in bars}:
-        mine = sorted((b.start_s, b.stop_s) for b in bars if (b.stage, b.unit) == (stage, unit))
-        assert all(stop <= start + 1e-12 for (_, stop), (start, _) in itertools.pairwise(mine))
-
-
-def test_timeline_reaches_the_forecast_throughput(rented):
-    made = plan(ctrdnn(), rented, goal=MinCost(2e6), batch_size=8192)
-    ends = sorted(b.stop_s for b in timeline(made, 600) if b.stage == 0 and b.backward)
-    steady = 200 * made.batch_size / (ends[500] - ends[300])
-    slowest = min(s.rows_per_second for s in made.forecast.stages)
-    assert steady == pytest.approx(slowest, rel=0.05)
-    shallow = replace(made, depth=1)
-    ends = sorted(b.stop_s for b in timeline(shallow, 600) if b.stage == 0 and b.backward)
-    assert 200 * made.batch_size / (ends[500] - ends[300]) < 0.8 * slowest  # so depth matters and is chosen rightly
-
-
-def test_a_plan_made_by_hand_has_no_timeline():
-    assert timeline(Plan.fused(wide_deep(), batch_size=64), 10) == []

@@ -208,3 +208,29 @@ def test_real_pictures(real) -> None:
     result = script("resnet_cifar").run(real("cifar10_jpg"))
     assert result["acc1"] > 0.35
     assert result["acc5"] > 0.8
+
+
+@needs("ml-100k.tar.xz")
+@pytest.mark.full
+def test_movielens_as_it_came(tmp_path: Path, real) -> None:
+    module = script("online", PASS_ROWS=10_000)
+    assert module.run(module.write_passes(real("ml-100k"), tmp_path / "passes"), tmp_path / "model") > 0.65
+    assert (tmp_path / "model" / "passes.svg").exists()
+
+
+def test_ratings_become_passes_in_the_order_of_time(tmp_path: Path) -> None:
+    """Made-up ratings in the files' own formats: what comes later lies in a later pass."""
+    module = script("online", PASS_ROWS=3)
+    (tmp_path / "u.user").write_text("1|24|M|artist|1\n2|53|F|other|2\n")
+    flags = "|".join(["0"] * 18 + ["1"])
+    (tmp_path / "u.item").write_text(f"7|Film (1995)|01-Jan-1995||url|{flags}\n", encoding="latin-1")
+    times = (880_000_000, 875_000_000, 890_000_000, 876_000_000)
+    (tmp_path / "u.data").write_text("".join(f"{1 + n % 2}\t7\t{n + 2}\t{time}\n" for n, time in enumerate(times)))
+    module.write_passes(tmp_path, tmp_path / "passes")
+    first, second = sorted((tmp_path / "passes").rglob("*.csv"))
+    assert (first.parent.name, second.parent.name) == ("199709", "199803")
+    assert first.read_text().splitlines()[1:] == [
+        "2,7,50s,F,other,1995,1,0",
+        "2,7,50s,F,other,1995,1,1",
+        "1,7,20s,M,artist,1995,1,0",
+    ]

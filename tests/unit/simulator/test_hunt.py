@@ -6,7 +6,7 @@ import pytest
 
 from heterps.simulator import draw, hunt, simulate
 from heterps.simulator.coverage import UNPLAYED, never_met, words_of_engines
-from heterps.simulator.scenario import FAULTS
+from heterps.simulator.scenario import FAULTS, UNDRIVEN
 
 pytestmark = pytest.mark.no_cover  # measuring would take twice as long, and directed tests cover the same
 
@@ -22,9 +22,25 @@ def test_every_seed_keeps_the_promise(chunk: int) -> None:
     assert found.failure is None, str(found.failure)
     assert found.seeds == size
     noise = {"message lost", "message duplicated", "message late"}
-    assert set(found.fired) == {*FAULTS, *noise}, "every kind of fault must fire in every chunk"
+    assert set(found.fired) == {*FAULTS, *noise} - set(UNDRIVEN), "every kind of fault must fire in every chunk"
     assert set(found.modes) == {"sync", "async", "geo"}
     assert not never_met(found.met), "every word of an engine must be met in every chunk"
+
+
+def test_worlds_are_those_of_engines_unless_everything_is_asked_for() -> None:
+    drawn, everything = ([draw(seed, all_) for seed in range(200)] for all_ in (False, True))
+    moving = {fault.kind for world in everything for fault in world.faults} & set(UNDRIVEN)
+    assert moving == set(UNDRIVEN)
+    assert not {fault.kind for world in drawn for fault in world.faults} & set(UNDRIVEN)
+    assert any(world.lazy for world in everything)
+    assert not any(world.lazy or world.slots > 1 for world in drawn)
+
+
+@pytest.mark.full
+def test_everything_that_the_protocol_knows_is_met_and_keeps_the_promise() -> None:
+    found = hunt(range(2000), everything=True)
+    assert found.failure is None, str(found.failure)
+    assert not never_met(found.met, everything=True)
 
 
 @pytest.mark.soak

@@ -28,8 +28,9 @@ def random_dag(seed, layers, types=2, *, serial=False, cap=np.inf, data=True, pi
         rng.uniform(1, 5, types),
         cap=cap,
         allowed=allowed,
-        flows=[Flow(a, b, f"out{a}", 1.0 + a % 3) for a, b in pairs],
-        byte_s=rng.uniform(0.01, 0.2, types) * data,
+        flows=[Flow(a, b, f"out{a}", 1.0 + a % 3, 0.5 * (a % 4)) for a, b in pairs],
+        receive_s=rng.uniform(0.01, 0.2, types) * data,
+        send_s=rng.uniform(0.01, 0.2, types) * data,
     )
 
 
@@ -102,7 +103,7 @@ def branches(count, length, *, odd=False):
         flows.append(Flow(head + length - 1, last, f"out{head + length - 1}", 1.0))
     seconds = np.ones((layers, 2)) * [1.0, 0.7]
     seconds[last - 1, 0] += odd
-    return make_problem(seconds, 1.0, [1, 2], cap=30, flows=flows, byte_s=0.05)
+    return make_problem(seconds, 1.0, [1, 2], cap=30, flows=flows, receive_s=0.05, send_s=0.05)
 
 
 def test_branches_that_are_alike_are_counted_not_listed():
@@ -152,11 +153,16 @@ def test_minimum_cut_equals_enumeration(seed, layers, weight):
     problem = random_dag(seed, layers)
     types, value = min_cut(problem, weight)
     own = (weight * problem.layer_parallel[0] + (1 - weight) * problem.layer_parallel[1]) * problem.price
-    byte = float((weight * problem.byte_s[0] + (1 - weight) * problem.byte_s[1]) @ problem.price)
+    receive, send = (
+        (weight * each[0] + (1 - weight) * each[1]) * problem.price for each in (problem.receive_s, problem.send_s)
+    )
 
     def cost(side):
-        tensors = {f.tensor: f.bytes for f in problem.flows if side[f.source] != side[f.target]}
-        return sum(own[v, t] for v, t in enumerate(side)) + byte * sum(tensors.values())
+        crossing = {f.tensor: (f, side[f.source]) for f in problem.flows if side[f.source] != side[f.target]}
+        moved = [
+            f.bytes * (send[a] + receive[1 - a]) + f.back * (receive[a] + send[1 - a]) for f, a in crossing.values()
+        ]
+        return sum(own[v, t] for v, t in enumerate(side)) + sum(moved)
 
     legal = [
         side

@@ -330,6 +330,21 @@ def test_what_does_not_stop_for_a_cut_is_run_elsewhere_up_to_where_all_hosts_agr
     assert only(run.handle(ev.SplitPaused(again.attempt, 1, again.serial)), do.MarkCut)
 
 
+def test_a_worker_that_was_lost_comes_back_under_a_greater_stay() -> None:
+    run, out = started(RunSpec(shards=2), splits=3, io=2)
+    first, _ = only(out, do.RunSplit)
+    run.handle(ev.WorkerLost(first.worker))
+    assert run.handle(ev.WorkerJoined(first.worker, "io")) == [], "a word from before"
+    (again,) = only(run.handle(ev.WorkerJoined(first.worker, "io", stay=1)), do.RunSplit)
+    assert again.worker == first.worker
+    assert run.handle(ev.WorkerLost(first.worker)) == [], "it has come back since"
+    assert again.attempt in run.roster.attempts
+    run.handle(ev.WorkerLost(first.worker, stay=1))
+    assert again.attempt not in run.roster.attempts
+    run.handle(ev.WorkerLost("late", stay=2), ev.WorkerJoined("late", "io", stay=2))
+    assert "late" not in run.roster.workers, "it was lost before the word that it joined had come"
+
+
 def test_a_slow_worker_is_given_something_only_where_there_is_no_other() -> None:
     run, out = started(RunSpec(mode=Sync(), lanes=2, shards=2), splits=4, io=2)
     slow, other = only(out, do.RunSplit)
@@ -588,6 +603,38 @@ def test_nobody_hands_over_while_a_cut_is_written() -> None:
     assert run.handle(ev.BackupReady(first.copy, backup.copy)) == [], "its part of the cut would be lost with it"
     run.handle(*(ev.CutWritten(copy, 1) for copy in copies))
     assert do.Promote in [type(i) for i in run.handle(ev.CutPublished(1))]
+
+
+def cut_of_two_hosts_with_backups() -> tuple[RunState, list[int]]:
+    """A cut that both hosts have marked, and only the first has written."""
+    run, created = two_hosts(replicas=2)
+    backups = [host.backup for host in run.fleet.hosts]
+    run.handle(*(ev.BackupReady(c.copy, backup) for c, backup in zip(created, backups, strict=True)))
+    run.handle(ev.WorkerJoined("io", "io"), ev.SplitsReady(0, 1), ev.CutAsked())
+    attempt = next(iter(run.roster.attempts.values()))
+    run.handle(ev.SplitPaused(attempt.number, 0, attempt.serial))
+    copies = [create.copy for create in created]
+    run.handle(*(ev.CutMarked(copy, 1) for copy in copies), ev.CutWritten(copies[0], 1))
+    return run, copies
+
+
+def test_a_cut_is_given_up_when_one_that_wrote_its_part_is_lost_before_the_others_have() -> None:
+    """The one that is promoted in its place knows nothing of that part."""
+    run, (first, second) = cut_of_two_hosts_with_backups()
+    kinds = [type(i) for i in run.handle(ev.CopyLost(first))]
+    assert kinds[:2] == [do.Promote, do.DropCut]
+    assert do.PublishCut not in [type(i) for i in run.handle(ev.CutWritten(second, 1))]
+
+
+def test_a_cut_that_cannot_be_published_any_more_is_not_waited_for() -> None:
+    run, (first, second) = cut_of_two_hosts_with_backups()
+    assert do.PublishCut in [type(i) for i in run.handle(ev.CutWritten(second, 1))]
+    out = run.handle(ev.CopyLost(first))
+    assert do.DropCut not in [type(i) for i in out], "its manifest may be on its way"
+    run.handle(ev.HostReady(out[0].copy, out[0].term), ev.CutAsked())
+    (attempt,) = run.roster.attempts.values()
+    out = run.handle(ev.SplitPaused(attempt.number, 0, attempt.serial))
+    assert [i.cut for i in out if isinstance(i, do.MarkCut)] == [2, 2]
 
 
 def test_an_io_worker_goes_when_its_splits_have_stopped() -> None:

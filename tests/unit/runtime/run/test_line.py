@@ -48,6 +48,39 @@ def test_an_error_of_our_own_code_is_the_answer_and_the_line_goes_on() -> None:
     assert line.call("load", 1) == (1,)
 
 
+@pytest.mark.parametrize("busy", [True, False])
+def test_whoever_waits_hears_at_once_that_the_worker_is_gone(busy: bool) -> None:
+    """The call itself may take half a minute to fail: Dask tries to connect again and again."""
+    actor: Any = Fake()
+    actor.go.clear()
+    line = ActorLine("w", lambda unwanted: actor)
+    line.made.result(5)
+    answers = [line.ask("first"), line.ask("second")] if busy else []
+    line.lose(ClusterError("gone"))
+    for answer in (*answers, line.ask("later")):
+        with pytest.raises(ClusterError, match="gone"):
+            answer.result(0)
+    actor.go.set()
+    assert actor.released.wait(5), "its thread ends"
+    assert "second" not in actor.calls
+
+
+def test_a_line_can_be_lost_while_its_actor_is_made() -> None:
+    go = threading.Event()
+    actor: Any = Fake()
+
+    def make(unwanted: threading.Event) -> Any:
+        go.wait(10)
+        return actor
+
+    line = ActorLine("w", make)
+    line.lose(ClusterError("gone"))
+    with pytest.raises(ClusterError, match="gone"):
+        line.made.result(0)
+    go.set()
+    assert actor.released.wait(5)
+
+
 def test_an_actor_that_is_lost_ends_the_line_for_everybody() -> None:
     actor: Any = Fake()
     actor.go.clear()

@@ -1,0 +1,266 @@
+"""A plan played in simulated time: the figures of the cost model go to the protocol's simulator as durations.
+
+The forecast adds up what units take; played, a batch also waits: for its turn, for credits, for other lanes, for the
+end of a Split or of a pass. Kernels are divided into a third for the forward and two thirds for the backward pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from heterps.hardware import Pool
+from heterps.planner.costs.forecast import Cost
+from heterps.planner.costs.layer_costs import Costs
+from heterps.planner.costs.planning_model import DEPTH, free_cores
+from heterps.planner.costs.sample import Sample
+from heterps.planner.plan import Plan, Stage
+from heterps.planner.ways import ALLREDUCE, resolve_ways
+from heterps.protocol.words.modes import Async, Mode
+from heterps.simulator.timed.durations import Crew, Durations, HostTimes, PoolOfWorkers, StageTimes, WorkerTimes
+from heterps.simulator.timed.play import Played, Script, play
+from heterps.stages import Layer
+
+__all__ = ["depth_for", "durations_of", "even_splits", "miniature", "play_plan", "steady_play"]
+
+_FORWARD = 1 / 3  # of the kernels: a backward pass takes about two forward passes
+_HEAPS = 0.8  # exponent by which distinct ids grow over batches where no data was looked at
+_DISK_BYTES_PER_S = 5e8  # of a cut that is written or read
+_DEEPEST = 512  # batches in flight per lane
+_MOST_PLAYED = 12  # workers beyond which a pipeline is played in miniature, where only its rate is asked for
+_AHEAD = 1.2  # batches in flight over those that are at work, so that those who work need not wait for one
+
+
+def play_plan(
+    plan: Plan,
+    costs: Costs,
+    *,
+    splits: tuple[int, ...] | None = None,
+    passes: int = 1,
+    cut_every_s: float = 0.0,
+    slow: Mapping[int, float] | None = None,
+    sample: Sample | None = None,
+    mode: Mode | None = None,
+) -> Played:
+    """Play a plan on the hardware of ``costs``.
+
+    Parameters
+    ----------
+    splits
+        Batches of each Split; by default a few for each worker that reads.
+    slow
+        Workers that read, by number, that take so many times as long.
+    mode
+        Another mode than the plan's.
+    """
+    script = Script(
+        mode or plan.mode,
+        splits or even_splits(plan),
+        plan.lanes,
+        passes,
+        group=_is_reduced(plan) and mode is None,
+        cut_every_s=cut_every_s,
+        slow=slow,
+    )
+    return play(durations_of(plan, costs, sample), script)
+
+
+def even_splits(plan: Plan, batches: int = 40, each: int = 2) -> tuple[int, ...]:
+    """Splits of equal size: ``each`` for every worker that reads."""
+    return (batches,) * (each * max(plan.lanes, sum(plan.stages[0].workers.values())))
+
+
+def depth_for(plan: Plan, costs: Costs, rows_per_second: float) -> int:
+    """Batches in flight per lane with which a plan can reach a throughput, at most ``_DEEPEST``.
+
+    How long a batch is on its way is played: one worker for every stage, one batch after another.
+    """
+    alone = tuple(replace(stage, units=1, also=()) for stage in plan.stages)
+    one = replace(plan, stages=alone, lanes=1, shard_hosts=plan.replicas)
+    took = play_plan(one, costs, splits=(8,), mode=Async(1))
+    at_work = rows_per_second / plan.batch_size / plan.lanes / took.batches_per_second
+    return min(_DEEPEST, max(DEPTH, math.ceil(_AHEAD * at_work)))
+
+
+def steady_play(plan: Plan, costs: Costs) -> tuple[Plan, Played]:
+    """Play a plan without barriers, in miniature if it is large, long enough to be in its stride."""
+    small = miniature(plan, _MOST_PLAYED)
+    return small, play_plan(small, costs, splits=(4 * small.depth + 12,) * small.lanes, mode=Async(small.depth))
+
+
+def durations_of(plan: Plan, costs: Costs, sample: Sample | None = None) -> Durations:
+    """What a batch of the plan takes at each place that it passes."""
+    layers = [_layers_of(costs, stage) for stage in plan.stages]
+    reduced = _is_reduced(plan)
+    own = 0.0 if reduced else sum(layer.cost.parameter_bytes for layer in layers[0])
+    away = sum(layer.cost.parameter_bytes for part in layers[1:] for layer in part)
+    stages = tuple(_stage(plan, costs, layers, i) for i in range(len(plan.stages)))
+    return Durations(
+        pools={pool.name: _pool(costs, pool) for pool in costs.hardware.pools},
+        worker=_worker(plan, costs, layers[0], away, sample),
+        stages=stages,
+        hosts=_hosts(plan, costs, own, reduced, sample),
+        rows=plan.batch_size,
+        machines={host.name: free_cores(costs, host) / _unit_cores(costs, host.name) for host in costs.hardware.hosts},
+        links={frozenset((link.source, link.target)): link.bytes_per_s for link in costs.hardware.links},
+        group_bytes=4.0 * costs.dense_size if reduced else 0.0,
+        group_s=_group_s(plan, costs) if reduced else 0.0,
+    )
+
+
+def _is_reduced(plan: Plan) -> bool:
+    return any(way.kind == ALLREDUCE for way in resolve_ways(plan.graph, plan.parameters).values())
+
+
+def _layers_of(costs: Costs, stage: Stage) -> list[Layer]:
+    mine = set(stage.ops)
+    return [layer for layer in costs.layers.layers if layer.ops[0] in mine]
+
+
+def _pool(costs: Costs, pool: Pool) -> PoolOfWorkers:
+    rate = 1 / costs.byte_s(pool)
+    return PoolOfWorkers(rate, rate, "" if pool.kind == "gpu" else pool.host or "")
+
+
+def _unit_cores(costs: Costs, host: str) -> int:
+    """Cores of a unit, as machines count what their units do."""
+    on = [pool.device.cores for pool in costs.hardware.pools if pool.host == host and pool.kind == "cpu"]
+    return max(on, default=1)
+
+
+def _wire(costs: Costs, pool: Pool) -> float:
+    """Busy seconds per byte sent or received; a GPU's worker does that beside its kernels."""
+    return 0.0 if pool.kind == "gpu" else costs.rates(pool).wire_s_per_byte * costs.crowding(pool)
+
+
+def _total(costs: Costs, layers: list[Layer], pool: Pool) -> Cost:
+    return sum((costs.cost(layer, pool) for layer in layers), Cost())
+
+
+def _crews(costs: Costs, stage: Stage, layers: list[Layer]) -> tuple[Crew, ...]:
+    """Workers by pool; what more units do not divide makes each slower, and a second pool has its own speed."""
+    first = _total(costs, layers, costs.hardware.pool(stage.pool)).compute_s
+    crews = []
+    for name, units in stage.workers.items():
+        pool = costs.hardware.pool(name)
+        share = 1.0 if pool.host else costs.rates(pool).compute_fraction
+        ratio = _total(costs, layers, pool).compute_s / first if first else 1.0
+        crews.append(Crew(name, units, ratio * (units * (1 - share) + share)))
+    return tuple(crews)
+
+
+def _crossing(plan: Plan, costs: Costs, i: int) -> tuple[float, float]:
+    """Bytes of a batch that come into a stage from those before it, and go back; a tensor crosses once."""
+    stage_of = {op: n for n, stage in enumerate(plan.stages) for op in stage.ops}
+    where = [stage_of[layer.ops[0]] for layer in costs.layers.layers]
+    tensors = {e.tensor: e for e in costs.layers.edges if where[e.source] < i <= where[e.target]}
+    return sum(e.forward_bytes for e in tensors.values()), sum(e.backward_bytes for e in tensors.values())
+
+
+def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int) -> StageTimes:
+    stage, mine = plan.stages[i], layers[i]
+    pool = costs.hardware.pool(stage.pool)
+    cost, wire, call = _total(costs, mine, pool), _wire(costs, pool), costs.rates(pool).call_s * costs.crowding(pool)
+    into, back = _crossing(plan, costs, i) if i else (0.0, 0.0)
+    out, returned = _crossing(plan, costs, i + 1) if i + 1 < len(plan.stages) else (0.0, 0.0)
+    behind = sum(layer.cost.parameter_bytes for part in layers[i + 1 :] for layer in part)
+    dense = sum(layer.cost.parameter_bytes for layer in mine) if i else 0.0
+    server, bus = costs.hardware.pool(plan.shard_pool), pool.device.bus_bytes_per_s
+    return StageTimes(
+        crews=_crews(costs, stage, mine),
+        forward_s=_FORWARD * cost.kernel_s + out * wire,
+        backward_s=(1 - _FORWARD) * cost.kernel_s + (returned + behind) * wire,
+        enter_s=((into + back + 2 * dense) * wire + call) if i else 0.0,
+        forward_bytes=into,
+        backward_bytes=back,
+        bus_s=(into + back + out + returned) / bus if bus else 0.0,
+        dense_bytes=dense,
+        dense_call_s=dense * _wire(costs, server) + plan.shard_hosts * costs.rates(server).call_s,
+    )
+
+
+def _worker(plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: Sample | None) -> WorkerTimes:
+    pool = costs.hardware.pool(plan.stages[0].pool)
+    cost, wire, slower = _total(costs, layers, pool), _wire(costs, pool), costs.crowding(pool)
+    rates, rows = costs.rates(pool), _rows(costs)
+    learn = sum(map(rates.pull, rows)) + sum(map(rates.push, rows)) + rates.dense(costs.dense_size)
+    push = cost.push_s + away * wire
+    if plan.mode.adds:
+        settled, bytes_ = _settled(plan, costs, sample)
+        push = 2 * sum(map(rates.pull, settled)) * slower + 2 * bytes_ * wire
+    return WorkerTimes(
+        cost.read_s, cost.dedupe_s + cost.engine_s, cost.pull_s, push, rates.call_s * slower, learn * slower
+    )
+
+
+def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample | None) -> HostTimes:
+    server = costs.hardware.pool(plan.shard_pool)
+    rates, slower, rows = costs.rates(server), costs.crowding(server), _rows(costs)
+    half = sum(layer.row_bytes for layer in costs.layers.layers) / 2
+    pulled, pushed = half + own, half + (0.0 if reduced else 4.0 * costs.dense_size)
+    dense = 0.0 if reduced else rates.dense(costs.dense_size)
+    wire = _wire(costs, server)
+    settled, settled_bytes = _settled(plan, costs, sample)
+    settle = sum(map(rates.push, settled)) + sum(map(rates.pull, settled))
+    held = (sum(table.bytes for table in costs.tables if table.tier == "memory") + costs.dense_bytes) / plan.shard_hosts
+    return HostTimes(
+        pool=server.name,
+        count=plan.shard_hosts,
+        replicas=plan.replicas,
+        serve_s=sum(map(rates.pull, rows)) * slower + pulled * wire,
+        apply_s=(sum(map(rates.push, rows)) + dense) * slower + pushed * wire,
+        call_s=rates.call_s * slower,
+        pull_bytes=pulled,
+        push_bytes=pushed,
+        settle_s=settle * slower + 2 * settled_bytes * wire,
+        settle_bytes=settled_bytes,
+        write_s=held / _DISK_BYTES_PER_S,
+    )
+
+
+def _rows(costs: Costs) -> list[float]:
+    """Distinct rows of a batch, by pull."""
+    return [op.type.shape[0] * costs.batch_size * costs.layers.unique_fraction for op in costs.pulls]
+
+
+def _settled(plan: Plan, costs: Costs, sample: Sample | None) -> tuple[list[float], float]:
+    """Distinct rows of a unit of batches, by pull, and their bytes with those of the dense parameters."""
+    unit, rows = plan.mode.unit, _rows(costs)
+    growth = _HEAPS if sample is None else max((g.exponent for g in sample.growth.values()), default=_HEAPS)
+    times = unit**growth if unit > 1 else 1.0
+    half = sum(layer.row_bytes for layer in costs.layers.layers) / 2
+    return [count * times for count in rows], half * times + 4.0 * costs.dense_size
+
+
+def _group_s(plan: Plan, costs: Costs) -> float:
+    """What a member takes for a step: its segment of every lane added up, what it sends and gets, the rule."""
+    pool = costs.hardware.pool(plan.stages[0].pool)
+    rates, bytes_ = costs.rates(pool), 4.0 * costs.dense_size
+    workers = max(1, sum(plan.stages[0].workers.values()))
+    others = (workers - 1) / workers
+    moved = 2 * bytes_ * others * (1 + plan.lanes / workers)
+    adding = bytes_ / workers * plan.lanes * 3 / rates.bytes_per_s
+    return (adding + rates.dense(costs.dense_size)) * costs.crowding(pool) + moved * _wire(costs, pool)
+
+
+def miniature(plan: Plan, most: int) -> Plan:
+    """A plan of fewer workers in about the same ratios, at most so many; the plan itself where it has no more."""
+    total = sum(sum(stage.workers.values()) for stage in plan.stages) + plan.shard_hosts
+    if total <= most:
+        return plan
+    scale = most / total
+
+    def fewer(count: int) -> int:
+        return max(1, math.floor(count * scale))
+
+    stages = tuple(
+        replace(
+            stage,
+            units=fewer(stage.units),
+            also=tuple(replace(share, units=fewer(share.units)) for share in stage.also),
+        )
+        for stage in plan.stages
+    )
+    lanes = sum(stages[0].workers.values())
+    return replace(plan, stages=stages, lanes=lanes, shard_hosts=max(plan.replicas, fewer(plan.shard_hosts)))

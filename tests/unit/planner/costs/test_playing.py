@@ -1,0 +1,74 @@
+"""Plans played in simulated time beside their forecasts."""
+
+from dataclasses import replace
+
+import pytest
+
+from graphs.ctrdnn import ctrdnn
+from graphs.wide_deep import wide_deep
+from heterps.hardware import Hardware
+from heterps.planner import MinCost, plan, play
+from heterps.planner.costs.expectation import by_hand, forecast
+from heterps.planner.costs.playing import miniature
+from heterps.protocol import Sync
+
+
+@pytest.fixture(scope="module")
+def made(rented):
+    return plan(ctrdnn(), rented, goal=MinCost(5e5), batch_size=8192)
+
+
+def test_a_plan_is_played_about_as_fast_as_it_is_forecast(made, rented):
+    played = play(made, rented, splits=(8 * made.depth,) * made.lanes)
+    assert played.rows_per_second == pytest.approx(made.forecast.rows_per_second, rel=0.1)
+
+
+def test_its_bars_follow_one_another(made, rented):
+    bars = play(made, rented, splits=(12,) * made.lanes).bars
+    for batch in {bar.batch for bar in bars}:
+        forward = max(b.stop_s for b in bars if (b.batch, b.stage, b.backward) == (batch, 0, False))
+        (both,) = [b for b in bars if (b.batch, b.stage) == (batch, len(made.stages) - 1)]
+        backward = min(b.start_s for b in bars if (b.batch, b.stage, b.backward) == (batch, 0, True))
+        assert forward <= both.start_s
+        assert both.stop_s <= backward
+
+
+def test_too_few_batches_in_flight_show(made, rented):
+    shallow = replace(made, depth=1, mode=replace(made.mode, depth=1))
+    assert play(shallow, rented, splits=(20,) * made.lanes).rows_per_second < 0.8 * made.forecast.rows_per_second
+
+
+def test_where_the_network_is_the_limit_both_ways_of_counting_agree(rented):
+    """Sending and receiving apart: rows go out while gradients come in."""
+    whole = by_hand(wide_deep(), rented, [("cpu", ["*"], 3)], batch_size=256, shard_hosts=3, depth=8)
+    expected = forecast(whole, rented).forecast
+    assert expected.stages[0].limit == "data: network_s"
+    played = play(replace(whole, mode=replace(whole.mode, depth=8)), rented, splits=(60,) * 3)
+    assert played.rows_per_second == pytest.approx(expected.rows_per_second, rel=0.01)
+
+
+def test_gradients_of_later_stages_pass_through_the_first(rented):
+    """The worker that reads receives and pushes them: with small batches that is what it does most."""
+    stages = [("cpu", ["read", "pull*"], 1), ("gpu", ["*"], 8)]
+    apart = by_hand(ctrdnn(), rented, stages, batch_size=256, shard_hosts=8, depth=16)
+    expected = forecast(apart, rented).forecast
+    assert expected.bottleneck == "stage io"
+    played = play(replace(apart, mode=replace(apart.mode, depth=16)), rented, splits=(80,))
+    assert played.rows_per_second == pytest.approx(expected.rows_per_second, rel=0.1)
+
+
+def test_sync_waits_for_a_slow_worker(rented):
+    whole = replace(by_hand(wide_deep(), rented, [("cpu", ["*"], 2)], batch_size=4096), mode=Sync())
+    even, uneven = (play(whole, rented, splits=(20, 20), slow=slow) for slow in (None, {0: 3.0}))
+    assert uneven.rows_per_second < 0.6 * even.rows_per_second
+
+
+def test_a_large_plan_is_played_in_miniature(rented):
+    many = Hardware(tuple(replace(pool, cap=None) for pool in rented.pools))
+    large = by_hand(
+        ctrdnn(), many, [("cpu", ["read", "pull*"], 60), ("gpu", ["*"], 30)], batch_size=256, shard_hosts=30
+    )
+    small = miniature(large, 12)
+    assert [stage.units for stage in small.stages] == [6, 3]
+    assert (small.lanes, small.shard_hosts) == (6, 3)
+    assert miniature(small, 12) is small
