@@ -599,5 +599,5 @@ def test_a_driver_that_the_scheduler_has_given_up_is_refused_by_name(
     monkeypatch.setattr(attendance, "ask_workers", lambda client, function, workers, run: fates)
     played.join(IO_0)
     played.scheduler.scheduler_comm = object()
-    with pytest.raises(ClusterError, match="given this driver up.* were taken over by process 7 on there"):
+    with pytest.raises(ClusterError, match=r"given this driver up.* were taken over by process 7 on there"):
         played.carrier.watch(tuple)
