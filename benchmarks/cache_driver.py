@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import time
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -30,21 +29,20 @@ ROWS = LOAD.slots * LOAD.ids
 RULES = {"sparse": hps.ElementAdaGrad(lr=0.05), "dense": hps.ElementAdaGrad(lr=0.02)}
 
 
-@cache
-def clicks() -> tuple[hps.Dataset, hps.Dataset]:
+def clicks(held_out: int = HELD_OUT) -> tuple[hps.Dataset, hps.Dataset]:
     """What is trained on, and what is held out."""
-    made = LOAD.generate(SAMPLES + HELD_OUT)
+    made = LOAD.generate(SAMPLES + held_out)
     ids = made.index.astype(np.uint64) + np.arange(LOAD.slots, dtype=np.uint64) * np.uint64(LOAD.ids)
     columns = {"ids": ids, "x": made.dense, "y": made.label}
-    train = {name: column[:-HELD_OUT] for name, column in columns.items()}
-    held = {name: column[-HELD_OUT:] for name, column in columns.items()}
+    train = {name: column[:SAMPLES] for name, column in columns.items()}
+    held = {name: column[SAMPLES:] for name, column in columns.items()}
     return hps.arrays(train, split_cost=1 << 17), hps.arrays(held)
 
 
 def main() -> None:
     """Train for some seconds after the first batches, or once over the data where seconds is 0."""
     scheduler, percent, staleness, seconds = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-    client, (train, held) = None, clicks()
+    client, (train, held) = None, clicks(1 if seconds else HELD_OUT)
     if scheduler != "none":
         from distributed import Client
 

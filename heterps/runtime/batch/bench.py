@@ -141,12 +141,14 @@ class Workbench:
         np.copyto(self._shared, self._part(flat, self.program.layout))
         self._changed = True
 
+    def wants(self, work: BatchWork) -> dict[int, Wanted]:
+        """Forward only: return what to read for a batch, from the hosts that have some of its rows."""
+        asked = {host: self.copy.wanted(work, host) for host in range(self.job.hosts)}
+        return {host: wanted for host, wanted in asked.items() if wanted and any(map(len, wanted.ids.values()))}
+
     def pull(self, work: BatchWork, read: Read) -> None:
-        """Forward only: read the rows of a batch, from the hosts that have some of them."""
-        for host in range(self.job.hosts):
-            wanted = self.copy.wanted(work, host)
-            if wanted is not None and any(map(len, wanted.ids.values())):
-                work.pulled[host] = read(host, wanted)
+        """Forward only: read the rows of a batch."""
+        work.pulled |= {host: read(host, wanted) for host, wanted in self.wants(work).items()}
 
     def forward(self, work: BatchWork) -> dict[str, Any]:
         """Forward only: run a batch whose rows are all there; return the outputs of the walk, until the next batch."""

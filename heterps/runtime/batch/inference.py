@@ -1,12 +1,13 @@
 """Forward only: predictions, chosen tensors and metric states of one Split.
 
-Pure but for ``read``, the way to the shard hosts; so the same function runs in the calling thread and as a Dask task.
+Pure but for ``reads``, the ways to the shard hosts; so the same function runs in the calling thread and as a Dask task.
 New ids read as zeros and get no rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +21,11 @@ from heterps.graph import Graph
 from heterps.graph.types import Form
 from heterps.metrics import Metric, State
 from heterps.ragged import Ragged
+from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.bench import Read, Workbench
 from heterps.runtime.batch.columns import check_columns
 from heterps.runtime.batch.job import PREDICTION, Job
+from heterps.runtime.batch.rows_ahead import with_rows
 from heterps.runtime.batch.walk import Walk
 
 __all__ = [
@@ -128,15 +131,17 @@ class Inference:
         walk = Walk.reading(job, metrics, set(self.fetch.values()))
         self.bench = Workbench(job, walk=walk, where=where)
 
-    def run(self, read: Read, dataset: Dataset, split: Split) -> Inferred:
-        """Read one Split with the parameters as they are now."""
-        self.bench.refresh(read)
+    def run(self, reads: Sequence[Read], dataset: Dataset, split: Split) -> Inferred:
+        """Read one Split with the parameters as they are now; ``reads`` are ways to the hosts, for a batch each."""
+        self.bench.refresh(reads[0])
         pieces: dict[str, list[Values]] = {name: [] for name in self.fetch}
         bad, samples = BadRows(dataset.bad_input, keeps=True), 0
-        for batch in dataset.read(split, batch_size=self.job.batch_size, bad=bad):
-            for name, values in self._values(read, batch).items():
-                pieces[name].append(values)
-            samples += batch.size
+        batches = dataset.read(split, batch_size=self.job.batch_size, bad=bad, ring=len(reads) + 1)
+        with closing(with_rows(self.bench, reads, batches)) as works:
+            for work in works:
+                samples += work.read.size
+                for name, values in self._values(work).items():
+                    pieces[name].append(values)
         fetched = {name: _joined(p) for name, p in pieces.items() if p}
         cells = self._cells(dataset, split) if self.cells else None
         return Inferred(split.index, samples, self.bench.metrics.take(), fetched, tuple(bad.rows), cells)
@@ -146,10 +151,8 @@ class Inference:
         table = dataset.cells(split, list(dict.fromkeys(map(str, self.cells.values()))))
         return pa.table({name: table[str(source)] for name, source in self.cells.items()})
 
-    def _values(self, read: Read, batch: Batch) -> dict[str, Values]:
-        """Take one batch through the bench; return copies of what is fetched."""
-        work = self.bench.begin(batch)
-        self.bench.pull(work, read)
+    def _values(self, work: BatchWork) -> dict[str, Values]:
+        """Take a batch that has its rows through the bench; return copies of what is fetched."""
         results = self.bench.forward(work)
         values = {name: _copy(self._value(work.read, source, results)) for name, source in self.fetch.items()}
         self.bench.free(work)
@@ -163,7 +166,7 @@ class Inference:
 
 def infer_split(
     job: Job,
-    read: Read,
+    reads: Sequence[Read],
     dataset: Dataset,
     split: Split,
     metrics: Sequence[Metric] = (),
@@ -171,7 +174,7 @@ def infer_split(
     where: str = "this process",
 ) -> Inferred:
     """Make an :class:`Inference` and run it on one Split."""
-    return Inference(job, metrics, fetch, where).run(read, dataset, split)
+    return Inference(job, metrics, fetch, where).run(reads, dataset, split)
 
 
 def joined(parts: Iterable[Mapping[str, Values]], names: Iterable[str]) -> dict[str, Values]:

@@ -56,6 +56,7 @@ class InferenceTasks:
         self._client, self._splits, self._workers = client, splits, list(workers)
         self._submit, self._on_silent = submit, give_up
         self._futures: list[Future] = []
+        self._had = 0  # Splits whose results were handed on: Dask forgets a result that nobody holds
         self._again = 0  # how often Splits were submitted again
 
     def __enter__(self) -> InferenceTasks:
@@ -68,12 +69,16 @@ class InferenceTasks:
         return self
 
     def __exit__(self, *error: object) -> None:
-        cancel(self._client, self._futures)  # also those nobody waits for any more
+        if self._futures[self._had :]:  # nobody waits for them any more
+            cancel(self._client, self._futures[self._had :])
+        self._futures = []
 
     def results(self) -> Iterator[Inferred]:
         """Yield what each Split gives, in their order."""
         for n in range(len(self._splits)):
-            yield self._waited(n, _value)
+            found = self._waited(n, _value)
+            self._had = n + 1
+            yield found
 
     def kept(self) -> list[Future]:
         """Wait for all Splits, and return futures of what they gave, which stays where it is."""

@@ -239,7 +239,7 @@ class InlineEngine(EngineBase):
         inference = Inference(self.job, metrics, fetch)
         for split in dataset.splits():
             with self._limit():
-                inferred = inference.run(self.read, dataset, split)
+                inferred = inference.run([self.read], dataset, split)
             yield inferred
 
     def read(self, host: int, wanted: Wanted) -> Pulled:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from heterps.runtime.workers.delivery import run_here
 
 __all__ = ["Shape", "infer_task", "keep_task"]
 
+_AHEAD = 4  # batches whose rows are read at once
 Shape = Callable[[npt.NDArray[Any], Any], Any]
 
 
@@ -43,15 +46,24 @@ def infer_task(
     data = data.given(dict(zip(names, rows, strict=True)))
     worker = get_worker()
     tls = client_tls(worker)
-    links = [link_to_host(address, tls) for address in hosts]
+    with ExitStack() as opened:
+        ways = [_Way(hosts, tls) for _ in range(_AHEAD)]
+        for way in ways:
+            opened.callback(way.close)
+        return infer_split(job, [way.read for way in ways], data, split, metrics, fetch, worker_place(worker))
 
-    def read(host: int, wanted: Wanted) -> Pulled:
-        return links[host].read(wanted)
 
-    try:
-        return infer_split(job, read, data, split, metrics, fetch, worker_place(worker))
-    finally:
-        for link in links:
+class _Way:
+    """Links to all shard hosts, for one batch at a time; a connection is opened when it is used first."""
+
+    def __init__(self, hosts: Sequence[Address], tls: ssl.SSLContext | None) -> None:
+        self._links = [link_to_host(address, tls) for address in hosts]
+
+    def read(self, host: int, wanted: Wanted) -> Pulled:
+        return self._links[host].read(wanted)
+
+    def close(self) -> None:
+        for link in self._links:
             link.close()
 
 

@@ -150,7 +150,7 @@ def test_numbers_alone_are_for_the_model_dnn(folder: Path) -> None:
     said = bad("train", "deepfm", "--data", folder / "numbers.csv", *SMALL)
     assert "heterps.models.dnn needs no categories" in said
     assert "name some with --categorical, or train the model dnn" in said
-    good("train", "dnn", "--data", folder / "numbers.csv", *SMALL)
+    good("train", "dnn", "--data", folder / "numbers.csv", "--engine", "inline")
 
 
 def test_a_schema_file_decides(folder: Path) -> None:

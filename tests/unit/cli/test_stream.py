@@ -34,6 +34,7 @@ def test_a_stream_is_begun_and_gone_on_with(tmp_path: Path) -> None:
     assert "another graph" in other.output
 
 
+@pytest.mark.full
 def test_files_that_grow(tmp_path: Path) -> None:
     write_pass(tmp_path / "clicks-1.csv", 1, 60)
     words = ("--data", f"{tmp_path}/clicks-{{day}}.csv", "--appended", "--header", "--out", str(tmp_path / "out"))

@@ -5,11 +5,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 import heterps as hps
+from heterps.cli import main
 from heterps.errors import RunError
 from heterps.testing.engine_contract import plan
 from heterps.testing.small_model import data
+from tests.unit.streaming.small_stream import write_pass
 
 
 @pytest.mark.parametrize("engine", ["inline", pytest.param("dask", marks=pytest.mark.full)])
@@ -44,3 +47,17 @@ def test_mistakes_are_named_before_training(tmp_path: Path) -> None:
         session.fit(data(100), callbacks=hps.Dump(tmp_path / "dump", "fd*"))
     with pytest.raises(RunError, match="'report' or 'pass'"):
         hps.Dump(tmp_path, every="batch")
+
+
+def test_the_command_dumps(tmp_path: Path) -> None:
+    write_pass(tmp_path / "clicks.csv", 1, 60)
+    words = ["train", "wide_deep", "--data", str(tmp_path / "clicks.csv"), "--label", "click", "--set", "hidden=4"]
+    words += ["--engine", "inline"]
+    dump = ["--dump", str(tmp_path / "dump"), "--fetch", "prediction", "--dump-parameters", "out.*"]
+    done = CliRunner().invoke(main, [*words, *dump])
+    assert done.exit_code == 0, done.output
+    assert {path.name.split("-")[0] for path in (tmp_path / "dump").iterdir()} == {"fields", "parameters"}
+    for wrong, message in ((["--fetch", "prediction"], "name a folder"), (["--dump", "x"], "say what")):
+        refused = CliRunner().invoke(main, [*words, *wrong])
+        assert refused.exit_code == 1
+        assert message in refused.output

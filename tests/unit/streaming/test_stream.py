@@ -73,6 +73,7 @@ def test_each_pass_is_measured_before_it_is_trained_on(tmp_path: Path) -> None:
     assert read_log(tmp_path / "out").num_rows == len(logged(tmp_path / "out"))
 
 
+@pytest.mark.full
 def test_what_is_exported_is_what_the_checkpoint_holds_and_dumps_are_of_the_model_before(tmp_path: Path) -> None:
     pattern, out = write_days(tmp_path / "logs", days=1, passes=2, rows=40), tmp_path / "out"
     row = {"user": "u3", "item": "i4", "age": 33}
@@ -210,6 +211,7 @@ def test_the_next_pass_is_fetched_while_one_trains_and_commits_follow_checkpoint
     assert again.committed == [3]
 
 
+@pytest.mark.full
 def test_a_stream_that_is_left_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     pattern, options = write_days(tmp_path / "logs", days=2, passes=2, rows=60), {"checkpoint_every": 3}
     run(pattern, tmp_path / "straight", **options)
@@ -222,6 +224,7 @@ def test_a_stream_that_is_left_goes_on_as_if_nothing_had_happened(tmp_path: Path
     assert rows(tmp_path / "out") == rows(tmp_path / "straight")
 
 
+@pytest.mark.full
 def test_nothing_in_the_log_depends_on_when_reports_come(tmp_path: Path) -> None:
     pattern = write_days(tmp_path / "logs", days=1, passes=1, rows=300)
     losses = []

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from hypothesis import Phase, given, settings, strategies as st
+from hypothesis import Phase, example, given, settings, strategies as st
 
 from heterps.cli import main
 from heterps.data import (
@@ -98,6 +98,7 @@ def told(path: Path, types: list[Any]) -> tuple[list[Any], int]:
 
 
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@example([{"n": 2**53 + 1}])
 @given(st.lists(objects, min_size=1, max_size=5))
 def test_a_row_is_the_same_whatever_its_neighbours_and_their_types_are(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]
@@ -139,10 +140,10 @@ def test_a_bad_line_is_told_with_its_number_and_the_others_are_kept(tmp_path: Pa
 
 
 def test_an_object_on_several_lines_is_bad_on_each(tmp_path: Path) -> None:
-    path = write(tmp_path, ROWS, '{"s": "a",\n"n": 1}\n{"t": [{}\n,{}]}\n')
-    bad = BadRows(keeps=True)
-    assert len(everything(json_lines(path, FIELDS), bad)["y"]) == 3
-    assert [row.line for row in bad.rows] == [4, 5, 6, 7]
+    for text, count in (('{"s": "a",\n"n": 1}\n{"t": [{}\n,{}]}\n', 4), ('{"s": "a"}{"s": "b",\n"n": 1}\n', 2)):
+        bad = BadRows(keeps=True)
+        assert len(everything(json_lines(write(tmp_path, ROWS, text), FIELDS), bad)["y"]) == 3
+        assert [row.line for row in bad.rows] == list(range(4, 4 + count))
 
 
 def test_invalid_text_is_bad_also_in_members_that_nobody_reads(tmp_path: Path) -> None:

@@ -71,11 +71,11 @@ def test_what_the_holder_has_is_not_pushed_again() -> None:
     """The buffer may have a gradient of an earlier batch that another worker computed."""
     bench = Workbench(JOB)
     work = bench.begin(Batch(BatchKey(0, 0, 3), N, feeds()))
+    work.pulled = {host: Pulled({}, {}, 0) for host in range(2)}
     bench.lead(work)
     work.gradient.fill(7)
     prediction = np.zeros(N, np.float32)
     bench.follow(work, StageOutcome({}, {2: np.ones(SECOND, np.float32)}, 0.5, prediction, kept=(1,)))
-    work.pulled = {host: Pulled({}, {}, 0) for host in range(2)}
     pushed = bench.copy.settle(work.key, [work], 1)
     assert pushed.kept == (batch_seed(JOB.model.seed, 0, 0, 3),)
     assert sorted(pushed.dense.tolist()) == [0.0] * FIRST + [1.0] * SECOND
