@@ -10,6 +10,7 @@ import logging
 import os
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -82,7 +83,7 @@ def export_model(
     model, out = Path(model), check_folder(out)
     saved = SavedModel.read(model)
     with FolderLock(made_folder(out)):
-        before = _newest(out)
+        before = None if kind in STANDING else _newest(out)  # what stands alone can also replace what is broken
         source = _source(model, kind, before)
         if not source.chain.links:
             assert before is not None
@@ -222,8 +223,16 @@ def _published(out: Path, folder: Path) -> Path:
     target = out / f"{1 + max((int(path.name) for path in found), default=0):08d}"
     rename_folder(folder, target)
     kept = [*found, target][-_KEEP:]
-    needed = {path for each in kept for path, _ in links_to(each)}
+    needed = {path for each in kept for path in _builds_on(each)}
     for old in reversed(found):
         if old not in needed:
             remove_tree(old)
     return target
+
+
+def _builds_on(folder: Path) -> list[Path]:
+    """Return a generation and all below it, as far as they can be read."""
+    found = [folder]
+    with suppress(CheckpointError):
+        found += [path for path, _ in links_to(folder)]
+    return found

@@ -69,7 +69,7 @@ class ServedModel:
         self._dense = self._part(engine)
         self._wanted: dict[str, TensorNeeds] = {}
 
-    @property
+    @cached_property
     def version(self) -> str:
         """What answers are told to be made by: the number of the generation and how its manifest's hash begins."""
         return f"{self.folder.name}-{self.export.sha256[:8]}"

@@ -15,7 +15,7 @@ from heterps.errors import CheckpointError, OutputError
 from heterps.export import export_model
 from heterps.serving.manifest import Export, exports_of, newest
 from heterps.serving.served_model import ServedModel
-from heterps.tables import CtrAccessor
+from heterps.tables import CountEntry, CtrAccessor
 from heterps.testing import small_model
 
 
@@ -113,6 +113,33 @@ def test_the_vendors_delta_and_base(tmp_path: Path) -> None:
     assert changed
     assert all(mixed[i] == whole[i] for i in changed)
     assert all(mixed[i] == base[i] for i in set(mixed) - changed)
+
+
+def test_rows_without_embedx_and_ids_that_wait_are_scored_as_by_the_session(tmp_path: Path) -> None:
+    ids, y = ops.input("ids", (3,), "uint64"), ops.input("y")
+    accessor = CtrAccessor(embed=1, embedx_threshold=4.0)
+    rows = ops.lookup(ids, table="t", dim=4, accessor=accessor.to_json())
+    seen = ops.lookup(ids, table="u", dim=2, entry=CountEntry(6).to_json(), accessor=accessor.to_json())
+    graph = hps.Graph(loss=ops.logloss(ops.dense(ops.concat(rows, seen), 1), y))
+    columns = small_model.columns(60, seed=4)
+    with launched(graph) as session:
+        session.fit(part(0, 40))
+        session.export(tmp_path / "a", onnx="no")
+        wanted = session.predict(hps.arrays(columns))
+    found = rows_of(tmp_path / "a")
+    assert any(not any(row[1:4]) for rows in found.values() for row in rows.values())  # some have no embedx yet
+    np.testing.assert_allclose(hps.Predictor(tmp_path / "a")(columns), wanted, atol=1e-6)
+
+
+def test_a_broken_export_is_replaced_by_a_full_one(tmp_path: Path) -> None:
+    with launched() as session:
+        session.fit(part(0, 10))
+        session.save(tmp_path / "model")
+    (export_model(tmp_path / "model", tmp_path / "a", onnx="no") / "export.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"export.json is not of format"):
+        export_model(tmp_path / "model", tmp_path / "a", kind="changes", onnx="no")
+    export_model(tmp_path / "model", tmp_path / "a", onnx="no")
+    assert hps.Predictor(tmp_path / "a")(small_model.columns(2)).shape == (2,)
 
 
 def test_a_delta_needs_something_to_build_on(tmp_path: Path) -> None:
