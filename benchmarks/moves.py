@@ -20,6 +20,7 @@ from distributed import Client
 import heterps as hps
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.launcher import Launch, launch_cluster
+from heterps.runtime.run.dask_engine import ClusterEngine
 from heterps.soak.counted_model import counted_data, counted_plan
 
 BEFORE_S, AFTER_S = 2.0, 8.0
@@ -40,6 +41,7 @@ def record(out: Path) -> None:
             seen.append((now, progress.samples))
             moves += [(now, words) for words in progress.moves] if hit else []
             if began and not hit and now - began > BEFORE_S:
+                assert isinstance(session.engine, ClusterEngine)
                 address = session.engine._places.answering[HOST]
                 victim = str(identity_of(client)["workers"][address]["name"])
                 hit = time.monotonic()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,14 +22,15 @@ TITLES = {
 def moves_svg(name: str) -> str:
     """Return the picture of a recording: samples applied over time, and what moved when."""
     told = json.loads((ROOT / "docs" / f"{name}.json").read_text())
-    applied, moves = told["applied"], told["moves"]
+    applied: list[tuple[float, int]] = [(float(second), int(count)) for second, count in told["applied"]]
+    moves: list[tuple[float, str]] = [(float(second), words) for second, words in told["moves"]]
     low, high = applied[0][0], max(applied[-1][0], 0.1)
     least, most = applied[0][1], max(applied[-1][1], applied[0][1] + 1)
 
     def x(second: float) -> float:
         return LEFT + WIDE * (second - low) / (high - low)
 
-    def y(samples: int) -> float:
+    def y(samples: float) -> float:
         return TOP + HIGH * (1 - (samples - least) / (most - least))
 
     body = [text(LEFT, 24, TITLES[name], "head", "start")]
@@ -44,11 +46,14 @@ def moves_svg(name: str) -> str:
     return svg(LEFT + WIDE + 30, TOP + HIGH + 60 + LINE * len(labels), TITLES[name], body)
 
 
-def _points(applied: list[tuple[float, int]], x, y) -> list[str]:  # type: ignore[no-untyped-def]
+Place = Callable[[float], float]
+
+
+def _points(applied: list[tuple[float, int]], x: Place, y: Place) -> list[str]:
     return [f"{x(second):.1f},{y(samples):.1f}" for second, samples in applied]
 
 
-def _stop(applied: list[tuple[float, int]], x) -> str:  # type: ignore[no-untyped-def]
+def _stop(applied: list[tuple[float, int]], x: Place) -> str:
     """The longest time after the event without a batch, shaded and named."""
     moments = [now for (_, before), (now, count) in pairwise(applied) if count > before]
     start, end = max((pair for pair in pairwise(moments) if pair[1] > 0), key=lambda pair: pair[1] - pair[0])
@@ -57,7 +62,7 @@ def _stop(applied: list[tuple[float, int]], x) -> str:  # type: ignore[no-untype
     return area + words
 
 
-def _axes(low: float, high: float, samples: int, x, y, least: int) -> list[str]:  # type: ignore[no-untyped-def]
+def _axes(low: float, high: float, samples: int, x: Place, y: Place, least: int) -> list[str]:
     frame = f'<path fill="none" stroke="#8796a5" d="M{LEFT} {TOP}V{TOP + HIGH}H{LEFT + WIDE}"/>'
     seconds = range(int(low), int(high) + 1)
     ticks = [text(x(second), TOP + HIGH + 18, f"{second} s", "small") for second in seconds]
