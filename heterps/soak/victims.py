@@ -79,13 +79,16 @@ class Victims:
     logs: pathlib.Path = pathlib.Path()
     folder: str = ""
     _struck: dict[int, psutil.Process] = field(default_factory=dict)  # stopped or not heard, by process number
+    _leaving: set[int] = field(default_factory=set)  # process numbers of those that were asked to go
     _added: int = 0
 
     def workers(self, role: str) -> list[psutil.Process]:
-        """Return the running workers of a role."""
+        """Return the running workers of a role, without those that something is being done to."""
         everyone = {*self.launcher.children(), *psutil.Process().children()}
         found = [process for process in everyone if _name(process).partition("-")[0] == role]
-        return sorted((p for p in found if p.pid not in self._struck), key=lambda process: process.pid)
+        return sorted(
+            (p for p in found if p.pid not in {*self._struck, *self._leaving}), key=lambda process: process.pid
+        )
 
     def able(self, fault: str) -> bool:
         """Whether a fault can happen: somebody of the role is left, and their number comes back to the usual."""
@@ -108,6 +111,8 @@ class Victims:
             self._acts()[what](victim)
             if what in LASTING_S:
                 self._struck[victim.pid] = victim
+            if what in ("term", "retire"):
+                self._leaving.add(victim.pid)
         return True
 
     def _acts(self) -> Mapping[str, Callable[[psutil.Process], None]]:

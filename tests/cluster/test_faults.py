@@ -35,16 +35,14 @@ def check(result: dict[str, Any], mode: str) -> None:
         assert result["digest"] == expected["digest"]
 
 
-@pytest.mark.parametrize(
-    "mode", ["sync", *(pytest.param(m, marks=pytest.mark.full) for m in ("async", "geo:7", "cache:7"))]
-)
+@pytest.mark.full  # make test plays it in test_matrix.py
+@pytest.mark.parametrize("mode", ["sync", "async", "geo:7", "cache:7"])
 def test_an_io_worker_is_killed(launched: Launched, mode: str) -> None:
     check(run(launched, mode, "io", "--servers", "1", "--io", "2", "--compute", "0"), mode)
 
 
-@pytest.mark.parametrize(
-    "mode", [*(pytest.param(m, marks=pytest.mark.full) for m in ("sync", "geo:7", "cache:7")), "async"]
-)
+@pytest.mark.full  # make test plays it in test_matrix.py
+@pytest.mark.parametrize("mode", ["sync", "async", "geo:7", "cache:7"])
 def test_a_shard_host_is_killed_and_the_run_returns_to_the_last_cut(launched: Launched, mode: str) -> None:
     folder = str(launched.folder / "model")
     result = run(
@@ -72,7 +70,8 @@ def test_a_host_is_killed_and_the_cut_to_return_to_is_broken(launched: Launched,
     launched.wait_until_gone()
 
 
-@pytest.mark.parametrize("mode", [*(pytest.param(m, marks=pytest.mark.full) for m in ("sync", "cache:7")), "async"])
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["sync", "async", "cache:7"])
 def test_a_shard_host_is_killed_under_stages_that_read_from_it(launched: Launched, mode: str) -> None:
     """A stage's read of parameters fails: that is the host's loss, not the end of the link to the stage."""
     folder = str(launched.folder / "model")
@@ -80,7 +79,8 @@ def test_a_shard_host_is_killed_under_stages_that_read_from_it(launched: Launche
     check(run(launched, mode, "server", *pools, checkpoint=folder, every_s=0.2, staged=True), mode)
 
 
-@pytest.mark.parametrize("mode", [pytest.param("sync", marks=pytest.mark.full), "async"])
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_second_training_returns_to_the_last_cut_of_the_one_before(launched: Launched, mode: str) -> None:
     """Its own first cut would be made at its end."""
     pools = ("--servers", "2", "--io", "2", "--compute", "0")

@@ -131,9 +131,8 @@ def check(result: dict, mode: str) -> None:
     assert result["same"] or mode != "sync"
 
 
-@pytest.mark.parametrize(
-    ("mode", "how"), [("sync", "term"), *(pytest.param(m, "retire", marks=pytest.mark.full) for m in ("sync", "async"))]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("mode", "how"), [("sync", "term"), ("sync", "retire"), ("async", "retire")])
 def test_workers_come_and_go(launched: Launched, mode: str, how: str) -> None:
     (launched.folder / "going.py").write_text(COME_AND_GO)
     script = f"import runpy, sys; sys.argv = ['', {mode!r}, {how!r}]; runpy.run_path('going.py', run_name='__main__')"

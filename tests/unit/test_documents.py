@@ -92,10 +92,14 @@ def test_the_page_of_tables_names_every_file() -> None:
 
 
 def test_pictures_are_those_of_the_code() -> None:
+    from docs.moves import TITLES, moves_svg
     from docs.pictures import PICTURES
 
     for name, draw in PICTURES.items():
         assert (ROOT / "docs" / name).read_text() == draw(), f"docs/{name} is old: run python docs/pictures.py"
+    for name in TITLES:
+        drawn = (ROOT / "docs" / f"{name}.svg").read_text()
+        assert drawn == moves_svg(name), f"docs/{name}.svg is old: run python -m docs.moves"
 
 
 def test_every_file_that_a_page_names_exists() -> None:

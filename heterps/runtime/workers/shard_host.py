@@ -132,6 +132,8 @@ class ShardHost:
         self.phases = Phases()  # of all callers together
         self.shard: Shard | None = None  # None before the first Load and after close
         self.parts: dict[int, HostPart] = {}  # of the last cut that is on disk
+        self._at_rest = threading.Event()  # no cut is being written
+        self._at_rest.set()
         self._kept: dict[Push, PushedGradients] = {}  # Sync: pushes that wait for their step, copied
         self._folder = ""  # of the cut that was last spoken of
         self._anew = True  # whether cut 0 means fresh tables, not those of the run before
@@ -514,7 +516,11 @@ class ShardHost:
             shard.remember(_CUTS, moment)
 
     def _mark(self, cut: int, state: dict[str, Any]) -> None:
-        """From here on the first change of a row saves its old value; writing goes on beside training."""
+        """From here on the first change of a row saves its old value; writing goes on beside training.
+
+        A cut that the run has given up, because a host was lost, may still be written here: it ends first.
+        """
+        self._at_rest.wait()
         if self.holder is not None:
             self.holder.clear()
         folder, counts = self._folder, vars(self.counted()).copy()
@@ -522,11 +528,16 @@ class ShardHost:
         kind: Kind = "changes" if rows.partial else "checkpoint"
         copy, bad_streak = self.state.copy, self.counts.bad_streak
 
+        self._at_rest.clear()
+
         def write() -> None:
-            with rows:
-                if bad_streak:  # it would take the place of a good one
-                    raise CheckpointError(f"the loss of the last {bad_streak} batches is not a finite number")
-                part = write_part(rows, folder, kind=kind, host=self.host)
+            try:
+                with rows:
+                    if bad_streak:  # it would take the place of a good one
+                        raise CheckpointError(f"the loss of the last {bad_streak} batches is not a finite number")
+                    part = write_part(rows, folder, kind=kind, host=self.host)
+            finally:
+                self._at_rest.set()
             self.parts = {cut: HostPart(part.to_json(), state, counts)}
             self._report(CutWritten(copy, cut))
 

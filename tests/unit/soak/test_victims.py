@@ -73,6 +73,17 @@ def test_the_number_of_workers_comes_back_to_the_usual(
     assert {what: victims.able(f"{what} server") for what in able} == able
 
 
+def test_who_was_asked_to_go_is_not_counted_any_more(started: dict[str, subprocess.Popen[bytes]]) -> None:
+    """It may take its time to go: until then another one must not be asked in its place."""
+    victims = Victims(psutil.Process(), Random(1), {"server": 1})
+    for name in ("server-0", "server-1.2"):  # stopped: the signal waits for them to go on
+        psutil.Process(started[name].pid).suspend()
+    assert victims.hit("term server")
+    assert len(victims.workers("server")) == 1
+    assert not victims.able("term server")
+    assert not victims.able("kill server")
+
+
 def test_faults_by_their_words() -> None:
     assert faults_of("kill, drop server", network=False) == ("kill server", "kill io", "drop server")
     assert "part io" in faults_of("", network=True)

@@ -17,6 +17,7 @@ from heterps.protocol.words.modes import Async, Mode, Sync
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.payload import PushedGradients, Wanted
+from heterps.runtime.workers import shard_host
 from heterps.runtime.workers.shard_host import ShardHost
 from heterps.tables import RowGradients
 from heterps.testing.small_model import graph
@@ -156,6 +157,33 @@ def test_a_cut_that_cannot_be_written_is_an_event(tmp_path: Path) -> None:
     host.it.deliver(do.MarkCut(1, 1, 1, (0, 0)), str(tmp_path / "file" / "cut"))
     failed = host.wait_for(ev.CutFailed)
     assert failed.cut == 1
+
+
+def test_a_cut_that_was_given_up_is_written_to_its_end_before_the_next_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, begun, go = Host(Async()), threading.Event(), threading.Event()
+    host.push(0, host.gradients(0.5))
+    write = shard_host.write_part
+    for name in ("1", "2"):
+        (tmp_path / name).mkdir()
+
+    def slow(*args: Any, **options: Any) -> Any:
+        begun.set()
+        assert go.wait(60)
+        return write(*args, **options)
+
+    monkeypatch.setattr(shard_host, "write_part", slow)
+    host.it.deliver(do.MarkCut(1, 1, 1, (0, 0)), str(tmp_path / "1"))
+    assert begun.wait(60)
+    second = threading.Thread(target=host.it.deliver, args=(do.MarkCut(1, 1, 2, (0, 0)), str(tmp_path / "2")))
+    second.start()
+    go.set()
+    second.join(60)
+    with host.reported:
+        done = host.reported.wait_for(lambda: ev.CutWritten(1, 2) in host.events, timeout=60)
+    assert done, host.events
+    assert ev.CutWritten(1, 1) in host.events
 
 
 def test_dense_parameters_are_sent_only_where_they_changed() -> None:
