@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -63,11 +63,13 @@ def told(driver: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def run(workload: str, mode: str, link: Link, seconds: float) -> dict[str, float]:
-    """Train in one mode over such links; figures are of the time after the first batches."""
+def run(module: str, given: Sequence[str], link: Link) -> dict[str, float]:
+    """Let a driver train over such links: ``python -m MODULE SCHEDULER GIVEN``; figures are of the time after the first
+    batches.
+    """
     with Lab(PLACES, link) as lab, tempfile.TemporaryDirectory() as name:
         address, processes = cluster(lab, Path(name))
-        words = [sys.executable, "-m", "benchmarks.geo_driver", address, workload, mode, str(seconds)]
+        words = [sys.executable, "-m", module, address, *given]
         with open(Path(name) / "driver.log", "w") as errors:
             driver = lab.start(
                 "scheduler", words, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | ENVIRONMENT
@@ -130,7 +132,7 @@ def main() -> None:
     for rate in () if chosen.quality else chosen.rate or [1000.0, 100.0]:
         link, base = Link(rate, chosen.delay), 0.0
         for mode in chosen.modes:
-            found = run(chosen.workload, mode, link, chosen.seconds)
+            found = run("benchmarks.geo_driver", [chosen.workload, mode, str(chosen.seconds)], link)
             base = base or found["samples/s"]
             figures = ", ".join(f"{name} {value:,.4g}" for name, value in found.items())
             ratio = f"{found['samples/s'] / base:.2f} of {chosen.modes[0]}"

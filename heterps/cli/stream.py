@@ -20,6 +20,7 @@ from heterps.screen import Screen
 from heterps.session import launch
 from heterps.streaming import AppendedFiles, FolderSource, RedisStream, StreamSource, stream
 from heterps.streaming.ahead import Backoff
+from heterps.streaming.entry import usual_quiet_s
 from heterps.streaming.first_rows import Looking, first_files
 from heterps.streaming.lists import parse_list
 from heterps.tables import Snapshots
@@ -50,7 +51,7 @@ def _source_options(command: Any) -> Any:
             click.option("--key", metavar="NAME", help="With --redis: the stream's key."),
             click.option("--field", metavar="NAME", help="With --redis: entries hold a line of text in this field."),
             click.option("--done", metavar="NAME", help="A pass is complete once this file is beside its own."),
-            click.option("--quiet", type=_SECONDS, help="Else, once nothing changed for so many seconds [default: 0]."),
+            click.option("--quiet", type=_SECONDS, help="Or once it did not change for so long [default: 0 or 10]."),
             click.option("--days", multiple=True, metavar="LIST", help="Days to wait for: 20261101..20261107, or a,b."),
             click.option("--passes", multiple=True, metavar="LIST", help="Passes of each day: 00..23, or a,b,c."),
             click.option("--give-up", type=_SECONDS, help="Wait so long for a pass of the lists [default: for ever]."),
@@ -210,7 +211,7 @@ def _source(where: dict[str, Any], follow: bool) -> StreamSource:
     return FolderSource(
         where["data"],
         done=where["done"],
-        quiet_s=where["quiet"] or 0.0,
+        quiet_s=where["quiet"] if where["quiet"] is not None else usual_quiet_s(follow and not where["done"]),
         days=parse_list(where["days"]) or None,
         passes=parse_list(where["passes"]) or None,
         give_up_s=where["give_up"],

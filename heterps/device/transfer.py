@@ -21,12 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.device.arrays import Array, Namespace, has_streams, to_device, to_host
+from heterps.device.pinned import pinned_memory, received
 
 __all__ = ["CopyStreams", "Lap", "Layout", "Transfer"]
 
 HostArray = npt.NDArray[Any]
 #: Shape and dtype of each named array.
 Layout = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
+
+#: A piece of pinned memory that a batch was received into, and where in it each of its arrays begins.
+Received = tuple[HostArray, dict[str, int]]
 
 #: Bytes to which each array is aligned, what cudaMalloc gives too: any vector load of a kernel may start there.
 ALIGNMENT = 256
@@ -70,13 +74,15 @@ class Transfer:
         return Lap(self, self._free.pop(0), layout)
 
     def send(self, arrays: Mapping[str, HostArray]) -> Lap:
-        """Open a lap with these arrays and start it; on a device they are copied first and free when this returns."""
-        lap = self.lap({} if self.xp is np else _layout(arrays))
-        if self.xp is np:
-            lap.host = dict(arrays)
-        for name, array in arrays.items():
-            if lap.host[name] is not array:
-                np.copyto(lap.host[name], array)
+        """Open a lap with these arrays and start it; on a device they are copied first and free when this returns.
+
+        Those that were received into pinned memory (:mod:`~heterps.device.pinned`) are copied up from there, in one
+        piece, and must be left alone until the lap is collected or released.
+        """
+        found = received(arrays) if self.up is not None else None
+        there = {} if found is None else found[1]
+        lap = self.lap({} if self.xp is np else _layout({n: a for n, a in arrays.items() if n not in there}))
+        lap.take(arrays, found)
         lap.upload()
         return lap
 
@@ -99,9 +105,22 @@ class Lap:
         self._layout = layout
         self.host: dict[str, HostArray] = turn.sending.host_arrays(layout)
         self._device: dict[str, Array] = {}
+        self._received: Received | None = None  # what is copied from where it was received
+        self._order: list[str] = list(layout)  # of all arrays
         self._sent: Any = None  # recorded behind the copy up
         self._results: dict[str, HostArray] | None = None
         self._state = "filling"
+
+    def take(self, arrays: Mapping[str, HostArray], found: Received | None) -> None:
+        """Fill the pinned arrays; those that were received stay where they are."""
+        self._received, self._order = found, list(arrays)
+        if self._transfer.xp is np:
+            self.host = dict(arrays)
+        for name in () if found is None else found[1]:
+            self.host[name] = arrays[name]
+        for name, array in arrays.items():
+            if self.host[name] is not array:
+                np.copyto(self.host[name], array)
 
     def upload(self) -> None:
         """Start the copy; nobody waits for it yet."""
@@ -110,8 +129,11 @@ class Lap:
         if up is None:
             self._device = dict(self.host) if xp is np else {name: to_device(a, xp) for name, a in self.host.items()}
             return
-        self._device = self._turn.sending.device_arrays(xp, up, self._layout)
+        device = self._turn.sending.device_arrays(xp, up, self._layout)
         self._turn.sending.start_up(up)
+        if self._received is not None:
+            device |= self._turn.received.start_up(xp, up, self._received, self.host)
+        self._device = {name: device[name] for name in self._order}
         self._sent = _mark(xp, up)
 
     def arrive(self) -> dict[str, Array]:
@@ -176,7 +198,26 @@ class _Turn:
 
     def __init__(self, xp: Namespace) -> None:
         self.sending, self.receiving = _PinnedTwin(xp), _PinnedTwin(xp)
+        self.received = _ReceivedTwin()
         self.done: Any = None
+
+
+class _ReceivedTwin:
+    """The twin on the device of what was received into pinned memory; grows, never shrinks."""
+
+    def __init__(self) -> None:
+        self._twin: Any = None
+
+    def start_up(
+        self, xp: Namespace, stream: Any, found: Received, arrays: Mapping[str, HostArray]
+    ) -> dict[str, Array]:
+        """Queue the copy of the whole piece; return the arrays in it. Memory as for a :class:`_PinnedTwin`."""
+        piece, places = found
+        if self._twin is None or self._twin.size < piece.size:
+            with stream:
+                self._twin = xp.empty(piece.size + piece.size // 4, np.uint8)
+        self._twin[: piece.size].set(piece, stream=stream)
+        return _views(self._twin, _layout({name: arrays[name] for name in places}), list(places.values()))
 
 
 class _PinnedTwin:
@@ -192,7 +233,7 @@ class _PinnedTwin:
         """Return the arrays of a layout in pinned memory."""
         places, self._used = _places(layout)
         if self._pinned.size < self._used:
-            self._pinned, self._twin = _pinned(self._xp, self._used + self._used // 4), None
+            self._pinned, self._twin = pinned_memory(self._xp, self._used + self._used // 4), None
         return _views(self._pinned, layout, places)
 
     @property
@@ -242,12 +283,6 @@ def _views(memory: Array, layout: Layout, places: list[int]) -> dict[str, Array]
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         out[name] = memory[at : at + size].view(dtype).reshape(shape)
     return out
-
-
-def _pinned(xp: Namespace, size: int) -> HostArray:
-    if not has_streams(xp):
-        return np.empty(size, np.uint8)
-    return np.frombuffer(xp.cuda.alloc_pinned_memory(size), np.uint8, size)
 
 
 def _stream(xp: Namespace) -> Any:

@@ -11,6 +11,7 @@ from heterps.data import Dataset
 from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
+from heterps.planner.costs.cache_forecast import cache_texts
 from heterps.planner.costs.forecast import Certificate, Rival
 from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
@@ -29,8 +30,8 @@ from heterps.planner.solve.problem import Placement, Problem, make_problem
 from heterps.planner.solve.remedies import infeasible
 from heterps.planner.solve.search import frontier as search_frontier
 from heterps.planner.solve.solvers import solver, solvers
-from heterps.planner.ways import resolve_ways
-from heterps.protocol.words.modes import Mode
+from heterps.planner.ways import CACHE, resolve_ways
+from heterps.protocol.words.modes import Cached, Mode
 from heterps.stages import layers_of
 from heterps.stages.contract import UNIQUE_FRACTION
 
@@ -169,7 +170,9 @@ def plan(
 
 def solve(request: Request, mode: Mode | None = None) -> Plan:
     """Make the plan of a request, with its certificate, rivals and assumptions."""
-    resolve_ways(request.graph, request.parameters)
+    ways_of = resolve_ways(request.graph, request.parameters)
+    if mode is None and any(way.kind == CACHE for way in ways_of.values()):
+        mode = Cached()
     solver(request.solver).solve(_TINY, 1.0)  # loads the compiled loops: not what a plan takes
     start = time.perf_counter()
     try:
@@ -196,6 +199,7 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
             *assumptions(request, draft),
             *on_gpu,
             *(way_texts(ways, bool(request.parameters)) if ways else ()),
+            *cache_texts(request.graph, request.sample, ways_of, made.mode, made.batch_size),
         ),
         parameters=chosen,
     )

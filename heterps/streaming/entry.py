@@ -29,7 +29,7 @@ from heterps.streaming.stream_run import Learning, StreamPlaces, StreamRun
 from heterps.tables import Snapshots
 from heterps.writing import check_folder
 
-__all__ = ["stream"]
+__all__ = ["stream", "usual_quiet_s"]
 
 _LOG = logging.getLogger("heterps")
 
@@ -72,7 +72,8 @@ def stream(
     session
         Just launched: its tables are those of the checkpoint in ``out``, or of ``start``, or fresh.
     source
-        A pattern of names by day and pass (``logs/{day}/{pass}/*.csv``), or a source
+        A pattern of names by day and pass (``logs/{day}/{pass}/*.csv``; with ``follow`` a pass counts as complete once
+        it did not change for 10 seconds), or a source
         (:class:`~heterps.streaming.folders.FolderSource`, :class:`~heterps.streaming.appended.AppendedFiles`,
         :class:`~heterps.streaming.redis_stream.RedisStream`, one of your own).
     out
@@ -122,11 +123,16 @@ def stream(
         raise DataError("a command for alarms is given, but no alarm: name one, such as auc<0.70")
     check_folder(out)
     learning = Learning(session, read, format, dict(schema or {}), shuffle, metrics, unreadable == "skip", dump)
-    from_ = FolderSource(source) if isinstance(source, str | os.PathLike) else source
+    from_ = FolderSource(source, quiet_s=usual_quiet_s(follow)) if isinstance(source, str | os.PathLike) else source
     waiting = (stop or _never, on_wait or _log_wait)
     return _reports(
         learning, from_, StreamPlaces(Path(out)), cadence, follow, watched, command, export, start, poll_s, *waiting
     )
+
+
+def usual_quiet_s(follow: bool) -> float:
+    """Return for how long files must not have changed: who follows finds some that are still being written."""
+    return 10.0 if follow else 0.0
 
 
 def _cadence(checkpoint_every: int, delta_every: int | None, end_days: bool, late: str) -> Cadence:

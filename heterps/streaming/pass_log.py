@@ -1,7 +1,7 @@
 """The log of a stream: Parquet files, one a day, with a row for each pass and measure.
 
-Each row has the number of its pass; a pass that is repeated after a crash replaces its rows, so the log never tells
-of a pass twice.
+Each row has the number of its pass; what a crash has undone is cut off before anything is added (:meth:`PassLog.cut`),
+so the log never tells of a pass twice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SCHEMA = pa.schema(
         ("day", pa.string()),
         ("pass", pa.string()),
         ("state", pa.string()),  # trained, late, empty, missing, unreadable, ...
-        ("measure", pa.string()),  # rows, bad_rows, loss, or the name of a metric
+        ("measure", pa.string()),  # rows, bad_rows, or the name of a metric
         ("group", pa.string()),  # of a metric with several results: slot or group
         ("value", pa.float64()),  # of this pass; null where it is not defined
         ("total", pa.float64()),  # of all passes up to this one
@@ -69,16 +69,16 @@ class PassLog:
         self.folder = folder
 
     def write(self, row: LogRow, values: Mapping[Measure, float], totals: Mapping[Measure, float]) -> None:
-        """Add a pass; what the log had of this one, or of later ones of its day, goes."""
+        """Add a pass; its number is greater than all before."""
         path = made_folder(self.folder) / _file_name(row.day)
-        before = _before(_read(path), row.sequence) if path.exists() else _SCHEMA.empty_table()
+        before = _read(path) if path.exists() else _SCHEMA.empty_table()
         self._store(path, pa.concat_tables([before, row.table(values, totals)]))
 
     def cut(self, sequence: int) -> None:
         """Drop all passes after one: a crash has undone them."""
         for path in sorted(self.folder.glob("day-*.parquet")):
             table = _read(path)
-            kept = _before(table, sequence + 1)
+            kept = table.filter(pc.less_equal(table["sequence"], sequence))
             if not len(kept):
                 path.unlink()
             elif len(kept) < len(table):
@@ -98,10 +98,6 @@ class PassLog:
 def read_log(model: Path) -> pa.Table:
     """Return the log of a stream's model folder as an Arrow table."""
     return PassLog(model / "log").read()
-
-
-def _before(table: pa.Table, sequence: int) -> pa.Table:
-    return table.filter(pc.less(table["sequence"], sequence))
 
 
 def _file_name(day: str) -> str:

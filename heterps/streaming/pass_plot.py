@@ -45,9 +45,9 @@ def draw_passes(log: pa.Table) -> str:
 
 
 def _rank(name: str) -> tuple[int, str]:
-    """AUC first: it is what most look for; counts and the loss of training last."""
-    first, last, kind = ("auc", "gauc"), ("loss", "rows"), name.partition(":")[0]
-    return (first.index(kind) if kind in first else 10 + last.index(name) if name in last else 5), name
+    """AUC first: it is what most look for; how many rows there were last."""
+    first, kind = ("auc", "gauc"), name.partition(":")[0]
+    return (first.index(kind) if kind in first else 9 if name == "rows" else 5), name
 
 
 def _add(points: Points, at: int, value: Any) -> None:

@@ -27,7 +27,8 @@ class PassReport:
     rows, bad_rows
         Trained on; could not be used.
     loss
-        Mean over the last part of training; NaN where nothing was trained.
+        Mean over the batches of training; NaN where nothing was trained. It is not in the log: its last digits depend
+        on when reports came.
     measured, totals
         By metric and group (``("auc", "")``): of this pass, by the model as it was before, and of all up to it.
     alarms

@@ -151,9 +151,11 @@ class Learning:
     def trained(self, data: Dataset) -> Progress:
         """Train on a pass once."""
         shuffled: Any = data.shuffle(self._shuffle)  # type: ignore[arg-type]
+        lost, before = 0.0, 0
         for progress in self.session.train(shuffled):
-            last = progress
-        return last
+            if progress.samples > before:  # a report's loss is over what came since the one before
+                lost, before = lost + progress.loss * (progress.samples - before), progress.samples
+        return replace(progress, loss=lost / before if before else progress.loss)
 
 
 class StreamRun:
@@ -287,7 +289,6 @@ class StreamRun:
 
     def _write_log(self, report: PassReport) -> None:
         values = {("rows", ""): float(report.rows), ("bad_rows", ""): float(report.bad_rows)}
-        values |= {("loss", ""): report.loss} if report.rows else {}
         values |= report.measured
         totals = {("rows", ""): float(self.ledger.rows), **report.totals}
         row = LogRow(report.sequence, report.day, report.name, report.state)

@@ -109,9 +109,10 @@ def test_a_stage_worker_is_killed_that_holds_the_dense_parameters(
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_worker_is_killed_while_tables_are_on_a_device(launched: Launched, mode: str, victim: str) -> None:
     """A cut has the rows that are on the device: what returns to it loses nothing and counts nothing twice."""
-    launched.environment["DASK_HETERPS__WORKER__GPU_ROWS"] = "20kB"  # not all fit: they take turns
+    launched.environment["DASK_HETERPS__WORKER__GPU_ROWS"] = "100kB"  # not all fit: they take turns
     options = {"checkpoint": "cuts", "every_s": 0.5, "staged": True, "storage": {"*": "gpu"}, "device": "fake"}
-    check(run(launched, mode, victim, "--servers", "2", "--io", "2", "--compute", "2", hosts=2, **options), mode)
+    pools = ("--servers", "2", "--io", "2", "--compute", "2")
+    check(run(launched, mode, victim, *pools, hosts=2, epochs=1, **options), mode)
 
 
 @pytest.mark.full

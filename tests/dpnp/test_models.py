@@ -32,6 +32,13 @@ def test_a_model_trains_as_on_the_cpu(name: str) -> None:
     same(apart, expected)
 
 
+@pytest.mark.parametrize("name", ["wide_deep", "deepfm"])
+def test_tables_are_trained_there_as_on_the_cpu(name: str) -> None:
+    graph = zoo.graph(name)
+    expected = trained(hps.Plan.fused(graph, batch_size=zoo.BATCH), engine="inline")
+    same(trained(zoo.staged(graph), device="dpnp", storage={"*": "gpu"}), expected)
+
+
 def test_it_refuses_to_become_a_host_array_by_itself() -> None:
     with pytest.raises(TypeError):
         np.asarray(namespace("dpnp").zeros(3))

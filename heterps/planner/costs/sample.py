@@ -7,7 +7,7 @@ repeat, near 0 for a closed set. K and b come from the distinct ids counted whil
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,10 @@ class Growth:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was seen of the data: rows looked at, distinct ids per id of a batch, growth by row group, ids per row."""
+    """What was seen of the data: rows looked at, distinct ids per id of a batch, growth by row group, ids per row.
+
+    ``met`` has for each row group pairs of times and ids: so many ids were in so many of the ``batches``.
+    """
 
     rows: int
     batch_size: int
@@ -49,6 +52,8 @@ class Sample:
     growth: Mapping[str, Growth]
     ids_per_row: Mapping[str, float]
     total_rows: float | None = None
+    batches: int = 0
+    met: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -57,7 +62,9 @@ class Sample:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Sample:
         """Inverse of :meth:`to_json`."""
-        return cls(**{**data, "growth": {name: Growth(**growth) for name, growth in data["growth"].items()}})
+        growth = {name: Growth(**growth) for name, growth in data["growth"].items()}
+        met = {name: tuple((times, ids) for times, ids in pairs) for name, pairs in data.get("met", {}).items()}
+        return cls(**{**data, "growth": growth, "met": met})
 
 
 def fit_growth(ids: Sequence[float], distinct: Sequence[float]) -> Growth:
@@ -71,12 +78,34 @@ def fit_growth(ids: Sequence[float], distinct: Sequence[float]) -> Growth:
     return Growth(float(v[-1] / n[-1] ** exponent), exponent, float(n[-1]), float(v[-1]))
 
 
+class _SeenIds:
+    """The ids that were seen, and in how many batches each."""
+
+    def __init__(self) -> None:
+        self._ids = np.empty(0, np.uint64)
+        self._times = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, found: npt.NDArray[np.uint64]) -> None:
+        """Count the distinct ids of a batch."""
+        ids, where = np.unique(np.concatenate([self._ids, found]), return_inverse=True)
+        times = np.concatenate([self._times, np.ones(len(found), np.int64)])
+        self._ids, self._times = ids, np.bincount(where, weights=times, minlength=len(ids)).astype(np.int64)
+
+    def times(self) -> tuple[tuple[int, int], ...]:
+        """Return how many ids were seen so often, most often first."""
+        times, ids = np.unique(self._times, return_counts=True)
+        return tuple(zip(times[::-1].tolist(), ids[::-1].tolist(), strict=True))
+
+
 def sample_batches(
     graph: Graph, batches: Iterable[Mapping[str, Any]], *, total_rows: float | None = None, most_rows: int = 200_000
 ) -> Sample:
     """Count ids in batches (anything that gives columns by name) until ``most_rows`` rows were seen."""
     groups = groups_of(graph)
-    seen: dict[str, npt.NDArray[np.uint64]] = {group.name: np.empty(0, np.uint64) for group in groups}
+    seen = {group.name: _SeenIds() for group in groups}
     counts: dict[str, list[tuple[float, float]]] = {group.name: [] for group in groups}
     rows, sizes, unique, looked_up = 0, [0], 0, 0
     drawing = drawing_ops(graph)
@@ -87,7 +116,7 @@ def sample_batches(
             ids = np.concatenate([_flat(batch, name) for name in group.ids])
             found = np.unique(ids)
             unique, looked_up = unique + len(found), looked_up + len(ids)
-            seen[group.name] = np.union1d(seen[group.name], found)
+            seen[group.name].add(found)
             before = counts[group.name][-1][0] if counts[group.name] else 0.0
             counts[group.name].append((before + len(ids), float(len(seen[group.name]))))
         rows, sizes = rows + size, [*sizes, size]
@@ -97,7 +126,8 @@ def sample_batches(
         raise DataError("the sample has no rows: give the planner data that has some, or none at all")
     growth = {name: fit_growth(*zip(*points, strict=True)) for name, points in counts.items()}
     per_row = {name: growth[name].ids / rows for name in growth}
-    return Sample(rows, max(sizes), unique / max(looked_up, 1), growth, per_row, total_rows)
+    met = {name: some.times() for name, some in seen.items()}
+    return Sample(rows, max(sizes), unique / max(looked_up, 1), growth, per_row, total_rows, len(sizes) - 1, met)
 
 
 def sample_dataset(graph: Graph, dataset: Dataset, *, batch_size: int = 4096, most_rows: int = 200_000) -> Sample:

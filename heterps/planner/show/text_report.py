@@ -54,7 +54,7 @@ def _headline(plan: Plan) -> Text:
     lines = [
         f"Plan: {shape}, batches of {plan.batch_size:,}, {plan.lanes} lanes, depth {plan.depth}, {plan.mode.name} mode"
     ]
-    if plan.mode.has_copy:
+    if plan.mode.adds:
         lines.append(
             "  the forecast is that of async mode: workers with rows of their own exchange less, which is not modelled"
         )

@@ -11,8 +11,11 @@ from heterps.errors import HardwareError
 from heterps.graph import Form, Graph
 from heterps.kernels.program.memory import program_bytes
 from heterps.kernels.program.steps import scope_of
+from heterps.runtime.config import settings
 
-__all__ = ["check_memory", "fitting_batches", "least_bytes"]
+__all__ = ["check_memory", "fitting_batches", "least_bytes", "rows_bytes"]
+
+_FREE_SHARE = 2  # of what is free on a device rows may take half: programs come later
 
 
 def least_bytes(graph: Graph, ops: Sequence[str], batch_size: int) -> int:
@@ -51,3 +54,9 @@ def check_memory(graph: Graph, ops: Sequence[str], batch_size: int, free_bytes: 
         f"batches of {batch_size:,} rows need at least {needs / 2**20:,.1f} MiB on {device}, which has "
         f"{free_bytes / 2**20:,.1f} MiB free; {way}"
     )
+
+
+def rows_bytes(free: int | None) -> int | None:
+    """Return what rows of tables may take of a device's free memory; None: as they come, where it does not say."""
+    given = settings().gpu_rows_bytes
+    return given if given is not None or free is None else free // _FREE_SHARE

@@ -20,7 +20,7 @@ from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Cached, Mode
 from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.copy_checks import check_copy
-from heterps.runtime.batch.device_memory import check_memory, fitting_batches
+from heterps.runtime.batch.device_memory import check_memory, fitting_batches, rows_bytes
 from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.flat_part import FlatPart
 from heterps.runtime.batch.model import Model
@@ -202,14 +202,19 @@ class Job:
         chosen = choose_device(self.devices.wanted, found, self.devices.pool(stage))
         graph = self.model.lowered.graph
         ops = self.stages[stage] if not self.fused else tuple(op.name for op in graph)
-        check_memory(graph, ops, self.batch_size, found.free_bytes.get(chosen.place), str(chosen))
+        check_memory(graph, ops, self.batch_size, self._free_bytes(stage, found, chosen), str(chosen))
         return chosen
+
+    def _free_bytes(self, stage: int, found: FoundDevices, chosen: ChosenDevice) -> int | None:
+        """Return the memory of a device that is left for batches: rows of tables have theirs from the beginning."""
+        free = found.free_bytes.get(chosen.place)
+        return free if free is None or not stage or not self.on_gpu else free - min(free, rows_bytes(free) or 0)
 
     def batches_on(self, stage: int, chosen: ChosenDevice, most: int) -> int | None:
         """Return how many batches of a stage a device of this process may hold at once; None on a CPU: any number."""
         if chosen.library == "cpu":
             return None
-        free = found_devices().free_bytes.get(chosen.place)
+        free = self._free_bytes(stage, found_devices(), chosen)
         return fitting_batches(self.model.lowered.graph, self.stages[stage], self.batch_size, free, most)
 
     def scope(self, ops: tuple[str, ...]) -> Scope:

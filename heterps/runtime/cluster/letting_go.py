@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from itertools import count
 from time import monotonic
 from typing import Any
@@ -86,17 +86,19 @@ class LettingGo(SchedulerPlugin):
         """
         if workers is not None and names is not None:  # Dask says what is wrong with that
             return await self._retire(workers=workers, names=names, **options)
-        if workers is None:
-            workers = self._chosen(names, {k: v for k, v in options.items() if k not in _OF_DASK})
-            options = {k: v for k, v in options.items() if k in _OF_DASK}
-        await self._free(workers)
-        return await self._retire(workers=workers, **options)
+        choice = {k: v for k, v in options.items() if k not in _OF_DASK}
+        asked = workers if names is None else names
+        chosen = list(self._scheduler.workers_to_close(**choice)) if asked is None else self._addresses(asked)
+        await self._free(chosen)
+        return await self._retire(workers=chosen, **{k: v for k, v in options.items() if k in _OF_DASK})
 
-    def _chosen(self, names: Sequence[Any] | None, options: dict[str, Any]) -> list[str]:
-        if names is None:
-            return list(self._scheduler.workers_to_close(**options))
-        wanted = set(map(str, names))
-        return [address for address, worker in self._scheduler.workers.items() if str(worker.name) in wanted]
+    def _addresses(self, asked: Iterable[Any]) -> list[str]:
+        """Return addresses of workers given by address or name: Dask's clusters give names as if they were addresses,
+        so that Dask itself finds nobody to retire before they end the process.
+        """
+        wanted = set(map(str, asked))
+        found = self._scheduler.workers.items()
+        return [address for address, worker in found if address in wanted or str(worker.name) in wanted]
 
     async def _free(self, workers: Collection[str]) -> None:
         if not (held := self._held(workers)):

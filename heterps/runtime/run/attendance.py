@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from distributed import Client
@@ -15,6 +16,7 @@ from heterps.protocol.words import events as ev
 from heterps.runtime.cluster.ask import ask_workers
 from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.pools import FoundWorker, group_by_pool, workers_from
+from heterps.runtime.config import settings
 from heterps.runtime.own_threads import start_thread
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.remote import fate_of
@@ -128,6 +130,7 @@ class Attendance:
             self._wake.wait(_LOOK_S)
 
     def _identity(self) -> Mapping[str, Any]:
+        self._wait_for_connection()
         try:
             identity = identity_of(self._client)
             self._scheduler = self._scheduler or identity["id"]
@@ -143,6 +146,12 @@ class Attendance:
                 f"{self._fate(identity)}. A run with checkpoints goes on with launch(plan, resume=DIR)"
             )
         return identity
+
+    def _wait_for_connection(self) -> None:
+        """Dask connects again by itself: then it is known whether the scheduler is gone, or has given the driver up."""
+        until = monotonic() + settings().connect_s / 2
+        while getattr(self._client, "status", "") == "connecting" and monotonic() < until and not self._ended.is_set():
+            self._ended.wait(_LOOK_S / 10)
 
     @property
     def is_cut_off(self) -> bool:

@@ -17,7 +17,7 @@ import math
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,10 +52,14 @@ class Message(NamedTuple):
 
 
 class ReceiveRing:
-    """A ring of receive buffers: a message's arrays are views of one, valid for ``depth - 1`` further messages."""
+    """A ring of receive buffers: a message's arrays are views of one, valid for ``depth - 1`` further messages.
 
-    def __init__(self, depth: int = 2) -> None:
-        self._ring = [np.empty(0, np.uint8) for _ in range(depth)]
+    ``allocate`` gives memory of another kind for them, so many bytes.
+    """
+
+    def __init__(self, depth: int = 2, allocate: Callable[[int], npt.NDArray[np.uint8]] | None = None) -> None:
+        self._allocate = allocate or _plain
+        self._ring: list[npt.NDArray[np.uint8]] = [np.empty(0, np.uint8) for _ in range(depth)]
         self._next = 0
 
     def take(self, nbytes: int) -> npt.NDArray[np.uint8]:
@@ -63,8 +67,12 @@ class ReceiveRing:
         slot = self._next
         self._next = (slot + 1) % len(self._ring)
         if len(self._ring[slot]) < nbytes:
-            self._ring[slot] = np.empty(nbytes + nbytes // 4, np.uint8)
+            self._ring[slot] = self._allocate(nbytes + nbytes // 4)
         return self._ring[slot][:nbytes]
+
+
+def _plain(nbytes: int) -> npt.NDArray[np.uint8]:
+    return np.empty(nbytes, np.uint8)
 
 
 def _padding(nbytes: int) -> int:

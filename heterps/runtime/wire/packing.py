@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -197,16 +197,20 @@ def unpack_rows(message: Message) -> dict[str, npt.NDArray[Any]]:
 
 
 def pack_feeds(feeds: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
-    """Return what the head must say about the tensors, and their arrays."""
+    """Return what the head must say about the tensors, and their arrays.
+
+    Ids come last: they stay on the host, and what goes to a device lies side by side before them.
+    """
     arrays: Arrays = []
-    return {name: _pack(value, arrays) for name, value in feeds.items()}, arrays
+    told = {name: _pack(value, arrays) for name, value in feeds.items()}
+    rows = [value.ids for value in feeds.values() if isinstance(value, Rows) and value.ids is not None]
+    return told, arrays + rows
 
 
 def _pack(value: Any, arrays: Arrays) -> dict[str, Any]:
     if isinstance(value, Rows):
         ragged = [offsets is not None for offsets in value.offsets]
         arrays += [value.values, *value.inverse, *(o for o in value.offsets if o is not None)]
-        arrays += [value.ids] if value.ids is not None else []
         return {"form": "rows", "columns": len(value.inverse), "ragged": ragged, "ids": value.ids is not None}
     if isinstance(value, Ragged | Lists):
         arrays += [value.values, value.offsets]
@@ -217,7 +221,11 @@ def _pack(value: Any, arrays: Arrays) -> dict[str, Any]:
 
 def unpack_feeds(told: Mapping[str, Mapping[str, Any]], arrays: Arrays) -> dict[str, Any]:
     """Inverse of :func:`pack_feeds`; takes its arrays from the front of the list."""
-    return {name: _unpack(form, arrays) for name, form in told.items()}
+    found = {name: _unpack(form, arrays) for name, form in told.items()}
+    for name, form in told.items():
+        if form.get("ids"):
+            found[name] = replace(found[name], ids=arrays.pop(0))
+    return found
 
 
 def _unpack(form: Mapping[str, Any], arrays: Arrays) -> Any:
@@ -228,7 +236,7 @@ def _unpack(form: Mapping[str, Any], arrays: Arrays) -> Any:
     values = arrays.pop(0)
     inverse = tuple(arrays.pop(0) for _ in range(form["columns"]))
     offsets = tuple(arrays.pop(0) if ragged else None for ragged in form["ragged"])
-    return Rows(values, inverse, offsets, arrays.pop(0) if form["ids"] else None)
+    return Rows(values, inverse, offsets)
 
 
 def pack_step(seed: int, feeds: Mapping[str, Any]) -> Message:

@@ -85,6 +85,8 @@ class Listener:
         Server-side context where the cluster speaks TLS.
     failed
         Takes an error after which nobody new is answered any more; by default it is logged.
+    ring
+        Makes the buffers that requests of a connection are received into.
     """
 
     def __init__(
@@ -93,7 +95,9 @@ class Listener:
         host: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
         failed: Failed | None = None,
+        ring: Callable[[], ReceiveRing] = ReceiveRing,
     ) -> None:
+        self._ring = ring
         self.service = service  # called by many threads at once
         tcp = _tcp_server(host)
         self._folder = tempfile.TemporaryDirectory(prefix="heterps-")  # mode 0700: only this user may connect
@@ -151,7 +155,7 @@ class Listener:
         return True
 
     def _converse(self, connection: socket.socket) -> None:
-        buffers = ReceiveRing()
+        buffers = self._ring()
         while not self._closed and (request := receive(connection, buffers)) is not None:
             send(connection, self._answer(request))
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.device import CopyStreams, array_namespace, is_host
+from heterps.device.pinned import pinned_block
 from heterps.kernels.ops.rows import Rows
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
@@ -28,7 +29,7 @@ from heterps.runtime.batch.device_program import DeviceProgram
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.phases import WAITING, Phases
 from heterps.runtime.batch.placed import placed
-from heterps.runtime.wire.message import Message
+from heterps.runtime.wire.message import Message, ReceiveRing
 from heterps.runtime.wire.packing import pack_outcome, unpack_step
 from heterps.runtime.wire.service import Method
 from heterps.runtime.workers.stage_holder import LentGradient
@@ -269,6 +270,17 @@ class StageService:
     def _give_back(self, flight: Flight) -> None:
         with self._lock:
             self._free.append((flight.program, flight.params))
+
+    def receive_ring(self) -> ReceiveRing:
+        """Return buffers to receive batches into: pinned, so that they are copied to the device from there.
+
+        A connection has one batch here at a time; its buffer is used again for the batch after the next.
+        """
+        return ReceiveRing(allocate=self._receive_buffer)
+
+    def _receive_buffer(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        with self.device.current():
+            return pinned_block(self.device.xp, nbytes)
 
     @property
     def methods(self) -> Mapping[str, Method]:

@@ -70,7 +70,11 @@ class StageActor:
         # One for each stage; what ends one of them ends the stage.
         self._listeners = {
             i: Listener(
-                stage, listen_on(worker), server_tls(worker), failed=lambda error: tell(StageLost(worker.address))
+                stage,
+                listen_on(worker),
+                server_tls(worker),
+                failed=lambda error: tell(StageLost(worker.address)),
+                ring=stage.receive_ring,
             )
             for i, stage in self._stages.items()
         }

@@ -21,9 +21,9 @@ from heterps.device import is_host, to_device, to_host
 from heterps.device.memory import free_memory
 from heterps.errors import RunError
 from heterps.kernels.program.param_layout import ParamLayout
+from heterps.runtime.batch.device_memory import rows_bytes
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import PushedGradients, Wanted
-from heterps.runtime.config import settings
 from heterps.tables import RowGradients
 from heterps.tables.live.dense import DenseBlock
 from heterps.tables.live.group import RowGroup
@@ -35,7 +35,6 @@ __all__ = ["LentGradient", "StageHolder"]
 
 U64 = npt.NDArray[np.uint64]
 _NO_ROWS = np.empty(0, np.uint32)  # a hint that never leaves its device
-_FREE_SHARE = 2  # of what is free on a device rows may take half: programs come later
 
 
 class LentGradient(NamedTuple):
@@ -86,10 +85,8 @@ class StageHolder:
         xp = self.device.xp
         if xp is np:
             return None
-        given = settings().gpu_rows_bytes
         with self.device.current():
-            free = free_memory(xp) if given is None else None
-        room = given if free is None else free // _FREE_SHARE
+            room = rows_bytes(free_memory(xp))
         return partial(DeviceGroup, xp=xp, limit=None if room is None else room // self._shares)
 
     # --- rows out

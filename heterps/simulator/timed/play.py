@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -208,4 +207,4 @@ def _busy(world: TimedWorld, bars: tuple[Bar, ...], span: float) -> dict[str, fl
         found["shard hosts"] = sum(cores.busy_s for cores in alone) / span / len(alone)
     for name, cores in world.timed.machines.items():
         found[f"cores of {name}"] = cores.busy_s / span / cores.count
-    return {name: min(1.0, part) for name, part in itertools.chain(found.items())}
+    return {name: min(1.0, part) for name, part in found.items()}

@@ -238,8 +238,7 @@ class StageWorker:
         self.world, self.stage, self.number, self.process = world, stage, number, process
         self._times = world.durations.stages[stage]
         self._thread = world.timed.thread(process, world.noted)
-        self._bus = world.timed.thread(process)
-        self._bus_cores = Cores(world.timed, 1.0)
+        self._bus = Cores(world.timed, 1.0)  # copies between memories take no core
         self._credits = Credits(number)
 
     def step(self, key: BatchKey, then: Callable[[], object]) -> None:
@@ -270,7 +269,7 @@ class StageWorker:
         then()
 
     def _enter(self, key: BatchKey, then: Callable[[], object]) -> None:
-        self._bus_cores.work(self._times.bus_s / 2, self.process, lambda: self._forward(key, then))
+        self._bus.work(self._times.bus_s / 2, self.process, lambda: self._forward(key, then))
 
     def _forward(self, key: BatchKey, then: Callable[[], object]) -> None:
         times = self._times
@@ -295,7 +294,7 @@ class StageWorker:
         self._thread.do(self._times.backward_s, self._leave, then, own=True, note=self._note(key, True))
 
     def _leave(self, then: Callable[[], object]) -> None:
-        self._bus_cores.work(self._times.bus_s / 2, self.process, then)
+        self._bus.work(self._times.bus_s / 2, self.process, then)
 
     def _note(self, key: BatchKey, backward: bool) -> tuple[int, int, BatchKey, bool]:
         return (self.stage, self.number, key, backward)

@@ -10,7 +10,7 @@ from heterps.protocol.words.messages import Granted, Pull, Push
 from heterps.simulator.actors import Task
 from heterps.simulator.network import Process
 from heterps.simulator.scenario import Scenario
-from heterps.simulator.timed.durations import Durations
+from heterps.simulator.timed.durations import Crew, Durations
 from heterps.simulator.timed.network import TimedNetwork
 from heterps.simulator.timed.workers import ReadingWorker, StageWorker, TimedCopy, TimedMember, TimedTask
 from heterps.simulator.world import World
@@ -24,7 +24,6 @@ Bar = tuple[int, int, BatchKey, bool, float, float]
 class TimedWorld(World):
     """A scenario with what everything takes."""
 
-    patience = 1 << 40
     timed: TimedNetwork
 
     def __init__(self, scenario: Scenario, durations: Durations) -> None:
@@ -36,6 +35,8 @@ class TimedWorld(World):
         self._stages: dict[str, StageWorker] = {}
         self._behind: dict[int, list[str]] = {}
         self._joined_io = self._joined_compute = 0
+        batches = scenario.spec.passes * sum(scenario.splits)
+        self.patience = 100_000 + 1_000 * batches * (durations.hosts.count + scenario.io)  # ten times what it takes
         super().__init__(scenario)
 
     def network(self) -> TimedNetwork:
@@ -97,9 +98,8 @@ class TimedWorld(World):
             self._joined_compute += 1
         return process
 
-    def _crew(self, stage: int, number: int) -> Any:
-        crews = [crew for crew in self.durations.stages[stage].crews for _ in range(crew.workers)]
-        return crews[number]
+    def _crew(self, stage: int, number: int) -> Crew:
+        return [crew for crew in self.durations.stages[stage].crews for _ in range(crew.workers)][number]
 
     def _make_stage(self, stage: int, number: int, process: Process, pool: str, pace: float) -> None:
         process.pace = pace

@@ -2,9 +2,10 @@
 
 1. A row has a value as of some moment (a number that only grows) and, while it is asked for, the moment of that.
 2. Rows that a batch will use are not let go before it was computed. Beyond those, at most ``most`` are kept.
-3. Who goes is decided by a clock: its hand passes the rows in turn and takes one from the count of each; a row whose
-   count is used up goes, each use counts it up. So rows that are met once go in one round, hot ones survive many. How
-   often ids were met is remembered, roughly and for a while, also of those that went: a hot row comes back with credit.
+3. Those go that are met least, of equals the least recent. How often ids are met is counted by their hash, for a while
+   and also of rows that went: a hot row comes back as a hot one. All counts are halved from time to time, so that what
+   was hot long ago cools down.
+4. Some go at once (``_SHARE``), so that looking for them costs little.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ __all__ = ["CachedRows", "bare_group", "cached_row_bytes"]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 F32 = npt.NDArray[np.float32]
 
 _NEVER = np.int64(-(1 << 62))
-_HAND = 4096  # rows that the hand looks at in one go
-_MOST_USES = 15  # that a row is given credit for
-_BESIDE = 4 * 8 + 1 + 8  # bytes of a row that are kept beside it, with what is remembered of uses
+_SHARE = 8  # the part of the rows that goes when there are too many
+_BESIDE = 4 * 8 + 4 + 16  # bytes of a row that are kept beside it, with what is remembered of uses
 _INDEX = 12  # bytes of a row's place in the index
 _MEMORY = 4  # ids whose uses are remembered, for each row that is kept
 _FADING = 8  # uses of each after which all of them count half
@@ -65,10 +66,9 @@ class CachedRows:
         self._coming: I64 = np.empty(0, np.int64)  # by row: as of which it was last asked for
         self._version: I64 = np.empty(0, np.int64)  # by row: of the host, then
         self._needed: I64 = np.empty(0, np.int64)  # by row: the last batch that will use it, or did
-        self._uses: npt.NDArray[np.int8] = np.empty(0, np.int8)  # by row: what the hand counts down; below 0: no row
-        self._at = 0  # where the hand stands
+        self._uses: I32 = np.empty(0, np.int32)  # by row: how often its id was met; below 0: no row
         # Uses by the hash of an id: those that share a place are taken for one.
-        self._met: npt.NDArray[np.int8] = np.zeros(1 << max(10, (_MEMORY * most).bit_length()), np.int8)
+        self._met: I32 = np.zeros(1 << max(16, (_MEMORY * most - 1).bit_length()), np.int32)
         self._meetings = 0  # since all of them were halved
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class CachedRows:
     @property
     def nbytes(self) -> int:
         """Bytes in use."""
-        return self._group.nbytes + len(self._heard) * (_BESIDE - 8) + self._met.nbytes
+        return self._group.nbytes + len(self._heard) * (_BESIDE - 16) + self._met.nbytes
 
     @property
     def _values(self) -> F32:
@@ -92,7 +92,7 @@ class CachedRows:
             never, zeros = np.full(more, _NEVER), np.zeros(more, np.int64)
             self._heard, self._coming = np.concatenate([self._heard, never]), np.concatenate([self._coming, never])
             self._version, self._needed = np.concatenate([self._version, zeros]), np.concatenate([self._needed, never])
-            self._uses = np.concatenate([self._uses, np.full(more, -1, np.int8)])
+            self._uses = np.concatenate([self._uses, np.full(more, -1, np.int32)])
 
     def need(self, ids: U64, batch: int, needed: int, now: int) -> tuple[U32, npt.NDArray[np.bool_]]:
         """Say where the rows of unique ids stand or will stand, and which of them must be asked for now.
@@ -102,24 +102,24 @@ class CachedRows:
         """
         rows = self._group.create(ids)
         self._grow()
-        new, met = self._uses[rows] < 0, self._meet(ids)
-        there, again = rows[new], rows[~new]
-        self._heard[there], self._coming[there], self._uses[there] = _NEVER, _NEVER, met[new]
-        self._uses[again] = np.minimum(self._uses[again] + 1, _MOST_USES)
+        new = rows[self._uses[rows] < 0]
+        self._heard[new], self._coming[new] = _NEVER, _NEVER
+        self._uses[rows] = self._meet(ids)
         self._needed[rows] = np.maximum(self._needed[rows], batch)
         lacking = np.maximum(self._heard[rows], self._coming[rows]) < needed
         self._coming[rows[lacking]] = now
         return rows, lacking
 
-    def _meet(self, ids: U64) -> npt.NDArray[np.int8]:
-        """Count uses of ids; return how many there were before."""
+    def _meet(self, ids: U64) -> I32:
+        """Count uses of ids; return how many there were."""
         if self._meetings > _FADING * len(self._met):
             self._met >>= 1
+            self._uses >>= 1  # below 0 stays below 0
             self._meetings = 0
         self._meetings += len(ids)
         places = (ids * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(65 - len(self._met).bit_length())
-        met: npt.NDArray[np.int8] = self._met[places]
-        self._met[places] = np.minimum(met + 1, _MOST_USES)
+        met: I32 = self._met[places] + np.int32(1)
+        self._met[places] = met
         return met
 
     def take(self, rows: U32, values: F32, moment: int, version: int) -> None:
@@ -135,26 +135,16 @@ class CachedRows:
         return self._heard[rows], self._version[rows]
 
     def let_go(self, before: int) -> int:
-        """Let rows beyond the most go that no batch from ``before`` on needs; return how many went."""
-        excess, gone, seen = len(self) - self.most, 0, 0
-        high = self._group.partitions[0].high
-        while gone < excess and seen < (_MOST_USES + 2) * high:
-            start = self._at % max(high, 1)
-            stop = min(start + _HAND, high)
-            gone += self._pass(start, stop, excess - gone, before)
-            seen += self._at - start
-        return gone
-
-    def _pass(self, start: int, stop: int, wanted: int, before: int) -> int:
-        """Let the hand go over some rows until enough of them went."""
-        uses = self._uses[start:stop]
-        free = (uses >= 0) & (self._needed[start:stop] < before)
-        going = np.flatnonzero(free & (uses == 0))[:wanted]
-        end = int(going[-1]) + 1 if len(going) == wanted else stop - start
-        uses[:end][free[:end] & (uses[:end] > 0)] -= 1
-        self._delete(going + start)
-        self._at = start + end
-        return len(going)
+        """Let rows go that are more than the most, and that no batch from ``before`` on needs; return how many went."""
+        if len(self) <= self.most:
+            return 0
+        free = np.flatnonzero((self._uses >= 0) & (self._needed < before))
+        going = len(self) - self.most + self.most // _SHARE
+        if len(free) > going:
+            worth = (self._uses[free].astype(np.int64) << 32) + np.maximum(self._needed[free] - before + (1 << 31), 0)
+            free = free[np.argpartition(worth, going)[:going]]
+        self._delete(free)
+        return len(free)
 
     def _delete(self, rows: I64) -> None:
         part = self._group.partitions[0]

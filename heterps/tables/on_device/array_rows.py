@@ -36,7 +36,7 @@ class ArrayRows(DeviceRows):
 
     def _find(self, ids: Array) -> tuple[Array, Array]:
         xp, n = self.xp, ids.shape[0]
-        rows, known = xp.full(n, -1, np.int32), self._keys.shape[0]
+        rows, known = xp.full(n, -1, dtype=np.int32), self._keys.shape[0]
         if known:
             at = xp.minimum(xp.searchsorted(self._keys, ids), known - 1)
             rows = xp.where(xp.take(self._keys, at) == ids, xp.take(self._places, at), rows)
@@ -60,13 +60,13 @@ class ArrayRows(DeviceRows):
         return values * known.astype(np.float32).reshape(-1, 1)
 
     def merge(self, found: DistinctIds, gradients: Array) -> Array:
-        """Add up the gradients of each id."""
+        """Add up the gradients of each id, in whatever order the library does that."""
         merged = self.xp.zeros((len(found), gradients.shape[1]), np.float32)
         self.xp.add.at(merged, found.inverse, gradients)
         return merged
 
     def _update(self, rows: Array, gradients: Array, step: int, shows: Array | None) -> Array:
-        xp, width = self.xp, self.group.width
+        xp = self.xp
         good = xp.all(xp.isfinite(gradients), axis=1, keepdims=True)
         gradients = xp.where(good, gradients, xp.zeros_like(gradients))
         before = xp.take(self._words, rows, axis=0)
@@ -80,6 +80,5 @@ class ArrayRows(DeviceRows):
             after[:, values] = new
             if slots.stop > slots.start:
                 after[:, slots] = kept
-        assert before.shape[1] >= width
         self._words[rows] = xp.where(good, after, before)
         return xp.sum(xp.logical_not(good), dtype=np.int32).reshape(1)

@@ -214,7 +214,7 @@ class DeviceRows:
         if not self._fits(wanted):
             raise self._full_error(wanted)
         xp, stride = self.xp, _words(self.layout)
-        words, ids = xp.zeros((wanted, stride), np.float32), xp.full(wanted, RESERVED, np.uint64)
+        words, ids = xp.zeros((wanted, stride), np.float32), xp.full(wanted, RESERVED, dtype=np.uint64)
         changed = xp.zeros(wanted, bool)
         if self._used:
             words[: self._used] = self._words[: self._used]
@@ -229,7 +229,7 @@ class DeviceRows:
     def _clear_index(self, rows: int) -> None:
         """Begin an index without ids, with places for so many rows."""
         places = _places(rows)
-        self._keys, self._places = self.xp.full(places, RESERVED, np.uint64), self.xp.zeros(places, np.int32)
+        self._keys, self._places = self.xp.full(places, RESERVED, dtype=np.uint64), self.xp.zeros(places, np.int32)
 
     def _fits(self, rows: int) -> bool:
         """Whether the larger table fits; while rows are copied over, those that there are stay too."""

@@ -49,7 +49,7 @@ def predicted(made: hps.Plan, data: hps.Dataset, **options: Any) -> np.ndarray:
     "device", ["fake", pytest.param("cpu", marks=pytest.mark.full), pytest.param("gpu:0", marks=pytest.mark.gpu)]
 )
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in ("wide_deep", "din") else pytest.mark.full) for name in WITH_TABLES]
+    "name", [pytest.param(name, marks=() if name == "wide_deep" else pytest.mark.full) for name in WITH_TABLES]
 )
 def test_it_trains_as_shard_hosts_do(name: str, device: str) -> None:
     graph = zoo.graph(name)
@@ -190,6 +190,7 @@ def test_lanes_are_added_up_there_in_their_order() -> None:
     np.testing.assert_allclose(found, predicted(made, data, mode="sync"), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.full
 def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     made, held = zoo.staged(zoo.graph("wide_deep")), list[ShardHost]()
     keep = ShardHost.keep
@@ -236,6 +237,7 @@ def test_a_second_training_goes_on_with_them(storage: str) -> None:
     np.testing.assert_allclose(found[2:], found[:2], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.full
 def test_a_plan_without_another_worker_keeps_them_in_memory() -> None:
     graph = zoo.graph("wide_deep")
     fused = hps.Plan.fused(graph, batch_size=zoo.BATCH)
@@ -267,6 +269,7 @@ def test_what_cannot_be_is_refused() -> None:
         hps.launch(zoo.staged(evicting))
 
 
+@pytest.mark.full
 def test_a_name_counts_before_a_pattern() -> None:
     graph = zoo.graph("two_emb")
     tables = sorted({op.attrs["table"] for op in graph if op.kind == "lookup"})
@@ -286,6 +289,7 @@ def test_the_command_takes_it(tmp_path: Path) -> None:
     assert "rows can be in" in refused.output
 
 
+@pytest.mark.full
 def test_copies_of_a_fused_run_are_as_before() -> None:
     traffic = crossed(hps.Plan.fused(zoo.graph("wide_deep"), batch_size=zoo.BATCH), 4, storage=GPU)
     assert (traffic.to_device, traffic.to_host, traffic.syncs) == (1, 1, 1)

@@ -57,6 +57,7 @@ def test_each_pass_is_measured_before_it_is_trained_on(tmp_path: Path) -> None:
     assert last > wanted[-1]["auc"]
     found = reports[-1]
     assert (found.rows, found.state, found.measured["auc", ""]) == (150, "trained", wanted[-1]["auc"])
+    assert 0.3 < found.loss < 0.7
     assert {group for name, group in found.measured if name == "slot_auc"} == {"user", "item"}
     assert values(tmp_path / "out", "rows", "total") == [150.0, 300.0, 450.0]
     # Totals: exact where states have a size, else the mean over passes.
@@ -221,14 +222,26 @@ def test_a_stream_that_is_left_goes_on_as_if_nothing_had_happened(tmp_path: Path
     assert rows(tmp_path / "out") == rows(tmp_path / "straight")
 
 
+def test_nothing_in_the_log_depends_on_when_reports_come(tmp_path: Path) -> None:
+    pattern = write_days(tmp_path / "logs", days=1, passes=1, rows=300)
+    losses = []
+    for name, seconds in (("often", 0.0), ("once", 60.0)):
+        with session(report_s=seconds) as one:
+            (report,) = hps.stream(one, pattern, tmp_path / name, schema=COLUMNS)
+        losses.append(report.loss)
+    assert logged(tmp_path / "often") == logged(tmp_path / "once")
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
 def test_what_was_begun_is_taken_again_as_it_was(tmp_path: Path) -> None:
     """A pass that sorts before one that was begun already does not come before it after a crash."""
-    logs = tmp_path / "logs"
+    logs, options = tmp_path / "logs", {"schema": COLUMNS, "checkpoint_every": 9}
     pattern = f"{logs}/{{day}}/{{pass}}.csv"
     write_pass(logs / "1/05.csv", 5, 40)
     with session() as left:
-        for _ in hps.stream(left, pattern, tmp_path / "out", schema=COLUMNS, checkpoint_every=9):
+        for _ in hps.stream(left, FolderSource(pattern), tmp_path / "out", follow=True, **options):
             break  # lost before its checkpoint
+    assert not (tmp_path / "out/checkpoint").exists()
     write_pass(logs / "1/04.csv", 4, 40)
     run(pattern, tmp_path / "out", checkpoint_every=9)
     assert states(tmp_path / "out") == ["1 05 trained", "1 04 trained"]
@@ -238,7 +251,7 @@ def test_a_stream_can_be_stopped_while_it_waits(tmp_path: Path) -> None:
     pattern, asked = write_days(tmp_path / "logs", days=1, passes=1, rows=40), []
     with session() as running:
         options = {"schema": COLUMNS, "stop": lambda: bool(asked), "poll_s": (0.01, 0.02)}
-        reports = hps.stream(running, pattern, tmp_path / "out", follow=True, **options)
+        reports = hps.stream(running, FolderSource(pattern), tmp_path / "out", follow=True, **options)
         for report in reports:
             assert report.state == "trained"
             asked.append(True)

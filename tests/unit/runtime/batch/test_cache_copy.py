@@ -126,9 +126,7 @@ def test_every_gradient_is_settled_whether_or_not_its_row_is_kept(rows: int) -> 
     for n in range(2):
         few.learn(n)
         many.learn(n)
-    assert (
-        len(few.copy._rows["vectors+wide" if "vectors+wide" in few.copy._rows else next(iter(few.copy._rows))]) == rows
-    )
+    assert rows - rows // 8 <= few.copy.size.local_rows <= rows
     for one, other in zip(few.settle(0), many.settle(0), strict=True):
         for name, owed in one.rows.items():
             np.testing.assert_array_equal(owed.ids, other.rows[name].ids)

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import dask
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ from heterps.device import FoundDevices, found_devices
 from heterps.device.fake import FakeArray
 from heterps.errors import ClusterError, HardwareError
 from heterps.kernels.program.memory import program_bytes
+from heterps.planner.tiers import with_storage
 from heterps.protocol.words.modes import Async
 from heterps.runtime.batch import job as job_module
 from heterps.runtime.batch.bench import Workbench
@@ -51,6 +53,24 @@ def test_batches_that_cannot_fit_are_refused_with_the_size_that_might() -> None:
 def test_on_a_cluster_the_worker_is_named_before_anything_runs() -> None:
     with pytest.raises(ClusterError, match=r"worker compute-0: batches of 100,000 rows need at least .* MiB on fake"):
         hps.launch(zoo.staged(zoo.graph("wide_deep"), batch_size=100_000), device="fake")
+
+
+def test_rows_of_tables_leave_less_for_batches() -> None:
+    io, compute = (tuple(part.ops) for part in hps.partition(zoo.graph("wide_deep")).parts)
+    found = replace(found_devices(), free_bytes={"fake": FREE})
+    lowered = Model(zoo.graph("wide_deep")).lowered.graph
+    size = next(n for n in range(64, 2**16, 64) if least_bytes(lowered, compute, n) > 0.6 * FREE)
+
+    def on_device(storage: str) -> None:
+        model = Model(with_storage(zoo.graph("wide_deep"), {"*": storage}))
+        devices = DeviceWish("fake")
+        Job(model, size, Async(), 2, stages=(io, compute), holder=True, devices=devices).device_on(1, found)
+
+    on_device("memory")
+    with pytest.raises(HardwareError, match=r"which has 0\.5 MiB free"):
+        on_device("gpu")
+    with dask.config.set({"heterps.worker.gpu-rows": f"{FREE // 4}B"}):
+        on_device("gpu")
 
 
 @pytest.mark.parametrize("name", sorted(zoo.SMALL))

@@ -76,6 +76,24 @@ def test_a_run_that_hears_is_waited_for(client: Client) -> None:
     assert names(client) == {"server-0"}
 
 
+def test_a_cluster_object_gives_names_for_addresses_and_waits_as_well(client: Client) -> None:
+    """Dask's own handler finds nobody under them, and the cluster ends the process."""
+    held, asked = [], []
+
+    def heard(event: tuple[float, Any]) -> Any:
+        asked.append(event[1]["workers"])
+        held[0].release()
+        return client.log_event(HEARD_TOPIC, event[1]["question"])
+
+    io = address(client, "io-1")
+    client.subscribe_topic(LEAVE_TOPIC, heard)
+    held.append(seat(client, "io-1"))
+    client.cluster.scale(2)  # the last of its workers goes
+    assert client.cluster.sync(client.cluster._correct_state) is None
+    assert asked == [[io]]
+    assert names(client) == {"server-0", "io-0"}
+
+
 def test_a_run_that_cannot_is_named_and_the_worker_stays(client: Client) -> None:
     client.subscribe_topic(LEAVE_TOPIC, lambda event: client.log_event(HEARD_TOPIC, event[1]["question"]))
     held = seat(client, "io-0")

@@ -588,3 +588,16 @@ def test_nobody_is_missing_before_the_scheduler_has_answered(tmp_path: Path) -> 
         carrier.attendance.looks = 1
         with pytest.raises(ClusterError, match="waited 0 s for an io worker"):
             watch(LONG_S)
+
+
+def test_a_driver_that_the_scheduler_has_given_up_is_refused_by_name(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client has connected anew: whatever it had on workers Dask has let go of."""
+    played = start()
+    fates = {SERVER_0: "taken over by process 7 on there", IO_0: ""}
+    monkeypatch.setattr(attendance, "ask_workers", lambda client, function, workers, run: fates)
+    played.join(IO_0)
+    played.scheduler.scheduler_comm = object()
+    with pytest.raises(ClusterError, match=r"given this driver up.* were taken over by process 7 on there"):
+        played.carrier.watch(tuple)

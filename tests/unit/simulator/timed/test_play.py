@@ -120,10 +120,17 @@ def test_an_all_reduced_step_takes_its_bytes_and_its_rule():
 
 
 def test_cuts_drain_and_go_on():
-    hosts = replace(HOSTS, write_s=0.2)
-    played = play(run(2, hosts=hosts), Script(Async(2), (50, 50), cut_every_s=0.5))
-    assert played.cuts >= 2
+    """Also while an attempt waits for the one before it to end: it answers before its turn."""
+    hosts = replace(HOSTS, write_s=0.1)
+    played = play(run(2, hosts=hosts), Script(Async(2), (10,) * 10, cut_every_s=0.15))
+    assert played.cuts >= 5
     assert 50 * 0.03 < played.seconds < 1.5 * 50 * 0.03  # hosts write while batches go on
+
+
+def test_hosts_are_spread_over_their_servers():
+    hosts = replace(HOSTS, count=3, pull_bytes=3e6)
+    pools = {"cpu": PoolOfWorkers(1e8, 1e8)}
+    assert rate(run(3, kernel=0.0, hosts=hosts, pools=pools), Async(8), (60,) * 3) == pytest.approx(3 / 0.03, rel=0.1)
 
 
 def test_starting_counts():

@@ -69,7 +69,7 @@ def test_a_row_that_went_and_comes_again_begins_anew() -> None:
 
 
 def test_bytes_of_a_row_are_about_what_it_takes() -> None:
-    rows = CachedRows(SPEC, 1 << 16)
+    rows = CachedRows(SPEC, 1 << 14)
     rows.need(np.arange(1 << 14, dtype=np.uint64), 0, 0, 0)
     assert rows.nbytes / len(rows) == pytest.approx(cached_row_bytes(SPEC), rel=0.5)
     with pytest.raises(TableError, match="a cache of -1 rows"):

@@ -1,0 +1,53 @@
+"""``heterps plan --play`` and ``--commands``."""
+
+import pytest
+from click.testing import CliRunner
+
+from heterps.cli import main
+from tests.unit.planner.conftest import RENTED
+
+
+@pytest.fixture
+def common(tmp_path):
+    path = tmp_path / "hw.toml"
+    path.write_text(RENTED)
+    return ("graphs/wide_deep.py", "--hardware", str(path), "--rows-per-second", "20k", "--batch-size", "4096")
+
+
+def run(*args):
+    return CliRunner().invoke(main, ["plan", *map(str, args)])
+
+
+def test_a_plan_is_played_as_it_is_said(common):
+    result = run(*common, "--mode", "sync", "--play-with", "batches=6", "--play-with", "splits=4")
+    assert result.exit_code == 0, result.output
+    assert "Played: 24 batches in sync mode" in result.output
+    assert "of the forecast" in result.output
+    assert "at work: stage all" in result.output
+
+
+def test_the_commands_run_the_saved_plan(common, tmp_path):
+    out = tmp_path / "plan.json"
+    result = run(*common, "--out", out, "--commands")
+    assert result.exit_code == 0, result.output
+    assert result.output == f"heterps launch --servers 1 --io 1 -m heterps train {out} --data DATA\n"
+    assert out.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--play-with", "speed=2"], "use NAME=VALUE with one of splits, batches, passes, cuts, slow"),
+        (["--play-with", "splits=0"], "use a whole number above 0"),
+        (["--play-with", "slow=0.5"], "how many times as long one worker takes, at least 1"),
+        (["--play-with", "cuts=often"], "not a time"),
+        (["--commands"], "say where with --out plan.json"),
+        (["--hosts", "127.0.0.1"], "give --commands too"),
+        (["--commands", "--out", "plan.json", "--certs", "certs"], "give --hosts too"),
+    ],
+    ids=["unknown", "count", "factor", "time", "no file", "no commands", "no hosts"],
+)
+def test_mistakes_are_named(common, options, message):
+    result = run(*common, *options)
+    assert result.exit_code != 0
+    assert message in " ".join(result.output.split()) + str(result.exception)
