@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         calibrate as calibrate,
     )
     from heterps.hardware import Hardware as Hardware
+    from heterps.launching import launch as launch, load as load
     from heterps.planner import (
         FixedRate as FixedRate,
         MaxThroughput as MaxThroughput,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from heterps.runtime.report.progress import Progress as Progress
     from heterps.serving.neighbours import Neighbours as Neighbours
     from heterps.serving.predictor import Predictor as Predictor
-    from heterps.session import Session as Session, launch as launch, load as load
+    from heterps.session import Session as Session
     from heterps.stages.partition import partition as partition
     from heterps.streaming import stream as stream
     from heterps.tables import (
@@ -84,7 +85,8 @@ _HOMES = {
     "heterps.runtime.report.progress": "Progress",
     "heterps.serving.neighbours": "Neighbours",
     "heterps.serving.predictor": "Predictor",
-    "heterps.session": "Session launch load",
+    "heterps.launching": "launch load",
+    "heterps.session": "Session",
     "heterps.stages": "partition",
     "heterps.streaming": "stream",
     "heterps.tables": "FTRL SGD AdaGrad Adam ElementAdaGrad Momentum RowWiseAdaGrad SharedAdam StdAdaGrad Sum",

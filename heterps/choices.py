@@ -106,7 +106,7 @@ def job_of(
     local_rows: int | None = None,
     clip: Clip | None = None,
 ) -> Job:
-    """Return what a plan and the arguments of :func:`~heterps.session.launch` ask to run."""
+    """Return what a plan and the arguments of :func:`~heterps.launching.launch` ask to run."""
     summed = plan.lanes if mode.ordered else 1 if mode.has_copy else mode.unit
     model = Model(plan.graph, sparse or ElementAdaGrad(lr=0.01), dense or Adam(lr=0.001), seed, summed)
     holder = _has_holder(plan, dense_on, model)

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from heterps.cli._data import data_options, opened, parse_names
 from heterps.cli._device import device_options
+from heterps.launching import load
 from heterps.runtime.cuts.saved_model import SavedModel
 from heterps.screen import Screen
-from heterps.session import load
 
 __all__ = ["command"]
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from heterps.cli._data import data_options, opened, parse_names
 from heterps.cli._device import device_options
+from heterps.launching import load
 from heterps.runtime.cuts.saved_model import SavedModel
-from heterps.session import load
 from heterps.writing import check_target
 
 __all__ = ["command"]

@@ -15,9 +15,9 @@ from heterps.cli._rules import parse_rule
 from heterps.cli._stopping import deferred
 from heterps.data import READERS, DataForm
 from heterps.errors import DataError
+from heterps.launching import launch
 from heterps.runtime.cuts.saved_model import SavedModel
 from heterps.screen import Screen
-from heterps.session import launch
 from heterps.streaming import AppendedFiles, FolderSource, RedisStream, StreamSource, stream
 from heterps.streaming.ahead import Backoff
 from heterps.streaming.entry import usual_quiet_s

@@ -22,11 +22,11 @@ from heterps.data import DataForm, Dataset
 from heterps.errors import DataError, LabelError
 from heterps.graph import Graph
 from heterps.habits import Dump
+from heterps.launching import launch
 from heterps.runtime.report.meter import metered
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
 from heterps.screen import Screen
-from heterps.session import launch
 from heterps.writing import check_folder, check_target
 
 __all__ = ["command"]

@@ -31,7 +31,7 @@ class Classifier(ClassifierMixin, TabularEstimator):
     categorical
         Names or positions of columns that are categories though they hold numbers. Text always is.
     sparse, dense, mode, device
-        As for :func:`~heterps.session.launch`; by default ``ElementAdaGrad(lr=0.05)`` and ``Adam(lr=0.005)``.
+        As for :func:`~heterps.launching.launch`; by default ``ElementAdaGrad(lr=0.05)`` and ``Adam(lr=0.005)``.
     shuffle
         ``"local"``, ``"global"`` or ``"none"``.
     class_weight

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from heterps.errors import RunError
-from heterps.session import Session, load
+from heterps.launching import load
+from heterps.session import Session
 from heterps.writing import write_whole
 
 __all__ = ["FittedModel"]

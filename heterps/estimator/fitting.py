@@ -28,8 +28,9 @@ from heterps.estimator.sklearn_base import (
 from heterps.estimator.tabular_models import Scoring, graph_for
 from heterps.estimator.watching import Watch
 from heterps.estimator.weighting import weighted_graph
+from heterps.launching import launch
 from heterps.planner.plan import Plan
-from heterps.session import Session, launch
+from heterps.session import Session
 from heterps.tables import Adam, ElementAdaGrad
 
 __all__ = ["Rows", "TabularEstimator"]

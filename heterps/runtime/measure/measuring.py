@@ -58,7 +58,7 @@ def measure_profile(
         Workers are processes that call each other through sockets; False: they share one process, and arrays pass by
         reference.
     device, emulate
-        As for :func:`~heterps.session.launch`; what the Layers were measured on is in the profile.
+        As for :func:`~heterps.launching.launch`; what the Layers were measured on is in the profile.
 
     Raises
     ------

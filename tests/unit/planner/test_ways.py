@@ -5,11 +5,11 @@ import pytest
 from graphs.wide_deep import wide_deep
 from heterps.errors import PlanError
 from heterps.hardware import Hardware
+from heterps.launching import launch
 from heterps.planner import Plan, plan
 from heterps.planner.show.diff import diff
 from heterps.planner.ways import Way, cache_ways, parse_way, resolve_ways
 from heterps.protocol.words.modes import Cached
-from heterps.session import launch
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from heterps.errors import ClusterError
 from heterps.graph import Graph, ops
 from heterps.hardware import Hardware
+from heterps.launching import launch
 from heterps.planner import MinCost, plan as make_plan
 from heterps.planner.plan import Plan
 from heterps.runtime.cluster.in_process import local_cluster
@@ -13,7 +14,6 @@ from heterps.runtime.cluster.pools import Need, check, group_by_pool, pools_of, 
 from heterps.runtime.cluster.versions import check_versions, report_versions
 from heterps.runtime.run.open import needs_of_roles, on_pools
 from heterps.runtime.run.roles import roles_for
-from heterps.session import launch
 
 
 def worker(name: str, memory: int = 2**30, **resources: float) -> dict[str, object]:

@@ -103,7 +103,7 @@ def test_a_launch_that_fails_gives_the_folder_back(tmp_path, monkeypatch):
             FolderLock(tmp_path)  # it was taken by then
         raise MemoryError("no engine today")
 
-    monkeypatch.setattr("heterps.session.make_engine", fail)
+    monkeypatch.setattr("heterps.launching.make_engine", fail)
     plan = hps.Plan.fused(graph(4), batch_size=64)
     with pytest.raises(MemoryError, match="no engine today"):
         hps.launch(plan, engine="inline", checkpoint=tmp_path)
