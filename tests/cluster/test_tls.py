@@ -38,7 +38,8 @@ def look(session, client):
 
 def test_services_speak_tls_and_refuse_strangers(launched: Launched) -> None:
     (launched.folder / "strangers.py").write_text(_STRANGERS)
-    train = SCRIPT.replace("digest(session)}", "digest(session), 'looked': look(session, client)}", 1)
+    train = SCRIPT.replace('"twice": last.run_twice', '"looked": look(session, client)')
+    assert train != SCRIPT
     words = "import sys; sys.argv = ['script', 'sync', 'none', '{\"staged\": true}']\nfrom strangers import look\n"
     launched.environment["DASK_HETERPS__NETWORK__UNIX_SOCKETS"] = "false"  # one machine stands for several here
     code, out, err = launched.run(words + train, "--tls", "--servers", "1", "--io", "2", "--compute", "2")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from heterps.data.columnar.json_cells import EXACT, columns_of, object_of
@@ -71,6 +72,11 @@ def _is_rounded(column: Any) -> bool:
     return bool((np.isfinite(values) & (np.abs(values) >= EXACT)).any())
 
 
+def _without_negative_zeros(column: Any) -> Any:
+    """A zero counts as the integer 0 where its neighbours make a column text, so it does everywhere."""
+    return pc.add(column, 0.0) if pa.types.is_float64(column.type) else column
+
+
 @dataclass(frozen=True)
 class _Block:
     """Whole lines at ``lines.buffer[lines.pos:lines.end]``, valid until the buffer is filled again."""
@@ -116,7 +122,8 @@ class _Block:
             return None
         if table.num_rows != len(self.rows) or any(map(_is_rounded, table.columns)):
             return None
-        return table.select(types.names).combine_chunks().to_batches()[0]
+        wanted = table.select(types.names).combine_chunks().to_batches()[0]
+        return pa.RecordBatch.from_arrays([_without_negative_zeros(each) for each in wanted.columns], schema=types)
 
     def _one_by_one(self, types: Any) -> tuple[Any, dict[int, str]]:
         found = [object_of(row) for row in self.rows]

@@ -113,7 +113,8 @@ def _scalars(values: Sequence[Any], known: Any) -> Any:
     try:
         if kinds <= {int, float} and float in kinds:
             if not any(value is not None and EXACT <= abs(value) < math.inf for value in values):
-                return pa.array([None if value is None else float(value) for value in values], pa.float64())
+                whole = [None if value is None else float(value) + 0.0 for value in values]  # no zero is negative
+                return pa.array(whole, pa.float64())
         elif len(kinds) == 1:
             return pa.array(values, _type_of(values))
     except (pa.ArrowException, OverflowError):

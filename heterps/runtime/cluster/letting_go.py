@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import count
 from time import monotonic
 from typing import Any
@@ -89,8 +89,13 @@ class LettingGo(SchedulerPlugin):
         choice = {k: v for k, v in options.items() if k not in _OF_DASK}
         asked = workers if names is None else names
         chosen = list(self._scheduler.workers_to_close(**choice)) if asked is None else self._addresses(asked)
-        await self._free(chosen)
+        if not self._is_the_end(chosen, options):
+            await self._free(chosen)
         return await self._retire(workers=chosen, **{k: v for k, v in options.items() if k in _OF_DASK})
+
+    def _is_the_end(self, chosen: Collection[str], options: Mapping[str, Any]) -> bool:
+        """Whether a cluster closes: it retires all its workers and ends them itself, so nobody could take over."""
+        return not options.get("close_workers") and set(chosen) >= set(self._scheduler.workers)
 
     def _addresses(self, asked: Iterable[Any]) -> list[str]:
         """Return addresses of workers given by address or name: Dask's clusters give names as if they were addresses,

@@ -199,6 +199,15 @@ def test_settings_are_what_people_write() -> None:
         load_graph("nowhere.py")
 
 
+@pytest.fixture
+def heeding() -> Iterator[None]:
+    """Commands go on ignoring what whoever started them ignored, as a shell does for those in its background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeding")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["int", "term"])
 def test_a_signal_saves_what_was_trained(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int

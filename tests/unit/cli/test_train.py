@@ -183,7 +183,7 @@ def test_help_has_an_example(command: str) -> None:
 def test_bad_rows_are_told_everywhere(folder: Path, model: Path, tmp_path: Path) -> None:
     lines = (folder / "valid.csv").read_text().splitlines()
     (tmp_path / "some.csv").write_text("\n".join([*lines, "1,c1,s1", "2,c1,s1,0.5", ""]))
-    (tmp_path / "none.csv").write_text("\n".join([lines[0], "7,c1,s1,0.5", "8,c2,s2,1.5", ""]))
+    (tmp_path / "none.csv").write_text("\n".join([lines[0], ",c1,s1,0.5", ",c2,s2,1.5", ""]))
     train = ("train", folder / "small.py", "--engine", "inline", "--data")
     assert "800 samples" in (out := good(*train[:2], "--data", tmp_path / "some.csv"))
     assert "2 bad rows" in out

@@ -9,6 +9,7 @@ from typing import Any
 import dask
 import pytest
 from distributed import Client, Future
+from distributed.core import Status
 
 from heterps.errors import ClusterError
 from heterps.runtime.cluster.in_process import local_cluster
@@ -101,3 +102,12 @@ def test_a_run_that_cannot_is_named_and_the_worker_stays(client: Client) -> None
         client.retire_workers(names=["io-0"])
     assert "io-0" in names(client)
     held.release()
+
+
+def test_a_cluster_closes_also_while_somebody_holds_its_workers() -> None:
+    with local_cluster({"server": 1, "io": 1}) as client:
+        cluster = client.cluster
+        let_workers_go(client)
+        held = seat(client, "server-0")
+    assert cluster.status is Status.closed
+    assert held.status in ("cancelled", "lost")
