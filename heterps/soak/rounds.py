@@ -77,8 +77,13 @@ def at_random(faults: Sequence[str], random: Random) -> Chooser:
 
 
 def each_once(left: list[str]) -> Chooser:
-    """Choose one after another; what was chosen is taken out of the list."""
-    return lambda able: left.pop(0) if left and able(left[0]) else None
+    """Choose one after another, the first that is able to happen; what was chosen is taken out of the list."""
+
+    def choose(able: Callable[[str], bool]) -> str | None:
+        found = next((i for i, fault in enumerate(left) if able(fault)), None)
+        return None if found is None else left.pop(found)
+
+    return choose
 
 
 def rounds(

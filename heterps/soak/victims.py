@@ -98,6 +98,12 @@ class Victims:
             return there <= usual
         return there > usual if what in ("term", "retire") else there >= 2
 
+    def fill(self) -> None:
+        """Add workers up to the usual number: one that was added and then killed does not come back by itself."""
+        for role, usual in self.usual.items():
+            for _ in range(usual - len(self.workers(role))):
+                self._add(role)
+
     def hit(self, fault: str) -> bool:
         """Let a fault happen to one of them; False if it cannot."""
         what, role = fault.split()

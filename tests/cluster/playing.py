@@ -41,6 +41,7 @@ def _played(
     mode: str, replicas: int, faults: Sequence[str], client: Client, victims: Victims, random: Random, pace: Pace
 ) -> list[tuple[str, bool]]:
     left, plan = list(faults), counted_plan(2, 2)
+    victims.fill()
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         session = stack.enter_context(
