@@ -89,8 +89,9 @@ class LettingGo(SchedulerPlugin):
         choice = {k: v for k, v in options.items() if k not in _OF_DASK}
         asked = workers if names is None else names
         chosen = list(self._scheduler.workers_to_close(**choice)) if asked is None else self._addresses(asked)
-        if not self._is_the_end(chosen, options):
-            await self._free(chosen)
+        if self._is_the_end(chosen, options):
+            return await self._retire(workers=workers, names=names, **options)
+        await self._free(chosen)
         return await self._retire(workers=chosen, **{k: v for k, v in options.items() if k in _OF_DASK})
 
     def _is_the_end(self, chosen: Collection[str], options: Mapping[str, Any]) -> bool:
