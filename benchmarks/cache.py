@@ -12,11 +12,10 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import subprocess
 import sys
 from time import monotonic
 
-from benchmarks.geo_links import run, told
+from benchmarks.geo_links import judged, run
 from benchmarks.machine import describe
 from benchmarks.netlab import Link
 
@@ -25,12 +24,7 @@ DRIVER = "benchmarks.cache_driver"
 
 def quality(percent: float, staleness: int) -> dict[str, float]:
     """Train on all samples in this process's cluster and judge the model."""
-    words = [sys.executable, "-m", DRIVER, "none", str(percent), str(staleness), "0"]
-    driver = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-    found = [line for line in told(driver) if "auc" in line]
-    if not found:
-        raise RuntimeError(f"no figure: the driver ended with {driver.wait()}")
-    return found[0]
+    return judged(DRIVER, [str(percent), str(staleness)], "auc")
 
 
 def main() -> None:

@@ -101,14 +101,18 @@ def _figures(first: Any, last: Any) -> dict[str, float]:
     }
 
 
-def quality(workload: str, mode: str) -> float:
-    """Train on all samples in this process's cluster and judge the model."""
-    words = [sys.executable, "-m", "benchmarks.geo_driver", "none", workload, mode, "0"]
-    driver = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-    found = [line["quality"] for line in told(driver) if "quality" in line]
+def judged(module: str, words: Sequence[str], figure: str) -> dict[str, float]:
+    """Have a driver train on all samples in a cluster of its own; return what it tells with a figure."""
+    driver = subprocess.Popen([sys.executable, "-m", module, "none", *words, "0"], stdout=subprocess.PIPE, text=True)
+    found = [line for line in told(driver) if figure in line]
     if not found:
         raise RuntimeError(f"no figure: the driver ended with {driver.wait()}")
-    return float(found[0])
+    return found[0]
+
+
+def quality(workload: str, mode: str) -> float:
+    """Train on all samples in this process's cluster and judge the model."""
+    return float(judged("benchmarks.geo_driver", [workload, mode], "quality")["quality"])
 
 
 def main() -> None:

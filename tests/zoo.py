@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,25 @@ def staged(model: hps.Graph, cuts: Sequence[Sequence[str]] | None = None, batch_
     gpu = Pool("gpu", replace(cpu.device, name="some-gpu", kind="gpu"), serves=False)
     stages = tuple(Stage(f"s{i}", (), names, ("io", "gpu")[i % 2], 1) for i, names in enumerate(pieces))
     return replace(fused, stages=stages, pools=(cpu, gpu), shard_pool="io")
+
+
+def check_cuts(made: hps.Plan, folder: Path, first: dict[str, Any], others: Sequence[dict[str, Any]]) -> None:
+    """Let runs that keep parameters in other ways go on from a cut of the first, and hold all against each other."""
+    rows = data(made.graph, 6 * BATCH)
+    options: dict[str, Any] = {"mode": "sync", "device": "fake", "report_s": 1e9}
+    with hps.launch(made, **first, checkpoint=folder / "cuts", every_batches=2, **options) as session:
+        session.fit(rows)
+        whole = np.asarray(session.predict(rows))
+        session.save(folder / "model")
+    found = []
+    for other in others:
+        with hps.launch(made, **other, resume=folder / "cuts", **options) as session:
+            session.fit(rows)
+            found.append(np.asarray(session.predict(rows)))
+    with hps.load(folder / "model") as session:
+        found.append(np.asarray(session.predict(rows)))
+    for again in found:
+        np.testing.assert_allclose(again, whole, rtol=1e-5, atol=1e-6)
 
 
 def pinned(name: str) -> hps.Graph:

@@ -15,32 +15,29 @@ from heterps.data.columnar.json_cells import columns_of, object_of
 from heterps.data.columnar.record_batches import ColumnarSource
 from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
-from heterps.data.core.files import about, cut, expand
-from heterps.data.core.fingerprint import file_marks
+from heterps.data.core.files import about, expand
 from heterps.data.core.schema import Schema
 from heterps.data.core.split import Piece, Split
 from heterps.data.study.arrow_looks import study_table
 from heterps.data.study.choices import Choices
 from heterps.data.study.sampling import sample_lines
 from heterps.data.text.delimited_text import Paths
-from heterps.data.text.lines import BLOCK_BYTES, Lines
+from heterps.data.text.line_files import LineFiles
+from heterps.data.text.lines import Lines
 from heterps.errors import DataError
 
 __all__ = ["JsonLines", "json_lines"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class JsonLines(Dataset):
+class JsonLines(LineFiles):
     """Files of JSON lines; use :func:`json_lines` to make one.
 
     ``types`` is an Arrow schema of the members that sampled lines have: blocks of such lines are parsed by Arrow, what
     differs line by line. Batches are the same either way.
     """
 
-    paths: tuple[str, ...] = ()
-    fields: Schema = field(default_factory=Schema)
     types: Any = field(default_factory=lambda: pa.schema([]), repr=False)
-    block_bytes: int = BLOCK_BYTES
 
     def __post_init__(self) -> None:
         names = self.types.names
@@ -52,19 +49,6 @@ class JsonLines(Dataset):
                 )
             if pa.types.is_struct(self.types.field(source).type):
                 raise DataError(f"{self.origin}: {source!r} holds objects; put their members beside it to use them")
-
-    @property
-    def schema(self) -> Schema:
-        """The columns of a batch."""
-        return self.fields
-
-    def pieces(self, grain: int) -> tuple[Piece, ...]:
-        """Cut the files into byte ranges."""
-        return cut(self.paths, grain)
-
-    def marks(self) -> dict[str, Any]:
-        """Return names, sizes and times of the files."""
-        return file_marks(self.paths)
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start parsing pieces."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv as stdlib_csv
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from heterps.data.core.bad import BadRows
 from heterps.data.core.batch_buffers import RowBuffers
-from heterps.data.core.dataset import Dataset, Source
-from heterps.data.core.files import about, cut, expand, first_line, whole
-from heterps.data.core.fingerprint import file_marks
+from heterps.data.core.dataset import Source
+from heterps.data.core.files import about, expand, first_line
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.data.core.split import Piece, Split
 from heterps.data.sources.pipe import opener_of
@@ -20,8 +19,9 @@ from heterps.data.study.choices import Choices
 from heterps.data.study.infer_schema import infer_text, remarks_on
 from heterps.data.study.sampling import has_padding, sample_rows
 from heterps.data.text.delimited import BAD, BAD_COLUMNS, REASONS, ROOM, parse_rows
+from heterps.data.text.line_files import PipedFiles
 from heterps.data.text.line_records import TextBlock, line_marks, new_line_state
-from heterps.data.text.lines import BLOCK_BYTES, Lines, LineSource
+from heterps.data.text.lines import Lines, LineSource
 from heterps.data.text.recipe_steps import BoundSteps, RecipeSteps, compile_steps
 from heterps.errors import DataError
 
@@ -31,59 +31,32 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text(Dataset):
+class Text(PipedFiles):
     """Delimited text files; use :func:`csv`, :func:`tsv` or :class:`~heterps.data.text.criteo.Criteo` to make one.
 
     Parameters
     ----------
-    paths
-        The files, already expanded.
     columns
         Names of the source columns, in file order.
-    fields
-        The schema of the batches.
     delimiter, quote
         One ASCII character each; no quote means that quotes are ordinary characters. A record is always one line.
     header
         Whether each file starts with a line of column names (checked against ``columns``).
     trim
         Whether spaces around fields are dropped.
-    block_bytes
-        Lines longer than this are bad.
-    pipe_command, pipe_timeout
-        A shell command that gets each file on stdin and whose output is read instead; see
-        :mod:`heterps.data.sources.pipe`.
     """
 
-    paths: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    fields: Schema = field(default_factory=Schema)
     delimiter: str = ","
     quote: str = '"'
     header: bool = False
     trim: bool = False
-    block_bytes: int = BLOCK_BYTES
-    pipe_command: str = ""
-    pipe_timeout: float = 600.0
 
     def __post_init__(self) -> None:
         _check_marks(self.delimiter, self.quote)
         check_distinct(self.columns, "the columns of a text file")
         with about(self.paths[0] if self.paths else "the text"):
             compile_steps(self.fields, self.columns)
-
-    @property
-    def schema(self) -> Schema:
-        """The columns of a batch."""
-        return self.fields
-
-    def pieces(self, grain: int) -> tuple[Piece, ...]:
-        """Cut the files into byte ranges; what a program reads is not cut."""
-        return whole(self.paths) if self.pipe_command else cut(self.paths, grain)
-
-    def marks(self) -> dict[str, Any]:
-        """Return names, sizes and times of the files."""
-        return file_marks(self.paths)
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start parsing pieces."""

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from heterps.data.core.bad import BadRows
 from heterps.data.core.batch_buffers import RowBuffers
-from heterps.data.core.dataset import Dataset, Source
-from heterps.data.core.files import cut, expand
-from heterps.data.core.fingerprint import file_marks
+from heterps.data.core.dataset import Source
+from heterps.data.core.files import expand
 from heterps.data.core.labels import default_of, is_required
 from heterps.data.core.recipes import Number
 from heterps.data.core.schema import Field, Schema, label, ragged, sparse
@@ -25,7 +24,8 @@ from heterps.data.core.split import Piece
 from heterps.data.study.infer_schema import Study
 from heterps.data.study.sampling import sample_lines
 from heterps.data.text.delimited_text import Paths
-from heterps.data.text.lines import BLOCK_BYTES, Lines, LineSource
+from heterps.data.text.line_files import LineFiles
+from heterps.data.text.lines import Lines, LineSource
 from heterps.errors import DataError
 from heterps.ragged import Ragged
 
@@ -37,25 +37,8 @@ Features = tuple[float, list[int], list[float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LibSvm(Dataset):
+class LibSvm(LineFiles):
     """Files of libsvm text; use :func:`libsvm` to make one."""
-
-    paths: tuple[str, ...] = ()
-    fields: Schema = field(default_factory=Schema)
-    block_bytes: int = BLOCK_BYTES
-
-    @property
-    def schema(self) -> Schema:
-        """The columns of a batch."""
-        return self.fields
-
-    def pieces(self, grain: int) -> tuple[Piece, ...]:
-        """Cut the files into byte ranges."""
-        return cut(self.paths, grain)
-
-    def marks(self) -> dict[str, Any]:
-        """Return names, sizes and times of the files."""
-        return file_marks(self.paths)
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start parsing pieces."""

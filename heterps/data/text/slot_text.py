@@ -15,22 +15,22 @@ a line without its label is bad (unless ``Number(missing=)`` says what it is the
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from heterps.data.core.bad import BadRows
 from heterps.data.core.batch_buffers import RowBuffers
-from heterps.data.core.dataset import Dataset, Source
-from heterps.data.core.files import cut, expand, open_bytes, whole
-from heterps.data.core.fingerprint import file_marks
+from heterps.data.core.dataset import Source
+from heterps.data.core.files import expand, open_bytes
 from heterps.data.core.recipes import Categories, Id, Ids, Number, Recipe
 from heterps.data.core.schema import Field, Schema, dense, label, ragged, sparse
 from heterps.data.core.split import Piece
 from heterps.data.sources.pipe import opener_of
 from heterps.data.text.delimited import BAD, ROOM
 from heterps.data.text.delimited_text import Paths
+from heterps.data.text.line_files import PipedFiles
 from heterps.data.text.line_records import TextBlock, new_line_state
-from heterps.data.text.lines import BLOCK_BYTES, Lines, LineSource
+from heterps.data.text.lines import Lines, LineSource
 from heterps.data.text.recipe_steps import compile_steps
 from heterps.data.text.slot_parser import (
     COUNTED,
@@ -57,32 +57,14 @@ def _slot_of(source: str) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlotText(Dataset):
+class SlotText(PipedFiles):
     """Slot text files; use :func:`slot_text` to make one."""
 
-    paths: tuple[str, ...] = ()
-    fields: Schema = field(default_factory=Schema)
     style: Style = "name:value"
-    block_bytes: int = BLOCK_BYTES
-    pipe_command: str = ""
-    pipe_timeout: float = 600.0
 
     def __post_init__(self) -> None:
         if self.style not in _STYLES:
             raise DataError(f"slot text style {self.style!r} is none of {', '.join(_STYLES)}")
-
-    @property
-    def schema(self) -> Schema:
-        """The columns of a batch."""
-        return self.fields
-
-    def pieces(self, grain: int) -> tuple[Piece, ...]:
-        """Cut the files into byte ranges; what a program reads is not cut."""
-        return whole(self.paths) if self.pipe_command else cut(self.paths, grain)
-
-    def marks(self) -> dict[str, Any]:
-        """Return names, sizes and times of the files."""
-        return file_marks(self.paths)
 
     def open(self, pieces: tuple[Piece, ...], bad: BadRows) -> Source:
         """Start parsing pieces."""

@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.device import to_host
-from heterps.errors import CheckpointError
 from heterps.protocol import Window
 from heterps.protocol.host.state import HostState
 from heterps.protocol.words.decisions import (
@@ -42,7 +41,7 @@ from heterps.protocol.words.decisions import (
     Serve,
     Take,
 )
-from heterps.protocol.words.events import CutAsked, CutFailed, CutWritten, Diverged, Event
+from heterps.protocol.words.events import CutAsked, Diverged, Event
 from heterps.protocol.words.instructions import Attach, Detach, Discard, Rewind
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Reply, Request, StoreGroup
@@ -52,20 +51,20 @@ from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, St
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart, host_state
-from heterps.runtime.own_threads import start_thread
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_dense, pack_reply, pack_rows, unpack_read, unpack_request, unpack_rows
 from heterps.runtime.wire.peer import PeerLost
 from heterps.runtime.wire.replica_packing import Filling, Forwarded
 from heterps.runtime.wire.service import Address, Method
 from heterps.runtime.workers.copy_readers import CopyReaders
+from heterps.runtime.workers.cut_writer import CutWriter
 from heterps.runtime.workers.following import Following
 from heterps.runtime.workers.kept_dense import give_dense, take_dense
 from heterps.runtime.workers.mirror import Mirror
 from heterps.runtime.workers.stage_holder import LentGradient, StageHolder
 from heterps.runtime.workers.turns import Turns
 from heterps.runtime.workers.waiter import Waiter
-from heterps.tables import Kind, Shard, restore, since_of, without_deleted, write_part
+from heterps.tables import Shard, restore, since_of, without_deleted
 from heterps.tables.live.dense import DenseBlock
 
 __all__ = ["ShardHost"]
@@ -131,9 +130,7 @@ class ShardHost:
         self.counts = Counts()  # of what is in the tables; replaced with them
         self.phases = Phases()  # of all callers together
         self.shard: Shard | None = None  # None before the first Load and after close
-        self.parts: dict[int, HostPart] = {}  # of the last cut that is on disk
-        self._at_rest = threading.Event()  # no cut is being written
-        self._at_rest.set()
+        self._writer = CutWriter(host, report)
         self._kept: dict[Push, PushedGradients] = {}  # Sync: pushes that wait for their step, copied
         self._folder = ""  # of the cut that was last spoken of
         self._anew = True  # whether cut 0 means fresh tables, not those of the run before
@@ -390,6 +387,11 @@ class ShardHost:
         self.counts = filling.counts
         self._kept = {push: gradients.copy() for push, gradients in filling.kept.items()}
 
+    @property
+    def parts(self) -> Mapping[int, HostPart]:
+        """What this host wrote of the last cut that is on disk, by its number."""
+        return self._writer.parts
+
     # --- decisions
 
     def carry_out(self, decision: Decision, payload: Any) -> None:
@@ -516,32 +518,10 @@ class ShardHost:
             shard.remember(_CUTS, moment)
 
     def _mark(self, cut: int, state: dict[str, Any]) -> None:
-        """From here on the first change of a row saves its old value; writing goes on beside training.
-
-        A cut that the run has given up, because a host was lost, may still be written here: it ends first.
-        """
-        self._at_rest.wait()
+        """From here on the first change of a row saves its old value; writing goes on beside training."""
+        self._writer.rest()
         if self.holder is not None:
             self.holder.clear()
         folder, counts = self._folder, vars(self.counted()).copy()
         rows = self.tables().cut(_CUTS, moment=Path(folder).name, since=since_of(folder))
-        kind: Kind = "changes" if rows.partial else "checkpoint"
-        copy, bad_streak = self.state.copy, self.counts.bad_streak
-
-        self._at_rest.clear()
-
-        def write() -> None:
-            try:
-                with rows:
-                    if bad_streak:  # it would take the place of a good one
-                        raise CheckpointError(f"the loss of the last {bad_streak} batches is not a finite number")
-                    part = write_part(rows, folder, kind=kind, host=self.host)
-            finally:
-                self._at_rest.set()
-            self.parts = {cut: HostPart(part.to_json(), state, counts)}
-            self._report(CutWritten(copy, cut))
-
-        def failed(error: Exception) -> None:
-            self._report(CutFailed(copy, cut, f"{type(error).__name__}: {error}"))
-
-        start_thread(f"cut-{cut}", write, failed=failed)
+        self._writer.write(rows, folder, self.state.copy, cut, state, counts)

@@ -208,21 +208,7 @@ def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cut_has_what_is_on_the_device_and_any_run_goes_on_from_it(tmp_path: Path) -> None:
-    made, found = zoo.staged(zoo.graph("wide_deep")), []
-    data = zoo.data(made.graph, 6 * zoo.BATCH)
-    options: dict[str, Any] = {"mode": "sync", "device": "fake", "report_s": 1e9}
-    with hps.launch(made, storage=GPU, checkpoint=tmp_path / "cuts", every_batches=2, **options) as session:
-        session.fit(data)
-        whole = np.asarray(session.predict(data))
-        session.save(tmp_path / "model")
-    for storage in (GPU, None):
-        with hps.launch(made, storage=storage, resume=tmp_path / "cuts", **options) as session:
-            session.fit(data)
-            found.append(np.asarray(session.predict(data)))
-    for again in found:
-        np.testing.assert_allclose(again, whole, rtol=1e-5, atol=1e-6)
-    with hps.load(tmp_path / "model") as session:
-        np.testing.assert_allclose(np.asarray(session.predict(data)), whole, rtol=1e-5, atol=1e-6)
+    zoo.check_cuts(zoo.staged(zoo.graph("wide_deep")), tmp_path, {"storage": GPU}, [{"storage": GPU}, {}])
 
 
 @pytest.mark.full

@@ -101,21 +101,8 @@ def _noting(hosts: list[ShardHost], keep: Any) -> Any:
 
 
 def test_a_cut_has_them_and_any_run_goes_on_from_it(tmp_path: Path) -> None:
-    made, found = plan(), []
-    data = zoo.data(made.graph, 6 * zoo.BATCH)
-    options: dict[str, Any] = {"mode": "sync", "device": "fake", "report_s": 1e9}
-    with hps.launch(made, dense_on="stage", checkpoint=tmp_path / "cuts", every_batches=2, **options) as session:
-        session.fit(data)
-        whole = np.asarray(session.predict(data))
-        session.save(tmp_path / "model")
-    for dense_on in ("stage", "hosts"):
-        with hps.launch(made, dense_on=dense_on, resume=tmp_path / "cuts", **options) as session:
-            session.fit(data)
-            found.append(np.asarray(session.predict(data)))
-    for again in found:
-        np.testing.assert_allclose(again, whole, rtol=1e-5, atol=1e-6)
-    with hps.load(tmp_path / "model") as session:
-        np.testing.assert_allclose(np.asarray(session.predict(data)), whole, rtol=1e-5, atol=1e-6)
+    held = {"dense_on": "stage"}
+    zoo.check_cuts(plan(), tmp_path, held, [held, {"dense_on": "hosts"}])
 
 
 @pytest.mark.full

@@ -17,7 +17,7 @@ from heterps.protocol.words.modes import Async, Mode, Sync
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.payload import PushedGradients, Wanted
-from heterps.runtime.workers import shard_host
+from heterps.runtime.workers import cut_writer
 from heterps.runtime.workers.shard_host import ShardHost
 from heterps.tables import RowGradients
 from heterps.testing.small_model import graph
@@ -164,7 +164,7 @@ def test_a_cut_that_was_given_up_is_written_to_its_end_before_the_next_is_marked
 ) -> None:
     host, begun, go = Host(Async()), threading.Event(), threading.Event()
     host.push(0, host.gradients(0.5))
-    write = shard_host.write_part
+    write = cut_writer.write_part
     for name in ("1", "2"):
         (tmp_path / name).mkdir()
 
@@ -173,7 +173,7 @@ def test_a_cut_that_was_given_up_is_written_to_its_end_before_the_next_is_marked
         assert go.wait(60)
         return write(*args, **options)
 
-    monkeypatch.setattr(shard_host, "write_part", slow)
+    monkeypatch.setattr(cut_writer, "write_part", slow)
     host.it.deliver(do.MarkCut(1, 1, 1, (0, 0)), str(tmp_path / "1"))
     assert begun.wait(60)
     second = threading.Thread(target=host.it.deliver, args=(do.MarkCut(1, 1, 2, (0, 0)), str(tmp_path / "2")))
