@@ -75,16 +75,21 @@ def _stoppable(seen: list[int]) -> Iterator[None]:
         return
 
     swallowed: list[int] = []  # signals whose error could not be raised where it came up
+    timers: list[threading.Timer] = []  # those that raise them again; none outlives the handlers
 
     def again(ignored: Any) -> None:
         """Raise a little later what a finalizer or a callback of C swallowed; what else comes up interests nobody."""
         if isinstance(ignored.exc_value, StoppedError):
             swallowed.append(ignored.exc_value.number)
-            threading.Timer(_LATER_S, signal.pthread_kill, (main, ignored.exc_value.number)).start()
+            timers.append(threading.Timer(_LATER_S, signal.pthread_kill, (main, ignored.exc_value.number)))
+            timers[-1].start()
 
     def stop(number: int, frame: FrameType | None) -> None:
         if swallowed:
-            raise StoppedError(swallowed.pop())
+            number = swallowed.pop()
+            if over:  # the error of a compiler that was called back has unwound the command already
+                return
+            raise StoppedError(number)
         seen.append(number)
         if len(seen) == 1:
             sys.unraisablehook = again
@@ -93,6 +98,7 @@ def _stoppable(seen: list[int]) -> Iterator[None]:
             os._exit(128 + number)
         os.write(2, b"stopping; a third signal ends at once\n")
 
+    over: list[bool] = []
     main = threading.main_thread().ident
     assert main is not None
     # A signal that was ignored when we were started (nohup) stays ignored.
@@ -103,7 +109,11 @@ def _stoppable(seen: list[int]) -> Iterator[None]:
     try:
         yield
     finally:
+        over.append(True)
         sys.unraisablehook = hook
+        for timer in timers:
+            timer.cancel()
+            timer.join()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -43,3 +43,23 @@ def test_a_signal_ends_the_command_also_where_its_error_cannot_be_raised(arrives
         command(arrives)
     assert ended.value.code == 128 + signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def confused() -> None:
+    with ending():
+        _called_back()
+        raise RuntimeError("the compiler's caller misses its answer")
+
+
+def test_an_error_that_the_swallowed_signal_left_behind_ends_the_command_once() -> None:
+    """What raises the signal again must not outlive the handlers: the process would die of it, without its code."""
+    late: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: late.append(number))
+    try:
+        with pytest.raises(SystemExit) as ended:
+            confused()
+        time.sleep(0.1)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert not late

@@ -13,7 +13,7 @@ from heterps.errors import CheckpointError, RunError
 from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.cuts.cut_store import CutStore
-from heterps.runtime.workers import shard_host
+from heterps.runtime.workers import cut_writer
 from heterps.tables import Manifest, find_generation
 from heterps.testing.engine_contract import plan
 from heterps.testing.small_model import columns, data
@@ -25,7 +25,7 @@ ENGINES = pytest.mark.parametrize("engine", ["inline", "dask"])
 def fail(monkeypatch: pytest.MonkeyPatch, where: str, times: int) -> None:
     """Let the disk be full for so many cuts."""
     owner: Any
-    owner, name = (shard_host, "write_part") if where == "part" else (CutStore, "publish")
+    owner, name = (cut_writer, "write_part") if where == "part" else (CutStore, "publish")
     good, left = getattr(owner, name), [times]
 
     def write(*args: Any, **rest: Any) -> Any:

@@ -11,7 +11,7 @@ import pytest
 import heterps as hps
 from heterps.data import Arrays
 from heterps.errors import RunError
-from heterps.runtime.workers import shard_host
+from heterps.runtime.workers import cut_writer
 from heterps.runtime.workers.stage import StageService
 from heterps.testing.engine_contract import plan
 from heterps.testing.small_model import data
@@ -73,13 +73,13 @@ def test_a_stage_that_blocks(stuck: threading.Event, monkeypatch: pytest.MonkeyP
 def test_a_slow_loop_body_and_a_long_cut_are_no_stall(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    good = shard_host.write_part
+    good = cut_writer.write_part
 
     def slow(*args: Any, **rest: Any) -> Any:
         time.sleep(2.5)
         return good(*args, **rest)
 
-    monkeypatch.setattr(shard_host, "write_part", slow)
+    monkeypatch.setattr(cut_writer, "write_part", slow)
     with (
         dask.config.set({"heterps.timeouts.progress": "1s"}),
         hps.launch(plan(), engine=engine, report_s=0.0, checkpoint=tmp_path) as session,
