@@ -27,7 +27,7 @@ from heterps.runtime.cluster.launcher import Launch, launch_cluster
 from heterps.runtime.run.dask_engine import ClusterEngine
 
 BATCH, SAMPLES = 1024, 1 << 18
-RULES = {"sparse": hps.ElementAdaGrad(lr=0.05), "dense": hps.ElementAdaGrad(lr=0.02)}
+SPARSE, DENSE = hps.ElementAdaGrad(lr=0.05), hps.ElementAdaGrad(lr=0.02)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def measure(asked: argparse.Namespace) -> None:
 
 def window(client: Client, plan: hps.Plan, mode: str, replicas: int, data: hps.Dataset, seconds: float) -> Window:
     """Train for some seconds after the start and its copy to the backup are over."""
-    with hps.launch(plan, client, mode=mode, replicas=replicas, report_s=0.1, **RULES) as session:
+    with hps.launch(plan, client, mode=mode, replicas=replicas, report_s=0.1, sparse=SPARSE, dense=DENSE) as session:
         began, batches = None, 0
         for progress in session.train(data, epochs=10_000):
             settled = progress.samples > 32 * BATCH and not progress.unprotected

@@ -167,7 +167,14 @@ class World:
     def _joined(self, joined: ev.Event, process: Process, life: int) -> None:
         """A new driver asks the scheduler who is there: it is told of no worker that was lost in a life before."""
         if life == self.life or not process.lost:
-            self.handle(joined)
+            self._admit(joined, process)
+
+    def _admit(self, joined: ev.Event, *processes: Process) -> None:
+        """Tell of processes that were there a moment ago; those that went meanwhile are missed at the next look."""
+        self.handle(joined)
+        for process in processes:
+            if process.lost:
+                self.post(ev.WorkerLost(process.name, process.stay))
 
     def play(self) -> str:
         """Let everything happen; return what went wrong, or nothing."""
@@ -371,12 +378,8 @@ class World:
                 self._tell_of(process, "")
 
     def _found(self, joined: ev.ServersJoined, life: int) -> None:
-        """Tell of servers that were there a moment ago; those that were lost since are told of once more."""
         if life == self.life:
-            self.handle(joined)
-            for process in self.processes:
-                if process.name in joined.workers and process.lost:
-                    self.post(ev.WorkerLost(process.name, process.stay))
+            self._admit(joined, *map(self.process, joined.workers))
 
 
 _BETWEEN_COPIES = (de.Forward, de.Fill, de.Confirm)
