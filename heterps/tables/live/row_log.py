@@ -37,7 +37,7 @@ U32 = npt.NDArray[np.uint32]
 #: Positions of a log.
 MOST = 2**31 - 2
 #: Reads in flight of a process, rows that one of them is worth a thread, and words of what a thread reads at once.
-READERS, WORTH_IT, READ_WORDS = 16, 16, 1 << 18
+READERS, WORTH_IT, READ_WORDS = 32, 16, 1 << 17
 #: Segments on their way to the disk; whoever fills another one waits.
 FLYING = 3
 
