@@ -279,6 +279,11 @@ class Shard:
         """Bytes in use by rows, indices and dense parameters; copies on a device do not count."""
         return self.dense.nbytes + sum(group.nbytes for group in self._groups.values())
 
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of them that are in memory now, not on disk."""
+        return self.dense.nbytes + sum(group.resident_bytes for group in self._groups.values())
+
     def take_skipped(self) -> int:
         """Return how many rows a device has left as they were since the last call, for a gradient of NaN or Inf."""
         return self.dense.take_skipped() + sum(above.take_skipped() for above in self._above.values())
