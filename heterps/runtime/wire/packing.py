@@ -137,7 +137,7 @@ def pack_reply(reply: messages.Reply, payload: Pulled | Refreshed | None) -> Mes
 
 
 def unpack_reply(message: Message, wanted: Wanted | None = None) -> tuple[messages.Reply, Pulled | Refreshed | None]:
-    """Inverse of :func:`pack_reply`; rows are copied to the buffers that were given with the request, while they may."""
+    """Inverse of :func:`pack_reply`; rows go to the buffers that were given with the request, if they still may."""
     head, arrays = message.head, list(message.arrays)
     reply = _REPLIES[head["kind"]](**head["reply"])
     if "version" not in head:
