@@ -104,10 +104,8 @@ class MinCost(Goal):
         return relaxed_price(problem, self.rows_per_second) / self.rows_per_second
 
     def bound(self, problem: Problem) -> float:
-        """A price per row that no plan beats: without caps and rounding it is the same at every throughput."""
-        hosts = problem.shards.hosts(self.rows_per_second) - problem.shards.seconds * self.rows_per_second
-        rounding = problem.host_price * hosts  # worth less at a higher throughput
-        return (least_price(problem, self.rows_per_second) - rounding) / self.rows_per_second
+        """A price per row that no plan beats: without caps and whole hosts it is the same at every throughput."""
+        return least_price(problem, self.rows_per_second, whole_hosts=False) / self.rows_per_second
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,7 @@ class MaxThroughput(Goal):
 
     def search(self, problem: Problem, solve: Solve, deadline: Deadline = NEVER) -> SearchResult | None:
         """Find the best placement, None if there is none."""
-        bounded = math.isfinite(self.price_per_hour) and (problem.price > 0).all()
+        bounded = math.isfinite(self.price_per_hour) and (problem.product_price > 0).all()
         if not bounded and not all(math.isfinite(c) for c in problem.cap):
             raise PlanError(
                 "the most throughput of pools without a cap is unlimited: give every pool a cap in the hardware, or a "

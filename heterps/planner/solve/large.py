@@ -15,6 +15,7 @@ import numpy as np
 from heterps.planner.goals import Goal
 from heterps.planner.solve.dag import MOST_STATES, over_downsets
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
+from heterps.planner.solve.fair_prices import fairly_priced
 from heterps.planner.solve.orders import along, good_cuts, with_states
 from heterps.planner.solve.problem import Bools, Problem
 from heterps.planner.solve.search import SearchResult, Solve
@@ -64,6 +65,7 @@ def planned(
         If no plan was found, and it was not proved that there is none.
     """
     every, complete = listed(problem, most)
+    every = fairly_priced(every, goal.target)
     if beat is not None and complete and not goal.can_beat(every, solve, beat):
         return LargeOutcome(every, None, True, beaten=True)
     if complete and every.states <= _FEW:
