@@ -11,6 +11,7 @@ from heterps.planner.solve.chain import relaxed_price
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult, Solve, best_at, best_price_per_row, best_throughput
+from heterps.planner.solve.type_program import TypeProgram, least_per_row, most_within
 
 __all__ = ["FixedRate", "Goal", "MaxThroughput", "MinCost"]
 
@@ -45,6 +46,10 @@ class Goal:
     def floor(self, problem: Problem) -> float:
         """A value that no plan over the problem's cuts beats, from fractions of units."""
         return self.bound(problem)
+
+    def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
+        """A value that no plan beats, whatever its cuts: with whole units, nearer to that of a plan than ``bound``."""
+        raise NotImplementedError
 
     def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:
         """Whether a plan over the problem's cuts could be better than a value; False is a proof that none is."""
@@ -88,12 +93,14 @@ class MinCost(Goal):
         """Rows per second that must be reached."""
         return self.rows_per_second
 
+    @property
+    def _at_most(self) -> float:
+        most = 2 * self.rows_per_second if self.up_to is None else self.up_to
+        return max(most, self.rows_per_second)
+
     def search(self, problem: Problem, solve: Solve, deadline: Deadline = NEVER) -> SearchResult | None:
         """Find the best placement, None if there is none."""
-        most = 2 * self.rows_per_second if self.up_to is None else self.up_to
-        return best_price_per_row(
-            problem, self.rows_per_second, solve, at_most=max(most, self.rows_per_second), deadline=deadline
-        )
+        return best_price_per_row(problem, self.rows_per_second, solve, at_most=self._at_most, deadline=deadline)
 
     def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:
         """Whether fractions of units would cost less per row."""
@@ -106,6 +113,10 @@ class MinCost(Goal):
     def bound(self, problem: Problem) -> float:
         """A price per row that no plan beats: without caps and whole hosts it is the same at every throughput."""
         return least_price(problem, self.rows_per_second, whole_hosts=False) / self.rows_per_second
+
+    def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
+        """The least price per row over all throughputs."""
+        return least_per_row(program, self.rows_per_second, self._at_most, value, bound, deadline)
 
 
 @dataclass(frozen=True)
@@ -147,6 +158,10 @@ class FixedRate(Goal):
     def bound(self, problem: Problem) -> float:
         """A price per hour that no plan beats."""
         return least_price(problem, self.rows_per_second)
+
+    def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
+        """The price per hour of whole units."""
+        return max(bound, program.least_price(self.rows_per_second, deadline))
 
 
 @dataclass(frozen=True)
@@ -194,6 +209,10 @@ class MaxThroughput(Goal):
     def bound(self, problem: Problem) -> float:
         """Rows per second that no plan beats."""
         return most_rows(problem, self.price_per_hour)
+
+    def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
+        """The most rows per second with whole units."""
+        return most_within(program, value, bound, self.price_per_hour, deadline)
 
     @property
     def rises(self) -> bool:

@@ -20,7 +20,7 @@ from heterps.planner.solve.problem import TOLERANCE, Placement, Problem, Segment
 __all__ = ["TooManyLabelsError", "label_placement"]
 
 _LABELS = (2_000, 30_000)  # room that is taken at first, and at most
-_MOST_CHOICES = 4_096
+_MOST_CHOICES = 1 << 16
 # Not called from Python: no wrapper has to be compiled.
 _INNER: dict[str, Any] = {"nogil": True, "cache": True, "no_cpython_wrapper": True, "error_model": "numpy"}
 
@@ -83,7 +83,7 @@ def _choices(x, i, j, most, mixes, prices, choice, part, cost, figures):  # type
         t, other = mixes[m, 0], mixes[m, 1]
         whole, whole_other = units_needed(x, i, j, t, figures, False), units_needed(x, i, j, other, figures, False)
         if whole + whole_other < 2**31:
-            for k in range(1, int(min(np.ceil(whole), most[t] + 1, len(part) - found))):
+            for k in range(1, int(min(np.ceil(whole), most[t] + 1))):
                 k2 = max(1.0, np.ceil(whole_other * (1 - k / whole) * (1 - TOLERANCE)))
                 choice[found, 0], choice[found, 1], choice[found, 2], choice[found, 3] = t, k, other, int(k2)
                 part[found], cost[found] = k / whole, prices[t] * k + prices[other] * k2
@@ -163,9 +163,11 @@ def _labelled(
     problem: Problem, x: float, scarce: tuple[npt.NDArray[Any], ...], used: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[Any], ...]:
     """Label all states: (price, use, record, following, head)."""
-    ways = _MOST_CHOICES if problem.mixes.size else problem.types
-    choices = np.empty((ways, 4), np.int64), np.empty(ways), np.empty(ways)
     most = np.where(np.isfinite(problem.cap), problem.cap, _MOST_CHOICES)
+    ways = problem.types + int(most[problem.mixes[:, 0]].sum())  # all there are: none may be left out
+    if ways > _MOST_CHOICES:
+        raise TooManyLabelsError(f"{ways:,} ways to divide a stage between two types")
+    choices = np.empty((ways, 4), np.int64), np.empty(ways), np.empty(ways)
     prices, to_go = np.where(problem.packed, 0.0, problem.price), cost_to_go(problem, x)
     by_type = bool(np.isfinite(problem.link).any())
     crossing = np.stack([problem.crossing[0], problem.crossing[1] + problem.passed_on])

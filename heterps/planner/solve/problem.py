@@ -319,6 +319,8 @@ class Problem:
     @cached_property
     def order(self) -> tuple[int, ...]:
         """States along one way from nothing to all, by the smallest steps there are."""
+        if self._is_nested:
+            return tuple(range(self.states))
         order, sizes = [0], self.members.sum(axis=1)
         while order[-1] != self.states - 1:
             after = ~(self.members[order[-1]] & ~self.members).any(axis=1) & (sizes > sizes[order[-1]])

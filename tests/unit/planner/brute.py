@@ -117,6 +117,10 @@ class BrutePlans:
             if units is None:
                 return None
             used[stage.type] += units
+        return self.bought(used, hosts)
+
+    def bought(self, used, hosts):
+        """Price per hour of units by type and shard hosts; None if there are not so many."""
         total = self.shards.price * hosts if self.shards.type < 0 else 0.0
         for number in set(self.p["product"]):  # bought whole, with all that is in it
             parts = [t for t in range(self.types) if self.p["product"][t] == number]
