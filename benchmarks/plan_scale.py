@@ -145,7 +145,8 @@ def main() -> None:
     parser.add_argument("--all-batches", action="store_true", help="choose the batch size too")
     chosen = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f}")
-    print(f"{'model':24} {'ops':>6} {'layers':>6} {'seconds':>8} {'processor':>9} {'goal':>6} {'gap':>8}  proof", flush=True)
+    heads = f"{'model':24} {'ops':>6} {'layers':>6} {'seconds':>8} {'processor':>9}"
+    print(f"{heads} {'goal':>6} {'gap':>8}  proof", flush=True)
     for name in MODELS:
         if any(part in name for part in chosen.only):
             print(measured(name, chosen.seconds, BATCH_SIZES if chosen.all_batches else (4096,)), flush=True)

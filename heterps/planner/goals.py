@@ -15,6 +15,8 @@ from heterps.planner.solve.type_program import TypeProgram, least_per_row, most_
 
 __all__ = ["FixedRate", "Goal", "MaxThroughput", "MinCost"]
 
+_MANY_STATES, _SKIPPED = 1_000, 5e-3  # cuts beyond which plans are not told apart that are worth the same within this
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -100,7 +102,10 @@ class MinCost(Goal):
 
     def search(self, problem: Problem, solve: Solve, deadline: Deadline = NEVER) -> SearchResult | None:
         """Find the best placement, None if there is none."""
-        return best_price_per_row(problem, self.rows_per_second, solve, at_most=self._at_most, deadline=deadline)
+        skip = 0.0 if problem.states <= _MANY_STATES else _SKIPPED
+        return best_price_per_row(
+            problem, self.rows_per_second, solve, at_most=self._at_most, skip=skip, deadline=deadline
+        )
 
     def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:
         """Whether fractions of units would cost less per row."""

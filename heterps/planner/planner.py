@@ -40,6 +40,7 @@ __all__ = ["Request", "compare", "frontier", "plan"]
 BATCH_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 SECONDS = 30.0
 _TINY = make_problem([[1.0]], cap=4)
+_MANY_STATES, _RIVAL_SECONDS = 1_000, 1.0  # cuts beyond which rivals of a plan are looked for only so long
 _LARGE_BATCH = 8192  # rows; above, a plan says that this changes what is learned
 
 
@@ -234,7 +235,8 @@ def rivals(
     request: Request, draft: Draft, names: Iterable[str] = ("cpu-only", "gpu-only", "greedy")
 ) -> Iterable[Rival]:
     """What other ways of planning come to, and why they lose."""
-    deadline = Deadline(request.seconds / 10)
+    large = draft.problem.states > _MANY_STATES
+    deadline = Deadline(min(_RIVAL_SECONDS, request.seconds / 10) if large else request.seconds / 10)
     for name in names:
         try:
             other = request.goal.search(draft.problem, solver(name).within(deadline), deadline)

@@ -189,6 +189,11 @@ class Problem:
         return self._summed(self.layer_serial)
 
     @cached_property
+    def has_serial(self) -> bool:
+        """Whether there is work that more units do not divide."""
+        return bool(self.layer_serial.any())
+
+    @cached_property
     def parallel(self) -> Floats:
         """float[R, n, T]: parallel seconds of each state."""
         return self._summed(self.layer_parallel)
