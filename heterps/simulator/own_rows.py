@@ -69,7 +69,7 @@ class OwnRows:
         """Say whether a host must be asked before a batch can be computed."""
         return self.lacks(host, shards)
 
-    def receive(self, key: BatchKey, host: int, rows: ServedRows) -> None:
+    def receive(self, key: BatchKey, host: int, rows: ServedRows, low: int) -> None:
         """Take what a batch has asked for."""
         self.take(host, rows)
 

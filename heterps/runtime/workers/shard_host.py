@@ -460,11 +460,15 @@ class ShardHost:
                 values[name], rows[name] = pulled.values, pulled.rows
             if self.holder is not None:
                 values, rows = self.holder.handed_out(wanted, values, rows)
-            dense = None
+            slots = {name: shard.pull_slots(name, wanted.ids[name][:n]) for name, n in wanted.slots.items()}
+            dense = dense_slots = None
             if wanted.dense is not None:
                 out = wanted.dense if wanted.dense.size else None
-                dense = shard.pull_pushed(out) if wanted.train else shard.pull_dense(out)
-        return Pulled(values, rows, version, dense, moment)
+                if wanted.dense_slots:
+                    dense, dense_slots = shard.pull_dense_slots(out)
+                else:
+                    dense = shard.pull_pushed(out) if wanted.train else shard.pull_dense(out)
+        return Pulled(values, rows if wanted.hints else {}, version, dense, moment, slots, dense_slots)
 
     def _apply(self, key: BatchKey, gradients: PushedGradients, batches: int = 1) -> None:
         with self.phases("push"):

@@ -131,6 +131,13 @@ class DenseBlock:
             np.copyto(out, self.values)
         return out
 
+    def pull_slots(self, out: F32 | None = None) -> tuple[F32, F32]:
+        """Return copies of all values and of all optimiser slots, as of one moment."""
+        out = np.empty_like(self.values) if out is None else out
+        with self.lock:
+            np.copyto(out, self.values)
+            return out, self.slots.copy()
+
     def pull_pushed(self, out: F32 | None = None) -> F32:
         """Return a copy of the values that pushes are for, one behind the other."""
         if len(self._pushed) == len(self.specs):

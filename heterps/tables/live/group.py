@@ -305,6 +305,20 @@ class RowGroup:
                 part.find(ids, order, bounds[p], bounds[p + 1], rows)
         return rows
 
+    def slots(self, ids: Any) -> F32:
+        """Return the optimiser slots of ids, as they start where there is no row."""
+        ids = check_ids(ids, f"group {self.spec.name!r}")
+        order, bounds = self.split(ids)
+        first, n = self.layout.state, self.layout.slots
+        out, rows = np.tile(self.layout.template[:n], (len(ids), 1)), np.full(len(ids), NO_ROW, np.uint32)
+        for p, part in enumerate(self.partitions):
+            at = order[bounds[p] : bounds[p + 1]]
+            with part.lock:
+                part.find(ids, order, bounds[p], bounds[p + 1], rows)
+                at = at[rows[at] != NO_ROW]
+                out[at] = part.words.view(np.float32)[rows[at], first : first + n]
+        return out
+
     def delete(self, ids: Any) -> int:
         """Delete the rows of ids that have one; return how many had."""
         ids = np.unique(check_ids(ids, f"group {self.spec.name!r}"))

@@ -201,6 +201,16 @@ class Shard:
         values, rows = self._below(group).pull(ids, train=train, out=out, step=version)
         return PulledRows(values, rows, version)
 
+    def pull_slots(self, group: str, ids: Any) -> F32:
+        """Return the optimiser slots of unique ids."""
+        return self.group(group).slots(ids)
+
+    def pull_dense_slots(self, out: F32 | None = None) -> tuple[F32, F32]:
+        """Return flat copies of the dense parameters and of their optimiser slots."""
+        if not isinstance(self.dense, DenseBlock):
+            raise TableError("dense parameters that are on a device keep their optimiser slots there")
+        return self.dense.pull_slots(out)
+
     def pull_dense(self, out: F32 | None = None) -> F32:
         """Return a flat copy of the dense parameters on the host."""
         return self.dense.pull(out)
