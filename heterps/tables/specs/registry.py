@@ -52,7 +52,8 @@ class Registry(Generic[T]):
         """Return ``{"kind": name, field: value ...}``."""
         name = type(value).__name__
         if not self.holds(type(value)):
-            raise UnknownKindError(f"{name} is not registered as a {self._role}: decorate the class")
+            where = (f"{self._role[:-1]}ies" if self._role.endswith("y") else f"{self._role}s").upper()
+            raise UnknownKindError(f"{self._role} {name} is not registered: decorate its class with @{where}.add")
         return {"kind": name} | {f.name: _plain(getattr(value, f.name)) for f in fields(value)}  # type: ignore[arg-type]
 
     def from_json(self, data: Mapping[str, Any] | Found) -> T:
