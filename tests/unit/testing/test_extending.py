@@ -51,12 +51,13 @@ def part(name: str) -> Any:
         sys.path.remove(str(FOLDER))
 
 
+@pytest.mark.full
 class TestHalfLife(AccessorContract):
     accessors = (part("own_accessor").HalfLife(keep=3.0), part("own_accessor").HalfLife(days=1.0, embed=2))
 
 
 class TestCtrAccessor(AccessorContract):
-    accessors = (CtrAccessor(), CtrAccessor(embed=3, delete_threshold=4.0, base_threshold=6.0))
+    accessors = (CtrAccessor(embed=3, delete_threshold=4.0, base_threshold=6.0),)
 
 
 class TestNpz(ReaderContract):
