@@ -93,7 +93,7 @@ def put(entries: U64, entry: np.uint64, place: np.int64) -> None:
         place += 1
 
 
-@inner_loop
+@inline
 def advance(entries: U64, meta: I64, budget: np.int64) -> None:
     """Move the frontier of a growing index down by about ``budget`` entries (equal hashes move together)."""
     frontier = meta[FRONTIER]
