@@ -63,6 +63,8 @@ class _LoopCache(FunctionCache):
         """
         self._find_files()
         key, path = self._index_key(sig, target_context.codegen()), f"{self._cache_file._index_path}.claim"
+        if self._is_there(key):
+            return
         with suppress(OSError):  # a folder that cannot be written, or not be locked: numba says what it thinks of it
             self._impl.locator.ensure_cache_path()
             self._writes = stack.enter_context(claimed(path, lambda: self._is_there(key)))
@@ -81,13 +83,19 @@ class _LoopCache(FunctionCache):
 class _Loop(CPUDispatcher):
     """A loop that is kept on disk."""
 
+    @property
+    def kept(self) -> _LoopCache:
+        """Its cache, made when it is first asked for: finding a place on disk takes longer than all else at import."""
+        if not isinstance(self._cache, _LoopCache):
+            self._cache = _LoopCache(self)
+        return self._cache
+
     def compile(self, sig: Any) -> Any:
         # Our other threads first: none waits for a claim that another holds which waits for it.
         with global_compiler_lock, ExitStack() as stack:
             _NOW.append(self.__name__)
             stack.callback(_NOW.pop)
-            if isinstance(self._cache, _LoopCache):  # else it came here by pickle
-                self._cache.claim(sig, self.targetctx, stack)
+            self.kept.claim(sig, self.targetctx, stack)
             return super().compile(sig)
 
 
@@ -105,7 +113,7 @@ def njit(*, cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]
     def compiled(function: Callable[..., Any]) -> Any:
         loop = numba.njit(**options)(function)
         if cache and hasattr(loop, "py_func"):  # else numba is switched off
-            loop._cache, loop.__class__ = _LoopCache(loop), _Loop
+            loop.__class__ = _Loop
         return loop
 
     return compiled
@@ -126,8 +134,7 @@ inline = njit(nogil=True, error_model="numpy", inline="always")
 
 def is_kept(loop: Any) -> bool:
     """Say whether the disk has a loop, in whatever form; True for what is never kept."""
-    kept = getattr(loop, "_cache", None)
-    return not isinstance(kept, _LoopCache) or kept.is_kept
+    return not isinstance(loop, _Loop) or loop.kept.is_kept
 
 
 class Warmed(NamedTuple):
