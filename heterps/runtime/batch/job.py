@@ -29,6 +29,7 @@ from heterps.runtime.batch.own_parts import OwnParts
 from heterps.stages.lowering import pull_name
 from heterps.tables import N_SHARDS, DenseSpec, GroupSpec, cached_row_bytes
 from heterps.tables.on_device.able import check_group
+from heterps.tiny_runs import Needs
 
 __all__ = ["PREDICTION", "Job"]
 
@@ -120,6 +121,14 @@ class Job:
         for group in self.model.groups:
             if group.name in self.on_gpu:
                 check_group(group)
+
+    @property
+    def needs(self) -> Needs:
+        """What decides which loops are compiled for it."""
+        tables = [table for group in self.model.groups for table in group.tables]
+        kinds = {type(table.rule): table.rule for table in tables}
+        dense = {type(spec.rule): spec.rule for spec in self.model.parameters}
+        return Needs(self.model.lowered.graph, tuple(kinds.values()), tuple(dense.values()), self.metrics)
 
     def _check_caches(self) -> None:
         cached = next((name for name, way in self.ways.items() if way.kind == CACHE), None)

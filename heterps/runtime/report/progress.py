@@ -56,6 +56,8 @@ class Progress:
         Lanes or Splits that were run a second time because their worker was far behind the others.
     moves
         What came, went or moved since the last report, in words: workers, shard hosts, lanes.
+    compiling
+        Before the first batch: the loops that are compiled on this machine at the moment, in words.
     busy
         Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
     profile
@@ -90,6 +92,7 @@ class Progress:
     together: int = 0
     run_twice: int = 0
     moves: tuple[str, ...] = ()
+    compiling: str = ""
     busy: Mapping[str, float] = field(default_factory=dict)
     profile: PhaseProfile = field(default_factory=PhaseProfile)
     epoch_done: bool = False
@@ -130,7 +133,8 @@ class Progress:
 
     def __str__(self) -> str:
         if not self.samples:
-            parts = [f"epoch {self.epoch}/{self.epochs}", "no batch trained yet", *_bad(self.bad_rows), *self.moves]
+            waits = self.compiling or "no batch trained yet"
+            parts = [f"epoch {self.epoch}/{self.epochs}", waits, *_bad(self.bad_rows), *self.moves]
             return " | ".join(parts)
         parts = [
             f"epoch {self.epoch}/{self.epochs}",

@@ -21,8 +21,7 @@ from heterps.tables.live.owners import Owners
 from heterps.tables.live.partition import RowPartition
 from heterps.tables.live.readers import Changes, Readers
 from heterps.tables.live.row_layout import RowLayout
-from heterps.tables.loops.foreign import rebuilt_around
-from heterps.tables.loops.row_loops import NO_ROW, push_rows, update_block, update_segment
+from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.splitting import find_reserved, split_ids
 from heterps.tables.loops.store import GradientColumns
 from heterps.tables.snapshots.records import fill
@@ -101,8 +100,8 @@ class RowGroup:
             memory.count(self)
 
     def _new_partitions(self) -> list[RowPartition]:
-        push, count = _push_for(self.layout), self._count
-        return [RowPartition(self.layout, share=count, folder=self._folder, push=push) for _ in range(count)]
+        count = self._count
+        return [RowPartition(self.layout, share=count, folder=self._folder) for _ in range(count)]
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -396,13 +395,3 @@ def _folder(spec: GroupSpec, folder: Path | None) -> Path | None:
     if folder is None:
         raise TableError(f"group {spec.name!r} has storage {spec.storage!r}: give the shard a folder for its rows")
     return folder
-
-
-def _push_for(layout: RowLayout) -> Any:
-    """Return the push loop for a group's rules: the cached one, or one built around a rule from outside."""
-    rules = tuple(s.rule for s in layout.segments)
-    return (
-        push_rows
-        if layout.adds or all(rule.code >= 0 for rule in rules)
-        else rebuilt_around(rules, push_rows, update_segment, update_block)
-    )
