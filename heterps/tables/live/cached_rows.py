@@ -97,11 +97,11 @@ class CachedRows:
     @property
     def _values(self) -> F32:
         first = self._group.layout.value
-        view: F32 = self._group.partitions[0].words.view(np.float32)[:, first : first + self.width]
+        view: F32 = self._group.only.words.view(np.float32)[:, first : first + self.width]
         return view
 
     def _grow(self) -> None:
-        room, high = len(self._heard), self._group.partitions[0].high
+        room, high = len(self._heard), self._group.only.high
         if high > room:
             more = max(room, high - room, 1024)
             never, zeros = np.full(more, _NEVER), np.zeros(more, np.int64)
@@ -167,7 +167,8 @@ class CachedRows:
 
     def _set_slots(self, rows: U32, slots: F32) -> None:
         first = self._group.layout.state
-        self._group.partitions[0].words.view(np.float32)[rows, first : first + self._slots] = slots
+        where = slice(first, first + self._slots)
+        self._group.partitions[0].set_slots(rows.astype(np.int64), where, slots)
         self._stepping[rows] = True
 
     def learn(self, ids: U64, rows: U32, gradients: F32, unit: int, step: int) -> None:
@@ -198,7 +199,7 @@ class CachedRows:
         return len(free)
 
     def _delete(self, rows: I64) -> None:
-        part = self._group.partitions[0]
+        part = self._group.only
         with part.lock:
             part.delete(rows)
         self._uses[rows] = -1
