@@ -140,11 +140,11 @@ class _Faults:
             return False
         process.pace *= 8
         world.looks += 2
-        world.post(ev.WorkerPaced(process.name, True, world.looks - 1))
+        world.look(ev.WorkerPaced(process.name, True, world.looks - 1), world.life)
         for wait in (0.0, 3.0):
             for attempt in worker.attempts:
                 world.net.at(wait, None, world.post, ev.SplitSlow(attempt))
-        world.net.at(10 + 60 * world.net.random(), None, _is_fast, world, process, world.looks)
+        world.net.at(10 + 60 * world.net.random(), None, _is_fast, world, process, world.looks, world.life)
         return True
 
     @staticmethod
@@ -169,8 +169,9 @@ class _Faults:
         process = _pick(world, "io", pick)
         if process is not None:
             world.looks += 2
-            world.post(ev.WorkerHeld(process.name, world.looks - 1))
-            world.net.at(5 + 40 * world.net.random(), None, world.post, ev.WorkerFreed(process.name, world.looks))
+            world.look(ev.WorkerHeld(process.name, world.looks - 1), world.life)
+            freed = ev.WorkerFreed(process.name, world.looks)
+            world.net.at(5 + 40 * world.net.random(), None, world.look, freed, world.life)
         return process is not None
 
     @staticmethod
@@ -228,9 +229,9 @@ class _Faults:
         return spec.hosts > 1
 
 
-def _is_fast(world: World, process: Process, look: int) -> None:
+def _is_fast(world: World, process: Process, look: int, life: int) -> None:
     process.pace /= 8
-    world.post(ev.WorkerPaced(process.name, False, look))
+    world.look(ev.WorkerPaced(process.name, False, look), life)
 
 
 def _make_room(world: World) -> None:

@@ -102,6 +102,7 @@ class World:
         self._early: dict[tuple[str, int], list[Any]] = {}
         self._names = 0
         self._tables = 0
+        self._wanted = 0  # the cut whose manifest is about to be written
         self._seen: Counter[str] = Counter()
         self._triggers = [fault for fault in scenario.faults if fault.after]
         self.run = RunState(scenario.spec)
@@ -167,7 +168,14 @@ class World:
     def _joined(self, joined: ev.Event, process: Process, life: int) -> None:
         """A new driver asks the scheduler who is there: it is told of no worker that was lost in a life before."""
         if life == self.life or not process.lost:
-            self.handle(joined)
+            self._admit(joined, process)
+
+    def _admit(self, joined: ev.Event, *processes: Process) -> None:
+        """Tell of processes that were there a moment ago; those that went meanwhile are missed at the next look."""
+        self.handle(joined)
+        for process in processes:
+            if process.lost:
+                self.post(ev.WorkerLost(process.name, process.stay))
 
     def play(self) -> str:
         """Let everything happen; return what went wrong, or nothing."""
@@ -187,6 +195,14 @@ class World:
     def post(self, event: ev.Event) -> None:
         """Send an event to the driver."""
         self.net.send(None, self.handle, event, reliable=True)
+
+    def look(self, event: ev.Event, life: int) -> None:
+        """Send what a driver sees when it looks at the cluster; another one looks for itself."""
+        self.net.send(None, self._looked, event, life, reliable=True)
+
+    def _looked(self, event: ev.Event, life: int) -> None:
+        if life == self.life:
+            self.handle(event)
 
     def handle(self, event: ev.Event) -> None:
         """Give an event to the driver now, and carry out what follows."""
@@ -304,18 +320,21 @@ class World:
         self.post(ev.StageReady(process.name))
 
     def _publish(self, publish: do.PublishCut) -> None:
+        self._wanted = publish.cut.number
         self.net.at(self.net.publishing(), None, self._published, publish.cut)
 
     def _published(self, cut: Cut) -> None:
-        if cut.number > self.disk.cuts[-1].number:
+        """Write the manifest and say so in one act, unless the cut was given up, or its driver has died."""
+        if cut.number == self._wanted:
             self.disk.cuts.append(cut)
             self.problem = self.problem or check.cut(self, cut)
-        self.post(ev.CutPublished(cut.number))
+            self.handle(ev.CutPublished(cut.number))
 
     def _rest(self, rest: do.Rest) -> None:
         Visit(self, rest).begin()
 
     def _drop(self, drop: do.DropCut) -> None:
+        self._wanted = 0
         self.disk.drop(drop.cut)
 
     def _move(self, move: do.MoveShards) -> None:
@@ -332,7 +351,7 @@ class World:
 
     def restart(self) -> None:
         """The driver dies with its scheduler; a new one goes on from what is on disk, with new workers."""
-        self.life += 1
+        self.life, self._wanted = self.life + 1, 0
         self.run = RunState(self.scenario.spec, cut=self.disk.published, life=self.life)
         self._early.clear()
         self.start_workers()
@@ -351,7 +370,7 @@ class World:
         told = [copy.state.standing() for copy in there]
         cut = self.disk.published
         where = found(cut, told, ordered=spec.mode.ordered) if adopts else None
-        self.life += 1
+        self.life, self._wanted = self.life + 1, 0
         self.run = RunState(spec, cut=cut, life=self.life, found=where)
         self._adopted = {copy.host: copy for copy in there} if where is not None else {}
         self._early.clear()
@@ -371,12 +390,8 @@ class World:
                 self._tell_of(process, "")
 
     def _found(self, joined: ev.ServersJoined, life: int) -> None:
-        """Tell of servers that were there a moment ago; those that were lost since are told of once more."""
         if life == self.life:
-            self.handle(joined)
-            for process in self.processes:
-                if process.name in joined.workers and process.lost:
-                    self.post(ev.WorkerLost(process.name, process.stay))
+            self._admit(joined, *map(self.process, joined.workers))
 
 
 _BETWEEN_COPIES = (de.Forward, de.Fill, de.Confirm)

@@ -112,7 +112,8 @@ def test_training_reads_partitions_where_they_lie_and_nothing_comes_to_the_clien
         *_, last = session.train(data, epochs=2)
         trained = received() - came
         found = session.evaluate(data, ["auc"])
-        assert total_handed_over(client) - before < min(SIZES[i] for i in (0, 3, 5))  # less than a byte a row of any
+        moved = total_handed_over(client) - before
+        assert moved < min(data.sizes[i] for i in (0, 3, 5)) / 20  # at most those of a few rows, run twice
         predicted = session.predict(data)
     assert last.samples == 2 * sum(SIZES)
     assert found["auc"] > 0.99

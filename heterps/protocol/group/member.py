@@ -7,7 +7,8 @@
 3. A push is answered when *every* member has applied its step. So what a lane was told survives as long as any member
    does, and hosts, which hear of it from the lane's next pull, are never ahead of the group.
 4. A new term forgets what was under way: lanes send it again. What was applied stays; members behind, and new ones,
-   take everything from the foremost one.
+   take everything from the foremost one: of those who served last, the one that has applied most. One that was away
+   meanwhile may have applied as much, yet not know how far lanes have come that were told so, or who is fenced.
 5. Asking where a lane stands fences earlier attempts on every member before it is answered.
 """
 
@@ -83,6 +84,7 @@ class MemberState:
         self.base = -1
         self.members: tuple[str, ...] = ()
         self.serving = False
+        self.served = 0  # the last term under which it was
         self.applied: Position | None = None  # all steps before it are in the parameters; None: there are none yet
         self.frontier: list[Position] = [(0, 0)] * lanes  # by lane: the first step it has not pushed here
         self.fences: dict[int, int] = {}
@@ -252,7 +254,7 @@ class MemberState:
             return []
         if form.term > self.term:
             self._begin(form)
-        return [Report(MemberFormed(self.worker, self.term, self.applied))]
+        return [Report(MemberFormed(self.worker, self.term, self.applied, self.served))]
 
     def _begin(self, form: FormGroup) -> None:
         self.frontier = list(self.state().frontier)
@@ -285,7 +287,7 @@ class MemberState:
         return self._serve()
 
     def _serve(self) -> list[MemberDecision]:
-        self.serving = True
+        self.serving, self.served = True, self.term
         return [Report(MemberReady(self.worker, self.term))]
 
     def _write_back(self, write: WriteBack, tag: Any) -> list[MemberDecision]:

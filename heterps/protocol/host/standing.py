@@ -21,7 +21,10 @@ class HostStanding:
     lanes
         Of each: pass and step of its frontier, the batch there (None where nobody said), and the step up to which it
         has staged something.
+    line
+        The return to a cut that it has made last, by number.
     """
 
     window: Window
     lanes: list[list[Any]]
+    line: int = 0

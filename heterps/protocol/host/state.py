@@ -81,6 +81,7 @@ class HostState:
         self.term = 0
         self.serving = False
         self.owned: tuple[int, ...] = ()
+        self.line = 0  # the return to a cut since which it has everything
         self.window = Window()
         self.lanes = Lanes(lanes)
         self.fences: dict[tuple[int, int], int] = {}
@@ -107,11 +108,12 @@ class HostState:
 
     def standing(self) -> HostStanding:
         """Return where it is, for a driver that knows nothing of the run."""
-        return HostStanding(self.window.copy(), self.lanes.standing())
+        return HostStanding(self.window.copy(), self.lanes.standing(), self.line)
 
     def go_on_as(self, before: HostState) -> None:
         """Be what another copy was: the next driver's, around the same rows."""
         self.window, self.lanes, self.fences = before.window.copy(), before.lanes.copy(), dict(before.fences)
+        self.line = before.line
 
     def resend(self) -> list[Decision]:
         """Return what the backup has not confirmed; the engine asks after a timeout."""
@@ -201,7 +203,7 @@ class HostState:
                 return []
             self.term, self.owned = create.term, create.owned
             return []
-        return self._rewind(Rewind(self.copy, create.term, create.cut, create.owned), tag)
+        return self._rewind(Rewind(self.copy, create.term, create.cut, create.owned, create.line), tag)
 
     def _adopted(self, create: CreateHost) -> list[Decision]:
         """Go on from where it is, under the term of another driver."""
@@ -212,7 +214,7 @@ class HostState:
     def _rewind(self, rewind: Rewind, tag: Any) -> list[Decision]:
         if rewind.term <= self.term:
             return [Report(HostReady(self.copy, self.term))] if self._ready(rewind.term) else []
-        self.term, self.owned, self.serving = rewind.term, rewind.owned, False
+        self.term, self.owned, self.line, self.serving = rewind.term, rewind.owned, rewind.line, False
         self._waiting.clear()
         self.replica.leave()
         return [Load(rewind.term, rewind.cut, rewind.owned)]
@@ -302,7 +304,7 @@ class HostState:
     # --- between primary and backup
 
     def _snapshot(self) -> Snapshot:
-        return Snapshot(self.window.copy(), self.lanes.copy(), dict(self.fences), self.owned)
+        return Snapshot(self.window.copy(), self.lanes.copy(), dict(self.fences), self.owned, self.line)
 
     def _fill(self, fill: Fill, tag: Any) -> list[Decision]:
         if fill.term < self.term or self.serving:
@@ -311,7 +313,7 @@ class HostState:
         if self.replica.fill(fill.seq):
             snapshot = fill.snapshot
             self.window, self.lanes = snapshot.window.copy(), snapshot.lanes.copy()
-            self.fences, self.owned = dict(snapshot.fences), snapshot.owned
+            self.fences, self.owned, self.line = dict(snapshot.fences), snapshot.owned, snapshot.line
         return self._follow(tag)
 
     def _forward(self, forward: Forward, tag: Any) -> list[Decision]:

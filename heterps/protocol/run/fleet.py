@@ -52,6 +52,8 @@ class Fleet:
         self.places: dict[int, tuple[int, str]] = {}
         """Of every live copy: its host and worker."""
         self._copies = life << 32
+        self.line = life << 32
+        """Counts returns to a cut."""
 
     # --- queries
 
@@ -87,12 +89,13 @@ class Fleet:
         """Bring every host to the cut: live primaries rewind, missing ones are placed later; backups start anew."""
         out: list[Instruction] = []
         self._moving, self.adopts = None, False
+        self.line += 1
         for host in self.hosts:
             out += self._drop_backup(host)
             host.ready = False
             if host.primary is not None:
                 host.term += 1
-                out.append(Rewind(host.primary, host.term, cut, self.owned(host.index)))
+                out.append(Rewind(host.primary, host.term, cut, self.owned(host.index), self.line))
         return out
 
     @property
@@ -186,7 +189,8 @@ class Fleet:
             return []
         host.term += 1
         host.primary = self._new_copy(host, worker)
-        return [CreateHost(host.primary, host.index, worker, host.term, cut, self.owned(host.index), self.adopts)]
+        owned = self.owned(host.index)
+        return [CreateHost(host.primary, host.index, worker, host.term, cut, owned, self.adopts, self.line)]
 
     def _where(self, host: FleetHost) -> str | None:
         """Return the worker for a new primary: where its tables are already, else where there is room."""

@@ -27,7 +27,7 @@ class FoundRun:
 
 
 def found(cut: Cut, hosts: Sequence[HostStanding], *, ordered: bool) -> FoundRun | None:
-    """Return where the run is; None if hosts cannot tell.
+    """Return where the run is; None if hosts cannot tell, or if some of them had returned to a cut and others not yet.
 
     Parameters
     ----------
@@ -38,6 +38,8 @@ def found(cut: Cut, hosts: Sequence[HostStanding], *, ordered: bool) -> FoundRun
     ordered
         Whether it is a Sync run.
     """
+    if len({host.line for host in hosts}) > 1:
+        return None
     return _lanes(cut, hosts) if ordered else _splits(cut, hosts)
 
 

@@ -23,7 +23,7 @@ class ReduceGroup:
         self.term = self._base = self._serial = life << 32
         self.members: tuple[str, ...] = ()
         self.owed = False  # something was trained that the shard hosts have not got
-        self._formed: dict[str, Position | None] = {}
+        self._formed: dict[str, tuple[int, Position] | None] = {}  # term under which it served last, steps applied
         self._ready: set[str] = set()
         self._writing: tuple[int, int] | None = None  # serial, version of the layout
 
@@ -57,25 +57,25 @@ class ReduceGroup:
         self.members = wanted
         return [FormGroup(worker, self.term, self._base, wanted) for worker in wanted]
 
-    def formed(self, worker: str, term: int, applied: Position | None) -> bool:
+    def formed(self, worker: str, term: int, applied: Position | None, served: int) -> bool:
         """Note how far a member is; True if that was the last one to say so."""
         if term != self.term or worker not in self.members or worker in self._formed:
             return False
-        self._formed[worker] = None if applied is None else (applied[0], applied[1])
+        self._formed[worker] = None if applied is None else (served, (applied[0], applied[1]))
         return len(self._formed) == len(self.members)
 
     @property
     def lost(self) -> bool:
         """Say whether nobody is left who has what was trained since the hosts got it last."""
-        return self.owed and all(applied is None for applied in self._formed.values())
+        return self.owed and all(stand is None for stand in self._formed.values())
 
     def catch_up(self, pass_: int, layout: Layout) -> list[Instruction]:
         """All have formed: let those behind take everything from the foremost."""
-        foremost = max((applied for applied in self._formed.values() if applied is not None), default=None)
+        foremost = max((stand for stand in self._formed.values() if stand is not None), default=None)
         source = next((worker for worker in self.members if foremost and self._formed[worker] == foremost), "")
         return [
-            CatchUp(worker, self.term, worker if foremost and applied == foremost else source, pass_, layout)
-            for worker, applied in self._formed.items()
+            CatchUp(worker, self.term, worker if foremost and stand == foremost else source, pass_, layout)
+            for worker, stand in self._formed.items()
         ]
 
     def member_ready(self, worker: str, term: int) -> bool:

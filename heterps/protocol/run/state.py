@@ -11,7 +11,9 @@ Rules
    under a new term, clients send again.
 4. A cut, a rest or a move begins only when nothing is in flight: every attempt has stopped at a batch boundary, every
    dirty Split was run far enough that all hosts agree, in Sync all lanes stand at one step.
-5. The run can return to a cut only when all its parts and its manifest are on disk.
+5. The run can return to a cut only when all its parts and its manifest are on disk, and the newest one there is always
+   the one it would return to: an engine writes a manifest and says so in one act, and none of a cut that was given up.
+   Hosts that outlive their driver then never stand before, or beside, the cut that the next one reads.
 6. Rows move by copying first; owners change for all hosts at once, with new terms.
    Where dense parameters are all-reduced, the hosts get them then, before anything else: cuts and saves are theirs.
 7. A cut that a host could not load is none: the run counts from the one before it, and all hosts return to that.
@@ -129,16 +131,14 @@ class RunState(Workforce):
             self.group.dissolve()  # it may be asking a copy that answers no more
         if self.phase is not Phase.RESTORING:
             self._announce()
-        if self.phase is Phase.MARKING:
-            self._mark_new_primary(event.copy)
+        if self._cutting is not None and self.phase is Phase.MARKING:  # else it was given up meanwhile
+            self._mark_new_primary(self._cutting, event.copy)
         if self.phase is Phase.MOVING and not self._moves[0].copied:
             self._moves[0].number = 0
 
-    def _mark_new_primary(self, copy: int) -> None:
-        assert self._cutting is not None
-        self._cutting.copies.add(copy)
-        self._cutting.unmarked.add(copy)
-        self._cutting.unwritten.add(copy)
+    def _mark_new_primary(self, cutting: CutProgress, copy: int) -> None:
+        for copies in (cutting.copies, cutting.unmarked, cutting.unwritten):
+            copies.add(copy)
         self._mark(copy)
 
     def _backup_ready(self, event: ev.BackupReady) -> None:
@@ -186,7 +186,7 @@ class RunState(Workforce):
             self._out += self.group.form(self.roster.workers)
 
     def _member_formed(self, event: ev.MemberFormed) -> None:
-        if self.group is None or not self.group.formed(event.worker, event.term, event.applied):
+        if self.group is None or not self.group.formed(event.worker, event.term, event.applied, event.served):
             return
         if self.group.lost:
             self._restore()
@@ -223,14 +223,11 @@ class RunState(Workforce):
 
     def _publish_if_whole(self) -> None:
         if self._cutting is not None and not self._cutting.unwritten:
-            self._cutting.publishing = True
             self._out.append(do.PublishCut(self._cutting.cut))
 
     def _cut_failed(self, event: ev.CutFailed) -> None:
         if self._cutting is not None and event.cut == self._cutting.cut.number:
             last = self._is_covered() and self._in_last_pass()
-            if not event.copy:  # the engine's own word: no manifest is on its way
-                self._cutting.publishing = False
             self._drop_cut(event.reason)
             if last:
                 self._abort(f"everything is trained, but the last cut could not be written: {event.reason}")
@@ -254,10 +251,9 @@ class RunState(Workforce):
             self._restore()
 
     def _drop_cut(self, reason: str = "") -> None:
-        """Give the cut up. One whose manifest may be on its way to the disk keeps its parts."""
+        """Give the cut up, also one whose manifest was about to be written (rule 5)."""
         if self._cutting is not None:
-            if not self._cutting.publishing:
-                self._out.append(do.DropCut(self._cutting.cut.number, reason))
+            self._out.append(do.DropCut(self._cutting.cut.number, reason))
             self._cutting = self._newest = None
 
     def _rest_asked(self, event: ev.RestAsked) -> None:

@@ -28,7 +28,6 @@ class CutProgress:
     copies: set[int]
     unmarked: set[int]
     unwritten: set[int]
-    publishing: bool = False
 
 
 @dataclass(slots=True)

@@ -171,6 +171,7 @@ class Snapshot:
     lanes: Lanes
     fences: dict[tuple[int, int], int]
     owned: tuple[int, ...]
+    line: int = 0
 
 
 Decision = (

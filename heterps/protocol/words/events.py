@@ -355,11 +355,15 @@ class AbortAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class MemberFormed(Event):
-    """A member has taken note of a new term; all steps before ``applied`` are in its parameters (None: it has none)."""
+    """A member has taken note of a new term; all steps before ``applied`` are in its parameters (None: it has none).
+
+    ``served`` is the last term under which it was ready: what lanes were told after that it may not know.
+    """
 
     worker: str
     term: int
     applied: tuple[int, int] | None
+    served: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,7 @@ class Announce(Instruction):
 class CreateHost(Instruction):
     """Make an actor on a server worker: a primary loaded from the cut, or (``cut`` None) an empty backup to be
     filled. To ``adopt``: take the tables that a driver before left there, with all that belongs to them, as they are.
+    ``line``: see :class:`Rewind`.
     """
 
     copy: int
@@ -135,16 +136,22 @@ class CreateHost(Instruction):
     cut: int | None
     owned: tuple[int, ...]
     adopt: bool = False
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Rewind(Instruction):
-    """Load the cut again in place of everything since, under a new term."""
+    """Load the cut again in place of everything since, under a new term.
+
+    ``line`` is another one with each return to a cut, the same for all hosts: those of different lines have nothing in
+    common but what was before.
+    """
 
     copy: int
     term: int
     cut: int
     owned: tuple[int, ...]
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)

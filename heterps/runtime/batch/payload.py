@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from heterps.runtime.batch.landing import Landing
 from heterps.tables import FollowedRows, Moment, RowGradients
 from heterps.tables.on_device.lane_sums import sum_there
 
@@ -29,7 +30,8 @@ class Wanted:
     ``ids`` by group, each id once; ``out`` where the rows go (a buffer of the caller's, made by the receiver if None);
     ``dense`` where the host's dense parameters go, None if they are not wanted; ``reader`` who will follow what others
     change from then on, empty if nobody. ``lent``: the batch's seed, if the stage holder is to have the rows ready for
-    the stages that compute with them, and none are wanted here.
+    the stages that compute with them, and none are wanted here. ``landing``: as long as it is open, ``out`` and
+    ``dense`` may be written to.
     """
 
     ids: Mapping[str, U64]
@@ -38,6 +40,7 @@ class Wanted:
     train: bool = True
     reader: str = ""
     lent: int | None = None
+    landing: Landing = field(default_factory=Landing)
 
 
 @dataclass(eq=False)

@@ -16,10 +16,11 @@ from heterps.runtime.answers import reason_of
 __all__ = ["Arrivals"]
 
 
-class Arrivals(SimpleQueue[Event | Callable[[], None]]):
+class Arrivals(SimpleQueue[Event | Callable[[], Event | None]]):
     """A run's inbox. Made first, so that a carrier can tell without knowing who listens.
 
-    An event is for the run's state; anything else is called, in the run's thread, in its turn.
+    An event is for the run's state; anything else is called, in the run's thread, in its turn. An event that it returns
+    is handled at once, before anything that arrived later: the two are one act.
     """
 
     def tell(self, event: Event) -> None:
@@ -48,7 +49,7 @@ class Arrivals(SimpleQueue[Event | Callable[[], None]]):
     def when(
         self,
         answer: Future[Any],
-        act: Callable[[Any], None],
+        act: Callable[[Any], Event | None],
         lost: Callable[[ClusterError], None] | None = None,
         unread: Callable[[CheckpointError], None] | None = None,
     ) -> None:
@@ -62,19 +63,20 @@ class Arrivals(SimpleQueue[Event | Callable[[], None]]):
 
 def _settle(
     done: Future[Any],
-    act: Callable[[Any], None],
+    act: Callable[[Any], Event | None],
     lost: Callable[[ClusterError], None] | None,
     unread: Callable[[CheckpointError], None] | None,
-) -> None:
+) -> Event | None:
     error = done.exception()
     if error is None:
-        act(done.result())
-    elif isinstance(error, CheckpointError) and unread is not None:
+        return act(done.result())
+    if isinstance(error, CheckpointError) and unread is not None:
         unread(error)
     elif not isinstance(error, ClusterError):
         raise error
     elif lost is not None:
         lost(error)
+    return None
 
 
 def _raise(error: BaseException) -> None:

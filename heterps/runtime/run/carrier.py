@@ -354,7 +354,7 @@ class ClusterCarrier:
 
     def drop_cut(self, cut: int) -> None:
         """Remove the parts of a cut."""
-        self._keeper.drop(cut)
+        self.hosts.drop(cut)
 
     def cut_folder(self, cut: int) -> str:
         """Return where a whole cut lies."""

@@ -122,11 +122,10 @@ class Driver:
                 self._take(self.inbox.get_nowait())
         return True
 
-    def _take(self, arrived: ev.Event | Callable[[], None]) -> None:
-        if isinstance(arrived, ev.Event):
-            self.handle(arrived)
-        else:
-            arrived()
+    def _take(self, arrived: ev.Event | Callable[[], ev.Event | None]) -> None:
+        event = arrived if isinstance(arrived, ev.Event) else arrived()
+        if event is not None:
+            self.handle(event)
 
     def handle(self, *events: ev.Event) -> None:
         """Give events to the run and carry out what follows."""

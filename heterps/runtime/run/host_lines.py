@@ -74,6 +74,7 @@ class HostLines:
         self._gone: set[str] = set()  # workers that were lost
         self._begun: set[int] = set()  # hosts that had a copy in this run: another one has lost its rows
         self._by_host: dict[int, Address] = {}  # of the newest copy of each host
+        self._wanted = 0  # the cut whose manifest is to be written
 
     @property
     def all(self) -> list[Address] | None:
@@ -236,18 +237,21 @@ class HostLines:
     def publish(self, cut: Cut, copies: Sequence[int]) -> None:
         """Write the manifest once every copy told its part; a host that is lost before takes the cut with it."""
         parts: dict[int, HostPart] = {}
+        self._wanted = cut.number
 
-        def told(copy: int, part: HostPart) -> None:
+        def told(copy: int, part: HostPart) -> ev.Event | None:
             parts[copy] = part
-            if len(parts) == len(copies):
-                self._write(cut, [parts[copy] for copy in copies])
+            whole = self._wanted == cut.number and len(parts) == len(copies)
+            return self._keeper.publish(cut, [parts[copy] for copy in copies]) if whole else None
 
         for copy in copies:
             asked = self._copies[copy][1].ask("part", cut.number)
             self._arrivals.when(asked, partial(told, copy), partial(self._lose, copy))
 
-    def _write(self, cut: Cut, parts: Sequence[HostPart]) -> None:
-        self._arrivals.tell(self._keeper.publish(cut, parts))
+    def drop(self, cut: int) -> None:
+        """Write no manifest of a cut that was given up."""
+        self._wanted = 0
+        self._keeper.drop(cut)
 
 
 def _nothing(answer: Any) -> None:

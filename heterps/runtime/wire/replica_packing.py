@@ -96,6 +96,7 @@ def pack_fill(filling: Filling, primary: int) -> Message:
         "batches": [batch and list(batch) for batch in fill.snapshot.lanes.batch],
         "fences": [[*stream, attempt] for stream, attempt in fill.snapshot.fences.items()],
         "owned": list(fill.snapshot.owned),
+        "line": fill.snapshot.line,
         "version": filling.version,
         "counts": asdict(filling.counts),
         "kept": [_packed(push, gradients, arrays) for push, gradients in filling.kept.items()],
@@ -117,7 +118,7 @@ def unpack_fill(message: Message) -> tuple[Filling, int]:
     for push in kept:
         lanes.staged.setdefault((push.key.pass_, push.step), {})[push.lane] = push
     fences = {(a, b): attempt for a, b, attempt in head["fences"]}
-    snapshot = Snapshot(Window.from_json(head["window"]), lanes, fences, tuple(head["owned"]))
+    snapshot = Snapshot(Window.from_json(head["window"]), lanes, fences, tuple(head["owned"]), head["line"])
     fill = Fill(head["backup"], head["term"], head["seq"], snapshot)
     return Filling(fill, head["version"], Counts(**head["counts"]), dense, slots, kept), head["primary"]
 

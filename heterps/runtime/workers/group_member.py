@@ -287,8 +287,8 @@ class GroupMember:
     def _serve(self, caller: _Caller, reply: Reply) -> None:
         wanted = caller.payload
         assert isinstance(wanted, Wanted)
-        with self.phases("pull"):
-            dense = self.shard.pull_dense(wanted.dense)
+        with self.phases("pull"), wanted.landing as is_open:
+            dense = self.shard.pull_dense(wanted.dense) if is_open else None
         caller(reply, Pulled({}, {}, self.shard.version, dense))
 
     def _add(self, pushes: tuple[Push, ...]) -> None:

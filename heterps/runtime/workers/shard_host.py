@@ -416,7 +416,9 @@ class ShardHost:
                 if self._ordered:
                     self.turns.begins(pull.lane)
                 if not getattr(done, "gone", False):  # nobody waits for these rows any more
-                    done(reply, self._pull(wanted))
+                    with wanted.landing as is_open:
+                        pulled = self._pull(wanted) if is_open else None
+                    done(reply, pulled)
             case Forward():
                 self._forward(decision, payload)
             case Fill():

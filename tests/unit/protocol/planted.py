@@ -1,6 +1,7 @@
 """Bugs to plant in the production code, one per rule of docs/protocol.md: the simulator must find every one."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -151,7 +152,7 @@ def rewind_under_the_same_term(patch: pytest.MonkeyPatch) -> None:
         out = good(self, cut)
         for host in self.hosts:
             host.term -= host.primary is not None
-        return [do.Rewind(i.copy, i.term - 1, i.cut, i.owned) if isinstance(i, do.Rewind) else i for i in out]
+        return [replace(i, term=i.term - 1) if isinstance(i, do.Rewind) else i for i in out]
 
     def rewind(self: HostState, rewind: do.Rewind, tag: Any) -> list[de.Decision]:
         self.term, self.owned, self.serving = rewind.term, rewind.owned, False

@@ -122,6 +122,16 @@ def test_a_backup_is_ready_only_with_what_was_answered_while_it_was_filled() -> 
     assert primary.handle(confirm) == [de.Report(ev.BackupReady(1, 2))]
 
 
+def test_a_backup_is_of_its_primarys_line() -> None:
+    primary, backup = host(Async(), copy=1), HostState(2, Async())
+    primary.handle(do.Rewind(1, 2, 0, (0,), line=7))
+    primary.handle(de.Loaded(2, None))
+    backup.handle(do.CreateHost(2, 0, "b", 2, None, (0,)))
+    (fill,) = primary.handle(do.Attach(1, 2))
+    backup.handle(fill, 1)
+    assert (primary.standing().line, backup.standing().line) == (7, 7)
+
+
 def test_a_promoted_backup_deposes_its_old_primary() -> None:
     primary, backup = pair()
     forward = primary.handle(push(0), "t")[0]

@@ -1,5 +1,7 @@
 """Where a run is, told by hosts whose driver died."""
 
+from dataclasses import replace
+
 from heterps.protocol import BatchKey, Cut, Phase, RunSpec, RunState, Sync, Window
 from heterps.protocol.host.lanes import Lanes
 from heterps.protocol.host.standing import HostStanding
@@ -32,6 +34,22 @@ def test_splits_are_where_all_hosts_have_everything() -> None:
 def test_what_the_cut_says_of_an_earlier_pass_does_not_count() -> None:
     told = found(Cut(3, 0, {"low": 7, "done": [9], "fresh": 10}), [window((2, 0, 0)), window()], ordered=False)
     assert told == FoundRun(2, {"low": 0, "done": [], "starts": [[0, 0]], "fresh": 1})
+
+
+def test_hosts_of_which_some_have_returned_to_a_cut_and_others_not_yet_are_no_run() -> None:
+    before, after = lanes([0, 7, BatchKey(0, 4, 2), 8]), lanes([0, 0, None, 0])
+    assert found(Cut(), [before, replace(before, line=0)], ordered=True) is not None
+    for ordered in (True, False):
+        assert found(Cut(), [before, replace(after, line=1)], ordered=ordered) is None
+
+
+def test_every_return_to_a_cut_is_another_line_and_the_same_one_for_all_hosts() -> None:
+    run = RunState(RunSpec(shards=4, hosts=2))
+    created = run.handle(ev.ServersJoined(("a", "b")))
+    run.handle(*(ev.HostReady(c.copy, c.term) for c in created))
+    back = run.handle(ev.CopyLost(created[0].copy))
+    assert len({create.line for create in created}) == 1
+    assert {type(i): i.line for i in back if hasattr(i, "line")} == dict.fromkeys((do.Rewind, do.CreateHost), 1)
 
 
 def test_a_lane_is_where_the_foremost_host_says() -> None:

@@ -626,15 +626,43 @@ def test_a_cut_is_given_up_when_one_that_wrote_its_part_is_lost_before_the_other
     assert do.PublishCut not in [type(i) for i in run.handle(ev.CutWritten(second, 1))]
 
 
-def test_a_cut_that_cannot_be_published_any_more_is_not_waited_for() -> None:
+def test_a_cut_that_cannot_be_published_any_more_is_given_up() -> None:
     run, (first, second) = cut_of_two_hosts_with_backups()
     assert do.PublishCut in [type(i) for i in run.handle(ev.CutWritten(second, 1))]
     out = run.handle(ev.CopyLost(first))
-    assert do.DropCut not in [type(i) for i in out], "its manifest may be on its way"
+    assert do.DropCut(1, "") in out
+    assert run.handle(ev.CutPublished(1)) == [], "no engine says so of a cut that was given up"
     run.handle(ev.HostReady(out[0].copy, out[0].term), ev.CutAsked())
     (attempt,) = run.roster.attempts.values()
     out = run.handle(ev.SplitPaused(attempt.number, 0, attempt.serial))
     assert [i.cut for i in out if isinstance(i, do.MarkCut)] == [2, 2]
+
+
+def test_a_backup_that_takes_over_marks_no_cut_that_failed_meanwhile() -> None:
+    run, created = two_hosts(replicas=2)
+    backups = [host.backup for host in run.fleet.hosts]
+    run.handle(*(ev.BackupReady(c.copy, backup) for c, backup in zip(created, backups, strict=True)))
+    run.handle(ev.WorkerJoined("io", "io"), ev.SplitsReady(0, 1), ev.CutAsked())
+    (attempt,) = run.roster.attempts.values()
+    run.handle(ev.SplitPaused(attempt.number, 0, attempt.serial))
+    first, second = (create.copy for create in created)
+    promote, *_ = run.handle(ev.CutMarked(first, 1), ev.CopyLost(second))
+    assert isinstance(promote, do.Promote)
+    run.handle(ev.CutFailed(first, 1, "disk full"))
+    out = run.handle(ev.HostReady(promote.copy, promote.term))
+    assert do.MarkCut not in [type(i) for i in out]
+    assert do.Resume in [type(i) for i in out]
+
+
+def test_those_who_served_the_group_last_are_foremost() -> None:
+    """One that was away may have applied as much, and not know how far lanes have come."""
+    run = RunState(RunSpec(shards=4, mode=Sync(), lanes=2, group=True))
+    (create,) = run.handle(ev.WorkerJoined("s", "server"))
+    run.handle(ev.WorkerJoined("a", "io"), ev.WorkerJoined("b", "io"))
+    form, *_ = run.handle(ev.HostReady(create.copy, create.term))
+    run.handle(ev.MemberFormed("a", form.term, (0, 5), served=7))
+    out = run.handle(ev.MemberFormed("b", form.term, (0, 4), served=8))
+    assert {i.worker: i.source for i in out} == {"a": "b", "b": "b"}
 
 
 def test_an_io_worker_goes_when_its_splits_have_stopped() -> None:

@@ -217,10 +217,9 @@ class Played:
     def take(self) -> None:
         while not self.arrivals.empty():
             arrived = self.arrivals.get()
-            if isinstance(arrived, ev.Event):
-                self.events.append(arrived)
-            else:
-                arrived()
+            event = arrived if isinstance(arrived, ev.Event) else arrived()
+            if event is not None:
+                self.events.append(event)
 
     def look(self, looks: int = 3) -> None:
         """Until the scheduler was asked so many times more."""
@@ -520,6 +519,21 @@ def test_a_host_that_is_lost_before_it_told_its_part_takes_the_cut_with_it(start
     assert list((tmp_path / "checkpoint").glob(".unfinished*"))
     played.carrier.drop_cut(1)
     assert not list((tmp_path / "checkpoint").glob(".unfinished*"))
+
+
+def test_a_cut_that_was_given_up_is_not_published_by_a_part_that_comes_late(start: Start, tmp_path: Path) -> None:
+    played = start(hosts=2)
+    cut = marked(played)
+    slow = played.actor(SERVER_0)
+    slow.go.clear()
+    played.carrier.publish_cut(cut, (1, 2))
+    played.look()
+    played.carrier.drop_cut(1)
+    slow.go.set()
+    played.until(lambda: len(slow.asked("part")) == 1)
+    played.look()
+    assert played.told(ev.CutPublished) == played.told(ev.CutFailed) == []
+    assert not list((tmp_path / "checkpoint").glob("*"))
 
 
 # --- the end

@@ -1,6 +1,7 @@
 """The loop around a RunState gives its caller a turn, whatever the carrier meets."""
 
 import dataclasses
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -44,6 +45,19 @@ def test_a_host_that_is_lost_each_time_does_not_keep_the_caller_from_looking_at_
     assert not driver.step()
     assert carrier.made == made
     assert any("server" in what for what in driver.state.waiting_for())
+
+
+def test_what_an_act_has_led_to_is_handled_before_anything_that_arrived_later() -> None:
+    arrivals = Arrivals()
+    driver = Driver(RunSpec(shards=4), Scribe(), arrivals, lambda pass_: ())  # type: ignore[arg-type]
+    seen: list[ev.Event] = []
+    driver.handle = lambda *events: seen.extend(events)  # type: ignore[method-assign]
+    done: Future[int] = Future()
+    arrivals.when(done, lambda cut: ev.CutPublished(cut))
+    done.set_result(1)
+    arrivals.tell(ev.CopyLost(2))
+    driver.step()
+    assert seen == [ev.CutPublished(1), ev.CopyLost(2)]
 
 
 class Scribe:
