@@ -66,15 +66,25 @@ def test_the_next_training_of_a_session_begins_with_full_rates() -> None:
         assert session.fit(data(300)).rate == 1.0
 
 
-@pytest.mark.parametrize("mode", ["geo:2", "async"])
-def test_workers_with_rows_of_their_own_follow(mode: str) -> None:
+@pytest.mark.parametrize("moved", ["sparse", "dense"])
+@pytest.mark.parametrize("mode", ["geo:2", "async", "sync"])
+def test_whoever_applies_rules_follows(mode: str, moved: str) -> None:
+    """Rows on workers, on hosts, and parameters that an all-reduce group trains; what has no rate tells of nothing."""
+    rules: Any = {name: hps.SGD(lr=0.1 if name == moved else 0.0) for name in ("sparse", "dense")}
+    rules |= {"parameters": {"fc*": "allreduce", "out*": "allreduce"}} if (mode, moved) == ("sync", "dense") else {}
     found = []
     for callback in (slower(patience=1), hps.ReduceOnPlateau("auc", patience=50)):
-        rules: Any = {"sparse": hps.SGD(lr=0.1), "dense": hps.SGD(lr=0.1)}
         with hps.launch(plan(), engine="inline", mode=mode, **rules) as session:
             assert session.fit(data(300), 4, data(100), callbacks=callback).rate == (0.25 if not found else 1.0)
             found.append(tables(session))
     assert not same(*found)
+
+
+@pytest.mark.xdist_group("dask")
+def test_a_cluster_has_the_bits_of_one_thread() -> None:
+    with hps.launch(plan(lanes=2, shard_hosts=2), mode="sync") as session:
+        session.fit(data(300), EPOCHS, data(100, seed=8), callbacks=slower())
+        assert same(tables(session), trained(callbacks=slower()))
 
 
 def test_a_shard_steps_by_the_rate_and_schedules_are_scaled() -> None:
