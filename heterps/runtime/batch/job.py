@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -66,6 +66,8 @@ class Job:
         Copies of each shard host.
     clip
         Bounds of gradients.
+    rate
+        Learning rates of all rules are multiplied by this; each run of a session has its own.
     local_rows
         Geo: rows of each table that a worker keeps from one range of batches to the next; None for all it has met.
     ways
@@ -86,6 +88,7 @@ class Job:
     local_rows: int | None = None
     ways: Mapping[str, Way] = field(default_factory=dict)
     clip: Clip = field(default_factory=Clip)
+    rate: float = 1.0
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel with all parts that are not of this package, whether a worker can import them or not."""
@@ -180,6 +183,10 @@ class Job:
                     f"stage {i} of the plan reads {name!r}, which stage {made[name]} computes; a stage can read only "
                     "what those before it give"
                 )
+
+    def at_rate(self, rate: float) -> Job:
+        """Return the same at another learning rate."""
+        return self if rate == self.rate else replace(self, rate=rate)
 
     @cached_property
     def reduced(self) -> tuple[DenseSpec, ...]:

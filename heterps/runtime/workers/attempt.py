@@ -155,6 +155,15 @@ class Attempt:
 
         self._post(event)
 
+    @property
+    def queues(self) -> dict[str, int]:
+        """Batches that are read and not begun, in flight, and of these with stage workers; asked from any thread."""
+        return {
+            "read ahead": self._reading.waiting,
+            "in flight": len(self._works),
+            **({"at stages": len(self._stepping)} if self._stage is not None else {}),
+        }
+
     def close(self) -> None:
         """End the reader. Buffers of batches in flight are not used again: a late answer may still write to them."""
         if not self.ended:

@@ -161,7 +161,13 @@ class ShardHost:
             dense_block=partial(DenseBlock, pushed=self._pushed) if self.holder is None else self.holder.block,
             on_gpu=None if self.holder is None else self.holder.rows_on_device,
         )
+        self.shard.set_rate(self._job.rate)
         self.counts = Counts()
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are being carried out; in Sync pushes that wait for their step."""
+        return self._busy + len(self._kept)
 
     def limit_memory(self, memory_bytes: int) -> None:
         """Let the tables take so much from now on; rows beyond that stay, new ids are refused or old rows evicted."""
@@ -186,6 +192,7 @@ class ShardHost:
             self._kept = before._kept
         if before.shard is not None:
             self.shard, self.counts, self._anew = before.shard, before.counts, going_on
+            self.shard.set_rate(self._job.rate)
             before._readers.dismiss(self.shard)
             before.shard = None  # who still knows it there must not read, or leave anything
 

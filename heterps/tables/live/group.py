@@ -216,6 +216,13 @@ class RowGroup:
                 left[part] = found[0] if len(found) == 1 else None
         return left
 
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on; nothing is applied meanwhile."""
+        self.layout.rate = rate
+        numbers = self.layout.rule_numbers(0)
+        for part in self.partitions:
+            part.set_numbers(numbers)
+
     def _out(self, n: int, out: F32 | None) -> F32:
         width = self.spec.width
         if out is None:

@@ -289,6 +289,23 @@ class Shard:
         """Bytes in use by rows, indices and dense parameters; copies on a device do not count."""
         return self.dense.nbytes + sum(group.nbytes for group in self._groups.values())
 
+    def set_rate(self, rate: float) -> None:
+        """Multiply all learning rates by a factor from now on; nothing is applied meanwhile."""
+        for group in self._groups.values():
+            group.set_rate(rate)
+        for above in self._above.values():
+            above.set_rate(rate)
+        self.dense.set_rate(rate)
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Return rows and bytes by name of the tables that share rows, and the bytes of dense parameters.
+
+        Rows stay where they are: what is newer on a device counts once it has come down.
+        """
+        named = {", ".join(table.name for table in g.spec.tables): g for g in self._groups.values()}
+        found = {name: (len(group), group.nbytes) for name, group in named.items()}
+        return found | ({"dense parameters": (0, self.dense.nbytes)} if self.dense.nbytes else {})
+
     def take_skipped(self) -> int:
         """Return how many rows a device has left as they were since the last call, for a gradient of NaN or Inf."""
         return self.dense.take_skipped() + sum(above.take_skipped() for above in self._above.values())
