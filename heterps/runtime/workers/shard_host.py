@@ -161,7 +161,13 @@ class ShardHost:
             dense_block=partial(DenseBlock, pushed=self._pushed) if self.holder is None else self.holder.block,
             on_gpu=None if self.holder is None else self.holder.rows_on_device,
         )
+        self.shard.set_rate(self._job.rate)
         self.counts = Counts()
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are being carried out; in Sync pushes that wait for their step."""
+        return self._busy + len(self._kept)
 
     def limit_memory(self, memory_bytes: int) -> None:
         """Let the tables take so much from now on; rows beyond that stay, new ids are refused or old rows evicted."""
@@ -186,6 +192,7 @@ class ShardHost:
             self._kept = before._kept
         if before.shard is not None:
             self.shard, self.counts, self._anew = before.shard, before.counts, going_on
+            self.shard.set_rate(self._job.rate)
             before._readers.dismiss(self.shard)
             before.shard = None  # who still knows it there must not read, or leave anything
 
@@ -407,7 +414,9 @@ class ShardHost:
                 if self._ordered:
                     self.turns.begins(pull.lane)
                 if not getattr(done, "gone", False):  # nobody waits for these rows any more
-                    done(reply, self._pull(wanted))
+                    with wanted.landing as is_open:
+                        pulled = self._pull(wanted) if is_open else None
+                    done(reply, pulled)
             case Forward():
                 self._forward(decision, payload)
             case Fill():
@@ -456,11 +465,15 @@ class ShardHost:
                 values[name], rows[name] = pulled.values, pulled.rows
             if self.holder is not None:
                 values, rows = self.holder.handed_out(wanted, values, rows)
-            dense = None
+            slots = {name: shard.pull_slots(name, wanted.ids[name][:n]) for name, n in wanted.slots.items()}
+            dense = dense_slots = None
             if wanted.dense is not None:
                 out = wanted.dense if wanted.dense.size else None
-                dense = shard.pull_pushed(out) if wanted.train else shard.pull_dense(out)
-        return Pulled(values, rows, version, dense, moment)
+                if wanted.dense_slots:
+                    dense, dense_slots = shard.pull_dense_slots(out)
+                else:
+                    dense = shard.pull_pushed(out) if wanted.train else shard.pull_dense(out)
+        return Pulled(values, rows if wanted.hints else {}, version, dense, moment, slots, dense_slots)
 
     def _apply(self, key: BatchKey, gradients: PushedGradients, batches: int = 1) -> None:
         with self.phases("push"):

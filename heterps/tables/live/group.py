@@ -22,8 +22,7 @@ from heterps.tables.live.partition import RowPartition
 from heterps.tables.live.readers import Changes, Readers
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.live.tiered import TieredPartition
-from heterps.tables.loops.foreign import rebuilt_around
-from heterps.tables.loops.row_loops import NO_ROW, push_rows, update_block, update_segment
+from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.splitting import find_reserved, split_ids
 from heterps.tables.loops.store import GradientColumns
 from heterps.tables.snapshots.records import fill
@@ -102,10 +101,10 @@ class RowGroup:
             memory.count(self)
 
     def _new_partitions(self) -> list[Partition]:
-        push, count, tier = _push_for(self.layout), self._count, self._tier
+        count, tier = self._count, self._tier
         if tier is None:
-            return [RowPartition(self.layout, share=count, push=push) for _ in range(count)]
-        return [TieredPartition(self.layout, tier, tier.hot_bytes // count, push=push) for _ in range(count)]
+            return [RowPartition(self.layout, share=count) for _ in range(count)]
+        return [TieredPartition(self.layout, tier, tier.hot_bytes // count) for _ in range(count)]
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -222,6 +221,13 @@ class RowGroup:
                 found = [part.bring(ids, order, first, min(first + most, hi)) for first in range(lo, hi, most)]
                 left[part] = found[0] if len(found) == 1 else None
         return left
+
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on; nothing is applied meanwhile."""
+        self.layout.rate = rate
+        numbers = self.layout.rule_numbers(0)
+        for part in self.partitions:
+            part.set_numbers(numbers)
 
     def _out(self, n: int, out: F32 | None) -> F32:
         width = self.spec.width
@@ -350,6 +356,20 @@ class RowGroup:
                 part.find(ids, order, bounds[p], bounds[p + 1], rows)
         return rows
 
+    def slots(self, ids: Any) -> F32:
+        """Return the optimiser slots of ids, as they start where there is no row."""
+        ids = check_ids(ids, f"group {self.spec.name!r}")
+        order, bounds = self.split(ids)
+        first, n = self.layout.state, self.layout.slots
+        out, rows = np.tile(self.layout.template[:n], (len(ids), 1)), np.full(len(ids), NO_ROW, np.uint32)
+        for p, part in enumerate(self.partitions):
+            at = order[bounds[p] : bounds[p + 1]]
+            with part.lock:
+                part.find(ids, order, bounds[p], bounds[p + 1], rows)
+                at = at[rows[at] != NO_ROW]
+                out[at] = part.words_of(rows[at].astype(np.int64)).view(np.float32)[:, first : first + n]
+        return out
+
     def delete(self, ids: Any) -> int:
         """Delete the rows of ids that have one; return how many had."""
         ids = np.unique(check_ids(ids, f"group {self.spec.name!r}"))
@@ -436,13 +456,3 @@ def _tier(spec: GroupSpec, tier: DiskTier | None) -> DiskTier | None:
     if tier is None:
         raise TableError(f"group {spec.name!r} has storage {spec.storage!r}: give the shard a folder for its rows")
     return tier
-
-
-def _push_for(layout: RowLayout) -> Any:
-    """Return the push loop for a group's rules: the cached one, or one built around a rule from outside."""
-    rules = tuple(s.rule for s in layout.segments)
-    return (
-        push_rows
-        if layout.adds or all(rule.code >= 0 for rule in rules)
-        else rebuilt_around(rules, push_rows, update_segment, update_block)
-    )

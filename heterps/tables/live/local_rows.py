@@ -66,6 +66,10 @@ class LocalRows:
         self._counts: F32 = np.empty((0, 2), np.float32)  # by row: shows and clicks since the last settlement
         self._stretch = 1
 
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on."""
+        self._group.set_rate(rate)
+
     def __len__(self) -> int:
         return len(self._group)
 

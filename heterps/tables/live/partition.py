@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +12,12 @@ import numpy.typing as npt
 from heterps.errors import TableError
 from heterps.tables.live.changes import ChangeLog, Stretch
 from heterps.tables.live.region import Region, physical_bytes
-from heterps.tables.live.row_layout import RowLayout
+from heterps.tables.live.row_layout import UPDATE, RowLayout
 from heterps.tables.live.turns import TURN
 from heterps.tables.loops import index
 from heterps.tables.loops.filling import fill_index
 from heterps.tables.loops.row_loops import NO_ROW, find_rows, pull_rows, push_rows
+from heterps.tables.loops.rule_calls import address_of, check_rules
 from heterps.tables.loops.store import BLOCK, GradientColumns, Store, new_block
 from heterps.tables.loops.upkeep import (
     capture_rows,
@@ -64,9 +64,10 @@ class RowPartition:
     turn = TURN
     """Positions to work on at a time."""
 
-    def __init__(self, layout: RowLayout, *, share: int = 1, most: int | None = None, push: Any = push_rows) -> None:
+    def __init__(self, layout: RowLayout, *, share: int = 1, most: int | None = None) -> None:
         self.layout, self.lock = layout, threading.Lock()
-        self._push, self._block = push, new_block()
+        check_rules(layout.rules)
+        self._block, self._has_updates = new_block(), False
         room = physical_bytes() * _RESERVE // share
         most = max(min(room // layout.row_bytes, _MOST_ROWS), 1 << 12) if most is None else most
         self._rows = Region(np.uint32, most * layout.stride)
@@ -169,9 +170,16 @@ class RowPartition:
         """Apply gradients; return (applied, skipped, created, missing), valid until the next push."""
         if make:
             self.make_room(hi - lo)
+        if not self._has_updates:  # who only reads needs no rule
+            self._find_updates()
         self._stats[:] = 0
-        self._push(self.store, g, self._block, order, lo, hi, make, np.uint32(tick), missing, self._stats)
+        push_rows(self.store, g, self._block, order, lo, hi, make, np.uint32(tick), missing, self._stats)
         return self._stats
+
+    def _find_updates(self) -> None:
+        segments = self.store.segments.copy()
+        segments[:, UPDATE] = [address_of(rule) for rule in self.layout.rules]
+        self.store, self._has_updates = self.store._replace(segments=segments), True
 
     def find(self, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> int:
         """Write the rows of ids, return how many have none."""

@@ -208,6 +208,16 @@ class Shard:
         values, rows = self._below(group).pull(ids, train=train, out=out, step=version)
         return PulledRows(values, rows, version)
 
+    def pull_slots(self, group: str, ids: Any) -> F32:
+        """Return the optimiser slots of unique ids."""
+        return self.group(group).slots(ids)
+
+    def pull_dense_slots(self, out: F32 | None = None) -> tuple[F32, F32]:
+        """Return flat copies of the dense parameters and of their optimiser slots."""
+        if not isinstance(self.dense, DenseBlock):
+            raise TableError("dense parameters that are on a device keep their optimiser slots there")
+        return self.dense.pull_slots(out)
+
     def on_disk(self, group: str) -> bool:
         """Tell whether rows of a group may be on disk."""
         return self._below(group).spec.on_disk and group not in self._above
@@ -283,6 +293,23 @@ class Shard:
     def resident_bytes(self) -> int:
         """Bytes of them that are in memory now, not on disk."""
         return self.dense.nbytes + sum(group.resident_bytes for group in self._groups.values())
+
+    def set_rate(self, rate: float) -> None:
+        """Multiply all learning rates by a factor from now on; nothing is applied meanwhile."""
+        for group in self._groups.values():
+            group.set_rate(rate)
+        for above in self._above.values():
+            above.set_rate(rate)
+        self.dense.set_rate(rate)
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Return rows and bytes by name of the tables that share rows, and the bytes of dense parameters.
+
+        Rows stay where they are: what is newer on a device counts once it has come down.
+        """
+        named = {", ".join(table.name for table in g.spec.tables): g for g in self._groups.values()}
+        found = {name: (len(group), group.nbytes) for name, group in named.items()}
+        return found | ({"dense parameters": (0, self.dense.nbytes)} if self.dense.nbytes else {})
 
     def take_skipped(self) -> int:
         """Return how many rows a device has left as they were since the last call, for a gradient of NaN or Inf."""

@@ -27,7 +27,7 @@ from heterps.tables.live.partition import NO_BITS, NO_MARK, RowPartition
 from heterps.tables.live.region import Region
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.live.turns import TURN
-from heterps.tables.loops.row_loops import NO_ROW, push_rows
+from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.store import GradientColumns
 from heterps.tables.loops.tier_loops import TOUCHED, clock, insert_rows, touch_rows
 from heterps.tables.loops.upkeep import copy_rows, delete_rows
@@ -61,12 +61,12 @@ class TieredPartition:
         Memory for rows.
     """
 
-    def __init__(self, layout: RowLayout, tier: DiskTier, hot_bytes: int, *, push: Any = push_rows) -> None:
+    def __init__(self, layout: RowLayout, tier: DiskTier, hot_bytes: int) -> None:
         self.layout, self.lock = layout, threading.Lock()
         self.capacity = max(LEAST, hot_bytes // (layout.row_bytes + BESIDE))
         self.turn = min(TURN, self.capacity // 4)
         most = self.capacity + self.turn  # room for new rows is asked for before free ones are used
-        self.hot = RowPartition(layout, most=most, push=push)
+        self.hot = RowPartition(layout, most=most)
         self.cold = ColdRows(layout.stride, tier)
         self._tags: U32 = Region(np.uint32, self.capacity).array
         self._hand = 0
