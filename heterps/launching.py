@@ -26,10 +26,11 @@ from heterps.errors import CheckpointError
 from heterps.graph import Graph
 from heterps.planner.plan import Plan
 from heterps.protocol.words.modes import Async, Cached, Mode, mode_from_json
+from heterps.runtime.ahead import compile_ahead
 from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.cuts.checkpoints import Checkpoints
 from heterps.runtime.cuts.saved_model import SavedModel, begun
-from heterps.runtime.run.engines import choose_engine, hardware_for, make_engine
+from heterps.runtime.run.engines import choose_engine, hardware_for, make_engine, runs_here
 from heterps.session import Session
 from heterps.tables import Rule
 
@@ -167,6 +168,8 @@ def launch(
         local_rows=local_rows,
         clip=Clip(clip_norm, clip_value),
     )
+    if runs_here(chosen, client):
+        compile_ahead(job.needs)
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,
         every_batches,

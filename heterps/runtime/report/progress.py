@@ -59,6 +59,8 @@ class Progress:
         Lanes or Splits that were run a second time because their worker was far behind the others.
     moves
         What came, went or moved since the last report, in words: workers, shard hosts, lanes.
+    compiling
+        Before the first batch: the loops that are compiled on this machine at the moment, in words.
     busy
         Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
     tables
@@ -98,6 +100,7 @@ class Progress:
     together: int = 0
     run_twice: int = 0
     moves: tuple[str, ...] = ()
+    compiling: str = ""
     busy: Mapping[str, float] = field(default_factory=dict)
     tables: tuple[HeldTable, ...] = ()
     queues: Mapping[str, int] = field(default_factory=dict)
@@ -140,7 +143,8 @@ class Progress:
 
     def __str__(self) -> str:
         if not self.samples:
-            parts = [f"epoch {self.epoch}/{self.epochs}", "no batch trained yet", *_bad(self.bad_rows), *self.moves]
+            waits = self.compiling or "no batch trained yet"
+            parts = [f"epoch {self.epoch}/{self.epochs}", waits, *_bad(self.bad_rows), *self.moves]
             return " | ".join(parts)
         parts = [
             f"epoch {self.epoch}/{self.epochs}",

@@ -26,6 +26,7 @@ __all__ = [
     "choose_engine",
     "hardware_for",
     "make_engine",
+    "runs_here",
 ]
 
 _T = TypeVar("_T")
@@ -146,15 +147,23 @@ def choose_engine(name: str, client: Any = None) -> str:
     return name
 
 
+def runs_here(name: str, client: Any = None) -> bool:
+    """Say whether an engine runs everything in this process."""
+    if name != "dask":
+        return name == "inline"
+    from heterps.runtime.cluster.connect import is_at_hand
+
+    return not is_at_hand(client)
+
+
 def hardware_for(name: str, client: Any = None) -> Hardware:
     """Return what an engine would run on: the cluster at hand, asked now, else this machine."""
-    if name == "dask":
-        from heterps.runtime.cluster.connect import connected, is_at_hand
+    if name == "dask" and not runs_here(name, client):
+        from heterps.runtime.cluster.connect import connected
         from heterps.runtime.cluster.probe import discover
 
-        if is_at_hand(client):
-            with connected(client) as found:
-                return discover(found)
+        with connected(client) as found:
+            return discover(found)
     return Hardware.local()
 
 

@@ -314,6 +314,8 @@ class Attempt:
         if isinstance(reply, Refused):  # no answer: ask again, by then perhaps under another layout
             self._later(lambda: self.client.timed_out(host, request))
         elif answer is not None and self.client.accepts(host, request, reply):
+            if isinstance(answer, Pulled) and isinstance(reply, Granted):
+                answer.low = reply.low
             self._take(host, request, payload, answer)
         return self.client.reply(host, request, reply)
 
