@@ -9,6 +9,7 @@ import sys
 import click
 
 from heterps.cli._ending import ending
+from heterps.cli._short_helps import described
 
 __all__ = ["main"]
 
@@ -26,11 +27,23 @@ class _Commands(click.Group):
         assert isinstance(command, click.Command)
         return _unwrapped(command)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        limit = formatter.width - 6 - max(map(len, names))  # as click has it
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _described(name).get_short_help_str(limit)) for name in names])
+
     def invoke(self, ctx: click.Context) -> object:
         with ending():
             if ctx.params["parts"]:
                 importlib.import_module(f"{__name__}._parts").import_parts(ctx.params["parts"])
             return super().invoke(ctx)
+
+
+def _described(name: str) -> click.Command:
+    source = pkgutil.get_data(__name__, f"{name}.py")
+    assert source is not None, "a package has a loader for its files"
+    return described(name, source.decode())
 
 
 def _unwrapped(command: click.Command) -> click.Command:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,7 @@ from heterps.runtime.batch.own_parts import OwnParts
 from heterps.stages.lowering import pull_name
 from heterps.tables import N_SHARDS, DenseSpec, GroupSpec, cached_row_bytes
 from heterps.tables.on_device.able import check_group
+from heterps.tiny_runs import Needs
 
 __all__ = ["PREDICTION", "Job"]
 
@@ -65,6 +66,8 @@ class Job:
         Copies of each shard host.
     clip
         Bounds of gradients.
+    rate
+        Learning rates of all rules are multiplied by this; each run of a session has its own.
     local_rows
         Geo: rows of each table that a worker keeps from one range of batches to the next; None for all it has met.
     ways
@@ -85,6 +88,7 @@ class Job:
     local_rows: int | None = None
     ways: Mapping[str, Way] = field(default_factory=dict)
     clip: Clip = field(default_factory=Clip)
+    rate: float = 1.0
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel with all parts that are not of this package, whether a worker can import them or not."""
@@ -120,6 +124,14 @@ class Job:
         for group in self.model.groups:
             if group.name in self.on_gpu:
                 check_group(group)
+
+    @property
+    def needs(self) -> Needs:
+        """What decides which loops are compiled for it."""
+        tables = [table for group in self.model.groups for table in group.tables]
+        kinds = {type(table.rule): table.rule for table in tables}
+        dense = {type(spec.rule): spec.rule for spec in self.model.parameters}
+        return Needs(self.model.lowered.graph, tuple(kinds.values()), tuple(dense.values()), self.metrics)
 
     def _check_caches(self) -> None:
         cached = next((name for name, way in self.ways.items() if way.kind == CACHE), None)
@@ -171,6 +183,10 @@ class Job:
                     f"stage {i} of the plan reads {name!r}, which stage {made[name]} computes; a stage can read only "
                     "what those before it give"
                 )
+
+    def at_rate(self, rate: float) -> Job:
+        """Return the same at another learning rate."""
+        return self if rate == self.rate else replace(self, rate=rate)
 
     @cached_property
     def reduced(self) -> tuple[DenseSpec, ...]:
