@@ -33,6 +33,7 @@ def test_no_plan_is_better_than_the_program_says(seeds):
         decided += bound not in (0.0, math.inf)
         low, high = (best, bound) if goal.rises else (bound, best)
         assert low <= high * (1 + 1e-6), f"seed {seed}: {best}, bound {bound}"
+        assert not goal.rules_out(TypeProgram(problem), best, NEVER), f"seed {seed}"
     assert decided > len(seeds) / 2
 
 
@@ -55,6 +56,18 @@ def test_branches_that_are_alike_are_bounded_closely(goal):
     found = planned(branches(40), goal, exact, most=50).found
     assert "the bound is for all" in found.proof
     assert found.gap <= 0.02
+
+
+@pytest.mark.parametrize(
+    ("goal", "value"),
+    [(MinCost(3.0), 0.5), (FixedRate(3.0), 0.5), (MaxThroughput(), 2.0)],
+    ids=["cost", "rate", "most"],
+)
+def test_what_no_plan_reaches_is_not_searched_for(goal, value):
+    best = planned(branches(40), goal, exact, most=50).found.value
+    outcome = planned(branches(40), goal, exact, most=50, beat=value * best)
+    assert outcome.beaten
+    assert not planned(branches(40), goal, exact, most=50, beat=best).beaten
 
 
 def test_the_linear_bound_alone_is_far():
