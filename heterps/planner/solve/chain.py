@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from heterps.compiled import njit
 from heterps.planner.solve.problem import TOLERANCE, Floats, Placement, Problem, Segment
+from heterps.planner.solve.small import suited
 
 __all__ = ["chain_placement", "chain_price", "cost_to_go", "pairs_inside", "relaxed_price", "relaxed_units"]
 
@@ -90,7 +91,7 @@ def _reached(problem: Problem, x: float, whole: bool, price: Floats | None = Non
     """Least price of all stages together, and the stage that reaches every state."""
     best, stage = np.empty(problem.states), np.empty((problem.states, 3))
     price = problem.price if price is None else price
-    _forward(x, problem.words, problem.stage_figures, price, whole, best, stage)
+    suited(_forward, problem)(x, problem.words, problem.stage_figures, price, whole, best, stage)
     return float(best[-1]), stage
 
 
@@ -122,7 +123,8 @@ def cost_to_go(problem: Problem, x: float) -> Floats:
 
     Where types may be mixed, only fractional units give a bound: a mixed stage can undercut every pure one.
     """
-    result: Floats = _backward(x, problem.words, problem.stage_figures, problem.price, not problem.mixes.size)
+    whole = not problem.mixes.size
+    result: Floats = suited(_backward, problem)(x, problem.words, problem.stage_figures, problem.price, whole)
     return result
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from heterps.compiled import njit
 from heterps.planner.solve.chain import cost_to_go, is_inside, units_needed
 from heterps.planner.solve.problem import TOLERANCE, Placement, Problem, Segment
+from heterps.planner.solve.small import suited
 
 __all__ = ["TooManyLabelsError", "label_placement"]
 
@@ -173,7 +174,7 @@ def _labelled(
     crossing = np.stack([problem.crossing[0], problem.crossing[1] + problem.passed_on])
     for room in _LABELS:
         labels = _first_label(problem, used, room)
-        if _search(
+        if suited(_search, problem)(
             x, problem.words, problem.stage_figures, scarce, crossing, prices, most, problem.mixes, to_go,
             by_type, labels, choices,
         ) >= 0:  # fmt: skip
