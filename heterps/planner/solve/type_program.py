@@ -124,12 +124,12 @@ class TypeProgram:
         return 0 if len(reached) == small.layers and self._counts[0] == 1 else None
 
     def _add_units(self, program: IntegerProgram, work: list[list[list[tuple[int, float]]]], hosts: int) -> None:
-        """Whole units of each type, as parts of whole products, within the caps."""
+        """Units of each type within the caps, as parts of whole products: a single unit is one too."""
         p = self._problem
         products = [program.integer(price) for price in p.product_price]
         for t, resources in enumerate(work):
             here, each = (hosts if p.shards.type == t else 0), float(p.sold_in[t])
-            units = program.integer(0.0, float(p.cap[t]))
+            units = program.continuous(0.0, float(p.cap[t]))
             program.row([(units, 1.0), (products[p.product[t]], -each)], -np.inf, 0.0)
             program.row([(products[p.product[t]], each)], -np.inf, float(p.cap[t]))
             for taken in resources:
