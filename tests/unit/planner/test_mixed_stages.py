@@ -15,7 +15,7 @@ from heterps.planner.solve.solvers import exact
 from tests.unit.planner.brute import SLACK, BrutePlans
 from tests.unit.planner.instances import instance, problem_of
 
-SEEDS = range(80)
+SEEDS = range(60)
 
 
 def mixed_instance(seed):
