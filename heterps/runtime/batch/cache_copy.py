@@ -259,7 +259,7 @@ class CacheCopy(CopyUser):
 
     # --- a unit
 
-    def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int) -> PushedGradients:
+    def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int, settles: int = 0) -> PushedGradients:
         """Return a host's share of what is owed for a unit."""
         if unit not in self._owed:
             with self._phases("push"):
