@@ -27,10 +27,11 @@ from heterps.errors import CheckpointError
 from heterps.graph import Graph
 from heterps.planner.plan import Plan
 from heterps.protocol.words.modes import Async, Cached, Mixed, Mode, mode_from_json
+from heterps.runtime.ahead import compile_ahead
 from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.cuts.checkpoints import Checkpoints
 from heterps.runtime.cuts.saved_model import SavedModel, begun
-from heterps.runtime.run.engines import choose_engine, hardware_for, make_engine
+from heterps.runtime.run.engines import choose_engine, hardware_for, make_engine, runs_here
 from heterps.session import Session
 from heterps.tables import Rule
 
@@ -65,6 +66,7 @@ def launch(
     parameters: Mapping[str, str] | None = None,
     cache_rows: CacheRows | None = None,
     staleness: int | None = None,
+    name: str | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -135,6 +137,8 @@ def launch(
         by name or pattern of tables (``{"deep": 50_000}``). It takes the place of Async.
     staleness
         With a cache: how many batches of its own worker a batch's rows may lack, by default 16.
+    name
+        What ``heterps watch`` and the page ``/heterps`` of the scheduler call its trainings; by default the script's.
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -145,14 +149,14 @@ def launch(
     ...         print(progress)
     ...     print(session.evaluate(Criteo("valid.tsv")))
     """
-    name = choose_engine(engine, client)
-    plan = plan_of(plan, batch_size, lambda: hardware_for(name, client))
-    check_options(options, name, inspect.signature(launch).parameters)
-    plan = with_storage(with_replicas(plan, replicas, name), storage)
+    chosen = choose_engine(engine, client)
+    plan = plan_of(plan, batch_size, lambda: hardware_for(chosen, client))
+    check_options(options, chosen, inspect.signature(launch).parameters)
+    plan = with_storage(with_replicas(plan, replicas, chosen), storage)
     ways = with_cache(plan, cache_rows, parameters)
     job = job_of(
         plan,
-        mixed_mode(cached_mode(chosen_mode(mode, plan, name), staleness, ways), ways),
+        mixed_mode(cached_mode(chosen_mode(mode, plan, chosen), staleness, ways), ways),
         sparse=sparse,
         dense=dense,
         seed=seed,
@@ -165,6 +169,8 @@ def launch(
         local_rows=local_rows,
         clip=Clip(clip_norm, clip_value),
     )
+    if runs_here(chosen, client):
+        compile_ahead(job.needs)
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,
         every_batches,
@@ -175,8 +181,8 @@ def launch(
     form = _remembered(resume) if resume else None  # before its folder is begun anew
     with ExitStack() as stack:
         lock = stack.enter_context(begun(job, Path(checkpoint), form)) if checkpoint else None
-        made = make_engine(name, job, plan, client, checkpoints=checkpoints, **options)
-        session = Session(plan, made, lock, form)
+        made = make_engine(chosen, job, plan, client, checkpoints=checkpoints, **options)
+        session = Session(plan, made, lock, form, name)
         stack.pop_all()  # from here on the session holds the lock
     return session
 

@@ -9,6 +9,7 @@ import sys
 import click
 
 from heterps.cli._ending import ending
+from heterps.cli._short_helps import described
 
 __all__ = ["main"]
 
@@ -26,9 +27,23 @@ class _Commands(click.Group):
         assert isinstance(command, click.Command)
         return _unwrapped(command)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        limit = formatter.width - 6 - max(map(len, names))  # as click has it
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _described(name).get_short_help_str(limit)) for name in names])
+
     def invoke(self, ctx: click.Context) -> object:
         with ending():
+            if ctx.params["parts"]:
+                importlib.import_module(f"{__name__}._parts").import_parts(ctx.params["parts"])
             return super().invoke(ctx)
+
+
+def _described(name: str) -> click.Command:
+    source = pkgutil.get_data(__name__, f"{name}.py")
+    assert source is not None, "a package has a loader for its files"
+    return described(name, source.decode())
 
 
 def _unwrapped(command: click.Command) -> click.Command:
@@ -39,7 +54,13 @@ def _unwrapped(command: click.Command) -> click.Command:
 
 @click.group("heterps", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="heterps")
-def main() -> None:
+@click.option(
+    "--parts",
+    multiple=True,
+    metavar="FILE",
+    help="Python file, or module that is installed, to import first: with ops, rules, readers, devices of your own.",
+)
+def main(parts: tuple[str, ...]) -> None:
     r"""Plan and train sparse models on a Dask cluster of mixed machines.
 
     \b
@@ -47,6 +68,7 @@ def main() -> None:
       heterps graph graphs/wide_deep.py            show ops, layers, reasons, bytes
       heterps plan graphs/wide_deep.py             what to run where on this machine
       heterps train graphs/wide_deep.py --data train.tsv --out model/
+      heterps --parts my_rules.py train wide_deep --data train.tsv --sparse Lion:lr=0.01
     """
 
 

@@ -17,13 +17,13 @@ from heterps.kernels.jit import LOOPS
 from heterps.kernels.ops.rows import Lists, Rows
 from heterps.kernels.program.program import Program
 
-__all__ = ["Warmed", "warm"]
+__all__ = ["Warmed", "run_once", "warm"]
 
 
 def warm() -> tuple[Warmed, ...]:
     """Compile, or load from the cache, every loop; return what was done, by loop."""
     for graph in _graphs():
-        _run(graph)
+        run_once(graph)
     return tuple(_account(name, loop) for name, loop in sorted(LOOPS.items()))
 
 
@@ -106,19 +106,22 @@ def _sampled(*, softmax: bool) -> Graph:
     return Graph(loss=loss(ops.cosine(x, ops.dense(x, 3)), ops.dense(x, 3), true, drawn))
 
 
-def _run(graph: Graph) -> None:
+def run_once(graph: Graph) -> None:
+    """Run a lowered graph forward and backward on two rows, then forward as outside training."""
     program = Program(graph, batch_size=2)
     params = np.full(program.layout.size, 0.1, np.float32)
-    feeds = {name: _value(graph[name]) for name in program.feeds}
+    feeds = {name: _value(graph, graph[name]) for name in program.feeds}
     program.forward(feeds, params)
     program.backward()
     program.forward(feeds, params, train=False)
 
 
-def _value(op: Op) -> Any:
+def _value(graph: Graph, op: Op) -> Any:
     if op.type.form is Form.ROWS:
-        index = np.zeros(4, np.int32)
-        return Rows(np.ones((1, 4), np.float32), (index.reshape(2, 2), index), (None, np.array([0, 1, 4])))
+        columns = [graph[name].type for name in op.inputs]
+        inverse = tuple(np.zeros(4 if c.form is Form.RAGGED else (2, *c.shape), np.int32) for c in columns)
+        offsets = tuple(np.array([0, 1, 4]) if c.form is Form.RAGGED else None for c in columns)
+        return Rows(np.ones((1, op.attrs["width"]), np.float32), inverse, offsets, np.zeros(1, np.uint64))
     if op.type.form is Form.RAGGED:
         return Lists(np.zeros(1, np.uint64), np.array([0, 1, 1]))
     return np.ones((2, *op.type.shape), op.type.dtype)

@@ -120,7 +120,13 @@ class OwnRows:
         return self.owed[unit]
 
     def hear(self, host: int, news: News) -> str:
-        """Take what others changed; return what the copy has missed, or nothing."""
+        """Take what others changed; return what the copy has missed, or nothing.
+
+        News that were overtaken say nothing new; where one link carries one request after another there are none.
+        """
+        before = self.marks.get(host, (0, 0))
+        if news.mark[0] == before[0] and news.mark < before:
+            return ""
         self.marks[host] = news.mark
         if not news.known:
             for shard in news.truth:

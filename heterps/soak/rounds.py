@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 import numpy as np
+from numpy.typing import NDArray
 
 import heterps as hps
 from heterps.soak.counted_model import all_rows, count_shows, counted_data
@@ -51,18 +52,23 @@ class Pace:
 
 @dataclass(frozen=True)
 class Round:
-    """One training: what was applied, what was counted, whether that is right, and what happened."""
+    """One training: what was applied, what was counted, what else is not right, and what happened."""
 
     samples: int
     counted: tuple[int, ...]
     wanted: int
-    exact: bool
+    apart: str
     seconds: float
     hits: tuple[tuple[str, Hit], ...]
 
+    @property
+    def exact(self) -> bool:
+        """Whether every sample was counted once by every host, and tables are those of the twin."""
+        return set(self.counted) == {self.wanted} and not self.apart
+
     def __str__(self) -> str:
         struck = ", ".join(f"{fault} {hit.stop_s:.2f} s" for fault, hit in self.hits) or "nobody hit"
-        wrong = f"NOT EXACT: hosts counted {self.counted}, {self.wanted:,} wanted"
+        wrong = f"NOT EXACT: hosts counted {self.counted}, {self.wanted:,} wanted{self.apart and ', ' + self.apart}"
         return f"{self.samples:,} samples in {self.seconds:.0f} s, {'exact' if self.exact else wrong}; {struck}"
 
 
@@ -104,13 +110,22 @@ def rounds(
         samples, hits = hit_while_training(session, data, epochs, wanted, victims, choose, random, pace)
         seconds, total = time.monotonic() - begin, total + wanted
         counted = tuple(session.engine.each_shard(count_shows))
-        exact = samples == wanted and set(counted) == {total}
+        apart = "" if samples == wanted else f"the run says {samples:,} of {wanted:,}"
         if twin is not None:
             for _ in twin.train(data, epochs):
                 pass
-            exact &= np.array_equal(all_rows(session), all_rows(twin))
-        yield Round(samples, counted, total, exact, seconds, tuple(hits))
+            apart = apart or difference(all_rows(session), all_rows(twin))
+        yield Round(samples, counted, total, apart, seconds, tuple(hits))
         epochs = max(LEAST, min(MOST, int(epochs * pace.round_s / seconds)))
+
+
+def difference(mine: NDArray[np.float32], twins: NDArray[np.float32]) -> str:
+    """Say in which way values differ that must not; nothing where none does."""
+    if np.array_equal(mine, twins):
+        return ""
+    apart = mine != twins
+    columns = ", ".join(f"{n} of column {i}" for i, n in enumerate(apart.sum(axis=0)) if n)
+    return f"values differ from the twin's by up to {np.abs(mine - twins).max():.3g}: {columns} ({len(mine)} rows each)"
 
 
 def hit_while_training(

@@ -131,7 +131,7 @@ class Victims:
         assert client is not None
         there = [a for a, w in client.scheduler_info(n_workers=-1)["workers"].items() if str(w["name"]) == name]
         if there:
-            act = partial(client.run, drop_sockets, workers=there)
+            act = partial(client.run, drop_sockets, workers=there, on_error="ignore")  # the answer is lost with them
             start_thread("drop", act, failed=logged("dropping sockets"))
 
     def _part(self, victim: psutil.Process) -> None:

@@ -1,4 +1,4 @@
-"""Compile the loops that pulls and pushes use, by pulling and pushing a few rows with the default rules."""
+"""Compile the loops that pulls and pushes use, by pulling and pushing a few rows, and every built-in rule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from heterps.protocol.words.keys import BatchKey
 from heterps.tables.live.gradients import RowGradients
 from heterps.tables.live.routing import Router
 from heterps.tables.live.shard import Shard
-from heterps.tables.specs.rules import Adam, ElementAdaGrad
+from heterps.tables.loops.rule_calls import address_of
+from heterps.tables.specs.rules import (
+    FTRL,
+    SGD,
+    AdaGrad,
+    Adam,
+    ElementAdaGrad,
+    Momentum,
+    RowWiseAdaGrad,
+    SharedAdam,
+    StdAdaGrad,
+    Sum,
+)
 from heterps.tables.specs.spec import DenseSpec, GroupSpec, TableSpec
 
 __all__ = ["warm"]
@@ -27,4 +39,6 @@ def warm() -> tuple[Warmed, ...]:
         gradients = RowGradients(routed.ids, np.ones_like(pulled.values), pulled.rows if n else None)
         shard.apply(BatchKey(0, 0, n), {"warm": gradients}, np.ones(4, np.float32))
     shard.pull("warm", routed.ids, train=False)
+    for kind in (FTRL, SGD, AdaGrad, Momentum, RowWiseAdaGrad, SharedAdam, StdAdaGrad, Sum):
+        address_of(kind())
     return accounts("heterps.tables.")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from heterps.planner.solve.chain import units_needed
 from heterps.planner.solve.problem import Placement, Problem, Segment
+from heterps.planner.solve.small import suited
 
 __all__ = ["fits", "runs", "sized", "whole"]
 
@@ -30,7 +31,8 @@ def runs(order: Sequence[int], types: Sequence[int]) -> list[tuple[int, int, int
 
 def sized(problem: Problem, stages: Sequence[tuple[int, int, int]], x: float) -> Placement | None:
     """Give each stage the units it needs; None where no number is enough or something scarce runs out."""
-    units = [units_needed(x, i, j, t, problem.stage_figures, True) for i, j, t in stages]
+    needed = suited(units_needed, problem)
+    units = [needed(x, i, j, t, problem.stage_figures, True) for i, j, t in stages]
     if max(units) >= 2**31:
         return None
     placement = whole(problem, tuple(Segment(*s, int(k)) for s, k in zip(stages, units, strict=True)), x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from heterps.data import Dataset
@@ -12,10 +13,21 @@ from heterps.metrics import Metric
 from heterps.planner.plan import Plan
 from heterps.runtime.batch.inference import Inferred
 from heterps.runtime.batch.job import Job
+from heterps.runtime.cuts.carried import Carried
 from heterps.runtime.cuts.checkpoints import Held
 from heterps.runtime.report.progress import Progress
 
-__all__ = ["ENGINES", "Engine", "PredictsThere", "Scalable", "choose_engine", "hardware_for", "make_engine"]
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "PredictsThere",
+    "Scalable",
+    "Watchable",
+    "choose_engine",
+    "hardware_for",
+    "make_engine",
+    "runs_here",
+]
 
 _T = TypeVar("_T")
 
@@ -57,6 +69,9 @@ class Engine(Protocol):
     held: Held
     """What the tables hold between runs; whoever changes them says so."""
 
+    carried: Carried
+    """What a training carries from run to run beside its tables; a run that is resumed replaces it by the cut's."""
+
     @property
     def bad_streak(self) -> int:
         """How many batches, up to the last one counted, had a loss that is no finite number."""
@@ -84,6 +99,17 @@ class Scalable(Protocol):
 
     def scale(self, wanted: Mapping[str, int]) -> None:
         """Ask workers to leave, so that so many of a role (``servers``, ``io``) stay."""
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """An engine whose trainings others can watch."""
+
+    def telling(self, about: Mapping[str, Any]) -> AbstractContextManager[Callable[[Progress], None]]:
+        """Be a context in which a training goes on; what it yields tells others a report.
+
+        ``about``: ``name``, ``about`` and ``picture`` of a :class:`~heterps.runtime.report.board.Notice`.
+        """
 
 
 @runtime_checkable
@@ -121,15 +147,23 @@ def choose_engine(name: str, client: Any = None) -> str:
     return name
 
 
+def runs_here(name: str, client: Any = None) -> bool:
+    """Say whether an engine runs everything in this process."""
+    if name != "dask":
+        return name == "inline"
+    from heterps.runtime.cluster.connect import is_at_hand
+
+    return not is_at_hand(client)
+
+
 def hardware_for(name: str, client: Any = None) -> Hardware:
     """Return what an engine would run on: the cluster at hand, asked now, else this machine."""
-    if name == "dask":
-        from heterps.runtime.cluster.connect import connected, is_at_hand
+    if name == "dask" and not runs_here(name, client):
+        from heterps.runtime.cluster.connect import connected
         from heterps.runtime.cluster.probe import discover
 
-        if is_at_hand(client):
-            with connected(client) as found:
-                return discover(found)
+        with connected(client) as found:
+            return discover(found)
     return Hardware.local()
 
 

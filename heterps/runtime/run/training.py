@@ -17,10 +17,12 @@ from heterps.protocol.run.found import FoundRun
 from heterps.protocol.run.spec import Phase
 from heterps.protocol.run.state import RunState
 from heterps.protocol.words.events import CutAsked, RestAsked, RestOver
+from heterps.runtime.ahead import told
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.checkpoints import Keeper
+from heterps.runtime.report.news import ReportNews
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.arrivals import Arrivals
@@ -100,7 +102,7 @@ class Training:
         found: FoundRun | None = None,
         **retries: int,
     ) -> None:
-        self._carrier = carrier
+        self._carrier, self._rate = carrier, job.rate
         self._keeper, self._first, self._epoch, self._rests = keeper, keeper.first, 0, 0
         spec = job.spec(keeper.first + epochs, final_cut=keeper.writes, **retries)
         splits = partial(dataset.splits, seed=job.model.seed)
@@ -131,14 +133,15 @@ class Training:
             self.at_rest(lambda: None)
 
     def _reports(self, report_s: float) -> Iterator[Progress]:
-        reporter, carrier = self._reporter, self._carrier
+        reporter, carrier, news = self._reporter, self._carrier, ReportNews(report_s)
         while not self.driver.finished:
             self._turn()
             while self._ended:
                 yield self._watched(self._ended.pop(0))
             if not self.driver.finished and reporter.due(report_s) and carrier.ready_to_report():
                 carrier.collect(reporter)
-                yield self._watched(self._progress(self._epoch + 1))
+                if news.is_in(progress := self._progress(self._epoch + 1)):
+                    yield self._watched(progress)
         carrier.collect(reporter, exactly=True)
         yield self._watched(self._progress(reporter.epochs, done=True))
 
@@ -164,11 +167,13 @@ class Training:
         progress = self._reporter.progress(self._carrier.counts(), epoch, **ends)
         return replace(
             progress,
+            rate=self._rate,
             cut=self._keeper.newest,
             unprotected=fleet.unprotected,
             together=fleet.together,
             run_twice=self.driver.state.run_twice,
             moves=self.driver.moves.taken(),
+            compiling="" if progress.samples else told(),
         )
 
     def _watched(self, progress: Progress) -> Progress:

@@ -140,18 +140,24 @@ def pack_reply(reply: messages.Reply, payload: Pulled | Refreshed | None) -> Mes
 
 
 def unpack_reply(message: Message, wanted: Wanted | None = None) -> tuple[messages.Reply, Pulled | Refreshed | None]:
-    """Inverse of :func:`pack_reply`; rows are copied to the buffers that were given with the request."""
+    """Inverse of :func:`pack_reply`; rows go to the buffers that were given with the request, if they still may."""
     head, arrays = message.head, list(message.arrays)
     reply = _REPLIES[head["kind"]](**head["reply"])
     if "version" not in head:
         return reply, None
     if "refreshed" in head:
         return reply, _unpack_refreshed(head, [array.copy() for array in arrays])  # the receive buffer is used again
-    values = {name: _into(wanted.out.get(name) if wanted else None, arrays.pop(0)) for name in head["groups"]}
+    wanted = wanted or Wanted({})
+    with wanted.landing as is_open:
+        return reply, _unpack_pulled(head, arrays, wanted) if is_open else None
+
+
+def _unpack_pulled(head: Mapping[str, Any], arrays: Arrays, wanted: Wanted) -> Pulled:
+    values = {name: _into(wanted.out.get(name), arrays.pop(0)) for name in head["groups"]}
     rows, slots = ({name: arrays.pop(0).copy() for name in head[told]} for told in ("hints", "slots"))
-    dense = _into(wanted.dense if wanted else None, arrays.pop(0)) if head["dense"] else None
+    dense = _into(wanted.dense, arrays.pop(0)) if head["dense"] else None
     dense_slots = arrays.pop(0).copy() if head["dense_slots"] else None
-    return reply, Pulled(values, rows, head["version"], dense, _moment(head["moment"]), slots, dense_slots)
+    return Pulled(values, rows, head["version"], dense, _moment(head["moment"]), slots, dense_slots)
 
 
 def _unpack_refreshed(head: Mapping[str, Any], arrays: Arrays) -> Refreshed:

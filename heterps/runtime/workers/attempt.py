@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import perf_counter
@@ -40,6 +41,7 @@ from heterps.protocol.words.modes import Mode
 from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.crossing import StageOutcome
+from heterps.runtime.batch.landing import Landing
 from heterps.runtime.batch.payload import Pulled, Refreshed, Wanted, bytes_in
 from heterps.runtime.batch.phases import WAITING
 from heterps.runtime.batch.reading import Reading
@@ -106,6 +108,7 @@ class Attempt:
         self.batches = 0  # that were read
         self._reading, self._link, self._tell, self._stage, self._group = reading, link, tell, stage, group
         self._works: dict[int, BatchWork] = {}  # batches in flight, from Read to Free
+        self._landings: dict[tuple[int, int], Landing] = {}  # of rows that are waited for, by batch and host
         self._whole = False  # whether all that was owed to hosts is acknowledged
         self._stepping: set[int] = set()  # of these, those whose outcome a stage worker still owes
         self._todo: deque[Action] = deque()  # in the order in which the client wanted them; empty between events
@@ -151,6 +154,15 @@ class Attempt:
             return []
 
         self._post(event)
+
+    @property
+    def queues(self) -> dict[str, int]:
+        """Batches that are read and not begun, in flight, and of these with stage workers; asked from any thread."""
+        return {
+            "read ahead": self._reading.waiting,
+            "in flight": len(self._works),
+            **({"at stages": len(self._stepping)} if self._stage is not None else {}),
+        }
 
     def close(self) -> None:
         """End the reader. Buffers of batches in flight are not used again: a late answer may still write to them."""
@@ -262,6 +274,7 @@ class Attempt:
             if payload is None:  # the copy has all that the batch needs from this host
                 self._todo.extend(self.client.reply(host, request, Granted(request.term)))
                 return
+            payload = self._landing(request.key.n, host, payload)
         elif isinstance(request, Push):
             unit = range(request.key.n, request.key.n + request.batches)
             works = [self._works[n] for n in unit if n in self._works]
@@ -277,6 +290,15 @@ class Attempt:
             assert self._group is not None
             self._group.request(request, payload, done)
 
+    def _landing(self, n: int, host: int, wanted: Wanted) -> Wanted:
+        """Let the answer to this question land, and no longer one to a question before it."""
+        asked = replace(wanted, landing=Landing())
+        before = self._landings.pop((n, host), None)
+        if before is not None:
+            before.close()
+        self._landings[n, host] = asked.landing
+        return asked
+
     def _answered(
         self,
         host: int,
@@ -285,6 +307,8 @@ class Attempt:
         reply: Reply | None,
         answer: Pulled | Refreshed | None,
     ) -> list[Action]:
+        if isinstance(payload, Wanted) and not payload.landing.is_open:  # it was asked for anew, and may have come
+            return []
         if reply is None:
             return self.client.timed_out(host, request)
         if isinstance(reply, Refused):  # no answer: ask again, by then perhaps under another layout
@@ -302,6 +326,7 @@ class Attempt:
             self.bench.copy.refresh(host, answer)
         else:
             assert isinstance(payload, Wanted)
+            self._landings.pop((request.key.n, host)).close()
             self.bench.copy.take(self._works[request.key.n], host, payload, answer)
 
     def _later(self, event: Callable[[], list[Action]]) -> None:

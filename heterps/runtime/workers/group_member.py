@@ -114,6 +114,7 @@ class GroupMember:
         self._lock = threading.RLock()  # around all that follows
         self.state = MemberState(worker, job.lanes)
         self.shard = Shard(dense=job.reduced, seed=job.model.seed, threads=threads)
+        self.shard.set_rate(job.rate)
         self._segments = Segments(len(self.shard.dense), 1, settings().bucket_bytes)
         self._gradients: dict[Push, F32] = {}  # that lanes of this process brought, until they are answered
         self._parts: dict[Push, F32] = {}  # by push: the segment added up here
@@ -286,8 +287,8 @@ class GroupMember:
     def _serve(self, caller: _Caller, reply: Reply) -> None:
         wanted = caller.payload
         assert isinstance(wanted, Wanted)
-        with self.phases("pull"):
-            dense = self.shard.pull_dense(wanted.dense)
+        with self.phases("pull"), wanted.landing as is_open:
+            dense = self.shard.pull_dense(wanted.dense) if is_open else None
         caller(reply, Pulled({}, {}, self.shard.version, dense))
 
     def _add(self, pushes: tuple[Push, ...]) -> None:

@@ -80,6 +80,10 @@ class CachedRows:
         self._stepping: npt.NDArray[np.bool_] = np.empty(0, np.bool_)  # by row: whether its slots are here
         self._seldom = 1  # as often those were met that went last
 
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on."""
+        self._group.set_rate(rate)
+
     def __len__(self) -> int:
         return len(self._group)
 
@@ -97,11 +101,11 @@ class CachedRows:
     @property
     def _values(self) -> F32:
         first = self._group.layout.value
-        view: F32 = self._group.partitions[0].words.view(np.float32)[:, first : first + self.width]
+        view: F32 = self._group.only.words.view(np.float32)[:, first : first + self.width]
         return view
 
     def _grow(self) -> None:
-        room, high = len(self._heard), self._group.partitions[0].high
+        room, high = len(self._heard), self._group.only.high
         if high > room:
             more = max(room, high - room, 1024)
             never, zeros = np.full(more, _NEVER), np.zeros(more, np.int64)
@@ -167,14 +171,19 @@ class CachedRows:
 
     def _set_slots(self, rows: U32, slots: F32) -> None:
         first = self._group.layout.state
-        self._group.partitions[0].words.view(np.float32)[rows, first : first + self._slots] = slots
+        where = slice(first, first + self._slots)
+        self._group.partitions[0].set_slots(rows.astype(np.int64), where, slots)
         self._stepping[rows] = True
 
     def learn(self, ids: U64, rows: U32, gradients: F32, unit: int, step: int) -> None:
-        """Take a batch's steps on the rows that have their slots here; ``unit`` is that of the batch."""
+        """Take a batch's steps on the rows that have their slots here; ``unit`` is that of the batch.
+
+        Not where the host had it already, from an attempt that was lost.
+        """
         if self._own is None:
             return
-        at = np.flatnonzero(self._stepping[rows]) if self._slots else np.arange(len(rows))
+        lacking = self._heard[rows] <= unit
+        at = np.flatnonzero(lacking & self._stepping[rows] if self._slots else lacking)
         rows, before = rows[at], self._values[rows[at]]
         self._group.push(RowGradients(ids[at], gradients[at], rows), step=step)
         self._own.note(rows, self._values[rows] - before, unit)
@@ -198,7 +207,7 @@ class CachedRows:
         return len(free)
 
     def _delete(self, rows: I64) -> None:
-        part = self._group.partitions[0]
+        part = self._group.only
         with part.lock:
             part.delete(rows)
         self._uses[rows] = -1

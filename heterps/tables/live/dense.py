@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from heterps.compiled import entry_loop
 from heterps.errors import TableError
-from heterps.tables.loops.foreign import rebuilt_around
+from heterps.tables.loops.rule_calls import address_of, call_rule, check_rules
 from heterps.tables.loops.store import BLOCK
-from heterps.tables.loops.update import update_rows
 from heterps.tables.loops.vector_lanes import all_finite
 from heterps.tables.specs.initialisers import first_values
-from heterps.tables.specs.rules import NUMBERS, Rule, Sum
+from heterps.tables.specs.rules import NUMBERS, Sum
 from heterps.tables.specs.spec import DenseSpec
 
 __all__ = ["DenseBlock", "flat_gradient"]
@@ -33,7 +32,7 @@ def _apply(values: F32, slots: F32, grad: F32, plan: I64, numbers: F32) -> Any:
     ones = np.ones(BLOCK, np.float32)
     skipped = 0
     for k in range(plan.shape[0]):
-        code, start, n, slot, per_row = plan[k, 0], plan[k, 1], plan[k, 3], plan[k, 4], plan[k, 5]
+        update, start, n, slot, per_row = np.uint64(plan[k, 0]), plan[k, 1], plan[k, 3], plan[k, 4], plan[k, 5]
         m = 0
         for r in range(plan[k, 2]):
             starts[m], slot_starts[m] = start + r * n, slot + r * per_row
@@ -42,7 +41,7 @@ def _apply(values: F32, slots: F32, grad: F32, plan: I64, numbers: F32) -> Any:
             else:
                 skipped += 1
             if m == BLOCK or r + 1 == plan[k, 2]:
-                update_rows(code, numbers, k, values, starts, slots, slot_starts, grad, starts, ones, m, np.uint64(n))
+                call_rule(update, numbers, k, values, starts, slots, slot_starts, grad, starts, ones, m, np.uint64(n))
                 m = 0
     return skipped
 
@@ -66,7 +65,9 @@ class DenseBlock:
         self, specs: Sequence[DenseSpec], *, seed: int, adds: bool = False, pushed: Container[str] | None = None
     ) -> None:
         self.specs = tuple(specs)
+        self._rate = 1.0  # learning rates are multiplied by it
         self._applied = tuple(Sum(bounds=s.rule.bounds) if adds else s.rule for s in self.specs)
+        check_rules(self._applied)
         self._pushed = [k for k, spec in enumerate(self.specs) if pushed is None or spec.name in pushed]
         self.lock = threading.Lock()
         names = [spec.name for spec in self.specs]
@@ -81,20 +82,27 @@ class DenseBlock:
         self.slots = np.concatenate([*parts, np.empty(0, np.float32)]).astype(np.float32)
         self._plan = self._make_plan([len(part) for part in parts])
         self._numbers = self._make_numbers(0)
-        self._apply = _loop_for(self._applied)
+        self._has_updates = False
         for spec in self.specs:
             self.values[self.where[spec.name]] = initial(spec, seed).ravel()
 
     def _make_plan(self, slots: Sequence[int]) -> I64:
         starts = np.cumsum([0, *slots])
         rows = [
-            [self._applied[k].code, self.where[s.name].start, s.rows, s.size // s.rows, starts[k], slots[k] // s.rows]
+            [0, self.where[s.name].start, s.rows, s.size // s.rows, starts[k], slots[k] // s.rows]
             for k, s in enumerate(self.specs)
         ]
         return np.array(rows, np.int64).reshape(len(rows), 6)
 
     def _make_numbers(self, step: int) -> F32:
-        return np.array([rule.packed(step) for rule in self._applied], np.float32).reshape(len(self.specs), NUMBERS)
+        packed = [rule.at_rate(self._rate).packed(step) for rule in self._applied]
+        return np.array(packed, np.float32).reshape(len(self.specs), NUMBERS)
+
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on."""
+        with self.lock:
+            self._rate = rate
+            self._numbers = self._make_numbers(0)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -162,12 +170,14 @@ class DenseBlock:
         whole = len(self._pushed) == len(self.specs)
         given = gradient if whole or isinstance(gradient, Mapping) else self._spread(gradient)
         grad = np.ascontiguousarray(flat_gradient(given, self.specs, len(self.values)))
-        plan = self._plan if whole else self._plan[self._pushed]
         with self.lock:
+            if not self._has_updates:
+                self._plan[:, 0], self._has_updates = [address_of(rule) for rule in self._applied], True
+            plan = self._plan if whole else self._plan[self._pushed]
             if any(rule.scheduled for rule in self._applied):
                 self._numbers = self._make_numbers(step)
             numbers = self._numbers if whole else self._numbers[self._pushed]
-            return int(self._apply(self.values, self.slots, grad, plan, numbers))
+            return int(_apply(self.values, self.slots, grad, plan, numbers))
 
     def _spread(self, gradient: F32) -> F32:
         """Put the pieces of a gradient where their parameters stand; what stands between is not looked at."""
@@ -197,7 +207,3 @@ def initial(spec: DenseSpec, seed: int) -> F32:
     if hasattr(init, "fan_in") and not init.fan_in:
         init = type(init)(fan_in=rows, fan_out=n)  # type: ignore[call-arg]
     return first_values(init, n, seed=seed, table=spec.name, ids=np.arange(rows, dtype=np.uint64)).reshape(spec.shape)
-
-
-def _loop_for(rules: tuple[Rule, ...]) -> Any:
-    return _apply if all(rule.code >= 0 for rule in rules) else rebuilt_around(rules, _apply)

@@ -28,8 +28,8 @@ __all__ = ["RowLayout", "RowSegment"]
 STRIDE, VALUE, WIDTH, STATE, HALF, COUNTER, TICK, STAMP = range(8)
 #: Words from which on a row has an even number of them: for shorter ones one more would weigh too much.
 LONG = 16
-#: Fields of a segment's integers.
-CODE, COLUMN, N, SLOT, INIT, GATED = range(6)
+#: Fields of a segment's integers; UPDATE is where the loop of its rule is, for who pushes to fill in.
+UPDATE, COLUMN, N, SLOT, INIT, GATED = range(6)
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class RowLayout:
 
     def __init__(self, group: GroupSpec, seed: int, *, adds: bool = False) -> None:
         self.group, self.seed, self.adds = group, seed, adds
+        self.rate = 1.0  # learning rates are multiplied by it
         self.half = group.dtype == "float16"
         self.width = group.width
         self.value = 2
@@ -101,7 +102,7 @@ class RowLayout:
     @cached_property
     def segment_numbers(self) -> npt.NDArray[np.int64]:
         """Integers of each segment."""
-        rows = [[self._applied(s.rule).code, s.column, s.n, s.slot, s.init.code, s.gated] for s in self.segments]
+        rows = [[0, s.column, s.n, s.slot, s.init.code, s.gated] for s in self.segments]
         return np.array(rows, np.int64)
 
     @cached_property
@@ -130,9 +131,14 @@ class RowLayout:
         a = self.group.accessor
         return np.array([0, 0, 0] if a is None else [a.nonclk_coeff, a.click_coeff, a.embedx_threshold], np.float32)
 
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """What is done with what arrives, by segment."""
+        return tuple(self._applied(s.rule) for s in self.segments)
+
     def rule_numbers(self, step: int) -> npt.NDArray[np.float32]:
         """Numbers of each segment's rule at a step."""
-        return np.stack([self._applied(s.rule).packed(step) for s in self.segments])
+        return np.stack([rule.at_rate(self.rate).packed(step) for rule in self.rules])
 
     def _applied(self, rule: Rule) -> Rule:
         """What is done with what arrives: where that is a change to be added, the rule was applied elsewhere."""
@@ -141,7 +147,7 @@ class RowLayout:
     @property
     def scheduled(self) -> bool:
         """Whether a rule's numbers change from step to step."""
-        return any(self._applied(s.rule).scheduled for s in self.segments)
+        return any(rule.scheduled for rule in self.rules)
 
 
 def _parts(table: TableSpec) -> list[tuple[int, int, Rule, Initialiser, bool]]:

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from heterps.compiled import inline, inner_loop, row_loop
 from heterps.tables.hashing import mix, prefetch
 from heterps.tables.live.row_layout import (
-    CODE,
     COLUMN,
     COUNTER,
     GATED,
@@ -25,12 +24,14 @@ from heterps.tables.live.row_layout import (
     STATE,
     STRIDE,
     TICK,
+    UPDATE,
     VALUE,
     WIDTH,
     N,
 )
 from heterps.tables.loops.half import decode, encode
 from heterps.tables.loops.index import HIGH, find, home, id_at
+from heterps.tables.loops.rule_calls import call_rule
 from heterps.tables.loops.store import (
     BLOCK,
     NOTED,
@@ -43,7 +44,6 @@ from heterps.tables.loops.store import (
     note,
     start_segment,
 )
-from heterps.tables.loops.update import update_rows
 from heterps.tables.loops.vector_lanes import all_finite, copy_row
 
 __all__ = ["NO_ROW", "find_rows", "pull_rows", "push_rows"]
@@ -281,7 +281,7 @@ def update_segment(s: Store, g: GradientColumns, b: Block, k: int, out: F32, m: 
     floats, layout, segments, numbers = s.floats, s.layout, s.segments, s.numbers
     column, slot, gated = segments[k, COLUMN], segments[k, SLOT], segments[k, GATED] != 0
     width = layout[WIDTH]
-    c = np.int64(0)  # not a literal: that would be a second type of call to compile
+    c = 0
     for j in range(m):
         if gated and b.live[j] != np.float32(1):
             if b.live[j] == np.float32(2):
@@ -292,8 +292,8 @@ def update_segment(s: Store, g: GradientColumns, b: Block, k: int, out: F32, m: 
         b.gs[c] = b.at[j] * width + column
         b.scales[c] = g.shows[b.at[j]] if g.shows.size else np.float32(1)
         c += 1
-    code, n = segments[k, CODE], segments[k, N]
-    update_rows(code, numbers, k, out, b.ws, floats, b.ss, g.values, b.gs, b.scales, c, np.uint64(n))
+    update, n = np.uint64(segments[k, UPDATE]), np.uint64(segments[k, N])
+    call_rule(update, numbers, k, out, b.ws, floats, b.ss, g.values, b.gs, b.scales, c, n)
 
 
 @inline

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.compiled import inline, inner_loop
+from heterps.compiled import inline
 from heterps.tables.loops.vector_lanes import bound, step_row
 
-__all__ = ["sum_squares", "update_rows"]
+__all__ = ["BUILT_IN", "sum_squares"]
 
 F32 = npt.NDArray[np.float32]
 U64 = npt.NDArray[np.uint64]
@@ -171,42 +171,16 @@ def add(p: F32, k: int, w: F32, w0: Pos, s: F32, s0: Pos, g: F32, g0: Pos, n: Po
     step_by(p, k, w, w0, g, g0, n, -ONE)
 
 
-@inner_loop
-def update_rows(
-    code: int, p: F32, k: int, w: F32, ws: U64, s: F32, ss: U64, g: F32, gs: U64, scales: F32, m: int, n: Pos
-) -> None:
-    """Apply the built-in rule with this code and the numbers ``p[k]`` to ``m`` rows of ``n`` values.
-
-    Arrays are flat; row ``j`` begins at ``w[ws[j]]``, its slots at ``s[ss[j]]``, its gradient at ``g[gs[j]]``. One call
-    takes a block of rows, because a call with this many arrays costs more than the update of a row.
-    """
-    if code == 0:
-        for j in range(m):
-            sgd(p, k, w, ws[j], s, ss[j], g, gs[j], n, scales[j])
-    elif code == 1:
-        for j in range(m):
-            adagrad(p, k, w, ws[j], s, ss[j], g, gs[j], n, scales[j])
-    elif code == 2:
-        for j in range(m):
-            std_adagrad(p, k, w, ws[j], s, ss[j], g, gs[j], n, scales[j])
-    elif code == 3:
-        for j in range(m):
-            element_adagrad(p, k, w, ws[j], s, ss[j], g, gs[j], n, scales[j])
-    elif code == 4:
-        for j in range(m):
-            row_wise_adagrad(p, k, w, ws[j], s, ss[j], g, gs[j], n, scales[j])
-    elif code == 5:
-        for j in range(m):
-            adam(p, k, w, ws[j], s, ss[j], g, gs[j], n, scales[j])
-    elif code == 6:
-        for j in range(m):
-            shared_adam(p, k, w, ws[j], s, ss[j], g, gs[j], n, scales[j])
-    elif code == 7:
-        for j in range(m):
-            ftrl(p, k, w, ws[j], s, ss[j], g, gs[j], n, scales[j])
-    elif code == 8:
-        for j in range(m):
-            momentum(p, k, w, ws[j], s, ss[j], g, gs[j], n, scales[j])
-    else:
-        for j in range(m):
-            add(p, k, w, ws[j], s, ss[j], g, gs[j], n, scales[j])
+#: The built-in rules by ``Rule.code``, each over one row.
+BUILT_IN = (
+    sgd,
+    adagrad,
+    std_adagrad,
+    element_adagrad,
+    row_wise_adagrad,
+    adam,
+    shared_adam,
+    ftrl,
+    momentum,
+    add,
+)

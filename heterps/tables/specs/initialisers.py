@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from heterps.compiled import entry_loop, inline
+from heterps.compiled import entry_loop, inline, inner_loop
 from heterps.errors import TableError
 from heterps.fields import Finite, Found, Natural, NotNegative, check_fields
 from heterps.tables.hashing import key_of, mix
@@ -115,7 +115,7 @@ def unit(bits: np.uint64) -> Any:
     return (np.float64(bits & np.uint64(0xFFFFFFFF)) + 0.5) * (1.0 / 4294967296.0)
 
 
-@inline
+@inner_loop
 def draw(code: int, a: float, b: float, key: np.uint64, id_: np.uint64, out: F32, at: int, n: int) -> None:
     """Write the first ``n`` values of a row to ``out[at:]``; one hash gives two of them."""
     base = mix(id_ ^ key)

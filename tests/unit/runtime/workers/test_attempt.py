@@ -1,17 +1,27 @@
-"""An attempt that has ended lets go of what it held."""
+"""What an attempt takes, and that it lets go of what it held when it has ended."""
 
 import gc
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
-from heterps.protocol import Async
+from heterps.data import Batch
+from heterps.protocol import Async, BatchKey, Mode, Sync
 from heterps.protocol.words import instructions as do
 from heterps.protocol.words.layout import Layout
+from heterps.protocol.words.messages import Pull, Push
+from heterps.runtime.batch.bench import Workbench
+from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.model import Model
+from heterps.runtime.batch.payload import Pulled
 from heterps.runtime.batch.reading import Reading
+from heterps.runtime.wire.packing import pack_reply, unpack_reply
 from heterps.runtime.workers.attempt import Attempt
+from heterps.runtime.workers.shard_host import ShardHost
+from heterps.testing.small_model import columns, graph
 
 
 @pytest.fixture
@@ -41,3 +51,75 @@ def test_events_that_nobody_handles_keep_nothing(late: bool) -> None:
     attempt.close()
     del attempt, bench
     assert held() is None
+
+
+class _Batches:
+    """Reads two batches."""
+
+    ended = False
+
+    def __init__(self, start: int) -> None:
+        self._left = iter([Batch(BatchKey(0, 0, n), 64, columns(64, n)) for n in range(start, 2)])
+
+    def __next__(self) -> Batch:
+        return next(self._left)
+
+    def close(self) -> None:
+        self._left = iter([])
+
+
+class _Copy:
+    """A copy of the one shard host, far away: it writes to the caller's buffers when its answer arrives."""
+
+    def __init__(self, job: Job, number: int) -> None:
+        self.host = ShardHost(job, 0, number, lambda event: None)
+        self.host.deliver(do.CreateHost(number, 0, "server", number, 0, job.owned(0)))
+        self.late, self.pushed = list[Any](), list[Any]()
+
+    def send(self, request: Any, payload: Any, done: Any, failed: Any) -> None:
+        if isinstance(request, Push):
+            self.pushed.append({name: rows.values.copy() for name, rows in payload.rows.items()})
+        there = payload
+        if isinstance(request, Pull):
+            there = type(payload)(payload.ids, dense=np.empty(0, np.float32))  # as it comes over the wire
+
+        def answer(reply: Any, pulled: Pulled | None) -> None:
+            told = pack_reply(reply, pulled)  # the rows as they are now
+            self.late.append(lambda: done(*unpack_reply(told, payload if isinstance(request, Pull) else None)))
+
+        self.host.request(request, there, answer)
+
+
+@pytest.mark.parametrize("mode", [Async(depth=1), Sync()], ids=["async", "sync"])
+def test_rows_that_come_late_from_a_copy_that_was_replaced_land_nowhere(mode: Mode) -> None:
+    """They would be taken for those of the batch that has the buffers then, whenever they come."""
+    calm = _pushes(mode, late_after=99)
+    for answers in range(8):
+        for wanted, found in zip(calm, _pushes(mode, late_after=answers), strict=True):
+            for name, gradients in wanted.items():
+                np.testing.assert_array_equal(found[name], gradients, err_msg=f"{name}, after {answers} answers")
+
+
+def _pushes(mode: Mode, late_after: int) -> list[dict[str, Any]]:
+    """Return the gradients of two batches. A copy is replaced when it was asked for the rows of the first one; its
+    answer comes after some of the other copy's.
+    """
+    job = Job(Model(graph()), 64, mode, hosts=1)
+    old, new = _Copy(job, 1), _Copy(job, 2)
+    run = do.RunSplit(5, 5, "w", 0, 0, 0, 0, 0, None, 0, (0, 0), Layout(1, (1,), (1,), job.owners))
+    links: Any = {1: old, 2: new}
+    attempt = Attempt(run, mode, Reading(_Batches, 0), Workbench(job), links.__getitem__, lambda event: None)  # type: ignore[arg-type]
+    attempt.start()
+    old.late.pop()()  # its word on where the Split stands
+    attempt.pump(100)
+    (rows,) = old.late
+    attempt.handle(do.Announce(5, Layout(2, (2,), (2,), job.owners)))
+    for answers in range(8):
+        attempt.pump(100)
+        if new.late:
+            new.late.pop(0)()
+        if answers == late_after:  # the answer before is there, and not yet taken
+            rows()
+    attempt.close()
+    assert len(new.pushed) == 2
+    return new.pushed
