@@ -120,7 +120,7 @@ class CacheRows:
     def learn(self, grad: Grad) -> str:
         """Gather the gradients of a batch; then let shards go."""
         key = grad[0]
-        # Run again after a failure, a batch may be among what hosts had: at most ``staleness`` batches see it twice then.
+        # Run again after a failure, a batch may be among what hosts had: at most ``staleness`` batches see it twice.
         if not any(key in known.batches for known in self.used[key.n].values()):
             self.learned[self.fresh.count(key.n)] = key
         unit = key._replace(n=key.n - key.n % self.mode.unit)
