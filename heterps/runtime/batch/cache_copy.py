@@ -93,8 +93,10 @@ class CacheCopy(CopyUser):
         self._asked: dict[int, dict[int, _Asked]] = {}  # by batch and host, until the batch is computed
         self._dense = np.zeros(job.model.layout.size, np.float32)
         self._own_dense = self._make_own_dense()
-        for stepping in (*self._rows.values(), *self._own_dense):
-            stepping.set_rate(job.rate)
+        for rows in self._rows.values():
+            rows.set_rate(job.rate)
+        for dense in self._own_dense:
+            dense.set_rate(job.rate)
         self._version = 0  # the newest of a host's: schedules go by it
         self._dense_asked = [_NEVER if part.size else 1 << 62 for part in self._parts]  # by host: as of which moment
         self._dense_heard = [_NEVER for _ in self._parts]  # by host: as of which they are
