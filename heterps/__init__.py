@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from heterps.errors import HeterpsError as HeterpsError
     from heterps.estimator import Classifier as Classifier, Regressor as Regressor
     from heterps.graph import Graph as Graph, ops as ops
+    from heterps.graph.weighting import weighted as weighted
     from heterps.habits import (
         Callback as Callback,
         CSVLog as CSVLog,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         EarlyStopping as EarlyStopping,
         KeepBest as KeepBest,
         MLflowLog as MLflowLog,
+        ReduceOnPlateau as ReduceOnPlateau,
         TensorBoardLog as TensorBoardLog,
         calibrate as calibrate,
     )
@@ -73,7 +75,8 @@ _HOMES = {
     "heterps.errors": "HeterpsError",
     "heterps.estimator": "Classifier Regressor",
     "heterps.graph": "Graph ops",
-    "heterps.habits": "CSVLog Callback Dump EarlyStopping KeepBest MLflowLog TensorBoardLog calibrate",
+    "heterps.graph.weighting": "weighted",
+    "heterps.habits": "CSVLog Callback Dump EarlyStopping KeepBest MLflowLog ReduceOnPlateau TensorBoardLog calibrate",
     "heterps.hardware": "Hardware",
     "heterps.planner": "FixedRate MaxThroughput MinCost Plan plan",
     "heterps.protocol.words.keys": "BatchKey",

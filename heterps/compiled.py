@@ -83,6 +83,8 @@ class _LoopCache(FunctionCache):
 class _Loop(CPUDispatcher):
     """A loop that is kept on disk."""
 
+    _cache: Any
+
     @property
     def kept(self) -> _LoopCache:
         """Its cache, made when it is first asked for: finding a place on disk takes longer than all else at import."""

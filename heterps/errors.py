@@ -26,6 +26,10 @@ __all__ = [
 ]
 
 
+#: What to do about a name that is somebody else's: ends messages about unknown names.
+IMPORT_FIRST = ". One from elsewhere has to be imported first: import its module, or heterps --parts FILE ..."
+
+
 class HeterpsError(Exception):
     """Base of all errors raised on purpose by this package."""
 

@@ -65,6 +65,7 @@ def launch(
     parameters: Mapping[str, str] | None = None,
     cache_rows: CacheRows | None = None,
     staleness: int | None = None,
+    name: str | None = None,
     **options: Any,
 ) -> Session:
     """Start what a plan needs and return a session that trains on it; use it in a ``with`` statement.
@@ -135,6 +136,8 @@ def launch(
         by name or pattern of tables (``{"deep": 50_000}``). It takes the place of Async.
     staleness
         With a cache: how many batches of its own worker a batch's rows may lack, by default 16.
+    name
+        What ``heterps watch`` and the page ``/heterps`` of the scheduler call its trainings; by default the script's.
     **options
         For the engine: ``report_s`` seconds between reports (1.0). Inline: ``threads`` of a BLAS call (1).
 
@@ -145,14 +148,14 @@ def launch(
     ...         print(progress)
     ...     print(session.evaluate(Criteo("valid.tsv")))
     """
-    name = choose_engine(engine, client)
-    plan = plan_of(plan, batch_size, lambda: hardware_for(name, client))
-    check_options(options, name, inspect.signature(launch).parameters)
-    plan = with_storage(with_replicas(plan, replicas, name), storage)
+    chosen = choose_engine(engine, client)
+    plan = plan_of(plan, batch_size, lambda: hardware_for(chosen, client))
+    check_options(options, chosen, inspect.signature(launch).parameters)
+    plan = with_storage(with_replicas(plan, replicas, chosen), storage)
     ways = with_cache(plan, cache_rows, parameters)
     job = job_of(
         plan,
-        cached_mode(chosen_mode(mode, plan, name), staleness, ways),
+        cached_mode(chosen_mode(mode, plan, chosen), staleness, ways),
         sparse=sparse,
         dense=dense,
         seed=seed,
@@ -165,7 +168,7 @@ def launch(
         local_rows=local_rows,
         clip=Clip(clip_norm, clip_value),
     )
-    if runs_here(name, client):
+    if runs_here(chosen, client):
         compile_ahead(job.needs)
     checkpoints = Checkpoints(
         os.fspath(checkpoint) if checkpoint else None,
@@ -177,8 +180,8 @@ def launch(
     form = _remembered(resume) if resume else None  # before its folder is begun anew
     with ExitStack() as stack:
         lock = stack.enter_context(begun(job, Path(checkpoint), form)) if checkpoint else None
-        made = make_engine(name, job, plan, client, checkpoints=checkpoints, **options)
-        session = Session(plan, made, lock, form)
+        made = make_engine(chosen, job, plan, client, checkpoints=checkpoints, **options)
+        session = Session(plan, made, lock, form, name)
         stack.pop_all()  # from here on the session holds the lock
     return session
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,9 +25,12 @@ from heterps.data.sources.given import given_data
 from heterps.errors import DataError, GraphError, RunError
 from heterps.export.exporting import Onnx, export_model
 from heterps.habits.callbacks import Listener, heard, listeners
+from heterps.habits.weighting import ClassWeight, weighted_data
 from heterps.html_table import html_table
 from heterps.metrics import Metric
+from heterps.metrics.label_counts import LabelCounts
 from heterps.planner.plan import Plan
+from heterps.planner.show.short import draw_plan, plan_lines
 from heterps.runtime.batch.columns import check_columns
 from heterps.runtime.batch.inference import (
     PREDICTION,
@@ -38,6 +43,7 @@ from heterps.runtime.batch.inference import (
 )
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.labelling import check_labels, label_bounds, no_rows
+from heterps.runtime.cuts.carried import Carried
 from heterps.runtime.cuts.folder_lock import FolderLock
 from heterps.runtime.cuts.saved_model import SavedModel, made_folder
 from heterps.runtime.cuts.saving import load_one_table, load_tables, save_tables, shrink_tables
@@ -51,7 +57,7 @@ from heterps.runtime.report.output import BAD_ROW, write_parquet
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.rowless import never_empty
-from heterps.runtime.run.engines import Engine, PredictsThere, Scalable
+from heterps.runtime.run.engines import Engine, PredictsThere, Scalable, Watchable
 from heterps.serving.manifest import Encoding, ExportKind, FileFormat
 from heterps.tables import Kind
 from heterps.writing import check_folder, check_target
@@ -65,9 +71,16 @@ class Session:
     """Tables that live while it is open, and what can be done with them. Made by :func:`launch`."""
 
     def __init__(
-        self, plan: Plan, engine: Engine, lock: FolderLock | None = None, form: DataForm | None = None
+        self,
+        plan: Plan,
+        engine: Engine,
+        lock: FolderLock | None = None,
+        form: DataForm | None = None,
+        name: str | None = None,
     ) -> None:
         self.plan, self.engine = plan, engine
+        self.name = name or Path(sys.argv[0]).stem or "session"
+        """What those who watch its trainings see them called."""
         self.form = form  # how rows became batches in training; saved with the model
         self._lock = lock  # of the folder for cuts, while the session is open
         self._open = True
@@ -88,6 +101,7 @@ class Session:
         fetch: Fetch | None = None,
         *,
         callbacks: Sequence[Listener] | Listener = (),
+        class_weight: ClassWeight | None = None,
         allow_empty: bool = False,
     ) -> Iterator[Progress]:
         """Train, yielding Progress about once a second and at the end.
@@ -109,6 +123,10 @@ class Session:
         callbacks
             Told how training goes, and able to end it: :class:`~heterps.habits.Callback` objects, or functions that
             take a Progress; also a single one.
+        class_weight
+            What rows of each class (label) weigh in the loss: ``{1: 10.0}``, 1 for those not named; or ``"balanced"``,
+            so that all classes weigh the same, which takes a pass over the labels first. The loss must have a weight
+            (:func:`~heterps.graph.weighting.weighted`); a weight that the data has already is multiplied.
         allow_empty
             Accept data without a single row that can be used; by default that is an error at the end.
         """
@@ -116,19 +134,32 @@ class Session:
         told = listeners(callbacks)
         if epochs < 1:
             raise DataError(f"epochs is {epochs}, must be at least 1")
+        needy = next((type(each).__name__ for each in told if each.needs_valid), None)
+        if needy is not None and valid is None:
+            raise RunError(f"{needy} goes by the validation after each pass: give train(valid=...), or --valid")
         inputs = {op.name for op in self.plan.graph.inputs}
         data = fitted(given_data(dataset, self.form, inputs), self.form, inputs)
-        check_columns(self.plan.graph, data.schema)
+        weighted = self._weighted(data, class_weight) if class_weight is not None else data
+        given = set(weighted.schema.names) - set(data.schema.names)
+        check_columns(self.plan.graph, weighted.schema)
         if not allow_empty:
             check_labels(self.plan.graph, data)
         self._remember(DataForm.of(data))
         if valid is not None:
             valid = fitted(given_data(valid, self.form, inputs), self.form, inputs)
-            check_columns(self.plan.graph, valid.schema)
-        labelled = self._spread(data).labels_within(label_bounds(self.plan.graph))
+            check_columns(self.plan.graph, valid.schema, inputs - given)
+        labelled = self._spread(weighted).labels_within(label_bounds(self.plan.graph))
         reports = self._train(labelled, epochs, valid, watched_tensors(self.plan.graph, fetch))
         watched = self._watched(reports if allow_empty else never_empty(reports, labelled))
         return AwaitedReports(heard(watched, told, self) if told else watched)
+
+    def _weighted(self, data: Dataset, class_weight: ClassWeight) -> Dataset:
+        def count(classes: int) -> list[int]:
+            counts, labelled = LabelCounts(classes), data.labels_within(label_bounds(self.plan.graph)).shuffle("none")
+            rows: list[int] = Measured.of(self.engine.infer(labelled, [counts]), [counts]).results[counts.name]
+            return rows
+
+        return weighted_data(self.plan.graph, data, class_weight, count)
 
     def _remember(self, form: DataForm) -> None:
         """Keep how rows become batches, here and beside the cuts; ready-made columns say nothing about rows."""
@@ -154,11 +185,22 @@ class Session:
 
     def _watched(self, reports: Generator[Progress, None, None]) -> Generator[Progress, None, None]:
         history = History()
-        with closing(reports):  # leaving the loop ends training at once
+        with closing(reports), self._telling() as tell:  # leaving the loop ends training at once
             for progress in reports:
                 self._profile = progress.profile
                 history.add(progress.point())
+                tell(progress)
                 yield replace(progress, history=history)
+
+    def _telling(self) -> AbstractContextManager[Callable[[Progress], None]]:
+        """What tells those who watch of a report; nobody can watch an engine of this thread."""
+        if not isinstance(self.engine, Watchable):
+            return nullcontext(lambda progress: None)
+        return self.engine.telling({"name": self.name, **self._about_plan})
+
+    @cached_property
+    def _about_plan(self) -> dict[str, Any]:
+        return {"about": plan_lines(self.plan), "picture": draw_plan(self.plan)}
 
     def profile(self) -> PhaseProfile:
         """Return where the time of the last training went, by pool and phase; ``.save("profile.svg")`` draws it."""
@@ -167,6 +209,7 @@ class Session:
     def _train(
         self, dataset: Dataset, epochs: int, valid: Dataset | None, fetch: Mapping[str, str]
     ) -> Generator[Progress, None, None]:
+        self.engine.carried = Carried()  # unless it is resumed: then the engine finds what the cut has
         if valid is None:
             yield from self.engine.train(dataset, epochs, fetch)
             return
@@ -202,11 +245,14 @@ class Session:
         fetch: Fetch | None = None,
         *,
         callbacks: Sequence[Listener] | Listener = (),
+        class_weight: ClassWeight | None = None,
         allow_empty: bool = False,
     ) -> Progress:
         """Train with a progress bar and return the last report; arguments as for :meth:`train`."""
         last = None
-        reports = self.train(dataset, epochs, valid, fetch, callbacks=callbacks, allow_empty=allow_empty)
+        reports = self.train(
+            dataset, epochs, valid, fetch, callbacks=callbacks, class_weight=class_weight, allow_empty=allow_empty
+        )
         for progress in metered(reports):
             last = progress
         assert last is not None

@@ -35,6 +35,8 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         with ending():
+            if ctx.params["parts"]:
+                importlib.import_module(f"{__name__}._parts").import_parts(ctx.params["parts"])
             return super().invoke(ctx)
 
 
@@ -52,7 +54,13 @@ def _unwrapped(command: click.Command) -> click.Command:
 
 @click.group("heterps", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="heterps")
-def main() -> None:
+@click.option(
+    "--parts",
+    multiple=True,
+    metavar="FILE",
+    help="Python file, or module that is installed, to import first: with ops, rules, readers, devices of your own.",
+)
+def main(parts: tuple[str, ...]) -> None:
     r"""Plan and train sparse models on a Dask cluster of mixed machines.
 
     \b
@@ -60,6 +68,7 @@ def main() -> None:
       heterps graph graphs/wide_deep.py            show ops, layers, reasons, bytes
       heterps plan graphs/wide_deep.py             what to run where on this machine
       heterps train graphs/wide_deep.py --data train.tsv --out model/
+      heterps --parts my_rules.py train wide_deep --data train.tsv --sparse Lion:lr=0.01
     """
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
-import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -15,8 +13,9 @@ from heterps import models
 from heterps.data import Schema
 from heterps.errors import GraphError, HeterpsError
 from heterps.graph import Graph
+from heterps.own_modules import NotPythonError, import_file
 
-__all__ = ["load_graph", "parse_settings", "takes_setting"]
+__all__ = ["load_graph", "parse_settings", "run_file", "takes_setting"]
 
 
 def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -81,7 +80,7 @@ def _found(target: str) -> tuple[Any, Path]:
     if not function and not path.is_file() and name in models.__all__:
         return getattr(models, name), Path(models.__path__[0]) / f"{name}.py"
     if path.exists():
-        return _function(_module(path), path, function), path
+        return _function(run_file(path), path, function), path
     near = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
     there = f"; {path.parent}/ has {', '.join(near)}" if near else ""
     raise GraphError(f"no file {name}{there}; models known by name are {', '.join(models.__all__)}")
@@ -121,21 +120,16 @@ def _built(build: Any, path: Path, settings: dict[str, Any]) -> Graph:
     return graph
 
 
-def _module(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"heterps_model_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise GraphError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))
+def run_file(path: Path) -> ModuleType:
+    """Run a Python file of the user's as a module; what goes wrong in it is a GraphError with its line."""
     try:
-        spec.loader.exec_module(module)
+        return import_file(path, f"heterps_model_{path.stem}")
+    except NotPythonError as error:
+        raise GraphError(str(error)) from None
     except HeterpsError as error:
         raise GraphError(f"{path}:{_line(error, path)}: {error}") from error
     except (Exception, SystemExit) as error:
         raise GraphError(_failed(path, error, "the file")) from error
-    finally:
-        sys.path.remove(str(path.parent))
-    return module
 
 
 def _failed(path: Path, error: BaseException, what: str) -> str:
@@ -145,7 +139,8 @@ def _failed(path: Path, error: BaseException, what: str) -> str:
 
 def _line(error: BaseException, path: Path) -> int:
     """Return the line of a file in which an error came up, the innermost one."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    file = str(path.absolute())  # as Python calls it, however it was named
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return lines[-1] or 0 if lines else 0
 
 

@@ -44,6 +44,9 @@ def command(
         console.print(remark, highlight=False, soft_wrap=True)
     made = ", ".join(map(describe, dataset.schema))
     console.print(f"batches have {made or 'no columns'}", highlight=False, soft_wrap=True)
+    if not any(column.kind == "label" for column in dataset.schema):
+        lacking = "no column is called as labels are: say which one is to be predicted, --label NAME"
+        console.print(lacking, highlight=False, soft_wrap=True)
     if out:
         write_whole(out, _text(dataset))
         console.print(f"written to {out}", highlight=False, soft_wrap=True)

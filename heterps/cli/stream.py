@@ -81,7 +81,7 @@ def _source_options(command: Any) -> Any:
 )
 @click.option("--sparse", metavar="RULE", help="Rule of the tables [default: ElementAdaGrad:lr=0.01].")
 @click.option("--dense", metavar="RULE", help="Rule of the dense parameters [default: Adam:lr=0.001].")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Such as auc, copc, gauc:COLUMN, slot_auc.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Such as auc, copc, gauc:COLUMN, slot_copc.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Of all that is random.")
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
 @device_options

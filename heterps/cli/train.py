@@ -14,10 +14,12 @@ from heterps.cli._data import Said, data_options, opened, opened_as, parse_names
 from heterps.cli._device import device_options
 from heterps.cli._models import takes_setting
 from heterps.cli._plans import plan_of
+from heterps.cli._plateau import parse_plateau
 from heterps.cli._rules import parse_rule
 from heterps.cli._stopping import Stop, deferred
 from heterps.cli._storage import parse_storage, storage_option
 from heterps.cli._ways import parameters_option, parse_caches, parse_ways
+from heterps.cli._weights import parse_class_weight
 from heterps.data import DataForm, Dataset
 from heterps.errors import DataError, LabelError
 from heterps.graph import Graph
@@ -42,6 +44,7 @@ Examples:
   heterps train graphs/dlrm.py --data 'day_*.tsv' --cache-rows 50000 --staleness 16
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --every-batches 10000
   heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --resume run/
+  heterps train deepfm --data clicks.csv --label clicked --class-weight balanced
   heterps train graphs/dlrm.py --data 'day_*.tsv' --profile --profile-svg profile.svg
   heterps train plan.json --data train/*.parquet --sparse RowWiseAdaGrad:lr=0.02
 """
@@ -72,8 +75,19 @@ Examples:
 )
 @click.option("--sparse", metavar="RULE", help="Rule of the tables [default: ElementAdaGrad:lr=0.01].")
 @click.option("--dense", metavar="RULE", help="Rule of the dense parameters [default: Adam:lr=0.001].")
+@click.option(
+    "--reduce-on-plateau",
+    metavar="METRIC[:OPTIONS]",
+    help="With --valid: halve learning rates after a pass without a better value; auc:factor=0.5,patience=2.",
+)
 @click.option("--clip-norm", type=float, help="Largest norm of a parameter's gradient, and of a row's.")
 @click.option("--clip-value", type=float, help="Largest absolute value of an element of a gradient.")
+@click.option(
+    "--class-weight",
+    multiple=True,
+    metavar="CLASS=WEIGHT",
+    help="What rows of a label weigh in the loss, such as 1=10; or balanced: all labels the same.",
+)
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Measured while training [default: auc].")
 @click.option(
     "--seed",
@@ -82,6 +96,7 @@ Examples:
     show_default=True,
     help="Of first values, shuffling and dropout.",
 )
+@click.option("--name", metavar="NAME", help="What heterps watch calls this training [default: the model's].")
 @click.option("--engine", default="auto", show_default=True, help="auto, dask, or inline (no Dask).")
 @device_options
 @click.option(
@@ -132,10 +147,13 @@ def command(
     shuffle: Any,
     sparse: str | None,
     dense: str | None,
+    reduce_on_plateau: str | None,
     clip_norm: float | None,
     clip_value: float | None,
+    class_weight: tuple[str, ...],
     metrics: tuple[str, ...],
     seed: int,
+    name: str | None,
     engine: str,
     device: str,
     emulate: bool,
@@ -170,7 +188,8 @@ def command(
     training = opened_as(data, kind, said)
     for note in training.study.notes if training.study else ():
         console.print(note, highlight=False, soft_wrap=True)
-    plan = plan_of(target, settings, batch_size, training.schema)
+    of_classes, slower = parse_class_weight(class_weight), parse_plateau(reduce_on_plateau)
+    plan = plan_of(target, settings, batch_size, training.schema, weight=of_classes is not None)
     validation = opened(valid, kind, DataForm.of(training)) if valid else None
     rules = [parse_rule(text) if text else None for text in (sparse, dense)]
     with launch(
@@ -197,10 +216,13 @@ def command(
         dense_on=dense_on,
         storage=kept_in,
         parameters=ways,
+        name=name or Path(target.partition(":")[0]).stem,
     ) as session:
         told = _dump(dump, parse_names(fetch), parse_names(dump_parameters))
+        told["callbacks"] = [*told.get("callbacks", ()), *slower]
         with _advised(target, plan.graph, training):
-            reports: Any = session.train(training.shuffle(shuffle), epochs, validation, allow_empty=allow_empty, **told)
+            told |= {"class_weight": of_classes, "allow_empty": allow_empty}
+            reports: Any = session.train(training.shuffle(shuffle), epochs, validation, **told)
         with deferred(bool(out)) as stop:
             last = _followed(reports, console, stop)
         if out:
@@ -238,7 +260,7 @@ def _dump(folder: str | None, fetch: tuple[str, ...], parameters: tuple[str, ...
         return {}
     if not fetch and not parameters:
         raise DataError("--dump: say what, --fetch prediction or --dump-parameters 'fc*'")
-    return {"fetch": fetch, "callbacks": Dump(folder, parameters)}
+    return {"fetch": fetch, "callbacks": [Dump(folder, parameters)]}
 
 
 @contextmanager

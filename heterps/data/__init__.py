@@ -8,6 +8,7 @@ from heterps.data.core.batch import Batch, Column
 from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.data_form import DataForm
 from heterps.data.core.dataset import Dataset, Shuffle, Source
+from heterps.data.core.files import expand, size_of
 from heterps.data.core.formats import READERS, open_dataset, register_reader
 from heterps.data.core.labels import Labels
 from heterps.data.core.persist import Persisted
@@ -17,6 +18,7 @@ from heterps.data.core.split import Piece, Split
 from heterps.data.core.value_hash import cross_ids, hash_bytes, hash_strings, salt_of
 from heterps.data.sources.adult import adult
 from heterps.data.sources.arrays import Arrays, arrays
+from heterps.data.sources.chunked import Chunked
 from heterps.data.sources.generator import Generated, generator
 from heterps.data.sources.images import Idx, Images, idx, image_folder
 from heterps.data.study.importance import Importance, feature_importance, slots_shuffle
@@ -37,6 +39,7 @@ __all__ = [
     "Bucket",
     "Categories",
     "Category",
+    "Chunked",
     "Column",
     "Criteo",
     "Cross",
@@ -73,6 +76,7 @@ __all__ = [
     "cross_ids",
     "csv",
     "dense",
+    "expand",
     "feature_importance",
     "frame",
     "generator",
@@ -89,6 +93,7 @@ __all__ = [
     "ragged",
     "register_reader",
     "salt_of",
+    "size_of",
     "slot_text",
     "slots_shuffle",
     "sparse",

@@ -7,6 +7,7 @@ a GPU, and only ``cupy.cuda.is_available()`` decides: the package imports happil
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,10 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import HardwareError, UnknownKindError
+from heterps.own_modules import may_replace
 
 __all__ = [
     "Array",
     "Namespace",
+    "Registered",
     "array_namespace",
     "gpu_available",
     "has_streams",
@@ -25,9 +28,11 @@ __all__ = [
     "know_arrays",
     "namespace",
     "register_namespace",
+    "registered",
     "registered_devices",
     "stand_ins",
     "synchronize",
+    "take_over_device",
     "to_device",
     "to_host",
 ]
@@ -52,10 +57,30 @@ def register_namespace(name: str, load: Callable[[], Namespace], *, stand_in: bo
     stand_in
         Whether it only behaves like a device: reports then say "emulated".
     """
-    if _BY_NAME.setdefault(name, load) is not load:
-        raise ValueError(f"device {name!r} is registered already; choose another name")
-    if stand_in:
-        _STAND_INS.add(name)
+    if not may_replace(load, _BY_NAME.get(name, load)):
+        raise HardwareError(f"device {name!r} is registered already; choose another name")
+    take_over_device(Registered(name, load, stand_in))
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A device as it was registered."""
+
+    name: str
+    load: Callable[[], Namespace]
+    stand_in: bool = False
+
+
+def take_over_device(device: Registered) -> None:
+    """Make a device known that came from another process, whatever was known under its name."""
+    _BY_NAME[device.name] = device.load
+    (_STAND_INS.add if device.stand_in else _STAND_INS.discard)(device.name)
+    namespace.cache_clear()
+
+
+def registered(name: str) -> Registered | None:
+    """Return a device as it was registered; None where nobody did."""
+    return Registered(name, _BY_NAME[name], name in _STAND_INS) if name in _BY_NAME else None
 
 
 def registered_devices() -> tuple[str, ...]:

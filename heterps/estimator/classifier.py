@@ -9,7 +9,7 @@ from heterps.estimator.fitting import TabularEstimator
 from heterps.estimator.given_frames import pairs_of
 from heterps.estimator.sklearn_base import ClassifierMixin, check_is_fitted
 from heterps.estimator.tabular_models import Scoring
-from heterps.estimator.weighting import class_weights
+from heterps.habits.weighting import class_weights
 
 __all__ = ["Classifier"]
 

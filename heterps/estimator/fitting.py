@@ -27,7 +27,7 @@ from heterps.estimator.sklearn_base import (
 )
 from heterps.estimator.tabular_models import Scoring, graph_for
 from heterps.estimator.watching import Watch
-from heterps.estimator.weighting import weighted_graph
+from heterps.graph.weighting import weighted as with_weight
 from heterps.launching import launch
 from heterps.planner.plan import Plan
 from heterps.session import Session
@@ -134,7 +134,7 @@ class TabularEstimator(BaseEstimator):
         named = {f"validation_{i}": each.dataset(fields) for i, each in enumerate(sets)}
         watch = Watch(named, metric, self.early_stopping_rounds) if named else None
         self.close()
-        session = self._launched(Plan.fused(weighted_graph(graph) if weighted else graph, batch_size=batch_size), rows)
+        session = self._launched(Plan.fused(with_weight(graph) if weighted else graph, batch_size=batch_size), rows)
         try:
             self.n_iter_ = _passes(session, data, epochs, watch)
         except BaseException:

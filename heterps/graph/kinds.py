@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heterps.errors import GraphError, HeterpsError, UnknownKindError
+from heterps.errors import IMPORT_FIRST, GraphError, HeterpsError, UnknownKindError
 from heterps.fields import Found
 from heterps.graph.types import TensorType
+from heterps.own_modules import may_replace
 
 __all__ = ["REQUIRED", "Attrs", "OpKind", "Param", "kind", "kinds", "register_kind", "take_over_kind"]
 
@@ -109,9 +110,11 @@ _KINDS: dict[str, OpKind] = {}
 
 
 def register_kind(new: OpKind) -> OpKind:
-    """Make a kind known. Registering a different kind under a taken name is an error."""
-    if _KINDS.setdefault(new.name, new) is not new:
+    """Make a kind known. Only the module that registered a kind may put another in its place: it was run again."""
+    old = _KINDS.setdefault(new.name, new)
+    if not may_replace(new.infer, old.infer):
         raise GraphError(f"op kind {new.name!r} is registered already; choose another name")
+    _KINDS[new.name] = new
     return new
 
 
@@ -125,7 +128,7 @@ def kind(name: str) -> OpKind:
     if name not in _KINDS:
         near = difflib.get_close_matches(name, _KINDS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known kinds: {', '.join(sorted(_KINDS))}"
-        raise UnknownKindError(f"unknown op kind {name!r}{hint}")
+        raise UnknownKindError(f"unknown op kind {name!r}{hint}{IMPORT_FIRST}")
     return _KINDS[name]
 
 

@@ -6,6 +6,7 @@ from heterps.habits.dump import Dump
 from heterps.habits.early_stopping import EarlyStopping
 from heterps.habits.keep_best import KeepBest
 from heterps.habits.loggers import CSVLog, MLflowLog, TensorBoardLog
+from heterps.habits.reduce_on_plateau import ReduceOnPlateau
 
 __all__ = [
     "CSVLog",
@@ -15,6 +16,7 @@ __all__ = [
     "EarlyStopping",
     "KeepBest",
     "MLflowLog",
+    "ReduceOnPlateau",
     "TensorBoardLog",
     "calibrate",
 ]

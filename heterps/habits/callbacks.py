@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from heterps.errors import RunError
 from heterps.runtime.report.progress import Progress
@@ -29,6 +29,9 @@ class Callback:
     ...     def on_report(self, progress):
     ...         print(f"{progress.samples_per_s:,.0f} samples a second")
     """
+
+    #: Whether it goes by the validation: training without ``valid`` is refused.
+    needs_valid: ClassVar[bool] = False
 
     def on_begin(self, session: Any) -> None:
         """Before the first batch."""

@@ -1,4 +1,4 @@
-"""Hardware as TOML: devices by name (or from the catalogue), pools, hosts, links."""
+"""Hardware as TOML: devices by name (or from the catalogue), pools, hosts, links, products."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from heterps.documents import read_text, toml_of
 from heterps.errors import HardwareError
 from heterps.fields import Found, field_hints
-from heterps.hardware.catalogue import catalogue, read_catalogue
-from heterps.hardware.values import Device, Hardware, Host, Link, Pool
+from heterps.hardware.catalogue import Catalogue, Offer, read_catalogue, shipped
+from heterps.hardware.values import Device, Hardware, Host, Link, Pool, Product
 
 __all__ = ["read_toml", "write_toml"]
 
@@ -26,19 +26,23 @@ _OF_DEVICE = (
 def read_toml(source: str, own_catalogue: str | None = None) -> Hardware:
     """Return the hardware of a TOML file, or of TOML text (anything with a line break).
 
-    A pool's device is looked for in the file itself, then in a catalogue of one's own, then in the package's.
+    A pool's device is looked for in the file itself, then in a catalogue of one's own, then in the package's; a product
+    without pools in these catalogues.
     """
     text = source if "\n" in source else read_text(source, HardwareError)
     found = toml_of(text, "TOML text" if "\n" in source else source, HardwareError)
-    found.only(("device", "pool", "host", "link"))
+    found.only(("device", "pool", "host", "link", "product"))
     own = found.get("device", {})
-    described = {name: own[name].make(Device, name=name) for name in own.members()}
-    catalogues = (described, read_catalogue(own_catalogue) if own_catalogue else {}, catalogue())
-    devices = {name: device for known in reversed(catalogues) for name, device in known.items()}
+    known = Catalogue({name: own[name].make(Device, name=name) for name in own.members()}, {})
+    known = known.over(read_catalogue(own_catalogue) if own_catalogue else Catalogue({}, {})).over(shipped())
+    sold = [_product(body, known) for body in found.get("product", ())]
+    parts = {name: product.name for product, _ in sold for name in product.pools}
+    pools = [_pool(body, known.devices, parts) for body in found.get("pool", ())]
     values = {
-        "pools": tuple(_pool(body, devices) for body in found.get("pool", ())),
+        "pools": (*pools, *(pool for _, brought in sold for pool in brought)),
         "hosts": found.get("host", ()).read(tuple[Host, ...]),
         "links": found.get("link", ()).read(tuple[Link, ...]),
+        "products": tuple(product for product, _ in sold),
     }
     return found.built(Hardware, values)
 
@@ -54,10 +58,11 @@ def write_toml(hardware: Hardware) -> str:
         blocks.append(lines + "".join(f"{k} = {_value(v)}\n" for k, v in differing.items()))
     blocks += [_block("[[host]]", host) for host in hardware.hosts]
     blocks += [_block("[[link]]", link) for link in hardware.links]
+    blocks += [_block("[[product]]", product) for product in hardware.products]
     return "\n".join(blocks)
 
 
-def _pool(body: Found, devices: Mapping[str, Device]) -> Pool:
+def _pool(body: Found, devices: Mapping[str, Device], parts: Mapping[str, str]) -> Pool:
     name = body["device"].read(str)
     device = devices.get(name)
     if device is None:
@@ -66,7 +71,31 @@ def _pool(body: Found, devices: Mapping[str, Device]) -> Pool:
     own = {key: body[key].read(hints[key]) for key in _OF_DEVICE if key in body.members()}
     if "price_per_hour" in own:
         own.setdefault("price_date", "")  # the device's is that of another price
-    return body.without("device", *_OF_DEVICE).make(Pool, device=replace(device, **own))
+    made = body.without("device", *_OF_DEVICE).make(Pool, device=replace(device, **own))
+    if made.name in parts and (own.get("price_per_hour") or own.get("sold_in", 1) > 1):
+        body.fault(f"pool {made.name!r} is part of product {parts[made.name]!r}, which alone has a price")
+    return made
+
+
+def _product(body: Found, known: Catalogue) -> tuple[Product, tuple[Pool, ...]]:
+    """A product, and the pools that it brings if it is one of the catalogue."""
+    if "pools" in body.members():
+        return body.make(Product), ()
+    name = body["name"].read(str)
+    offer = known.offers.get(name)
+    if offer is None:
+        body["name"].refuse(f"one of {', '.join(known.offers)}, or pools = {{ POOL = UNITS }} beside it")
+    parts = offer.parts(known.devices)
+    brought = [(Pool(_pool_name(offer, name, part), part), offer.devices[name]) for name, part in parts.items()]
+    made = body.make(Product, pools={pool.name: units for pool, units in brought})
+    if "price_per_hour" not in body.members():
+        made = replace(made, price_per_hour=offer.price_per_hour, price_date=offer.price_date)
+    return replace(made, source=made.source or offer.source), tuple(pool for pool, _ in brought)
+
+
+def _pool_name(offer: Offer, name: str, device: Device) -> str:
+    """The pool of a GPU is called after it, that of the rest of a machine after the machine."""
+    return (name if device.kind == "gpu" else offer.name).replace("-", "_").replace(".", "_")
 
 
 def _block(head: str, value: Any, skip: tuple[str, ...] = ()) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from heterps.errors import HardwareError
 from heterps.fields import Count, Found, Natural, NotNegative, Positive, Range, check_fields
 
-__all__ = ["Device", "Hardware", "Host", "Link", "Pool"]
+__all__ = ["Device", "Hardware", "Host", "Link", "Pool", "Product"]
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,7 @@ class Device:
 
     def __post_init__(self) -> None:
         check_fields(self, HardwareError, f"device {self.name!r}")
-        if self.price_date and not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", self.price_date):
-            raise HardwareError(f"device {self.name!r}: price_date is {self.price_date!r}, must be a month, YYYY-MM")
+        _check_month(f"device {self.name!r}", self.price_date)
         if "float32" not in self.flops:
             raise HardwareError(f"device {self.name!r}: flops has no float32 figure, only {sorted(self.flops)}")
 
@@ -140,12 +139,50 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Product:
+    """A machine that is rented whole: so many units of each of its pools, for one price.
+
+    Parameters
+    ----------
+    pools
+        Units of each pool in one of it; a pool is part of one product.
+    price_per_hour, price_date
+        Price of the whole, and its month; prices of its pools' devices count for nothing.
+    cap
+        Number that can be had; None: as many as wanted. Its pools have the caps that follow.
+    source
+        Where the figures come from.
+    """
+
+    name: str
+    pools: Mapping[str, Count]
+    price_per_hour: NotNegative = 0.0
+    price_date: str = ""
+    cap: Natural | None = None
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self, HardwareError, f"product {self.name!r}")
+        _check_month(f"product {self.name!r}", self.price_date)
+        if not self.pools:
+            raise HardwareError(f"product {self.name!r} has units of no pool: write pools = {{ gpu = 1, cpu = 4 }}")
+
+    def cap_of(self, pool: str) -> int | None:
+        """Units of a pool that can be had."""
+        return None if self.cap is None else self.cap * self.pools[pool]
+
+
+@dataclass(frozen=True)
 class Hardware:
-    """Pools, the hosts they share, the links between them."""
+    """Pools, the hosts they share, the links between them, the products that their units are parts of.
+
+    Pools of a product take their caps from it, and their devices' prices are not theirs any more.
+    """
 
     pools: tuple[Pool, ...]
     hosts: tuple[Host, ...] = ()
     links: tuple[Link, ...] = field(default=())
+    products: tuple[Product, ...] = field(default=())
 
     def __post_init__(self) -> None:
         if not self.pools:
@@ -160,6 +197,8 @@ class Hardware:
             for end in (link.source, link.target):
                 if end not in pools:
                     raise HardwareError(f"link {link.source} - {link.target}: there is no pool {end!r}")
+        _check_products(self)
+        object.__setattr__(self, "pools", tuple(_as_part(pool, self.product_of(pool.name)) for pool in self.pools))
 
     def pool(self, name: str) -> Pool:
         """Return the pool of that name."""
@@ -179,11 +218,18 @@ class Hardware:
         """Return the link between two pools, whichever way round it was written."""
         return next((link for link in self.links if {link.source, link.target} == {a, b}), None)
 
+    def product_of(self, pool: str) -> Product | None:
+        """Return the product that a pool's units are parts of."""
+        return next((product for product in self.products if pool in product.pools), None)
+
     def with_caps(self, **caps: int | None) -> Hardware:
-        """Return the same hardware with other numbers of units."""
+        """Return the same hardware with other numbers of units, or of products."""
+        products = tuple(replace(p, cap=caps.pop(p.name, p.cap)) for p in self.products)
         for name in caps:
             self.pool(name)
-        return replace(self, pools=tuple(replace(p, cap=caps.get(p.name, p.cap)) for p in self.pools))
+        parts = {name: product.cap_of(name) for product in products for name in product.pools}
+        given = {pool.name: pool.cap for pool in self.pools} | parts | caps
+        return replace(self, pools=tuple(replace(p, cap=given[p.name]) for p in self.pools), products=products)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -191,6 +237,7 @@ class Hardware:
             "pools": [pool_to_json(pool) for pool in self.pools],
             "hosts": [asdict(host) for host in self.hosts],
             "links": [asdict(link) for link in self.links],
+            "products": [product_to_json(product) for product in self.products],
         }
 
     @classmethod
@@ -227,6 +274,48 @@ def pool_to_json(pool: Pool) -> dict[str, Any]:
     data = asdict(pool)
     data["device"]["flops"] = dict(pool.device.flops)
     return data
+
+
+def product_to_json(product: Product) -> dict[str, Any]:
+    """Return plain values of a product."""
+    return {**vars(product), "pools": dict(product.pools)}
+
+
+def _check_month(what: str, date: str) -> None:
+    if date and not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", date):
+        raise HardwareError(f"{what}: price_date is {date!r}, must be a month, YYYY-MM")
+
+
+def _check_products(hardware: Hardware) -> None:
+    _unique("product", (product.name for product in hardware.products))
+    taken: dict[str, str] = {}
+    for product in hardware.products:
+        for name in product.pools:
+            pool = hardware.pool(name)
+            if name in taken:
+                raise HardwareError(
+                    f"pool {name!r} is part of the products {taken[name]!r} and {product.name!r}: workers of different "
+                    "machines are different pools, so give each its own"
+                )
+            taken[name] = product.name
+            if pool.host is not None:
+                raise HardwareError(
+                    f"pool {name!r} is part of product {product.name!r} and sits on host {pool.host!r}: a host is "
+                    "there already, a product is rented; use one of them"
+                )
+            if pool.cap not in (None, product.cap_of(name)):
+                raise HardwareError(
+                    f"pool {name!r} has cap = {pool.cap} and is part of product {product.name!r}: say with the "
+                    "product's cap how many of it there are"
+                )
+
+
+def _as_part(pool: Pool, product: Product | None) -> Pool:
+    """A pool with the cap, and without the price, that being part of a product gives it."""
+    if product is None:
+        return pool
+    device = replace(pool.device, price_per_hour=0.0, price_date="", sold_in=1)
+    return replace(pool, cap=product.cap_of(pool.name), device=device)
 
 
 def _unique(what: str, names: Iterable[str]) -> None:

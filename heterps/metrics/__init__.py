@@ -3,6 +3,7 @@
 from functools import partial
 
 from heterps.metrics.auc import AUC, BucketError, ExactAUC
+from heterps.metrics.calibrated import COPCBy, SlotCOPC
 from heterps.metrics.errors import (
     MAE,
     MSE,
@@ -35,6 +36,7 @@ __all__ = [
     "Accuracy",
     "BucketError",
     "Bundle",
+    "COPCBy",
     "CrossEntropy",
     "Custom",
     "ExactAUC",
@@ -46,6 +48,7 @@ __all__ = [
     "Ratio",
     "Running",
     "SlotAUC",
+    "SlotCOPC",
     "State",
     "TopAccuracy",
     "actual_ctr",

@@ -44,6 +44,8 @@ def _group_areas(group: Any, score: Any, positive: Any, weight: Any, areas: Any,
 class AUCBy:
     """AUC for each value of a column: ``{id: auc}``, the largest groups first.
 
+    The state holds the rows themselves (21 bytes each): it merges exactly, and is meant for held-out data.
+
     Parameters
     ----------
     group
@@ -52,8 +54,6 @@ class AUCBy:
         Which element of the column, if it has several.
     most
         How many groups to report.
-
-    The state holds the rows themselves (21 bytes each): it merges exactly, and is meant for held-out data.
     """
 
     group: str = "group"

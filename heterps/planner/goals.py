@@ -11,8 +11,11 @@ from heterps.planner.solve.chain import relaxed_price
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult, Solve, best_at, best_price_per_row, best_throughput
+from heterps.planner.solve.type_program import TypeProgram, least_per_row, most_within
 
 __all__ = ["FixedRate", "Goal", "MaxThroughput", "MinCost"]
+
+_MANY_STATES, _SKIPPED = 1_000, 5e-3  # cuts beyond which plans are not told apart that are worth the same within this
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class Goal:
     def floor(self, problem: Problem) -> float:
         """A value that no plan over the problem's cuts beats, from fractions of units."""
         return self.bound(problem)
+
+    def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
+        """A value that no plan beats, whatever its cuts: with whole units, nearer to that of a plan than ``bound``."""
+        raise NotImplementedError
 
     def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:
         """Whether a plan over the problem's cuts could be better than a value; False is a proof that none is."""
@@ -88,11 +95,16 @@ class MinCost(Goal):
         """Rows per second that must be reached."""
         return self.rows_per_second
 
+    @property
+    def _at_most(self) -> float:
+        most = 2 * self.rows_per_second if self.up_to is None else self.up_to
+        return max(most, self.rows_per_second)
+
     def search(self, problem: Problem, solve: Solve, deadline: Deadline = NEVER) -> SearchResult | None:
         """Find the best placement, None if there is none."""
-        most = 2 * self.rows_per_second if self.up_to is None else self.up_to
+        skip = 0.0 if problem.states <= _MANY_STATES else _SKIPPED
         return best_price_per_row(
-            problem, self.rows_per_second, solve, at_most=max(most, self.rows_per_second), deadline=deadline
+            problem, self.rows_per_second, solve, at_most=self._at_most, skip=skip, deadline=deadline
         )
 
     def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:
@@ -104,10 +116,12 @@ class MinCost(Goal):
         return relaxed_price(problem, self.rows_per_second) / self.rows_per_second
 
     def bound(self, problem: Problem) -> float:
-        """A price per row that no plan beats: without caps and rounding it is the same at every throughput."""
-        hosts = problem.shards.hosts(self.rows_per_second) - problem.shards.seconds * self.rows_per_second
-        rounding = problem.host_price * hosts  # worth less at a higher throughput
-        return (least_price(problem, self.rows_per_second) - rounding) / self.rows_per_second
+        """A price per row that no plan beats: without caps and whole hosts it is the same at every throughput."""
+        return least_price(problem, self.rows_per_second, whole_hosts=False) / self.rows_per_second
+
+    def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
+        """The least price per row over all throughputs."""
+        return least_per_row(program, self.rows_per_second, self._at_most, value, bound, deadline)
 
 
 @dataclass(frozen=True)
@@ -150,6 +164,10 @@ class FixedRate(Goal):
         """A price per hour that no plan beats."""
         return least_price(problem, self.rows_per_second)
 
+    def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
+        """The price per hour of whole units."""
+        return max(bound, program.least_price(self.rows_per_second, deadline))
+
 
 @dataclass(frozen=True)
 class MaxThroughput(Goal):
@@ -174,7 +192,7 @@ class MaxThroughput(Goal):
 
     def search(self, problem: Problem, solve: Solve, deadline: Deadline = NEVER) -> SearchResult | None:
         """Find the best placement, None if there is none."""
-        bounded = math.isfinite(self.price_per_hour) and (problem.price > 0).all()
+        bounded = math.isfinite(self.price_per_hour) and (problem.product_price > 0).all()
         if not bounded and not all(math.isfinite(c) for c in problem.cap):
             raise PlanError(
                 "the most throughput of pools without a cap is unlimited: give every pool a cap in the hardware, or a "
@@ -196,6 +214,10 @@ class MaxThroughput(Goal):
     def bound(self, problem: Problem) -> float:
         """Rows per second that no plan beats."""
         return most_rows(problem, self.price_per_hour)
+
+    def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
+        """The most rows per second with whole units."""
+        return most_within(program, value, bound, self.price_per_hour, deadline)
 
     @property
     def rises(self) -> bool:

@@ -16,6 +16,7 @@ from heterps.hardware import Device, Pool
 from heterps.hardware.values import pool_to_json
 from heterps.html_table import html_table
 from heterps.planner.costs.forecast import Certificate, Forecast, Rival
+from heterps.planner.purchases import Purchase
 from heterps.planner.ways import resolve_ways
 from heterps.protocol.words.modes import Async, Mode
 from heterps.stages import layers_of, lower
@@ -62,6 +63,12 @@ class Stage:
         """Number of workers by pool."""
         return {self.pool: self.units} | {share.pool: share.units for share in self.also}
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """Part of the stage's batches by pool."""
+        others = {share.pool: share.share for share in self.also}
+        return {self.pool: 1 - sum(others.values())} | others
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -87,6 +94,9 @@ class Plan:
         How parameters travel: ``{pattern: way}``, see :func:`~heterps.planner.ways.resolve_ways`.
     memory_bytes
         Expected memory of one worker, by pool (tables included where shard hosts sit).
+    purchases
+        What is rented for it: whole machines where units are parts of them, else units; nothing where pools sit on
+        Hosts, which are there.
     forecast, certificate, rivals, assumptions
         What the model expects, how well that is proved, what lost and why, what it rests on.
     """
@@ -107,6 +117,7 @@ class Plan:
     rivals: tuple[Rival, ...] = ()
     assumptions: tuple[str, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
+    purchases: tuple[Purchase, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self, PlanError, "plan")
@@ -154,6 +165,14 @@ class Plan:
         return max(self.shard_hosts, self.replicas)
 
     @property
+    def workers(self) -> dict[str, int]:
+        """Workers by pool: those of stages, and those that carry shard hosts unless they share a Host with stages."""
+        total = self.units
+        if self.pool(self.shard_pool).host is None:
+            total[self.shard_pool] = total.get(self.shard_pool, 0) + self.servers
+        return total
+
+    @property
     def is_fused(self) -> bool:
         """Whether one stage holds everything, so that nothing crosses between workers but rows."""
         return len(self.stages) == 1
@@ -196,6 +215,7 @@ class Plan:
             "stages": [asdict(stage) for stage in self.stages],
             "pools": [pool_to_json(pool) for pool in self.pools],
             "memory_bytes": dict(self.memory_bytes),
+            "purchases": [{**vars(each), "holds": dict(each.holds)} for each in self.purchases],
             "forecast": asdict(self.forecast) if self.forecast else None,
             "certificate": asdict(self.certificate) if self.certificate else None,
             "rivals": [asdict(rival) for rival in self.rivals],

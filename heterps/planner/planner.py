@@ -15,7 +15,7 @@ from heterps.planner.costs.cache_forecast import cache_texts
 from heterps.planner.costs.forecast import Certificate, Rival
 from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import build_problem, server_pools
+from heterps.planner.costs.planning_model import build_problem, is_priced, server_pools
 from heterps.planner.costs.profile import Profile
 from heterps.planner.costs.sample import Sample, sample_batches, sample_dataset
 from heterps.planner.costs.table_memory import forecast_tables
@@ -40,6 +40,7 @@ __all__ = ["Request", "compare", "frontier", "plan"]
 BATCH_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 SECONDS = 30.0
 _TINY = make_problem([[1.0]], cap=4)
+_MANY_STATES, _RIVAL_SECONDS = 1_000, 1.0  # cuts beyond which rivals of a plan are looked for only so long
 _LARGE_BATCH = 8192  # rows; above, a plan says that this changes what is learned
 
 
@@ -213,7 +214,7 @@ def _sampled(graph: Graph, sample: Sample | Dataset | Iterable[Mapping[str, Any]
 
 def _unit(request: Request) -> tuple[str, float]:
     """What the certificate's figures are, and the factor from the search's."""
-    priced = any(pool.device.price_per_hour for pool in request.hardware.pools)
+    priced = is_priced(request.hardware)
     if isinstance(request.goal, MinCost):
         return ("price per million rows", 1e6 / 3600) if priced else ("units per million rows/s", 1e6)
     return (request.goal.objective if priced or not isinstance(request.goal, FixedRate) else "units", 1.0)
@@ -234,7 +235,8 @@ def rivals(
     request: Request, draft: Draft, names: Iterable[str] = ("cpu-only", "gpu-only", "greedy")
 ) -> Iterable[Rival]:
     """What other ways of planning come to, and why they lose."""
-    deadline = Deadline(request.seconds / 10)
+    large = draft.problem.states > _MANY_STATES
+    deadline = Deadline(min(_RIVAL_SECONDS, request.seconds / 10) if large else request.seconds / 10)
     for name in names:
         try:
             other = request.goal.search(draft.problem, solver(name).within(deadline), deadline)
@@ -302,6 +304,11 @@ def _prices(hardware: Hardware) -> Iterable[str]:
         if pool.device.price_per_hour:
             age = f"of {pool.device.price_date}" if pool.device.price_date else "without a date"
             yield f"pool {pool.name}: price {age}, {pool.device.price_per_hour:g} an hour for a unit"
+    for product in hardware.products:
+        holds = ", ".join(f"{units} {name}" for name, units in product.pools.items())
+        age = f"of {product.price_date}" if product.price_date else "without a date"
+        price = f"price {age}, {product.price_per_hour:g} an hour" if product.price_per_hour else "no price"
+        yield f"product {product.name}: {price}, rented whole with {holds}"
 
 
 def _unused_rates(hardware: Hardware) -> Iterable[str]:

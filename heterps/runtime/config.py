@@ -40,8 +40,11 @@ class Settings:
     stragglers_factor: int
     bad_losses: int
     strict_pools: bool
+    watch: bool
     blas_threads: int | None
     table_threads: int
+    hot_rows_bytes: int | None
+    disk_folder: str | None
     gpu_rows_bytes: int | None
     switch_interval_s: float
     warm: bool
@@ -87,8 +90,11 @@ def settings() -> Settings:
         stragglers_factor=_count("stragglers.factor", least=2),
         bad_losses=_count("bad-losses", least=0),
         strict_pools=_get("strict-pools") is True,
+        watch=_get("watch") is True,
         blas_threads=None if blas is None else _count("worker.blas-threads", least=1),
         table_threads=_count("worker.table-threads", least=1),
+        hot_rows_bytes=None if _get("worker.hot-rows") is None else _bytes("worker.hot-rows"),
+        disk_folder=None if _get("worker.disk-folder") is None else str(_get("worker.disk-folder")),
         gpu_rows_bytes=None if _get("worker.gpu-rows") is None else _bytes("worker.gpu-rows"),
         switch_interval_s=_seconds("worker.switch-interval"),
         warm=_get("worker.warm") is True,

@@ -13,6 +13,7 @@ from heterps.runtime.cluster.core_share import limit_blas
 from heterps.runtime.cluster.ending import leave_on_sigterm
 from heterps.runtime.cluster.exposure import refuse_open
 from heterps.runtime.cluster.letting_go import LettingGo
+from heterps.runtime.cluster.notices import NoticeBoard
 from heterps.runtime.config import settings
 from heterps.runtime.own_threads import logged, start_thread
 
@@ -25,7 +26,8 @@ def dask_setup(server: Any) -> None:
     """
     refuse_open(server)
     if isinstance(server, Scheduler):
-        server.add_plugin(LettingGo(), idempotent=True)  # started with the scheduler
+        for plugin in (LettingGo(), NoticeBoard()):
+            server.add_plugin(plugin, idempotent=True)  # started with the scheduler
     if isinstance(server, Worker | Nanny):
         leave_on_sigterm(server)
     if not isinstance(server, Worker):

@@ -269,10 +269,12 @@ class Task:
         if type(reply) is not Refused:  # a refusal is no answer: the timeout goes on, then it is sent again
             self._calls.pop((host, request), None)
         if type(reply) in (Granted, Acked) and self.client.accepts(host, request, reply):
-            self._take(host, request, values)
+            self._take(host, request, reply, values)
         self._act(self.client.reply(host, request, reply))
 
-    def _take(self, host: int, request: Request, values: ServedRows | News | Sequence[tuple[int, int]] | None) -> None:
+    def _take(
+        self, host: int, request: Request, reply: Reply, values: ServedRows | News | Sequence[tuple[int, int]] | None
+    ) -> None:
         """Take what came with an answer that counts."""
         if isinstance(values, News):
             if isinstance(self._own, OwnRows):
@@ -281,7 +283,8 @@ class Task:
         rows = values.values if isinstance(values, ServedRows) else values or ()
         self._pulled.setdefault(request.key.n, []).extend(rows)
         if self._own is not None and isinstance(values, ServedRows):
-            self._own.receive(request.key, host, values)
+            assert isinstance(reply, Granted)
+            self._own.receive(request.key, host, values, reply.low)
 
     def _blame(self, problem: str) -> None:
         """Tell what a working copy found wrong, if anything."""

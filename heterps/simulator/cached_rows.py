@@ -2,7 +2,8 @@
 
 The rules are those of ``runtime/batch/cache_copy.py``; how old rows may be is decided by the same class. Every answer
 carries which batches the host had applied, for the checks only: a batch may lack no more of its worker's own than it is
-allowed, and what hosts take must not come from rows as they were before a return to a cut.
+allowed, those that its worker has put on top itself must not be among what the host had, and what hosts take must not
+come from rows as they were before a return to a cut.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class CacheRows:
         self.asked: dict[int, dict[int, tuple[tuple[int, ...], int]]] = {}  # by batch and host: what, and when
         self.used: dict[int, dict[int, Known]] = {}  # by batch: what it is computed from
         self.trained: dict[int, BatchKey] = {}  # by count: the batches of this worker
+        self.learned: dict[int, BatchKey] = {}  # by count: of these, those that were computed
         self.gathered: dict[BatchKey, dict[int, list[Grad]]] = {}
         self.based_on: dict[BatchKey, dict[int, set[int]]] = {}
         self.owed: dict[BatchKey, Owed] = {}
@@ -85,9 +87,10 @@ class CacheRows:
         heard = self.known[shard].moment if shard in self.known else -(1 << 62)
         return max(heard, self.coming.get(shard, heard))
 
-    def receive(self, key: BatchKey, host: int, rows: ServedRows) -> None:
-        """Take what was asked for, unless something newer came meanwhile."""
+    def receive(self, key: BatchKey, host: int, rows: ServedRows, low: int) -> None:
+        """Take what was asked for, unless something newer came meanwhile; the host had all before ``low``."""
         shards, moment = self.asked[key.n][host]
+        moment = max(moment, self.fresh.count(low))
         values = dict(rows.values)
         for shard in shards:
             if shard not in self.known or self.known[shard].moment < moment:
@@ -100,7 +103,14 @@ class CacheRows:
         must = {batch for count, batch in self.trained.items() if count < first}
         lacking = {shard: must - known.batches for shard, known in self.used[key.n].items()}
         old = {shard: sorted(map(tuple, lacks)) for shard, lacks in lacking.items() if lacks}
+        twice = {shard: self._on_top(known) & known.batches for shard, known in self.used[key.n].items()}
+        if any(twice.values()):
+            return f"batch {tuple(key)} is computed from rows that have batches twice: {twice}"
         return f"batch {tuple(key)} is computed from rows that lack {old}" if old else ""
+
+    def _on_top(self, known: Known) -> set[BatchKey]:
+        """Return the batches whose steps this worker takes itself, on top of what a host had."""
+        return {batch for count, batch in self.learned.items() if count >= known.moment}
 
     def values(self, key: BatchKey) -> list[tuple[int, int]]:
         """Return what a batch is computed from."""
@@ -109,6 +119,7 @@ class CacheRows:
     def learn(self, grad: Grad) -> str:
         """Gather the gradients of a batch; then let shards go."""
         key = grad[0]
+        self.learned[self.fresh.count(key.n)] = key
         unit = key._replace(n=key.n - key.n % self.mode.unit)
         gathered, based = self.gathered.setdefault(unit, {}), self.based_on.setdefault(unit, {})
         for shard, known in self.used.pop(key.n).items():

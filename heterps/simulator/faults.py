@@ -136,7 +136,7 @@ class _Faults:
         """A worker falls behind, until it does not: what it runs is run a second time, or what does not stop anew."""
         process = _pick(world, "io", pick)
         worker = None if process is None else world.run.roster.workers.get(process.name)
-        if process is None or worker is None:
+        if process is None or worker is None or process.pace > 8:  # slower still, and nobody could wait for it
             return False
         process.pace *= 8
         world.looks += 2

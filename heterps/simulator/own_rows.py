@@ -69,7 +69,7 @@ class OwnRows:
         """Say whether a host must be asked before a batch can be computed."""
         return self.lacks(host, shards)
 
-    def receive(self, key: BatchKey, host: int, rows: ServedRows) -> None:
+    def receive(self, key: BatchKey, host: int, rows: ServedRows, low: int) -> None:
         """Take what a batch has asked for."""
         self.take(host, rows)
 
@@ -119,7 +119,13 @@ class OwnRows:
         return self.owed[unit]
 
     def hear(self, host: int, news: News) -> str:
-        """Take what others changed; return what the copy has missed, or nothing."""
+        """Take what others changed; return what the copy has missed, or nothing.
+
+        News that were overtaken say nothing new; where one link carries one request after another there are none.
+        """
+        before = self.marks.get(host, (0, 0))
+        if news.mark[0] == before[0] and news.mark < before:
+            return ""
         self.marks[host] = news.mark
         if not news.known:
             for shard in news.truth:

@@ -22,7 +22,7 @@ from heterps.simulator.visit import Visit
 
 __all__ = ["Disk", "Outcome", "World", "simulate"]
 
-PATIENCE = 6000
+PATIENCE = 12_000
 """Steps after which a run counts as waiting for ever; undisturbed ones take a few hundred."""
 
 

@@ -88,8 +88,8 @@ def stream(
     shuffle
         Of the rows of a pass: ``"local"``, ``"global"`` or ``"none"``.
     metrics
-        Names, or metrics; also ``gauc:COLUMN``, ``auc_by:COLUMN`` and ``slot_auc``. By default those of ``evaluate``,
-        and COPC for a logloss.
+        Names, or metrics; also ``gauc:COLUMN``, ``auc_by:COLUMN``, ``copc_by:COLUMN``, ``slot_auc``, ``slot_copc``. By
+        default those of ``evaluate``, and COPC for a logloss.
     checkpoint_every, delta_every
         Passes from one to the next. A delta is of no use to others before the checkpoint that comes with it.
     end_days

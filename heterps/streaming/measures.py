@@ -8,34 +8,35 @@ from typing import Any
 
 from heterps.data import Schema
 from heterps.errors import DataError
-from heterps.metrics import GAUC, AUCBy, Metric, SlotAUC, metric
+from heterps.metrics import GAUC, AUCBy, COPCBy, Metric, SlotAUC, SlotCOPC, metric
 
 __all__ = ["Measure", "chosen_metrics", "rows_of"]
 
+_GROUPED: dict[str, type[AUCBy]] = {"gauc": GAUC, "auc_by": AUCBy, "copc_by": COPCBy}
+_BY_SLOT: dict[str, type[SlotAUC] | type[SlotCOPC]] = {"slot_auc": SlotAUC, "slot_copc": SlotCOPC}
 Measure = tuple[str, str]  # the metric's name, and the group or slot where it has several results
 
 
 def chosen_metrics(given: Sequence[str | Metric], schema: Schema) -> tuple[Metric, ...]:
     """Return the metrics that are meant: names as everywhere, and some that need the columns of the data.
 
-    ``gauc:user`` and ``auc_by:city`` group rows by a source column (or a column of batches) of that name;
-    ``slot_auc`` is the AUC over the rows that have each slot.
+    ``gauc:user``, ``auc_by:city`` and ``copc_by:city`` group rows by a source column (or a column of batches) of that
+    name; ``slot_auc`` and ``slot_copc`` are AUC and COPC over the rows that have each slot.
     """
     return tuple(_one(each, schema) if isinstance(each, str) else each for each in given)
 
 
 def _one(name: str, schema: Schema) -> Metric:
     kind, _, column = name.partition(":")
-    if kind in ("gauc", "auc_by") and column:
-        made = GAUC() if kind == "gauc" else AUCBy()
+    if kind in _GROUPED and column:
         group, element = _column(column, name, schema)
-        return replace(made, group=group, element=element, name=name)
-    if kind == "slot_auc":
+        return replace(_GROUPED[kind](), group=group, element=element, name=name)
+    if kind in _BY_SLOT:
         wanted = column or "ids"
         if wanted not in schema or not schema[wanted].labels:
             raise DataError(f"metric {name!r} needs a column of slots with names; there are {', '.join(schema.names)}")
         ids = schema[wanted]
-        return SlotAUC(ids.name, ids.labels, ids.absent, name=name)
+        return _BY_SLOT[kind](ids.name, ids.labels, ids.absent, name=name)
     return metric(name)
 
 

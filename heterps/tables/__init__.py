@@ -14,6 +14,7 @@ from heterps.tables.live.gathered import Gathered
 from heterps.tables.live.gradients import RowGradients, sum_lanes
 from heterps.tables.live.local_dense import LocalDense
 from heterps.tables.live.local_rows import LocalRows, OwedRows
+from heterps.tables.live.own_dense import OwnDense
 from heterps.tables.live.readers import Changes
 from heterps.tables.live.routing import RouteBuffers, Routed, Router
 from heterps.tables.live.shard import Applied, KeyedShard, PulledRows, Shard
@@ -78,6 +79,7 @@ __all__ = [
     "Momentum",
     "Normal",
     "OwedRows",
+    "OwnDense",
     "ProbabilityEntry",
     "PulledRows",
     "RouteBuffers",

@@ -1,4 +1,4 @@
-"""Contracts for what others add: op kinds, Rules, readers, devices, solvers, engines.
+"""Contracts for what others add: op kinds, Rules, accessors, readers, devices, solvers, engines.
 
 Each is a class to derive from in a test file of your own; it says what to give, pytest runs the rest. The built-in ones
 are tested by the same classes. This package needs pytest and hypothesis (``pip install heterps[testing]``); nothing
@@ -13,9 +13,10 @@ import pytest
 
 # Before the modules are imported: only then do their bare asserts say what the two sides were.
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{part}_contract" for part in ("device", "engine", "op", "reader", "rule", "solver"))
+    *(f"{__name__}.{part}_contract" for part in ("accessor", "device", "engine", "op", "reader", "rule", "solver"))
 )
 
+from heterps.testing.accessor_contract import AccessorContract  # noqa: E402
 from heterps.testing.device_contract import DeviceContract  # noqa: E402
 from heterps.testing.engine_contract import EngineContract  # noqa: E402
 from heterps.testing.op_cases import OpCase, make_case, numbers  # noqa: E402
@@ -25,6 +26,7 @@ from heterps.testing.rule_contract import RuleContract  # noqa: E402
 from heterps.testing.solver_contract import SolverContract  # noqa: E402
 
 __all__ = [
+    "AccessorContract",
     "DeviceContract",
     "EngineContract",
     "OpCase",

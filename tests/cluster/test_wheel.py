@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.walking import Walk
+
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200), pytest.mark.xdist_group("wheel")]
 # One program each, from top to bottom; `py` marks fragments. testing.md is a test file: test_docs.py runs it.
@@ -45,12 +47,18 @@ def _links(path: Path) -> dict[str, object]:
     return {"symlinks": True, "ignore": shutil.ignore_patterns("__pycache__", "*.nb?")} if path.is_dir() else {}
 
 
+def outside() -> dict[str, str]:
+    """Return the environment variables that have nothing to do with this environment."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COVERAGE", "PYTEST"))}
+
+
 def run(folder: Path, *words: str) -> str:
     """Run a program that must succeed, with nothing of this environment."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COVERAGE", "PYTEST"))}
     # Everything compiles or imports at first, on a machine that may have other work.
     patience = {f"DASK_HETERPS__TIMEOUTS__{name}": "180s" for name in ("CONNECT", "WORKERS", "CALL")}
-    environment = kept | patience | {"PATH": f"{Path(words[0]).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    environment = (
+        outside() | patience | {"PATH": f"{Path(words[0]).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    )
     how = {"cwd": folder, "env": environment, "stdin": subprocess.DEVNULL}
     done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False, **how)
     if done.returncode and "pip" in words and re.search("NewConnectionError|Temporary failure in name", done.stderr):
@@ -94,6 +102,12 @@ def test_the_first_hour_runs_in_its_order(installed: Path, tmp_path: Path) -> No
             if words[0] == "heterps":
                 run(tmp_path, str(installed / "heterps"), *words[1:])
     assert (tmp_path / "predictions.parquet").exists()
+
+
+def test_a_csv_becomes_a_service(installed: Path, tmp_path: Path) -> None:
+    if not shutil.which("curl"):
+        pytest.skip("curl is not installed")
+    Walk(tmp_path, str(installed / "python"), outside()).along((ROOT / "docs/own_data.md").read_text())
 
 
 def _free_port() -> int:

@@ -4,6 +4,7 @@ import pytest
 
 from heterps.errors import HardwareError
 from heterps.hardware import Device, Hardware, Host, Link, Pool, catalogue
+from heterps.hardware.catalogue import shipped
 from heterps.hardware.local import _known_gpu, local_gpus
 
 TEXT = """
@@ -122,11 +123,18 @@ def test_senseless_hosts_pools_and_links_are_refused():
 def test_every_catalogue_entry_names_its_source():
     assert len(catalogue()) >= 10
     assert {entry.kind for entry in catalogue().values()} == {"cpu", "gpu"}
+    parts = {name for offer in shipped().offers.values() for name in offer.devices}
     for entry in catalogue().values():
         assert entry.source.startswith("data sheet: ")
-        assert entry.price_per_hour > 0
         assert entry.efficiency < 1
-        assert bool(entry.price_date) == ("a guess" not in entry.source)
+        if entry.price_per_hour:
+            assert bool(entry.price_date) == ("a guess" not in entry.source)
+        else:
+            assert entry.name in parts
+    for offer in shipped().offers.values():
+        assert offer.source.startswith("data sheet: ")
+        assert offer.price_per_hour > 0
+        assert offer.price_date
 
 
 def test_local_machine_is_measured_once():

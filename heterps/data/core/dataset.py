@@ -17,6 +17,7 @@ from heterps.data.core.permutation import permutation, seed_key
 from heterps.data.core.schema import Schema
 from heterps.data.core.split import Piece, Split, deal, pack
 from heterps.errors import DataError
+from heterps.own_modules import home_of, is_own, sent_with_code
 from heterps.protocol.words.keys import BatchKey
 
 if TYPE_CHECKING:
@@ -94,6 +95,12 @@ class Dataset(ABC):
     split_cost: int = 32 << 20
     guessed: bool = False  # whether the schema was inferred: what a model remembers goes before it
     study: Study | None = field(default=None, repr=False, compare=False)  # of the source columns, where it was inferred
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Travel with the code of a reader, or of a function, that only this program has."""
+        if not any(is_own(home_of(used)) for used in (type(self), *vars(self).values())):
+            return super().__reduce_ex__(protocol)
+        return sent_with_code(self, dict(self.__getstate__()))  # type: ignore[call-overload]
 
     @property
     @abstractmethod

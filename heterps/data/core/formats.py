@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from heterps.data.columnar.json_lines import json_lines
@@ -15,7 +15,8 @@ from heterps.data.text.criteo import CRITEO_COLUMNS, Criteo
 from heterps.data.text.delimited_text import csv, tsv
 from heterps.data.text.libsvm import libsvm
 from heterps.data.text.slot_text import slot_text
-from heterps.errors import DataError, UnknownKindError
+from heterps.errors import IMPORT_FIRST, DataError, UnknownKindError
+from heterps.own_modules import may_replace
 
 __all__ = ["READERS", "guess_format", "open_dataset", "register_reader"]
 
@@ -43,9 +44,25 @@ _SUFFIXES = {
 }
 
 
-def register_reader(name: str, reader: Reader) -> None:
-    """Add a format: ``reader(paths, **options)`` returns a :class:`~heterps.data.core.dataset.Dataset`."""
+def register_reader(name: str, reader: Reader, suffixes: Sequence[str] = ()) -> None:
+    """Add a format.
+
+    Parameters
+    ----------
+    name
+        What ``--format`` and ``open_dataset(format=)`` call it; another module's name cannot be taken.
+    reader
+        ``reader(paths, **options)`` returns a :class:`~heterps.data.core.dataset.Dataset`.
+    suffixes
+        Ends of file names by which the format is known where none is given, such as ``("npz",)``.
+    """
+    if not may_replace(reader, READERS.get(name, reader)):
+        raise DataError(f"a data format is called {name!r} already; choose another name")
+    taken = [suffix for suffix in suffixes if _SUFFIXES.get(suffix, name) != name]
+    if taken:
+        raise DataError(f"files that end in .{taken[0]} are of the format {_SUFFIXES[taken[0]]!r} already")
     READERS[name] = reader
+    _SUFFIXES.update(dict.fromkeys(suffixes, name))
 
 
 def open_dataset(paths: Any, format: str = "auto", **options: Any) -> Dataset:
@@ -70,7 +87,8 @@ def open_dataset(paths: Any, format: str = "auto", **options: Any) -> Dataset:
     if format == "auto":
         format = guess_format(paths)
     if format not in READERS:
-        raise UnknownKindError(f"no data format is called {format!r}; there are {', '.join(sorted(READERS))}")
+        known = ", ".join(sorted(READERS))
+        raise UnknownKindError(f"no data format is called {format!r}; there are {known}{IMPORT_FIRST}")
     return READERS[format](paths, **options)
 
 

@@ -17,6 +17,10 @@ class Reader(Protocol):
 
     ended: bool
 
+    @property
+    def waiting(self) -> int:
+        """How many batches are read and not taken."""
+
     def __iter__(self) -> Iterator[Batch]:
         """Return itself."""
 
@@ -78,6 +82,11 @@ class Ahead:
             raise StopIteration
         raise item.error
 
+    @property
+    def waiting(self) -> int:
+        """How many batches are read and not taken."""
+        return self._waiting.qsize()
+
     def close(self) -> None:
         """Stop the thread and wait for it."""
         self._stop.set()
@@ -105,6 +114,11 @@ class OneAhead:
         self._next = next(self._batches, None)
         self.ended = self._next is None
         return batch
+
+    @property
+    def waiting(self) -> int:
+        """How many batches are read and not taken: at most one."""
+        return int(self._next is not None)
 
     def close(self) -> None:
         """Close the files below."""

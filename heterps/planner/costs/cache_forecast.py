@@ -24,7 +24,7 @@ from heterps.tables import GroupSpec, TableSpec, cached_row_bytes
 __all__ = ["CacheForecast", "cache_texts", "forecast_cache"]
 
 _BESIDE = 8 + 4  # bytes beside a row's values: its id, and where it stands
-_PUSHED = 8  # the same of a gradient that was gathered
+_GATHERED = 8  # the same where gradients are gathered, which does without the place
 F64 = npt.NDArray[np.float64]
 
 
@@ -57,7 +57,7 @@ def forecast_cache(met: Iterable[tuple[int, int]], batches: int, width: int, row
     asked = float((ids - kept) @ often + kept @ _asked(often, mode))
     pushed = float(ids @ (1 - (1 - often) ** mode.unit)) / mode.unit
     values = 4 * width
-    cached = asked * (values + _BESIDE) + pushed * (values + _PUSHED)
+    cached = asked * (values + _GATHERED) + pushed * (values + _GATHERED)
     return CacheForecast(rows, 1 - asked / used if used else 0.0, cached, 2 * used * (values + _BESIDE))
 
 

@@ -105,7 +105,12 @@ class Costs:
 
     def ids(self, layer: Layer) -> float:
         """Ids that a Layer looks up per batch."""
-        return sum(op.type.shape[0] for op in self.pulls if op.name in layer.ops) * self.batch_size
+        return sum(self._ids_of.get(name, 0) for name in layer.ops) * self.batch_size
+
+    @cached_property
+    def _ids_of(self) -> dict[str, int]:
+        """Ids per row that each pull asks for."""
+        return {op.name: op.type.shape[0] for op in self.pulls}
 
     def byte_s(self, pool: Pool) -> float:
         """Data seconds per byte over the network; on a GPU worker the CPU's part overlaps with kernels too."""
@@ -114,7 +119,15 @@ class Costs:
 
     def cost(self, layer: Layer, pool: Pool) -> Cost:
         """One batch of a Layer on one unit of a pool."""
-        return self._alone(layer, pool).slowed(self.crowding(pool))
+        key = layer.ops[0], pool.name
+        if key not in self._known:
+            self._known[key] = self._alone(layer, pool).slowed(self.crowding(pool))
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str], Cost]:
+        """Costs that were asked for, by the first op of a Layer and the pool."""
+        return {}
 
     def _alone(self, layer: Layer, pool: Pool) -> Cost:
         rates, n = self.rates(pool), self.batch_size

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from heterps.errors import PlanError
-from heterps.hardware import Host, Pool
+from heterps.hardware import Hardware, Host, Pool
 from heterps.planner.costs.forecast import TableForecast
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.table_memory import with_tiers
@@ -26,8 +26,10 @@ __all__ = [
     "build_problem",
     "check_pins",
     "free_cores",
+    "is_priced",
     "placed_tables",
     "server_pools",
+    "sold_in",
 ]
 
 MEMORY_SHARE = 0.8  # of a worker's memory that plans may fill
@@ -53,9 +55,10 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
     return make_problem(
         costs.seconds() * longer,
         fractions[:, None, :],
-        _prices(pools),
+        _prices(costs.hardware),
         cap=[math.inf if pool.cap is None else pool.cap for pool in pools],
-        sold_in=[pool.device.sold_in for pool in pools],
+        sold_in=[sold_in(costs.hardware, pool) for pool in pools],
+        product=_products(costs.hardware),
         allowed=[[_may_run(layer, pool, pins or {}) for pool in pools] for layer in layers],
         flows=[
             Flow(e.source, e.target, e.tensor, e.forward_bytes / n, e.backward_bytes / n) for e in costs.layers.edges
@@ -111,14 +114,42 @@ def server_pools(costs: Costs) -> tuple[Pool, ...]:
     return found
 
 
-def _prices(pools: tuple[Pool, ...]) -> list[float]:
-    """Prices per hour; where nothing has a price, units are what is saved.
+def sold_in(hardware: Hardware, pool: Pool) -> int:
+    """Units of a pool that are bought at once."""
+    product = hardware.product_of(pool.name)
+    return pool.device.sold_in if product is None else product.pools[pool.name]
 
-    Among pools that are worth the same, stages go to those that carry no shard hosts.
+
+def _products(hardware: Hardware) -> list[int]:
+    """A number for each pool, the same for pools of one product."""
+    first = {name: next(iter(product.pools)) for product in hardware.products for name in product.pools}
+    names = [pool.name for pool in hardware.pools]
+    return [names.index(first.get(name, name)) for name in names]
+
+
+def _prices(hardware: Hardware) -> list[float]:
+    """Prices of units per hour; where nothing has a price, units and whole products are what is saved.
+
+    A product's price is divided evenly among its pools at first. Among pools that are worth the same, stages go to
+    those that carry no shard hosts.
     """
-    prices = [pool.device.price_per_hour for pool in pools]
-    prices = prices if any(prices) else [1.0] * len(pools)
-    return [price * (_SERVING if pool.serves else 1.0) for price, pool in zip(prices, pools, strict=True)]
+    priced = is_priced(hardware)
+    prices = []
+    for pool in hardware.pools:
+        product = hardware.product_of(pool.name)
+        if product is not None:
+            whole = product.price_per_hour if priced else 1.0
+            prices.append(whole / len(product.pools) / product.pools[pool.name])
+        else:
+            price = pool.device.price_per_hour if priced else 1.0
+            prices.append(price * (_SERVING if pool.serves else 1.0))
+    return prices
+
+
+def is_priced(hardware: Hardware) -> bool:
+    """Whether anything has a price."""
+    units = any(pool.device.price_per_hour for pool in hardware.pools)
+    return units or any(product.price_per_hour for product in hardware.products)
 
 
 def _may_run(layer: Layer, pool: Pool, pins: Mapping[str, str]) -> bool:

@@ -74,19 +74,27 @@ def even_splits(plan: Plan, batches: int = 40, each: int = 2) -> tuple[int, ...]
 def depth_for(plan: Plan, costs: Costs, rows_per_second: float) -> int:
     """Batches in flight per lane with which a plan can reach a throughput, at most ``_DEEPEST``.
 
-    How long a batch is on its way is played: one worker for every stage, one batch after another.
+    How long a batch is on its way is played: one worker for every stage, one batch after another. Where pools of
+    unequal speed read, lanes differ in what they carry, and the depth is that of the lane which needs most.
     """
-    alone = tuple(replace(stage, units=1, also=()) for stage in plan.stages)
-    one = replace(plan, stages=alone, lanes=1, shard_hosts=plan.replicas)
-    took = play_plan(one, costs, splits=(8,), mode=Async(1))
-    at_work = rows_per_second / plan.batch_size / plan.lanes / took.batches_per_second
+    first = plan.stages[0]
+    at_work = 0.0
+    for pool, share in first.shares.items():
+        alone = [replace(stage, units=1, also=()) for stage in (replace(first, pool=pool), *plan.stages[1:])]
+        one = replace(plan, stages=tuple(alone), lanes=1, shard_hosts=plan.replicas)
+        took = play_plan(one, costs, splits=(8,), mode=Async(1))
+        batches = rows_per_second / plan.batch_size * share / first.workers[pool]  # a second, of one of its lanes
+        at_work = max(at_work, batches / took.batches_per_second)
     return min(_DEEPEST, max(DEPTH, math.ceil(_AHEAD * at_work)))
 
 
 def steady_play(plan: Plan, costs: Costs) -> tuple[Plan, Played]:
     """Play a plan without barriers, in miniature if it is large, long enough to be in its stride."""
     small = miniature(plan, _MOST_PLAYED)
-    return small, play_plan(small, costs, splits=(4 * small.depth + 12,) * small.lanes, mode=Async(small.depth))
+    splits = (4 * small.depth + 12,) * small.lanes
+    if small.stages[0].also:  # short Splits, of which the faster workers take more
+        splits = (4 * small.depth + 12,) * (4 * small.lanes)
+    return small, play_plan(small, costs, splits=splits, mode=Async(small.depth))
 
 
 def durations_of(plan: Plan, costs: Costs, sample: Sample | None = None) -> Durations:

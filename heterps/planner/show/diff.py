@@ -22,8 +22,13 @@ def _decisions(a: Plan, b: Plan) -> list[Change]:
     rows = [(name.replace("_", " "), str(getattr(a, name)), str(getattr(b, name))) for name in names]
     rows.append(("mode", str(a.mode), str(b.mode)))
     rows.append(("parameters", ways_text(a) or "by table", ways_text(b) or "by table"))
+    rows.append(("to rent", _rented(a), _rented(b)))
     rows.append(("model", _model(a, a), _model(a, b)))
     return rows
+
+
+def _rented(plan: Plan) -> str:
+    return ", ".join(each.text(plan.workers) for each in plan.purchases)
 
 
 def _model(first: Plan, plan: Plan) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heterps.errors import PlanError
+from heterps.planner.costs.planning_model import is_priced
 from heterps.planner.planner import Request
 from heterps.planner.solve.assemble import Draft
 from heterps.planner.solve.effort import UndecidedError
@@ -74,7 +75,8 @@ def _layers(draft: Draft) -> list[LayerNote]:
         costs = {pool.name: draft.costs.cost(layer, pool) for _, pool in pools}
         seconds = {name: max(cost.compute_s, cost.data_s) for name, cost in costs.items()}
         per_row = 1e6 / 3600 / draft.costs.batch_size
-        price = {pool.name: seconds[pool.name] * pool.device.price_per_hour * per_row for _, pool in pools}
+        worth = draft.problem.price * is_priced(draft.costs.hardware)  # of a product's units: their part of its price
+        price = {pool.name: float(seconds[pool.name] * worth[t] * per_row) for t, pool in pools}
         notes.append(LayerNote(layer.name, layer.reason, chosen[v], seconds, price))
     return notes
 

@@ -10,7 +10,7 @@ from heterps.planner.plan import Plan
 from heterps.planner.show.charts import draw_frontier, draw_split, draw_timeline
 from heterps.planner.show.explain import Explanation
 from heterps.planner.show.figures import bytes_text, count_text, money_text, percent_text, seconds_text
-from heterps.planner.show.text_report import data_sheet_note, machine_ratio, star_of
+from heterps.planner.show.text_report import data_sheet_note, machine_ratio, purchases_text, star_of
 from heterps.simulator.timed.play import Played
 from heterps.stages import Layers
 
@@ -90,6 +90,7 @@ def _cards(plan: Plan, forecast: Forecast) -> str:
     if forecast.price_per_hour:
         figures.insert(1, (money_text(forecast.price_per_hour), "an hour"))
         figures.insert(2, (money_text(forecast.price_per_million_rows), "per million rows"))
+    figures += [(text, "to rent") for text in purchases_text(plan)]
     cards = (f'<div class="card"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for value, name in figures)
     return f'<div class="cards">{"".join(cards)}</div>'
 

@@ -14,7 +14,7 @@ from heterps.planner.plan import Plan, Stage
 from heterps.planner.show.figures import bytes_text, count_text, money_text, percent_text, seconds_text
 from heterps.screen import Screen
 
-__all__ = ["data_sheet_note", "machine_ratio", "render", "report_text", "star_of", "ways_text"]
+__all__ = ["data_sheet_note", "machine_ratio", "purchases_text", "render", "report_text", "star_of", "ways_text"]
 
 
 def report_text(plan: Plan, width: int = 110) -> str:
@@ -49,6 +49,13 @@ def ways_text(plan: Plan) -> str:
     return ", ".join(f"{pattern} {way}" for pattern, way in plan.parameters.items())
 
 
+def purchases_text(plan: Plan) -> tuple[str, ...]:
+    """What is rented for a plan, where more comes with it than single units."""
+    if not any(each.is_whole for each in plan.purchases):
+        return ()
+    return (", ".join(each.text(plan.workers) for each in plan.purchases),)
+
+
 def _headline(plan: Plan) -> Text:
     shape = "one fused stage" if plan.is_fused else f"{len(plan.stages)} stages"
     lines = [
@@ -71,6 +78,7 @@ def _headline(plan: Plan) -> Text:
     hosts = "1 shard host" if plan.shard_hosts == 1 else f"{plan.shard_hosts} shard hosts"
     copies = f", {plan.replicas} copies of each" if plan.replicas > 1 else ""
     lines.append(f"  workers: {workers}{ratio}; {hosts} on {plan.shard_pool}{copies}")
+    lines += [f"  to rent: {text}" for text in purchases_text(plan)]
     return Text("\n".join(lines) + "\n")
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from heterps.errors import PlanError
 from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost, Forecast, StageForecast
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import placed_tables
+from heterps.planner.costs.planning_model import placed_tables, sold_in
 from heterps.planner.costs.playing import depth_for, steady_play
 from heterps.planner.plan import Plan, Share, Stage
+from heterps.planner.purchases import Purchase
 from heterps.planner.solve.problem import Problem, Segment
 from heterps.planner.solve.search import SearchResult
 from heterps.protocol.words.modes import Async, Mode
@@ -62,6 +63,7 @@ def assemble(draft: Draft, rows_per_second: float | None = None, mode: Mode | No
         mode=mode or Async(depth=depth),
         memory_bytes=_memory(draft, forecast),
         forecast=forecast,
+        purchases=tuple(_purchases(draft)),
     )
 
 
@@ -136,10 +138,15 @@ def _holds_tables_later(made: Plan, costs: Costs) -> bool:
 def _least_rate(made: Plan, small: Plan) -> float:
     """Rows per second of the slowest stage of a plan in miniature, or of its shard hosts."""
     assert made.forecast is not None
-    fewer = [sum(b.workers.values()) / sum(a.workers.values()) for a, b in zip(made.stages, small.stages, strict=True)]
+    fewer = [_part(a, b) for a, b in zip(made.stages, small.stages, strict=True)]
     rates = [part * stage.rows_per_second for part, stage in zip(fewer, made.forecast.stages, strict=True)]
     hosts = made.forecast.rows_per_second / made.forecast.shard_busy if made.forecast.shard_busy else math.inf
     return min(*rates, hosts * small.shard_hosts / made.shard_hosts)
+
+
+def _part(stage: Stage, small: Stage) -> float:
+    """What a stage with fewer workers carries of what it did, each pool its share."""
+    return sum(share * small.workers[pool] / stage.workers[pool] for pool, share in stage.shares.items())
 
 
 def _contradiction(what: str, planned: float, checked: float) -> str:
@@ -163,7 +170,7 @@ def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float, depth: int) 
         rows_per_second=rate,
         stages=parts,
         bottleneck=_bottleneck(draft, slowest, stages),
-        price_per_hour=sum(_prices(draft).values()),
+        price_per_hour=sum(each.count * each.price_per_hour for each in _purchases(draft)),
         price_parts=_prices(draft),
         link_bytes_per_s=_links(draft, rate),
         shard_busy=rate * problem.shards.seconds / draft.costs.stretch / max(placement.hosts, 1),
@@ -232,19 +239,32 @@ def _bottleneck(draft: Draft, slowest: str, stages: tuple[Stage, ...]) -> str:
     return slowest
 
 
-def _prices(draft: Draft) -> dict[str, float]:
-    """Price per hour by pool, in the numbers sold, with the shard hosts apart."""
-    problem, placement = draft.problem, draft.found.placement
+def _purchases(draft: Draft) -> Iterator[Purchase]:
+    """What is bought: products, packs, units; pools on a Host, without a price of their own, are there."""
+    problem, placement, hardware = draft.problem, draft.found.placement, draft.costs.hardware
     bought = problem.bought(placement.segments, placement.hosts)
-    hosts = placement.hosts if problem.shards.type >= 0 else 0
-    parts = {}
-    for t, pool in enumerate(draft.costs.hardware.pools):
-        units = int(bought[t]) - (hosts if t == problem.shards.type else 0)
-        if units:
-            parts[pool.name] = units * pool.device.price_per_hour
-    if hosts:
-        parts["shard hosts"] = hosts * draft.server.device.price_per_hour
-    return parts
+    for t, pool in enumerate(hardware.pools):
+        product = hardware.product_of(pool.name)
+        count = int(bought[t]) // sold_in(hardware, pool)
+        if not count or (pool.host is not None and not pool.device.price_per_hour):
+            continue
+        if product is None:
+            pack = pool.device.sold_in
+            yield Purchase(pool.name, count, {pool.name: pack}, pack * pool.device.price_per_hour)
+        elif pool.name == next(iter(product.pools)):
+            yield Purchase(product.name, count, dict(product.pools), product.price_per_hour)
+
+
+def _prices(draft: Draft) -> dict[str, float]:
+    """Price per hour by product or pool, in the numbers sold, with shard hosts that are units apart."""
+    parts = {each.name: each.count * each.price_per_hour for each in _purchases(draft)}
+    hosts = draft.found.placement.hosts if draft.problem.shards.type >= 0 else 0
+    carrier = next((each for each in _purchases(draft) if [*each.holds] == [draft.server.name]), None)
+    if not hosts or carrier is None:
+        return parts  # on Hosts, or part of a product that is paid for whole
+    parts["shard hosts"] = hosts * draft.server.device.price_per_hour
+    parts[carrier.name] -= parts["shard hosts"]
+    return {name: price for name, price in parts.items() if price > 1e-12}
 
 
 def _links(draft: Draft, rate: float) -> dict[str, float]:

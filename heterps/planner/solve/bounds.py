@@ -1,11 +1,13 @@
 """What no plan can beat, whatever its order of Layers and its cuts: linear programs over fractions of work.
 
 Layer v sends z[v, t] of its rows to type t; units are divisible, what crosses between stages is free, serial parts are
-left out. Every plan, one with mixed stages too, gives a solution that costs no more than it does.
+left out. Of a product that has units of several types as much is bought of each. Every plan, one with mixed stages too,
+gives a solution that costs no more than it does.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -19,30 +21,37 @@ __all__ = ["least_price", "most_rows"]
 _INFEASIBLE, _UNBOUNDED = 2, 3  # scipy.optimize.linprog
 
 
-def least_price(problem: Problem, x: float) -> float:
-    """Lower bound on the price per hour at x rows a second; inf if not even fractions of units reach it."""
-    hosts = problem.host_price * problem.shards.hosts(x)
-    rows = _BoundRows(problem)
+def least_price(problem: Problem, x: float, whole_hosts: bool = True) -> float:
+    """Lower bound on the price per hour at x rows a second; inf if not even fractions of units reach it.
+
+    With fractions of shard hosts too, the price per row never falls with x.
+    """
+    hosts = problem.shards.hosts(x) if whole_hosts else problem.shards.seconds * x
+    rows = _BoundRows(problem, hosts / x)
     found = rows.solve(np.concatenate([np.zeros(rows.shares), problem.price, [0.0]]), (x, x))
     if found is None:
         return np.inf
-    return max(found, cut_bound(problem) * x) + hosts
+    apart = problem.shards.price * hosts if problem.shards.type < 0 else 0.0
+    return max(found + apart, cut_bound(problem) * x + problem.host_price * hosts)
 
 
 def most_rows(problem: Problem, budget: float = np.inf) -> float:
     """Upper bound on the rows per second within caps and a price per hour."""
-    rows = _BoundRows(problem)
+    rows = _BoundRows(problem, problem.shards.seconds)
     if np.isfinite(budget):
-        seconds = problem.host_price * problem.shards.seconds
-        rows.add(np.zeros((problem.layers, problem.types)), problem.price, seconds, budget)
+        apart = problem.shards.price * problem.shards.seconds if problem.shards.type < 0 else 0.0
+        rows.add(np.zeros((problem.layers, problem.types)), problem.price, apart, budget)
     found = rows.solve(np.concatenate([np.zeros(rows.shares + problem.types), [-1.0]]), (0, None))
     return 0.0 if found is None else -found
 
 
 class _BoundRows:
-    """The program: columns are shares z[g, t] of groups of equal Layers, units by type, rows per second."""
+    """The program: columns are shares z[g, t] of groups of equal Layers, units bought by type, rows per second.
 
-    def __init__(self, problem: Problem) -> None:
+    ``hosts`` is the number of shard hosts for each row per second.
+    """
+
+    def __init__(self, problem: Problem, hosts: float) -> None:
         self._problem = problem
         figures = np.concatenate([problem.layer_parallel, problem.allowed[None], problem.layer_usage])
         alike = figures.transpose(1, 0, 2).reshape(problem.layers, -1)
@@ -55,9 +64,14 @@ class _BoundRows:
             mine = np.zeros(problem.types)
             mine[t] = 1.0
             for r in range(len(problem.layer_parallel)):
-                self.add(problem.layer_parallel[r] * mine, -units[t], 0.0, 0.0)
+                self.add(problem.layer_parallel[r] * mine, -units[t], hosts * (problem.shards.type == t), 0.0)
             if np.isfinite(problem.cap[t]):
-                self.add(none, units[t], problem.shards.seconds * (problem.shards.type == t), float(problem.cap[t]))
+                self.add(none, units[t], 0.0, float(problem.cap[t]))
+        for a, b in itertools.combinations(range(problem.types), 2):
+            if problem.product[a] == problem.product[b]:
+                alike = units[a] * problem.sold_in[b] - units[b] * problem.sold_in[a]
+                self.add(none, alike, 0.0, 0.0)
+                self.add(none, -alike, 0.0, 0.0)
         for h, capacity in enumerate(problem.capacity):
             self.add(problem.layer_usage[h], 0 * units[0], float(problem.fixed_usage[h]), float(capacity))
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -14,7 +15,7 @@ from heterps.compiled import njit
 from heterps.planner.solve.problem import TOLERANCE, Floats, Placement, Problem, Segment
 from heterps.planner.solve.small import suited
 
-__all__ = ["chain_placement", "chain_price", "cost_to_go", "pairs_inside", "relaxed_price"]
+__all__ = ["chain_placement", "chain_price", "cost_to_go", "pairs_inside", "relaxed_price", "relaxed_units"]
 
 
 @njit(nogil=True, cache=True)
@@ -81,7 +82,8 @@ def _backward(x, words, figures, price, whole):  # type: ignore[no-untyped-def]
                 continue
             for t in range(types):
                 k = units_needed(x, i, j, t, figures, whole)
-                best[i] = min(best[i], best[j] + price[t] * k)
+                if k < np.inf:  # times a price of nothing it would be no number
+                    best[i] = min(best[i], best[j] + price[t] * k)
     return best
 
 
@@ -128,4 +130,26 @@ def cost_to_go(problem: Problem, x: float) -> Floats:
 
 def relaxed_price(problem: Problem, x: float) -> float:
     """Price per hour if units could be had in fractions: never more than any placement's; inf if x is out of reach."""
-    return _reached(problem, x, False)[0] + problem.host_price * problem.shards.seconds * x
+    stages = _reached(problem, x, False)[0] if problem.has_serial else _stages_per_row(problem) * x
+    return stages + problem.host_price * problem.shards.seconds * x
+
+
+@functools.lru_cache(maxsize=2)  # a search asks for one problem at many throughputs
+def _stages_per_row(problem: Problem) -> float:
+    """Price per hour of fractional units for each row a second, which is the same at all where everything scales."""
+    return _reached(problem, 1.0, False)[0]
+
+
+def relaxed_units(problem: Problem, x: float) -> tuple[float, Floats]:
+    """Return :func:`relaxed_price`, and the fractions of units by type that it is the price of."""
+    least, stage = _reached(problem, x, False)
+    units, hosts = np.zeros(problem.types), problem.shards.seconds * x
+    if math.isinf(least):
+        return np.inf, units
+    j = problem.states - 1
+    while j > 0:
+        units[int(stage[j, 1])] += stage[j, 2]
+        j = int(stage[j, 0])
+    if problem.shards.type >= 0:
+        units[problem.shards.type] += hosts
+    return least + problem.host_price * hosts, units

@@ -2,8 +2,9 @@
 
 Over good cuts alone (:mod:`heterps.planner.solve.orders`, and those that the integer program over slots finds) planning
 is exact, but that no other cut is better is not proved. So the bound is one that holds for every plan: the price with
-fractional units over all cuts where these are listed, the linear program of :mod:`heterps.planner.solve.bounds` where
-they are not. The gap says what is open. That there is no plan is said only where such a bound says so.
+fractional units over all cuts where these are listed; where they are not, the linear program of
+:mod:`heterps.planner.solve.bounds`, and with whole units that of :mod:`heterps.planner.solve.type_program`. The gap
+says what is open. That there is no plan is said only where such a bound says so.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ import numpy as np
 from heterps.planner.goals import Goal
 from heterps.planner.solve.dag import MOST_STATES, over_downsets
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
+from heterps.planner.solve.fair_prices import fairly_priced
 from heterps.planner.solve.orders import along, good_cuts, with_states
 from heterps.planner.solve.problem import Bools, Problem
 from heterps.planner.solve.search import SearchResult, Solve
 from heterps.planner.solve.slot_program import slot_placement
+from heterps.planner.solve.type_program import TypeProgram
 
 __all__ = ["LargeOutcome", "listed", "planned"]
 
 _FEW = 2_000  # cuts over which a search takes well below a second
 _SLOT_COLUMNS = 160  # Layers x types beyond which HiGHS finds nothing over slots in seconds
 _SLOT_SECONDS = 3.0
+_BOUND_SECONDS = 3.0
 _ENOUGH = 1e-2  # a gap that is not worth looking at all cuts where they are many
 
 
@@ -64,6 +68,7 @@ def planned(
         If no plan was found, and it was not proved that there is none.
     """
     every, complete = listed(problem, most)
+    every = fairly_priced(every, goal.target)
     if beat is not None and complete and not goal.can_beat(every, solve, beat):
         return LargeOutcome(every, None, True, beaten=True)
     if complete and every.states <= _FEW:
@@ -99,6 +104,9 @@ def _over_good_cuts(few: Problem, goal: Goal, solve: Solve, deadline: Deadline, 
     if found is None:
         raise UndecidedError(f"no plan over {few.states:,} of more than {most:,} legal cuts")
     over = f"over {found[0].states:,} of more than {most:,} legal cuts; the bound is for all"
+    program = TypeProgram(few)
+    if program.applies:
+        bound = goal.closer(program, found[1].value, bound, Deadline(min(_BOUND_SECONDS, deadline.left / 2)))
     return LargeOutcome(found[0], _bounded(found[1], bound, goal, over), False)
 
 

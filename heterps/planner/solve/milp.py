@@ -1,7 +1,7 @@
 """Integer programming (HiGHS) at a fixed throughput: stages as a path through the states, with side conditions.
 
 One binary per possible stage, flow conservation at every state (by type, where links count), one row per scarce thing,
-an integer per type that is sold in multiples. HiGHS reports the bound; a gap of zero is the certificate.
+an integer per product that is sold whole. HiGHS reports the bound; a gap of zero is the certificate.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ def milp_placement(problem: Problem, x: float, seconds: float = 60.0) -> Placeme
     if not stages:
         return None
     program = IntegerProgram()
-    packs = [program.integer(problem.price[t] * m if m > 1 else 0.0) for t, m in enumerate(problem.sold_in)]
-    columns = [program.binary(0.0 if problem.sold_in[s.type] > 1 else problem.price[s.type] * s.units) for s in stages]
+    products = [program.integer(price) for price in problem.product_price]
+    each = np.where(problem.packed, 0.0, problem.price)  # what is not part of a larger product is paid by the stage
+    columns = [program.binary(each[s.type] * s.units) for s in stages]
     by_type = bool(np.isfinite(problem.link).any())
     _add_path(program, problem, stages, columns, x, by_type)
-    _add_scarce(program, problem, stages, columns, packs, x, hosts)
+    _add_scarce(program, problem, stages, columns, products, x, hosts)
     found = program.solve(seconds)
     if found is None:
         return None
@@ -101,19 +102,19 @@ def _add_scarce(
     problem: Problem,
     stages: list[Segment],
     columns: list[int],
-    packs: list[int],
+    products: list[int],
     x: float,
     hosts: int,
 ) -> None:
-    """Units within caps and packs, shared capacities within what there is."""
+    """Units within caps and products, shared capacities within what there is."""
     for t in range(problem.types):
         units = [(c, float(s.units)) for s, c in zip(stages, columns, strict=True) if s.type == t]
         carried = hosts if problem.shards.type == t else 0
-        pack = int(problem.sold_in[t])
         program.row(units, -np.inf, float(problem.cap[t]) - carried)
-        if pack > 1:
-            program.row([*units, (packs[t], -float(pack))], -np.inf, -carried)
-            program.row([(packs[t], float(pack))], -np.inf, float(problem.cap[t]))
+        if problem.packed[t]:
+            whole, each = products[problem.product[t]], float(problem.sold_in[t])
+            program.row([*units, (whole, -each)], -np.inf, -carried)
+            program.row([(whole, each)], -np.inf, float(problem.cap[t]))
     for h, capacity in enumerate(problem.capacity):
         taken = [(c, _taken(problem, s, h) * x) for s, c in zip(stages, columns, strict=True)]
         program.row(taken, -np.inf, float(capacity - problem.fixed_usage[h] * x))

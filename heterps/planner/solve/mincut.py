@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import networkx as nx
 import numpy as np
+import numpy.typing as npt
 
 from heterps.errors import PlanError
 from heterps.planner.solve.dag import alike_branches
 from heterps.planner.solve.problem import Floats, Flow, Problem, make_problem
 
-__all__ = ["MOST_FOR_MIN_CUT", "cut_bound", "min_cut"]
+__all__ = ["MOST_FOR_MIN_CUT", "cut_bound", "folded", "min_cut"]
 
 MOST_FOR_MIN_CUT = 300  # Layers; beyond, networkx takes seconds
 
@@ -27,14 +28,14 @@ def cut_bound(problem: Problem) -> float:
     """
     if problem.types != 2:
         return 0.0
-    small = _folded(problem)
+    small, _ = folded(problem)
     if small.layers > MOST_FOR_MIN_CUT:
         return 0.0
     return max(min_cut(small, weight)[1] for weight in (0.0, 0.25, 0.5, 0.75, 1.0))
 
 
-def _folded(problem: Problem) -> Problem:
-    """The problem with all branches that are alike as one, its figures and tensors added up."""
+def folded(problem: Problem) -> tuple[Problem, npt.NDArray[np.int64]]:
+    """The problem with all branches that are alike as one, figures and tensors added up; and the Layers in each one."""
     into = np.arange(problem.layers)
     for branches in alike_branches(problem):
         for branch in branches[1:]:
@@ -53,7 +54,7 @@ def _folded(problem: Problem) -> Problem:
     for source, targets, size in tensors.values():
         sums[source, targets] = sums.get((source, targets), np.zeros(2)) + size
     flows = [Flow(a, b, f"{a} {targets}", *map(float, size)) for (a, targets), size in sums.items() for b in targets]
-    return make_problem(
+    small = make_problem(
         fold @ problem.layer_parallel,
         1.0,
         problem.price,
@@ -61,7 +62,9 @@ def _folded(problem: Problem) -> Problem:
         flows=flows,
         receive_s=problem.receive_s,
         send_s=problem.send_s,
+        gradients=fold @ problem.gradients,
     )
+    return small, fold.sum(axis=1).astype(np.int64)
 
 
 def min_cut(problem: Problem, weight: float = 0.5) -> tuple[list[int], float]:

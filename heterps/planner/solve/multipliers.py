@@ -2,6 +2,7 @@
 
 For prices raised by any m >= 0, the least price of stages that compete for nothing, less ``m @ cap``, is no more than
 any placement within the caps costs: a bound from every round, and each round's stages are a placement if they fit.
+Stages on two types can cost less than that: where there may be such, only the price with fractional units is a bound.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def multiplier_placement(problem: Problem, x: float, deadline: Deadline = NEVER)
             return None
         used = placed.used(problem.types) + problem.hosts_by_type(placed.hosts)
         bound = max(bound, placed.price - float(raised[raised > 0] @ problem.cap[raised > 0]))
-        if bound > _dearest(problem, placed.hosts):
+        if bound > _dearest(problem, placed.hosts) and not problem.mixes.size:
             return None
         real = whole(problem, placed.segments, x)
         if fits(problem, real, x) and (best is None or real.price < best.price):

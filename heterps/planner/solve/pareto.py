@@ -1,4 +1,4 @@
-"""Pareto labels: exact where stages compete for capped units, units sold in multiples, shared hosts or links.
+"""Pareto labels: exact where stages compete for capped units, units sold in products, shared hosts or links.
 
 A label is a way of reaching a state: its price and what it has used of everything scarce. A label that is no better
 in any of these than another at the same state (and, where links count, on the same type) cannot be part of a better
@@ -21,7 +21,7 @@ from heterps.planner.solve.small import suited
 __all__ = ["TooManyLabelsError", "label_placement"]
 
 _LABELS = (2_000, 30_000)  # room that is taken at first, and at most
-_MOST_CHOICES = 4_096
+_MOST_CHOICES = 1 << 16
 # Not called from Python: no wrapper has to be compiled.
 _INNER: dict[str, Any] = {"nogil": True, "cache": True, "no_cpython_wrapper": True, "error_model": "numpy"}
 
@@ -84,7 +84,7 @@ def _choices(x, i, j, most, mixes, prices, choice, part, cost, figures):  # type
         t, other = mixes[m, 0], mixes[m, 1]
         whole, whole_other = units_needed(x, i, j, t, figures, False), units_needed(x, i, j, other, figures, False)
         if whole + whole_other < 2**31:
-            for k in range(1, int(min(np.ceil(whole), most[t] + 1, len(part) - found))):
+            for k in range(1, int(min(np.ceil(whole), most[t] + 1))):
                 k2 = max(1.0, np.ceil(whole_other * (1 - k / whole) * (1 - TOLERANCE)))
                 choice[found, 0], choice[found, 1], choice[found, 2], choice[found, 3] = t, k, other, int(k2)
                 part[found], cost[found] = k / whole, prices[t] * k + prices[other] * k2
@@ -143,8 +143,8 @@ def _search(x, words, figures, scarce, crossing, prices, most, mixes, to_go, by_
 def label_placement(problem: Problem, x: float) -> Placement | None:
     """Cheapest placement at x rows a second that fits everything scarce; None if there is none.
 
-    Units sold in multiples are counted as they are used and paid for at the end: what is paid for within one multiple
-    makes no difference.
+    Units that are parts of products are counted as they are used and paid for at the end: what is paid for within one
+    product makes no difference.
     """
     hosts = problem.shards.hosts(x)
     scarce, used = _scarce(problem, x, hosts)
@@ -164,10 +164,12 @@ def _labelled(
     problem: Problem, x: float, scarce: tuple[npt.NDArray[Any], ...], used: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[Any], ...]:
     """Label all states: (price, use, record, following, head)."""
-    ways = _MOST_CHOICES if problem.mixes.size else problem.types
-    choices = np.empty((ways, 4), np.int64), np.empty(ways), np.empty(ways)
     most = np.where(np.isfinite(problem.cap), problem.cap, _MOST_CHOICES)
-    prices, to_go = np.where(problem.sold_in > 1, 0.0, problem.price), cost_to_go(problem, x)
+    ways = problem.types + int(most[problem.mixes[:, 0]].sum())  # all there are: none may be left out
+    if ways > _MOST_CHOICES:
+        raise TooManyLabelsError(f"{ways:,} ways to divide a stage between two types")
+    choices = np.empty((ways, 4), np.int64), np.empty(ways), np.empty(ways)
+    prices, to_go = np.where(problem.packed, 0.0, problem.price), cost_to_go(problem, x)
     by_type = bool(np.isfinite(problem.link).any())
     crossing = np.stack([problem.crossing[0], problem.crossing[1] + problem.passed_on])
     for room in _LABELS:
@@ -186,9 +188,12 @@ def _packed(
     use: npt.NDArray[np.float64],
     dim: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float64]:
-    """Price of labels with what is sold in multiples; shard hosts elsewhere, alike for all, are left out."""
-    packs = [problem.price[t] * m * np.ceil(use[:, dim[t]] / m) for t, m in enumerate(problem.sold_in) if m > 1]
-    return np.asarray(sum(packs, price))
+    """Price of labels with the products that they need; shard hosts elsewhere, alike for all, are left out."""
+    needed = np.zeros((len(price), len(problem.product_price)))
+    for t in np.flatnonzero(problem.packed):
+        p = problem.product[t]
+        needed[:, p] = np.maximum(needed[:, p], np.ceil(use[:, dim[t]] / problem.sold_in[t]))
+    return np.asarray(price + needed @ problem.product_price)
 
 
 def _first_label(problem: Problem, used: npt.NDArray[np.float64], room: int) -> tuple[npt.NDArray[Any], ...]:
@@ -202,11 +207,9 @@ def _first_label(problem: Problem, used: npt.NDArray[np.float64], room: int) -> 
 
 def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[npt.NDArray[Any], ...], npt.NDArray[np.float64]]:
     """Number the scarce things (units of types, links, shared capacities): their limits; and what is used up front."""
-    scarce = np.isfinite(problem.cap) | (problem.sold_in > 1)
+    scarce = np.isfinite(problem.cap) | problem.packed
     dim = np.where(scarce, np.cumsum(scarce) - 1, -1)
-    limit = [
-        c // m * m if np.isfinite(c) else c for c, m in zip(problem.cap[scarce], problem.sold_in[scarce], strict=True)
-    ]
+    limit = list((problem.product_cap[problem.product] * problem.sold_in)[scarce])
     used = [0.0] * len(limit)
     if problem.shards.type >= 0 and dim[problem.shards.type] >= 0:
         used[dim[problem.shards.type]] += hosts

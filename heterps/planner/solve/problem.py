@@ -10,7 +10,7 @@ network is busy in both directions at once; times are seconds per row on one uni
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -107,8 +107,12 @@ class Problem:
     gradients
         float[L]: bytes per row of the gradients of a Layer's parameters, which every stage before its own passes on:
         it receives them over the cut behind it and sends as many.
-    price, cap, sold_in
-        float[T] per unit and hour; float[T] (inf: none); int[T].
+    price, cap
+        float[T] per unit and hour; float[T] (inf: none).
+    sold_in, product
+        int[T], int[T]: units are sold as parts of products, numbered from 0, each of which has ``sold_in`` units of
+        every type with its number. Where it has several, only the price of the whole, ``price @ sold_in`` over its
+        types, means something: how it is divided among them is up to whoever looks for bounds.
     layer_usage, byte_usage, turn_usage, fixed_usage, capacity
         float[H, L, T], float[H, T], float[H, T], float[H], float[H]: what rows take from things that types share (cores
         and memory bandwidth of a Host): per row, per byte over a cut, per cut, in any case; and what there is per
@@ -138,6 +142,7 @@ class Problem:
     price: Floats
     cap: Floats
     sold_in: npt.NDArray[np.int64]
+    product: npt.NDArray[np.int64]
     layer_usage: Floats
     byte_usage: Floats
     turn_usage: Floats
@@ -182,6 +187,11 @@ class Problem:
     def serial(self) -> Floats:
         """float[R, n, T]: serial seconds of each state."""
         return self._summed(self.layer_serial)
+
+    @cached_property
+    def has_serial(self) -> bool:
+        """Whether there is work that more units do not divide."""
+        return bool(self.layer_serial.any())
 
     @cached_property
     def parallel(self) -> Floats:
@@ -283,14 +293,39 @@ class Problem:
         return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little")).view(np.uint64)
 
     @cached_property
+    def packed(self) -> Bools:
+        """bool[T]: types whose units are sold together with others, of their own or of another type."""
+        return np.asarray((self.sold_in > 1) | (np.bincount(self.product)[self.product] > 1))
+
+    @cached_property
+    def product_price(self) -> Floats:
+        """float[P]: price per hour of each product."""
+        return np.asarray(np.bincount(self.product, self.price * self.sold_in), float)
+
+    @cached_property
+    def product_cap(self) -> Floats:
+        """float[P]: how many of each product can be had."""
+        most = np.full(len(self.product_price), np.inf)
+        np.minimum.at(most, self.product, np.floor(self.cap / self.sold_in))
+        return most
+
+    def products(self, used: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """int[P]: how many of each product have so many units of the types."""
+        needed = np.zeros(len(self.product_price), np.int64)
+        np.maximum.at(needed, self.product, -(-used // self.sold_in))
+        return needed
+
+    @cached_property
     def is_coupled(self) -> bool:
         """Whether stages compete for something, so that each cannot be sized by itself."""
-        scarce = np.isfinite(self.cap) | (self.sold_in > 1)
+        scarce = np.isfinite(self.cap) | self.packed
         return bool(scarce.any() or len(self.capacity) or np.isfinite(self.link).any())
 
     @cached_property
     def order(self) -> tuple[int, ...]:
         """States along one way from nothing to all, by the smallest steps there are."""
+        if self._is_nested:
+            return tuple(range(self.states))
         order, sizes = [0], self.members.sum(axis=1)
         while order[-1] != self.states - 1:
             after = ~(self.members[order[-1]] & ~self.members).any(axis=1) & (sizes > sizes[order[-1]])
@@ -337,7 +372,7 @@ class Problem:
     def bought(self, segments: tuple[Segment, ...], hosts: int) -> npt.NDArray[np.int64]:
         """Units by type, shard hosts counted where they sit, in the numbers in which they are sold."""
         used = Placement(segments, hosts, 0.0, 0.0).used(self.types) + self.hosts_by_type(hosts)
-        return np.asarray(-(-used // self.sold_in) * self.sold_in)
+        return np.asarray(self.products(used)[self.product] * self.sold_in)
 
     def hosts_by_type(self, hosts: int) -> npt.NDArray[np.int64]:
         """Units that shard hosts take of each type."""
@@ -345,7 +380,7 @@ class Problem:
 
     @property
     def host_price(self) -> float:
-        """Price of one shard host."""
+        """Price of one shard host; where it is part of a product, its part of that price."""
         return float(self.price[self.shards.type]) if self.shards.type >= 0 else self.shards.price
 
     def limits(self, placement: Placement) -> dict[str, float]:
@@ -417,6 +452,7 @@ def make_problem(
     *,
     cap: npt.ArrayLike = np.inf,
     sold_in: npt.ArrayLike = 1,
+    product: Sequence[int] | None = None,
     members: Bools | None = None,
     allowed: npt.ArrayLike = True,
     flows: Sequence[Flow] = (),
@@ -465,6 +501,7 @@ def make_problem(
         price=_spread(price, (types,)),
         cap=_spread(cap, (types,)),
         sold_in=_spread(sold_in, (types,), np.int64),
+        product=_numbered(range(types) if product is None else product),
         layer_usage=_spread(0.0 if usage is None else usage, (hosts, layers, types)),
         byte_usage=_spread(byte_usage, (hosts, types)),
         turn_usage=_spread(turn_usage, (hosts, types)),
@@ -475,6 +512,12 @@ def make_problem(
         shards=shards or Shards(),
         kinds=tuple(kinds) or ("cpu",) * types,
     )
+
+
+def _numbered(groups: Iterable[int]) -> npt.NDArray[np.int64]:
+    """Groups by any numbers, numbered from 0 in the order in which they come."""
+    numbers: dict[int, int] = {}
+    return np.array([numbers.setdefault(group, len(numbers)) for group in groups], np.int64)
 
 
 def _by_resource(value: npt.ArrayLike, resources: int, types: int) -> Floats:

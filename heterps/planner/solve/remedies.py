@@ -107,21 +107,32 @@ def _remedies(
 
 
 def _more_units(request: Request, problem: Problem, target: float, deadline: Deadline) -> Iterator[str]:
-    """For each capped pool: how many units of it would do, all else as it is."""
-    for t, pool in enumerate(request.hardware.pools):
-        if pool.cap is None or deadline.over:
+    """For each capped pool or product: how many of it would do, all else as it is."""
+    for number in range(len(problem.product_price)):
+        parts = np.flatnonzero(problem.product == number)
+        what, most, size = _sold(request, problem, int(parts[0]))
+        if most is None or deadline.over:
             continue
         cap = problem.cap.copy()
-        cap[t] = np.inf
+        cap[parts] = np.inf
         try:
             found = solver(request.solver).within(deadline)(replace(problem, cap=cap), target)
         except UndecidedError:
             continue
         if found is not None:
-            units = int(problem.bought(found.segments, found.hosts)[t])
-            if units <= pool.cap:  # something else stands in the way
+            needed = int(problem.bought(found.segments, found.hosts)[parts[0]]) // size
+            if needed <= most:  # something else stands in the way
                 continue
-            yield f"raise the cap of pool {pool.name!r} from {pool.cap} to {units}: {found.price:,.2f} an hour"
+            yield f"raise the cap of {what} from {most} to {needed}: {found.price:,.2f} an hour"
+
+
+def _sold(request: Request, problem: Problem, t: int) -> tuple[str, int | None, int]:
+    """What a type's units are sold as, in words; how many of it can be had; and the units in one."""
+    pool = request.hardware.pools[t]
+    product = request.hardware.product_of(pool.name)
+    if product is None:
+        return f"pool {pool.name!r}", pool.cap, 1
+    return f"product {product.name!r}", product.cap, int(problem.sold_in[t])
 
 
 def _try(request: Request, deadline: Deadline) -> Choice | None:

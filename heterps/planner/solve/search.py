@@ -62,13 +62,14 @@ def best_price_per_row(
     *,
     at_most: float = np.inf,
     tolerance: float = 1e-3,
+    skip: float = 0.0,
     most: int = 500,
     deadline: Deadline = NEVER,
 ) -> SearchResult | None:
     """Least price per row over all throughputs from ``at_least`` to ``at_most``; None if none is feasible.
 
     Stops within a relative ``tolerance`` of the price that fractional units would have, after ``most`` solves, or, once
-    there is a plan, at the deadline.
+    there is a plan, at the deadline. Throughputs at which at most the part ``skip`` can be saved are not looked at.
 
     Raises
     ------
@@ -98,7 +99,10 @@ def best_price_per_row(
         slack = max(slack, (placement.price - placement.bound) / x)
         if best is None or placement.price / sustained < best.value:
             best = SearchResult(placement, sustained, placement.price / sustained, 0.0, "", solves)
-        x = max(sustained, placement.bound / best.value) * _ABOVE
+        looked = max(sustained, placement.bound / best.value)
+        x = max(looked, placement.bound / (best.value * (1 - skip))) * _ABOVE
+        if x > looked * _ABOVE:
+            unknown = min(unknown, best.value * (1 - skip))
     if best is None:
         raise UndecidedError(f"from {at_least:g} to {x:g} rows a second nothing is decided")
     settled = min(best.value - slack, unknown)

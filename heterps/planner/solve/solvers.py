@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import PlanError, UnknownKindError
-from heterps.planner.solve.chain import chain_placement, is_inside, units_needed
+from heterps.planner.solve.chain import chain_placement, is_inside, relaxed_price, units_needed
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.milp import milp_placement
 from heterps.planner.solve.multipliers import multiplier_placement
@@ -83,11 +83,19 @@ def exact(problem: Problem, x: float, deadline: Deadline = NEVER) -> Placement |
 
 
 def _without_labels(problem: Problem, x: float, deadline: Deadline) -> Placement | None:
-    """HiGHS where the program is not too large and ends in time, else prices that keep stages within the caps."""
+    """HiGHS where the program is not too large and ends in time, else prices that keep stages within the caps.
+
+    The program knows stages on one type only: where a stage may be on two, its bound and its "none" prove nothing.
+    """
     try:
-        return milp_placement(problem, x, seconds=min(20.0, deadline.left / 4))
+        found = milp_placement(problem, x, seconds=min(20.0, deadline.left / 4))
     except UndecidedError:
         return multiplier_placement(problem, x, deadline)
+    if not problem.mixes.size:
+        return found
+    if found is None:
+        raise UndecidedError(f"at {x:g} rows a second stages on two types were not all looked at")
+    return replace(found, bound=min(found.bound, relaxed_price(problem, x)))
 
 
 def greedy(problem: Problem, x: float) -> Placement | None:

@@ -127,7 +127,7 @@ class HostState:
         if request.attempt < self.fences.get(self._stream(request), 0):
             return [Answer(tag, Refused(self.term, fenced=True))]
         if type(request) is Pull and not self.mode.ordered:  # reads only: nothing that the backup would have to know
-            return [Serve(tag, request, Granted(self.term))]
+            return [Serve(tag, request, Granted(self.term, self.window.low(*request.key[:2])))]
         return self._ordered(request, tag)
 
     def _stream(self, request: Any) -> tuple[int, int]:

@@ -97,9 +97,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """Answer to Pull: the rows come with it."""
+    """Answer to Pull: the rows come with it. Not in Sync: every batch of the Split before ``low`` is in them."""
 
     term: int
+    low: int = 0
 
 
 @dataclass(frozen=True, slots=True)

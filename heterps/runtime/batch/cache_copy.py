@@ -6,12 +6,14 @@
 2. Gradients of a unit of batches are added up row by row, whether or not the row is still kept, and pushed under the
    unit's key. Hosts apply the rule to the sum: any rule will do.
 3. Dense parameters are kept as new as they can be had; each batch's gradient is a step of its own for the host.
-4. Nothing that is here is owed by anybody else: whoever leaves a unit unfinished leaves nothing (``copy_user``).
+4. A worker sees its own gradients at once: until a host has taken them it takes their steps itself, on dense
+   parameters and on rows that stay, each on top of what that host had (a grant says up to which batch).
+5. Nothing that is here is owed by anybody else: whoever leaves a unit unfinished leaves nothing (``copy_user``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -30,13 +32,13 @@ from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wa
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.batch.settlement import Learned, Settlement
 from heterps.runtime.batch.working_copy import ShownIds
-from heterps.tables import CachedRows, Gathered
+from heterps.tables import CachedRows, Gathered, OwnDense
 
 __all__ = ["CacheCopy"]
 
 F32 = npt.NDArray[np.float32]
 U32 = npt.NDArray[np.uint32]
-_ROW_BYTES = 8 + 4  # beside the values, to ask for a row or to push its gradient: the id, and where the row stands
+_ID, _HINT = 8, 4  # bytes beside the values of a row or gradient: its id; without a cache also where the row stands
 _NEVER = -(1 << 62)
 
 
@@ -46,7 +48,7 @@ class _Asked:
 
     wanted: Wanted | None
     needs: dict[str, U32]  # by group: where all its rows stand, or will
-    asked: dict[str, U32]  # by group: of these, those that were asked for
+    asked: dict[str, U32]  # by group: of these, those that were asked for, first those whose slots were
     moment: int
 
 
@@ -90,6 +92,8 @@ class CacheCopy(CopyUser):
         self._fresh = Freshness(self._mode.staleness, self._mode.unit)
         self._asked: dict[int, dict[int, _Asked]] = {}  # by batch and host, until the batch is computed
         self._dense = np.zeros(job.model.layout.size, np.float32)
+        self._own_dense = self._make_own_dense()
+        self._version = 0  # the newest of a host's: schedules go by it
         self._dense_asked = [_NEVER if part.size else 1 << 62 for part in self._parts]  # by host: as of which moment
         self._dense_heard = [_NEVER for _ in self._parts]  # by host: as of which they are
         self._units: dict[BatchKey, _Unit] = {}  # that are being gathered
@@ -99,6 +103,12 @@ class CacheCopy(CopyUser):
         """Let an attempt train on it."""
         super().enter(attempt, lane, terms)
         self._fresh.enter()
+
+    def _make_own_dense(self) -> list[OwnDense]:
+        """Return by host what own steps are taken on; nothing where others compute with the parameters."""
+        job, model = self._job, self._job.model
+        ends = job.dense_ranges if job.fused else ()
+        return [OwnDense(model.parameters[a:b], model.seed, self._dense[model.span(a, b)]) for a, b in ends]
 
     @cached_property
     def _names(self) -> dict[str, str]:
@@ -120,18 +130,25 @@ class CacheCopy(CopyUser):
         n = work.key.n
         self._fresh.begin(n)
         count, needed, now = self._fresh.count(n), self._fresh.needed(n), self._fresh.contained
-        ids, needs, asked, used = {}, {}, {}, {}
+        ids, needs, asked, used, slots = {}, {}, {}, {}, {}
         for name, routed in work.routed.items():
             mine, cached = routed.of(host), self._rows[name]
             needs[name], lacking = cached.need(mine, count, needed, now)
-            ids[name], asked[name] = mine[lacking], needs[name][lacking]
+            where = np.flatnonzero(lacking)
+            staying = cached.wants_slots(needs[name][where])
+            if staying.any():
+                where, slots[name] = np.concatenate([where[staying], where[~staying]]), int(staying.sum())
+            ids[name], asked[name] = mine[where], needs[name][where]
             if name in self._names:
-                saved = (len(mine) - len(ids[name])) * (4 * cached.width + _ROW_BYTES)
+                taken = len(ids[name]) * (4 * cached.width + _ID) + slots.get(name, 0) * cached.slot_bytes
+                saved = len(mine) * (4 * cached.width + _ID + _HINT) - taken
                 used[self._names[name]] = CacheUse(len(mine), len(ids[name]), saved)
         self._exchange.add(caches=used)
         dense = self._room(host, now)
         nothing = dense is None and not any(map(len, ids.values()))
-        return _Asked(None if nothing else Wanted(ids, dense=dense), needs, asked, now)
+        own = dense is not None and bool(self._own_dense)
+        wanted = None if nothing else Wanted(ids, dense=dense, slots=slots, dense_slots=own, hints=False)
+        return _Asked(wanted, needs, asked, now)
 
     def _room(self, host: int, now: int) -> F32 | None:
         """Return room for dense parameters, if newer ones can be had than were asked for last."""
@@ -143,13 +160,32 @@ class CacheCopy(CopyUser):
     def take(self, work: BatchWork, host: int, wanted: Wanted | None, pulled: Pulled) -> None:
         """Take what was asked for."""
         asked = self._asked[work.key.n][host]
+        contained = max(asked.moment, self._fresh.count(pulled.low))
+        self._version = max(self._version, pulled.version)
         with self._phases("pull"):
             for name, rows in asked.asked.items():
                 if len(rows):
-                    self._rows[name].take(rows, pulled.values[name], asked.moment, pulled.version)
-            if pulled.dense is not None and asked.moment > self._dense_heard[host]:
-                self._parts[host].copy(self._dense, pulled.dense)
-                self._dense_heard[host] = asked.moment
+                    slots = pulled.slots.get(name)
+                    self._rows[name].take(rows, pulled.values[name], contained, pulled.version, slots)
+            if pulled.dense is not None and contained > self._dense_heard[host]:
+                self._hear_dense(host, pulled.dense, pulled.dense_slots, contained)
+                self._dense_heard[host] = contained
+
+    def _hear_dense(self, host: int, values: F32, slots: F32 | None, contained: int) -> None:
+        if slots is None:
+            self._parts[host].copy(self._dense, values)
+        else:
+            part = self._parts[host]
+            own = (part.take(gradient) for gradient in self._dense_since(contained))
+            self._own_dense[host].hear(values, slots, own, self._version)
+
+    def _dense_since(self, contained: int) -> Iterator[F32]:
+        """Return the dense gradients of all batches from one on, in their order."""
+        units: dict[BatchKey, Sequence[F32] | F32] = {key: owed.dense for key, (owed, _) in self._owed.items()}
+        units |= {key: unit.dense for key, unit in self._units.items()}
+        for key in sorted(units):
+            if self._fresh.count(key.n) >= contained:
+                yield from units[key]
 
     def fill(self, work: BatchWork) -> None:
         """Copy the rows of a batch to its buffers; parameters are lent."""
@@ -171,30 +207,47 @@ class CacheCopy(CopyUser):
 
     def _unit_of(self, work: BatchWork) -> _Unit:
         """Return what is gathered for the unit of a batch."""
-        key = work.key._replace(n=work.key.n - work.key.n % self._mode.unit)
+        key = work.key._replace(n=self._first_of(work))
         if key not in self._units:
             groups = self._job.model.groups
             self._units[key] = _Unit(self._spare.pop() if self._spare else {g.name: Gathered(g) for g in groups})
         return self._units[key]
 
+    def _first_of(self, work: BatchWork) -> int:
+        """Return the first batch of a batch's unit."""
+        return work.key.n - work.key.n % self._mode.unit
+
     def learn(self, work: BatchWork) -> None:
-        """Add the gradients of a batch to those of its unit; its rows may go."""
+        """Add the gradients of a batch to those of its unit, and take their steps; its rows may go."""
         unit = self._unit_of(work)
         with self._phases("push"):
             for name, routed in work.routed.items():
                 gradients = work.row_gradients[name]
                 unit.rows[name].add(routed.ids, gradients, *self._shown.counts(work, name))
-                self._count_gradients(name, len(routed))
+                self._count_gradients(name, len(routed), _HINT)
             unit.dense.append(work.gradient.copy())
+        self._step(work)
         unit.learned.samples += work.read.size
         unit.learned.loss += work.loss
         del self._asked[work.key.n]
         self._let_go()
 
-    def _count_gradients(self, name: str, rows: int) -> None:
+    def _step(self, work: BatchWork) -> None:
+        """Take the steps of a batch that hosts will take later."""
+        if not self._mode.staleness:  # they have before the next one is computed
+            return
+        asked, unit = self._asked[work.key.n], self._fresh.count(self._first_of(work))
+        with self._phases("rule"):
+            for name, routed in work.routed.items():
+                rows = np.concatenate([asked[host].needs[name] for host in range(self._job.hosts)])
+                self._rows[name].learn(routed.ids, rows, work.row_gradients[name], unit, self._version)
+            for part, own in zip(self._parts, self._own_dense, strict=False):
+                own.learn(part.take(work.gradient), self._version)
+
+    def _count_gradients(self, name: str, rows: int, hint: int = 0) -> None:
         """Count what pushing so many gradients would take; fewer than none for those that are pushed."""
         if name in self._names:
-            each = 4 * self._rows[name].width + _ROW_BYTES + (8 if name in self._shown.groups else 0)
+            each = 4 * self._rows[name].width + _ID + hint + (8 if name in self._shown.groups else 0)
             self._exchange.add(caches={self._names[name]: CacheUse(saved_bytes=rows * each)})
 
     def _let_go(self) -> None:

@@ -60,6 +60,9 @@ class GeoCopy(CopyUser):
         model = self._job.model
         self._rows = {spec.name: LocalRows(spec, model.seed, self._job.local_rows) for spec in model.groups}
         self._dense = LocalDense(model.parameters, model.seed)
+        self._dense.set_rate(self._job.rate)
+        for rows in self._rows.values():
+            rows.set_rate(self._job.rate)
         self._without_dense = {host for host, span in enumerate(self._spans) if span.stop > span.start}
         self._moments: dict[int, Moment] = {}  # by host: up to when its changes were heard
         self._versions: dict[int, int] = {}  # by host: how many pushes it had applied then

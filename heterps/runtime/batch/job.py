@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from heterps.device.found import FoundDevices, found_devices
 from heterps.errors import PlanError
 from heterps.kernels.program.steps import Scope, scope_of
 from heterps.metrics import Metric
+from heterps.own_modules import sent_with_code
 from heterps.planner.ways import ALLREDUCE, CACHE, Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
@@ -24,7 +25,7 @@ from heterps.runtime.batch.device_memory import check_memory, fitting_batches, r
 from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.flat_part import FlatPart
 from heterps.runtime.batch.model import Model
-from heterps.runtime.batch.own_kinds import OwnKinds
+from heterps.runtime.batch.own_parts import OwnParts
 from heterps.stages.lowering import pull_name
 from heterps.tables import N_SHARDS, DenseSpec, GroupSpec, cached_row_bytes
 from heterps.tables.on_device.able import check_group
@@ -32,7 +33,7 @@ from heterps.tiny_runs import Needs
 
 __all__ = ["PREDICTION", "Job"]
 
-_OWN_KINDS = "own kinds"  # in a pickled job
+_OWN_PARTS = "own parts"  # in a pickled job
 PREDICTION = "prediction"  # what the loss predicts, beside the ops a graph names
 
 
@@ -65,6 +66,8 @@ class Job:
         Copies of each shard host.
     clip
         Bounds of gradients.
+    rate
+        Learning rates of all rules are multiplied by this; each run of a session has its own.
     local_rows
         Geo: rows of each table that a worker keeps from one range of batches to the next; None for all it has met.
     ways
@@ -85,13 +88,20 @@ class Job:
     local_rows: int | None = None
     ways: Mapping[str, Way] = field(default_factory=dict)
     clip: Clip = field(default_factory=Clip)
+    rate: float = 1.0
 
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {_OWN_KINDS: OwnKinds.of(self.model.graph)}
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel with all parts that are not of this package, whether a worker can import them or not."""
+        return sent_with_code(self, vars(self) | {_OWN_PARTS: vars(self.own_parts)})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        state.pop(_OWN_KINDS).install()
+        OwnParts(**state.pop(_OWN_PARTS)).install()
         vars(self).update(state)
+
+    @property
+    def own_parts(self) -> OwnParts:
+        """What it uses that no module of heterps registers."""
+        return OwnParts.of(self.model, self.devices.wanted)
 
     def __post_init__(self) -> None:
         if self.local_rows is not None and self.local_rows < 1:
@@ -173,6 +183,10 @@ class Job:
                     f"stage {i} of the plan reads {name!r}, which stage {made[name]} computes; a stage can read only "
                     "what those before it give"
                 )
+
+    def at_rate(self, rate: float) -> Job:
+        """Return the same at another learning rate."""
+        return self if rate == self.rate else replace(self, rate=rate)
 
     @cached_property
     def reduced(self) -> tuple[DenseSpec, ...]:

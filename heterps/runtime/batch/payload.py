@@ -30,8 +30,9 @@ class Wanted:
     ``ids`` by group, each id once; ``out`` where the rows go (a buffer of the caller's, made by the receiver if None);
     ``dense`` where the host's dense parameters go, None if they are not wanted; ``reader`` who will follow what others
     change from then on, empty if nobody. ``lent``: the batch's seed, if the stage holder is to have the rows ready for
-    the stages that compute with them, and none are wanted here. ``landing``: as long as it is open, ``out`` and
-    ``dense`` may be written to.
+    the stages that compute with them, and none are wanted here. ``slots``: by group, of how many of the first ids the
+    optimiser's slots are wanted, too; ``dense_slots``: those of the dense parameters. ``hints``: whether it is of use
+    to know where the rows stand. ``landing``: as long as it is open, ``out`` and ``dense`` may be written to.
     """
 
     ids: Mapping[str, U64]
@@ -40,13 +41,17 @@ class Wanted:
     train: bool = True
     reader: str = ""
     lent: int | None = None
+    slots: Mapping[str, int] = field(default_factory=dict)
+    dense_slots: bool = False
+    hints: bool = True
     landing: Landing = field(default_factory=Landing)
 
 
 @dataclass(eq=False)
 class Pulled:
     """Answer to Wanted: rows by group, where they stand (a hint for the push), the host's version, and the moment from
-    which on a reader follows.
+    which on a reader follows; optimiser slots, where they were wanted. Every batch of the Split before ``low`` is in
+    it, as the grant says.
     """
 
     values: Mapping[str, F32]
@@ -54,6 +59,9 @@ class Pulled:
     version: int
     dense: F32 | None = None
     moment: Moment | None = None
+    slots: Mapping[str, F32] = field(default_factory=dict)
+    dense_slots: F32 | None = None
+    low: int = 0
 
 
 @dataclass(eq=False)
@@ -129,7 +137,7 @@ def bytes_in(payload: Wanted | PushedGradients | Pulled | Refreshed | None) -> i
                 getattr(g, name) for g in payload.rows.values() for name in ("ids", "values", "rows", "show", "click")
             ]
         case Pulled():
-            arrays = [*payload.values.values(), *payload.rows.values()]
+            arrays = [*payload.values.values(), *payload.rows.values(), *payload.slots.values(), payload.dense_slots]
         case Refreshed():
             arrays = [array for rows in payload.rows.values() for array in rows]
         case None:

@@ -44,6 +44,11 @@ class Reading:
             tell()
         return batch
 
+    @property
+    def waiting(self) -> int:
+        """How many batches are read and not asked for yet."""
+        return 0 if self._reader is None else self._reader.waiting
+
     def close(self) -> None:
         """Stop reading."""
         if self._reader is not None:

@@ -63,7 +63,7 @@ class Walk:
         ops = tuple(op.name for op in graph if op.name in needed)
         feeds = set(scope_of(named, ops).feeds)
         groups = tuple(group for group in lowered.groups if pull_name(group) in feeds)
-        unread = frozenset() if metrics else _only_for_loss(graph)
+        unread = _only_for_loss(graph, 2 if metrics else 1)
         return cls(named, ops, groups, tuple(metrics), train=False, unread=unread)
 
     @property
@@ -77,7 +77,10 @@ class Walk:
         return DeviceProgram(self.graph, self.ops, batch_size, device)
 
 
-def _only_for_loss(graph: Graph) -> frozenset[str]:
-    """Label and weight: predictions do not need them, and come out the same with and without."""
-    others = graph[graph.loss].inputs[1:]
+def _only_for_loss(graph: Graph, first: int) -> frozenset[str]:
+    """Label and weight, or the weight alone: predictions do not need them, and come out the same with and without.
+
+    Metrics take the label, and a weight if there is one, from the batch.
+    """
+    others = graph[graph.loss].inputs[first:]
     return frozenset(name for name in others if [op.name for op in graph.consumers(name)] == [graph.loss])

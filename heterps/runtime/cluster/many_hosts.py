@@ -24,10 +24,15 @@ _POOLS = (SERVER, IO, COMPUTE, GPU)
 
 @dataclass(frozen=True)
 class Machine:
-    """An address and the pools its workers may belong to."""
+    """An address and the pools its workers may belong to; of some pools it has room for so many workers together."""
 
     address: str
     pools: tuple[str, ...] = _POOLS
+    room: tuple[tuple[frozenset[str], int], ...] = ()
+
+    def takes(self, pool: str, there: Sequence[str]) -> bool:
+        """Whether it has room for another worker of a pool beside those of these pools."""
+        return all(sum(p in pools for p in there) < most for pools, most in self.room if pool in pools)
 
 
 def parse_hosts(text: str, pools: Collection[str] = _POOLS) -> tuple[Machine, ...]:
@@ -49,37 +54,42 @@ def parse_hosts(text: str, pools: Collection[str] = _POOLS) -> tuple[Machine, ..
 
 
 def spread(machines: Sequence[Machine], pools: Mapping[str, int]) -> tuple[tuple[Machine, str, str], ...]:
-    """Give every worker a machine, the one with fewest so far among those allowed: (machine, pool, name)."""
+    """Give every worker a machine, the one with fewest so far among those with room: (machine, pool, name)."""
     placed: list[tuple[Machine, str, str]] = []
-    load = dict.fromkeys(range(len(machines)), 0)
+    there: list[list[str]] = [[] for _ in machines]
     # GPUs first: where they are is given, the others can go round them.
     for pool in sorted(pools, key=lambda p: sum(p in machine.pools for machine in machines)):
         allowed = [i for i, machine in enumerate(machines) if pool in machine.pools]
         if pools[pool] and not allowed:
             raise ClusterError(f"{pools[pool]} workers of pool {pool!r} wanted, but no host allows it")
         for n in range(pools[pool]):
-            i = min(allowed, key=lambda i: (load[i], i))
-            load[i] += 1
+            free = [i for i in allowed if machines[i].takes(pool, there[i])]
+            if not free:
+                raise ClusterError(
+                    f"{pools[pool]} workers of pool {pool!r} wanted, hosts that allow it have room for {n}: name more"
+                )
+            i = min(free, key=lambda i: (len(there[i]), i))
+            there[i].append(pool)
             placed.append((machines[i], pool, f"{pool}-{n}"))
     return tuple(placed)
 
 
 def many_hosts(
-    hosts: str,
+    hosts: str | Sequence[Machine],
     pools: Mapping[str, int],
     script: Sequence[str] = (),
     *,
     port: int = 8786,
     certs: str | None = None,
     dashboard: int | None = None,
-    threads: int = 1,
+    threads: int | Mapping[str, int] = 1,
 ) -> str:
     """Return the commands for each machine, as a text for a shell.
 
     Parameters
     ----------
     hosts
-        Addresses as :func:`parse_hosts` reads them; the first runs the scheduler.
+        Addresses as :func:`parse_hosts` reads them, or what it made of them; the first runs the scheduler.
     pools
         Workers by pool, over all machines.
     script
@@ -89,12 +99,12 @@ def many_hosts(
     certs
         Folder of the certificates, made where there are none; None: no TLS, and only loopback is accepted.
     threads
-        Cores of each worker.
+        Cores of each worker, or by pool.
     """
     Found(pools, ClusterError, "launch", "pools").read(Mapping[str, Natural])
     machines = [
         replace(machine, address=listening_host(machine.address, tls=certs is not None).host)
-        for machine in parse_hosts(hosts, dict.fromkeys((*_POOLS, *pools)))
+        for machine in (parse_hosts(hosts, dict.fromkeys((*_POOLS, *pools))) if isinstance(hosts, str) else hosts)
     ]
     certificates = open_certificates(certs, [m.address for m in machines]) if certs is not None else None
     first = machines[0].address
@@ -108,7 +118,7 @@ def many_hosts(
             pool,
             name,
             machine.address,
-            _threads(pool, threads),
+            _threads(pool, threads if isinstance(threads, int) else threads[pool]),
             certificates,
             scheduler=scheduler,
             nanny=True,

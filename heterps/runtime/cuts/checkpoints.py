@@ -17,6 +17,7 @@ from heterps.protocol.words.events import CutFailed, CutLost, CutPublished
 from heterps.protocol.words.instructions import CreateHost
 from heterps.runtime.batch.counts import Counts
 from heterps.runtime.batch.job import Job
+from heterps.runtime.cuts.carried import Carried
 from heterps.runtime.cuts.cut_store import CutStore, HostPart, Standing, facts_of, told_of_job
 from heterps.tables import Manifest
 
@@ -118,6 +119,8 @@ class Keeper:
     left
         Takes what :meth:`about` says of the run to be resumed, and returns what its driver said who died and left the
         tables on workers; None if there are none. Then they are gone on with, and the newest cut is there to return to.
+    carried
+        What the training has carried into this run; one that goes on from another's tables carries what that one did.
     """
 
     def __init__(
@@ -129,6 +132,7 @@ class Keeper:
         dataset: Dataset,
         held: Held | None = None,
         left: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None,
+        carried: Carried | None = None,
     ) -> None:
         self.wanted, self._held = wanted, (held or Held()).checked()
         if self._held.lost:
@@ -150,7 +154,8 @@ class Keeper:
         if self.adopted is not None:
             self.first, self.life = self.adopted["first"], max(self.life, self.adopted["life"] + 1)
             self.base = self.standing.cut if self.standing is not None else replace(self.base, pass_=self.first)
-        self.store = CutStore(path, job, self.first, self.life, facts) if path else None
+        self.carried = self._carried_into(carried or Carried())
+        self.store = CutStore(path, job, self.first, self.life, facts, self.carried) if path else None
         if self.store is not None and self.standing is not None:
             self.store.know(self.base.number, self.standing.folder)
         elif self.store is not None and self._held.cut and self._held.folder is not None:
@@ -158,6 +163,11 @@ class Keeper:
         self._then = monotonic()
         self._owes_base = self.writes and not self.base.number and not self.begins_fresh  # until it was asked for
         self._newest: int | None = None  # the last cut of this run that is whole
+
+    def _carried_into(self, given: Carried) -> Carried:
+        if self.adopted is not None:
+            return Carried.from_json(self.adopted.get("carried"))
+        return given if self.standing is None else self.standing.carried
 
     def _standing(self, job: Job, facts: Mapping[str, Any]) -> Standing | None:
         """Read the newest cut; tables that are there already can do without one."""
@@ -184,8 +194,10 @@ class Keeper:
         if not self._about:
             return {}
         named = {"folder": os.path.realpath(folder)} if folder else {}
-        begun = {"first": self.first, "life": self.life, "fresh": self.begins_fresh} if not folder else {}
-        return {**self._about, **begun, **named}
+        if folder:
+            return {**self._about, **named}
+        begun = {"first": self.first, "life": self.life, "fresh": self.begins_fresh}
+        return {**self._about, **begun, "carried": self.carried.to_json()}
 
     @property
     def writes(self) -> bool:

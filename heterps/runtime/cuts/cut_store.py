@@ -15,7 +15,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from heterps.protocol import Window
 from heterps.protocol.words.cut import Cut
 from heterps.runtime.batch.job import Job
 from heterps.runtime.config import settings
+from heterps.runtime.cuts.carried import Carried
 from heterps.tables import Manifest, SnapshotPart, Snapshots, find_generation, since_of
 from heterps.tables.snapshots.chain import broken_after
 from heterps.tables.snapshots.disk import guarded
@@ -57,13 +58,14 @@ def host_state(manifest: Manifest) -> dict[str, Any]:
 class Standing:
     """Where a run stood at a cut.
 
-    ``first`` is the pass with which the run began, ``life`` how often it was started.
+    ``first`` is the pass with which the run began, ``life`` how often it was started, ``carried`` what it began with.
     """
 
     cut: Cut
     folder: Path
     first: int
     life: int
+    carried: Carried = field(default_factory=Carried)
 
     @classmethod
     def read(cls, path: str | Path, job: Job, facts: Mapping[str, Any], force: bool = False) -> Standing:
@@ -82,6 +84,7 @@ class Standing:
                 folder,
                 position["first"],
                 position["life"],
+                Carried.from_json(position.get("carried")),
             )
 
 
@@ -150,9 +153,20 @@ class CutStore:
         See :class:`Standing`.
     facts
         Of job and data, see :func:`facts_of`.
+    carried
+        What the run began with besides tables.
     """
 
-    def __init__(self, path: str | Path, job: Job, first: int, life: int, facts: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        job: Job,
+        first: int,
+        life: int,
+        facts: Mapping[str, Any],
+        carried: Carried | None = None,
+    ) -> None:
+        self._carried = carried or Carried()
         self._snapshots, self._facts = Snapshots(Path(path) / "checkpoint"), facts
         self._job, self._first, self._life = job, first, life
         self._open: dict[int, Path] = {}  # folders that hosts write to, by number of the cut
@@ -245,6 +259,7 @@ class CutStore:
             "state": state,
             "counts": dict(parts[0].counts),
             "facts": dict(self._facts),
+            "carried": self._carried.to_json(),
             **_of_job(self._job),
         }
         folder = self._open[cut.number]

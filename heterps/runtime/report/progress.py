@@ -9,6 +9,7 @@ from typing import Any
 
 from heterps.runtime.batch.exchange import Exchange
 from heterps.runtime.report.history import History, Point
+from heterps.runtime.report.occupancy import HeldTable
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.svg import label
 from heterps.writing import write_whole
@@ -38,6 +39,8 @@ class Progress:
         Over the current pass so far, on predictions made before each batch was trained on.
     staleness
         Mean number of pushes applied between a batch's pull and its push.
+    rate
+        What learning rates are multiplied by (:class:`~heterps.habits.reduce_on_plateau.ReduceOnPlateau`).
     skipped
         Rows left as they were because their gradient was not finite.
     bad_rows
@@ -60,6 +63,10 @@ class Progress:
         Before the first batch: the loops that are compiled on this machine at the moment, in words.
     busy
         Share of its threads' time that each pool worked, over the same time as ``samples_per_s``.
+    tables
+        Rows and bytes of each table on each shard host, as told last.
+    queues
+        Batches, over all workers: ``read ahead``, ``in flight``, of these ``at stages``; and requests ``at hosts``.
     profile
         Where the time went since training began.
     epoch_done
@@ -83,6 +90,7 @@ class Progress:
     loss: float
     metrics: Mapping[str, Any] = field(default_factory=dict)
     staleness: float = 0.0
+    rate: float = 1.0
     skipped: int = 0
     bad_rows: int = 0
     bad_losses: int = 0
@@ -94,6 +102,8 @@ class Progress:
     moves: tuple[str, ...] = ()
     compiling: str = ""
     busy: Mapping[str, float] = field(default_factory=dict)
+    tables: tuple[HeldTable, ...] = ()
+    queues: Mapping[str, int] = field(default_factory=dict)
     profile: PhaseProfile = field(default_factory=PhaseProfile)
     epoch_done: bool = False
     done: bool = False
@@ -150,6 +160,8 @@ class Progress:
             parts.append(f"emulated: {', '.join(emulated)}")
         if self.staleness:
             parts.append(f"staleness {self.staleness:.1f}")
+        if self.rate != 1.0:
+            parts.append(f"rates x {self.rate:.4g}")
         if told := self.exchange.told(self.samples):
             parts.append(told)
         if self.skipped:

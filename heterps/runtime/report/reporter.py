@@ -12,6 +12,7 @@ from heterps.runtime.batch.devices import ChosenDevice
 from heterps.runtime.batch.exchange import Exchange
 from heterps.runtime.batch.kept_metrics import merge_states
 from heterps.runtime.batch.phases import total
+from heterps.runtime.report.occupancy import HeldTable, Occupancy
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
 
@@ -40,6 +41,7 @@ class Reporter:
         self._capacity: dict[str, float] = {}
         self._devices: dict[str, tuple[ChosenDevice, ...]] = {}
         self._exchange = Exchange()
+        self._occupancy = Occupancy()
         self._told = PhaseProfile()
         self._states: dict[str, State] = {}
         self._before = self._last = before
@@ -53,10 +55,13 @@ class Reporter:
         bad_rows: Mapping[tuple[int, int], int] | None = None,
         devices: Iterable[ChosenDevice] = (),
         exchange: Exchange | None = None,
+        tables: Iterable[HeldTable] = (),
+        queues: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
         """Take what a worker of a pool measured and exchanged since it was last asked, the bad rows it ever met by
-        Split, and what its programs compute on.
+        Split, what its programs compute on, what it holds and what waits there.
         """
+        self._occupancy.add(tables, queues)
         self._exchange += exchange or Exchange()
         self._states = merge_states(self.metrics, self._states, states) if states else self._states
         self._phases[pool] = total((self._phases.get(pool, {}), phases))
@@ -108,6 +113,8 @@ class Reporter:
             bad_losses=all_.bad_losses,
             failed_cuts=self.failed_cuts,
             busy=busy,
+            tables=self._occupancy.tables,
+            queues=self._occupancy.take_queues(),
             profile=profile,
             epoch_done=epoch_done or done,
             done=done,

@@ -144,7 +144,8 @@ def _orphans(client: Client, folder: str, workers: Mapping[str, str]) -> list[Le
 
 def _is_same(about: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Say whether it is the same run, but for how often it was started."""
-    return {**about, "life": 0, "fresh": 0, "first": 0} == {**wanted, "life": 0, "fresh": 0, "first": 0}
+    of_a_life = dict.fromkeys(("life", "fresh", "first", "carried"), 0)
+    return {**about, **of_a_life} == {**wanted, **of_a_life}
 
 
 def _taken(client: Client, job: Job, hosts: Sequence[LeftHost]) -> Adoption | None:

@@ -34,6 +34,7 @@ from heterps.runtime.run.inference_tasks import InferenceTasks
 from heterps.runtime.run.line import ActorLine, close_all
 from heterps.runtime.run.places import Places
 from heterps.runtime.run.roles import Roles
+from heterps.runtime.run.telling import telling
 from heterps.runtime.run.training import Training
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address
@@ -86,9 +87,9 @@ class ClusterEngine(EngineBase):
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
-        job = self.job
         keeper, found = self._keeper(dataset)
-        self.passes = keeper.first
+        self.passes, self.carried = keeper.first, keeper.carried
+        job = self.job = self.job.at_rate(keeper.carried.rate)
         self._runs += 1
         run, arrivals = f"{self._name}-{self._runs}", Arrivals()
         carrier = ClusterCarrier(
@@ -121,7 +122,7 @@ class ClusterEngine(EngineBase):
         # What a group of io workers or a stage holds besides was theirs alone.
         able = not self.job.reduced and not self.job.holder and not self._places.lines
         args = (self.checkpoints, self.job, self.passes, self._runs, dataset, self.held)
-        keeper = Keeper(*args, left=left if able else None)
+        keeper = Keeper(*args, left=left if able else None, carried=self.carried)
         for taken in adoption:
             found = taken.where(keeper.base, ordered=self.job.mode.ordered) if keeper.adopted is not None else None
             if found is not None:
@@ -132,13 +133,17 @@ class ClusterEngine(EngineBase):
                 taken.into(self._places)
                 return keeper, found
             taken.drop()
-        return (Keeper(*args) if keeper.adopted is not None else keeper), None
+        return (Keeper(*args, carried=self.carried) if keeper.adopted is not None else keeper), None
 
     def scale(self, wanted: Mapping[str, int]) -> None:
         """Ask workers of the run that goes on to leave, so that so many of a role stay."""
         if self._carrier is None or self._training is None:
             raise RunError("workers leave a training that goes on: call scale in the loop over session.train")
         self._carrier.scale(wanted)
+
+    def telling(self, about: Mapping[str, Any]) -> contextlib.AbstractContextManager[Callable[[Progress], None]]:
+        """Tell the cluster's notice board how a training goes."""
+        return telling(self.client, self._name, about)
 
     def stage_steps(self) -> dict[str, int]:
         """Return how many batches each compute worker of the run has computed, by name."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
+from heterps.runtime.cuts.carried import Carried
 from heterps.runtime.cuts.checkpoints import Held, Keeper
 from heterps.runtime.run.training import Training
 
@@ -21,6 +22,7 @@ class EngineBase:
     def __init__(self) -> None:
         self.passes = 0  # since the tables were fresh: the number of the next, or of a run's first while it goes on
         self.held = Held()  # what the tables hold between runs
+        self.carried = Carried()  # what a training carries from run to run; each begins with what it finds here
         self._runs = 0  # how many were begun
         self._training: Training | None = None  # while a run goes on
 

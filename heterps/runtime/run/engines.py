@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from heterps.data import Dataset
@@ -12,6 +13,7 @@ from heterps.metrics import Metric
 from heterps.planner.plan import Plan
 from heterps.runtime.batch.inference import Inferred
 from heterps.runtime.batch.job import Job
+from heterps.runtime.cuts.carried import Carried
 from heterps.runtime.cuts.checkpoints import Held
 from heterps.runtime.report.progress import Progress
 
@@ -20,6 +22,7 @@ __all__ = [
     "Engine",
     "PredictsThere",
     "Scalable",
+    "Watchable",
     "choose_engine",
     "hardware_for",
     "make_engine",
@@ -66,6 +69,9 @@ class Engine(Protocol):
     held: Held
     """What the tables hold between runs; whoever changes them says so."""
 
+    carried: Carried
+    """What a training carries from run to run beside its tables; a run that is resumed replaces it by the cut's."""
+
     @property
     def bad_streak(self) -> int:
         """How many batches, up to the last one counted, had a loss that is no finite number."""
@@ -93,6 +99,17 @@ class Scalable(Protocol):
 
     def scale(self, wanted: Mapping[str, int]) -> None:
         """Ask workers to leave, so that so many of a role (``servers``, ``io``) stay."""
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """An engine whose trainings others can watch."""
+
+    def telling(self, about: Mapping[str, Any]) -> AbstractContextManager[Callable[[Progress], None]]:
+        """Be a context in which a training goes on; what it yields tells others a report.
+
+        ``about``: ``name``, ``about`` and ``picture`` of a :class:`~heterps.runtime.report.board.Notice`.
+        """
 
 
 @runtime_checkable

@@ -122,7 +122,8 @@ class HostLines:
         self._copies[create.copy] = create.host, line
         every = self._keeper.cut_every(create.host)
         about = self._keeper.about()
-        begun = line.ask("begin", self._run, create.copy, every, backup, about, create.adopt, patient=True)
+        args = (self._run, create.copy, every, backup, about, create.adopt, self._job.rate)
+        begun = line.ask("begin", *args, patient=True)
         self._arrivals.when(begun, partial(self._placed, create, returns), partial(self._lose, create.copy))
 
     def _placed(self, create: do.CreateHost, returns: bool, address: Address) -> None:

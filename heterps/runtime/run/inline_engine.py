@@ -28,6 +28,7 @@ from heterps.runtime.batch.payload import Pulled, Wanted
 from heterps.runtime.batch.phases import total
 from heterps.runtime.batch.reading import Reading
 from heterps.runtime.cuts.checkpoints import Checkpoints, Keeper
+from heterps.runtime.report.occupancy import held_tables
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.arrivals import Arrivals
@@ -87,8 +88,12 @@ class InlineEngine(EngineBase):
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
         self._dataset, self._bad, self._fetch = dataset, BadBook(dataset.bad_input), dict(fetch or {})
-        keeper = self._keeper = Keeper(self.checkpoints, self.job, self.passes, self._runs, dataset, self.held)
-        self.passes = keeper.first
+        args = (self.checkpoints, self.job, self.passes, self._runs, dataset, self.held)
+        keeper = self._keeper = Keeper(*args, carried=self.carried)
+        self.passes, self.carried = keeper.first, keeper.carried
+        if keeper.carried.rate != self.job.rate:
+            self.job = self.job.at_rate(keeper.carried.rate)
+            self._bench = Workbench(self.job)  # it may have rows of its own
         self._runs += 1
         arrivals = self._arrivals = Arrivals()
         if self.job.reduced:
@@ -147,6 +152,9 @@ class InlineEngine(EngineBase):
         spent, states = total(each.take() for each in phases), self._bench.metrics.take()
         exchange = self._bench.exchange.take() + self._bench.copy.size
         reporter.add(_POOL, spent, states, self._bad.counts(), [self._bench.device], exchange)
+        for number, host in self.hosts.items():
+            if host.shard is not None:
+                reporter.add(_POOL, {}, tables=held_tables(host.shard, number, _POOL))
         reporter.tick({_POOL: 1})
 
     def counts(self) -> Counts:

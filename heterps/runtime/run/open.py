@@ -10,12 +10,13 @@ from typing import Any
 
 from distributed import Client
 
-from heterps.device import found_devices
+from heterps.device import FoundDevices, found_devices
 from heterps.errors import ClusterError, HardwareError, PlanError
 from heterps.planner.plan import Plan, Stage
 from heterps.planner.validate import validate
 from heterps.runtime.batch.devices import AUTO, DeviceWish
 from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.own_parts import OwnParts
 from heterps.runtime.cluster.ask import ask_workers
 from heterps.runtime.cluster.connect import connected, is_at_hand
 from heterps.runtime.cluster.exposure import warn_of_open
@@ -69,7 +70,8 @@ def check_devices(client: Client, job: Job, pools: Sequence[FoundPool], roles: R
         return  # every worker has a CPU
     able = [(i, pool) for i in range(len(wish.pools)) for pool in roles.pools_of(i)]
     workers = {pool.name: pool.workers for pool in pools if pool.name in {name for _, name in able}}
-    found = ask_workers(client, found_devices, {w.address: w.name for those in workers.values() for w in those})
+    names = {w.address: w.name for those in workers.values() for w in those}
+    found = ask_workers(client, _found_with, names, job.own_parts)
     errors: dict[str, None] = {}
     for stage, worker in ((i, worker) for i, pool in able for worker in workers.get(pool, ())):
         try:
@@ -78,6 +80,12 @@ def check_devices(client: Client, job: Job, pools: Sequence[FoundPool], roles: R
             errors[f"- worker {worker.name}: {error}"] = None
     if errors:
         raise ClusterError("the cluster is not what the plan asks for:\n" + "\n".join(errors))
+
+
+def _found_with(parts: OwnParts) -> FoundDevices:
+    """Look what a worker can compute on, once it knows what the run brings along."""
+    parts.install()
+    return found_devices()
 
 
 def needs_of_roles(plan: Plan, roles: Roles) -> tuple[Need, ...]:

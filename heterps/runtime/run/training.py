@@ -102,7 +102,7 @@ class Training:
         found: FoundRun | None = None,
         **retries: int,
     ) -> None:
-        self._carrier = carrier
+        self._carrier, self._rate = carrier, job.rate
         self._keeper, self._first, self._epoch, self._rests = keeper, keeper.first, 0, 0
         spec = job.spec(keeper.first + epochs, final_cut=keeper.writes, **retries)
         splits = partial(dataset.splits, seed=job.model.seed)
@@ -167,6 +167,7 @@ class Training:
         progress = self._reporter.progress(self._carrier.counts(), epoch, **ends)
         return replace(
             progress,
+            rate=self._rate,
             cut=self._keeper.newest,
             unprotected=fleet.unprotected,
             together=fleet.together,

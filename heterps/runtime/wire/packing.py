@@ -65,7 +65,8 @@ def pack_request(
     arrays: list[npt.NDArray[Any]] = []
     if isinstance(payload, Wanted):
         head |= {"groups": list(payload.ids), "dense": payload.dense is not None, "train": payload.train}
-        head |= {"reader": payload.reader, "lent": payload.lent}
+        head |= {"reader": payload.reader, "lent": payload.lent, "hints": payload.hints}
+        head |= {"slots": dict(payload.slots), "dense_slots": payload.dense_slots}
         arrays = list(payload.ids.values())
     elif isinstance(payload, PushedGradients):
         head |= {"samples": payload.samples, "loss": payload.loss, "dense": payload.dense is not None}
@@ -91,7 +92,8 @@ def unpack_request(message: Message) -> tuple[Any, Wanted | PushedGradients | St
     if head["kind"] == "Pull":
         dense = np.empty(0, np.float32) if head["dense"] else None
         ids = dict(zip(head["groups"], arrays, strict=True))
-        return request, Wanted(ids, dense=dense, train=head["train"], reader=head["reader"], lent=head["lent"])
+        more = {name: head[name] for name in ("train", "reader", "lent", "slots", "dense_slots", "hints")}
+        return request, Wanted(ids, dense=dense, **more)
     if head["kind"] == "Push":
         rows = {name: _unpack_rows(told, arrays) for name, told in head["groups"].items()}
         dense = arrays.pop(0) if head["dense"] else None
@@ -132,8 +134,9 @@ def pack_reply(reply: messages.Reply, payload: Pulled | Refreshed | None) -> Mes
         changed: Arrays = [array for rows in payload.rows.values() for array in rows]
         return Message(head, changed + ([payload.dense] if payload.dense is not None else []))
     head |= {"groups": list(payload.values), "version": payload.version, "dense": payload.dense is not None}
-    arrays = [array for name in payload.values for array in (payload.values[name], payload.rows[name])]
-    return Message(head, arrays + ([payload.dense] if payload.dense is not None else []))
+    head |= {"hints": list(payload.rows), "slots": list(payload.slots), "dense_slots": payload.dense_slots is not None}
+    arrays: Arrays = [*payload.values.values(), *payload.rows.values(), *payload.slots.values()]
+    return Message(head, arrays + [dense for dense in (payload.dense, payload.dense_slots) if dense is not None])
 
 
 def unpack_reply(message: Message, wanted: Wanted | None = None) -> tuple[messages.Reply, Pulled | Refreshed | None]:
@@ -150,11 +153,11 @@ def unpack_reply(message: Message, wanted: Wanted | None = None) -> tuple[messag
 
 
 def _unpack_pulled(head: Mapping[str, Any], arrays: Arrays, wanted: Wanted) -> Pulled:
-    values, rows = {}, {}
-    for name in head["groups"]:
-        values[name], rows[name] = _into(wanted.out.get(name), arrays.pop(0)), arrays.pop(0).copy()
+    values = {name: _into(wanted.out.get(name), arrays.pop(0)) for name in head["groups"]}
+    rows, slots = ({name: arrays.pop(0).copy() for name in head[told]} for told in ("hints", "slots"))
     dense = _into(wanted.dense, arrays.pop(0)) if head["dense"] else None
-    return Pulled(values, rows, head["version"], dense, _moment(head["moment"]))
+    dense_slots = arrays.pop(0).copy() if head["dense_slots"] else None
+    return Pulled(values, rows, head["version"], dense, _moment(head["moment"]), slots, dense_slots)
 
 
 def _unpack_refreshed(head: Mapping[str, Any], arrays: Arrays) -> Refreshed:

@@ -155,6 +155,15 @@ class Attempt:
 
         self._post(event)
 
+    @property
+    def queues(self) -> dict[str, int]:
+        """Batches that are read and not begun, in flight, and of these with stage workers; asked from any thread."""
+        return {
+            "read ahead": self._reading.waiting,
+            "in flight": len(self._works),
+            **({"at stages": len(self._stepping)} if self._stage is not None else {}),
+        }
+
     def close(self) -> None:
         """End the reader. Buffers of batches in flight are not used again: a late answer may still write to them."""
         if not self.ended:
@@ -305,6 +314,8 @@ class Attempt:
         if isinstance(reply, Refused):  # no answer: ask again, by then perhaps under another layout
             self._later(lambda: self.client.timed_out(host, request))
         elif answer is not None and self.client.accepts(host, request, reply):
+            if isinstance(answer, Pulled) and isinstance(reply, Granted):
+                answer.low = reply.low
             self._take(host, request, payload, answer)
         return self.client.reply(host, request, reply)
 

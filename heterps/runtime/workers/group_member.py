@@ -114,6 +114,7 @@ class GroupMember:
         self._lock = threading.RLock()  # around all that follows
         self.state = MemberState(worker, job.lanes)
         self.shard = Shard(dense=job.reduced, seed=job.model.seed, threads=threads)
+        self.shard.set_rate(job.rate)
         self._segments = Segments(len(self.shard.dense), 1, settings().bucket_bytes)
         self._gradients: dict[Push, F32] = {}  # that lanes of this process brought, until they are answered
         self._parts: dict[Push, F32] = {}  # by push: the segment added up here

@@ -15,6 +15,7 @@ from heterps.runtime.batch.job import Job
 from heterps.runtime.config import settings
 from heterps.runtime.cuts.cut_store import HostPart
 from heterps.runtime.own_threads import Failed
+from heterps.runtime.report.occupancy import held_tables
 from heterps.runtime.wire.addresses import parse_address
 from heterps.runtime.wire.service import Address, Listener
 from heterps.runtime.wire.worker_sockets import client_tls, listen_on, server_tls
@@ -57,12 +58,14 @@ class HostActor:
         backup: Sequence[int] | None = None,
         about: Mapping[str, Any] | None = None,
         adopt: bool = False,
+        rate: float = 1.0,
     ) -> Address:
         """Make the copy that a run asked for, around the tables that are here; what it is to load comes next.
 
         ``backup``: the logical shards of one that begins empty, to be filled by its primary. ``adopt``: go on from
-        where the run of a dead driver was.
+        where the run of a dead driver was. ``rate``: what learning rates are multiplied by in this run.
         """
+        self.job = self.job.at_rate(rate)
         before = self._shard_host
         host = self._new_host(copy, teller(run, self._worker), cut_every)
         if before is not None:
@@ -159,8 +162,14 @@ class HostActor:
             return self._shard_host.turns.all()
 
     def collect(self) -> dict[str, Any]:
-        """Return times since the last call."""
-        return {"phases": self._shard_host.phases.take() if self._shard_host else {}}
+        """Return times since the last call, what the tables hold if this copy answers for them, and what waits here."""
+        host = self._shard_host
+        if host is None:
+            return {"phases": {}}
+        shard = host.shard if self.is_serving else None
+        held = () if shard is None else held_tables(shard, self.host, str(self._worker.name))
+        queues = {f"host {self.host} {self._worker.address}": {"at hosts": host.waiting}}
+        return {"phases": host.phases.take(), "tables": held, "queues": queues}
 
     def close(self) -> None:
         """Stop answering and drop the tables."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -142,7 +143,7 @@ class IoActor:
         metrics = {metric.name: metric for metric in self.job.metrics}
         states: dict[str, Any] = {}
         with self._lock:
-            slots = list(self._all)
+            slots, attempts = list(self._all), list(self._attempts.values())
         for slot in slots:
             states = merge_states(metrics, states, slot.bench.metrics.take())
         bad = self._bad.counts() if self._bad is not None else {}
@@ -152,7 +153,17 @@ class IoActor:
         exchange = sum((slot.bench.exchange.take() for slot in slots), Exchange())
         kept = [slot.bench.copy.size for slot in slots]
         exchange += Exchange(local_rows=sum(k.local_rows for k in kept), local_bytes=sum(k.local_bytes for k in kept))
-        return {"states": states, "phases": phases, "bad_rows": bad, "devices": devices, "exchange": exchange}
+        waiting = Counter({"read ahead": 0, "in flight": 0})
+        for attempt in attempts:
+            waiting.update(attempt.queues)
+        return {
+            "states": states,
+            "phases": phases,
+            "bad_rows": bad,
+            "devices": devices,
+            "exchange": exchange,
+            "queues": {f"io {self._worker.address}": dict(waiting)},
+        }
 
     def peek(self, fetch: Mapping[str, str]) -> dict[str, Any]:
         """Return tensors of a batch computed lately, between two of its batches where an attempt is running."""
@@ -205,7 +216,7 @@ class IoActor:
             slot.bench,
             partial(self._link, slot),
             self._told(),
-            partial(self._stage, slot),
+            None if self.job.fused else partial(self._stage, slot),
             self._credits,
             self._member,
         )

@@ -61,6 +61,7 @@ from heterps.runtime.workers.cut_writer import CutWriter
 from heterps.runtime.workers.following import Following
 from heterps.runtime.workers.kept_dense import give_dense, take_dense
 from heterps.runtime.workers.mirror import Mirror
+from heterps.runtime.workers.read_ahead import read_ahead
 from heterps.runtime.workers.stage_holder import LentGradient, StageHolder
 from heterps.runtime.workers.turns import Turns
 from heterps.runtime.workers.waiter import Waiter
@@ -134,7 +135,6 @@ class ShardHost:
         self._kept: dict[Push, PushedGradients] = {}  # Sync: pushes that wait for their step, copied
         self._folder = ""  # of the cut that was last spoken of
         self._anew = True  # whether cut 0 means fresh tables, not those of the run before
-        self._disk: tempfile.TemporaryDirectory[str] | None = None  # of rows on disk; lives as long as the tables
         self._mirror: Mirror | None = None  # of the backup that this copy has, or is getting
         self._following = Following()  # what it does while it is a backup
         self._busy = 0  # requests that are being carried out beside each other, without the lock
@@ -147,21 +147,27 @@ class ShardHost:
         """Begin with tables as the seed gives them."""
         self.close()
         on_disk = any(group.on_disk for group in self.model.groups)
-        self._disk = tempfile.TemporaryDirectory(prefix="heterps-rows-") if on_disk else None
-        folder = self._disk.name if self._disk else None
+        wanted = settings()
         self.shard = Shard(
             self.model.groups,
             self._dense,
             seed=self.model.seed,
             owned=self._job.owned_groups(self.host, owned),
             threads=self._threads,
-            folder=folder,
+            folder=(wanted.disk_folder or tempfile.gettempdir()) if on_disk else None,
+            hot_bytes=wanted.hot_rows_bytes,
             memory_bytes=self._memory_bytes,
             adds=self._adds,
             dense_block=partial(DenseBlock, pushed=self._pushed) if self.holder is None else self.holder.block,
             on_gpu=None if self.holder is None else self.holder.rows_on_device,
         )
+        self.shard.set_rate(self._job.rate)
         self.counts = Counts()
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are being carried out; in Sync pushes that wait for their step."""
+        return self._busy + len(self._kept)
 
     def limit_memory(self, memory_bytes: int) -> None:
         """Let the tables take so much from now on; rows beyond that stay, new ids are refused or old rows evicted."""
@@ -170,12 +176,9 @@ class ShardHost:
             self.shard.memory.limit_bytes = memory_bytes
 
     def close(self) -> None:
-        """Drop the tables, and their files where they are on disk."""
+        """Drop the tables; files of those on disk have no name and go with them."""
         self._end_mirror()
         self.shard = None
-        if self._disk is not None:
-            self._disk.cleanup()
-            self._disk = None
 
     def take_over(self, before: ShardHost, going_on: bool = False) -> None:
         """Go on with the tables of the run before; one that was left before it had any leaves nothing.
@@ -189,9 +192,9 @@ class ShardHost:
             self._kept = before._kept
         if before.shard is not None:
             self.shard, self.counts, self._anew = before.shard, before.counts, going_on
-            self._disk = before._disk
+            self.shard.set_rate(self._job.rate)
             before._readers.dismiss(self.shard)
-            before.shard = before._disk = None  # who still knows it there must not read, or leave anything
+            before.shard = None  # who still knows it there must not read, or leave anything
 
     def deliver(self, message: Any, folder: str = "") -> None:
         """Take an instruction of the run; ``folder`` is where the cut is that it speaks of."""
@@ -241,6 +244,8 @@ class ShardHost:
         is_new = any(isinstance(decision, Apply | Keep | Take) for decision in decisions)
         for decision in decisions:
             self.carry_out(decision, payload if is_new else None)
+        if isinstance(payload, Wanted) and not decisions:  # it waits for others
+            read_ahead(self.shard, payload)
 
     def retire(self) -> None:
         """Finish what is being carried out and begin nothing more: nobody's late push changes the tables after this."""
@@ -460,11 +465,15 @@ class ShardHost:
                 values[name], rows[name] = pulled.values, pulled.rows
             if self.holder is not None:
                 values, rows = self.holder.handed_out(wanted, values, rows)
-            dense = None
+            slots = {name: shard.pull_slots(name, wanted.ids[name][:n]) for name, n in wanted.slots.items()}
+            dense = dense_slots = None
             if wanted.dense is not None:
                 out = wanted.dense if wanted.dense.size else None
-                dense = shard.pull_pushed(out) if wanted.train else shard.pull_dense(out)
-        return Pulled(values, rows, version, dense, moment)
+                if wanted.dense_slots:
+                    dense, dense_slots = shard.pull_dense_slots(out)
+                else:
+                    dense = shard.pull_pushed(out) if wanted.train else shard.pull_dense(out)
+        return Pulled(values, rows if wanted.hints else {}, version, dense, moment, slots, dense_slots)
 
     def _apply(self, key: BatchKey, gradients: PushedGradients, batches: int = 1) -> None:
         with self.phases("push"):

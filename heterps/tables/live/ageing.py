@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from heterps.errors import TableError
 from heterps.tables.live.group import RowGroup
-from heterps.tables.live.partition import RowPartition
+from heterps.tables.live.owners import Partition
 from heterps.tables.specs.accessor import Accessor, Counters
 
 __all__ = ["KINDS", "Kind", "after_save", "select", "shrink"]
@@ -18,6 +19,8 @@ Columns = dict[str, npt.NDArray[Any]]
 Kind = Literal["checkpoint", "changes", "delta", "base"]
 #: What a save may hold: everything, exactly what changed, what was shown enough of late, what is worth serving.
 KINDS: tuple[Kind, ...] = ("checkpoint", "changes", "delta", "base")
+#: Rows whose counters are changed together.
+_SOME = 1 << 16
 
 
 def shrink(group: RowGroup) -> int:
@@ -29,12 +32,12 @@ def shrink(group: RowGroup) -> int:
     deleted = 0
     for part in group.partitions:
         with part.lock:
-            rows = part.live()
-            aged = accessor.decay(Counters(*part.counters(rows)))
-            part.set_counters(rows, aged)
-            gone = rows[accessor.drop(aged)]
-            part.delete(gone)
-            deleted += len(gone)
+            for rows in _some(part):
+                aged = np.stack(accessor.decay(Counters(*part.counters(rows))))
+                dropped = accessor.drop(Counters(*aged))
+                part.delete(rows[dropped])
+                part.set_counters(rows[~dropped], aged[:, ~dropped])
+                deleted += int(dropped.sum())
     if group.waiting is not None:
         for part in group.waiting.partitions:
             with part.lock:
@@ -66,12 +69,19 @@ def after_save(group: RowGroup, kind: Kind) -> None:
             _note(accessor, part, kind)
 
 
-def _note(accessor: Accessor, part: RowPartition, kind: Kind) -> None:
+def _note(accessor: Accessor, part: Partition, kind: Kind) -> None:
+    for rows in _some(part):
+        c = Counters(*part.counters(rows))
+        saved = accessor.in_delta(c) if kind == "delta" else accessor.in_base(c)
+        days = c.unseen_days + np.float32(kind == "base")
+        part.set_counters(rows, c._replace(delta_score=np.where(saved, np.float32(0), c.delta_score), unseen_days=days))
+
+
+def _some(part: Partition) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the rows in use, some at a time: those of a table on disk are read."""
     rows = part.live()
-    c = Counters(*part.counters(rows))
-    saved = accessor.in_delta(c) if kind == "delta" else accessor.in_base(c)
-    days = c.unseen_days + np.float32(kind == "base")
-    part.set_counters(rows, c._replace(delta_score=np.where(saved, np.float32(0), c.delta_score), unseen_days=days))
+    for first in range(0, len(rows), _SOME):
+        yield rows[first : first + _SOME]
 
 
 def _accessor(group: RowGroup) -> Accessor:

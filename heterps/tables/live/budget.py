@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import TableFullError
-from heterps.tables.live.partition import RowPartition
+from heterps.tables.live.owners import Partition
+from heterps.tables.live.partition import INDEX_BYTES
 from heterps.tables.specs.accessor import Counters
 from heterps.tables.specs.spec import GroupSpec
 
-__all__ = ["INDEX_BYTES", "SHARE", "MemoryLimit", "evict", "full_error", "worth"]
+__all__ = ["SHARE", "MemoryLimit", "evict", "full_error", "worth"]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
 
 #: Part of the budget that one eviction frees at least, so that its cost spreads over many inserts.
 SHARE = 64
-#: What a row takes in an index, at most: an entry of eight bytes, while the index is doubled and a third full.
-INDEX_BYTES = 24
+#: Rows that are looked at together.
+_SOME = 1 << 18
 
 
 class _Counted(Protocol):
@@ -74,39 +78,45 @@ def full_error(spec: GroupSpec, memory: MemoryLimit | None, rows: int, wanted: i
     )
 
 
-def worth(spec: GroupSpec, part: RowPartition, rows: I64) -> F64:
+def worth(spec: GroupSpec, part: Partition, rows: I64) -> F64:
     """Return what rows are worth keeping by the group's policy: their score, or the time of their last use."""
     if spec.when_full == "lowest_score":
         assert spec.accessor is not None
         counters = Counters(*part.counters(rows))
         return np.asarray(spec.accessor.score(counters.show, counters.click), np.float64)
-    return np.asarray(part.words[rows, part.layout.tick], np.float64)
+    return np.asarray(part.last_uses(rows), np.float64)
 
 
-def evict(spec: GroupSpec, partitions: list[RowPartition], keep: list[I64], n: int) -> int:
-    """Delete the ``n`` rows worth least (of equals, those with the smallest ids), sparing rows to keep."""
-    rows = [np.setdiff1d(part.live(), spared) for part, spared in zip(partitions, keep, strict=True)]
-    values = np.concatenate([worth(spec, part, mine) for part, mine in zip(partitions, rows, strict=True)])
-    n = min(n, len(values))
-    if n == 0:
-        return 0
-    ids = np.concatenate([_ids(part, mine) for part, mine in zip(partitions, rows, strict=True)])
-    gone = _lowest(values, ids, n)
-    starts = np.cumsum([0, *map(len, rows)])
-    for part, mine, start, stop in zip(partitions, rows, starts[:-1], starts[1:], strict=True):
-        chosen = gone[(gone >= start) & (gone < stop)]
-        with part.lock:
-            part.delete(mine[chosen - start])
+def evict(spec: GroupSpec, partitions: Sequence[Partition], keep: U64, n: int) -> int:
+    """Delete the ``n`` rows worth least (of equals, those with the smallest ids), sparing ids to keep."""
+    with ExitStack() as locks:
+        for part in partitions:  # rows of a table on disk have no number without the lock
+            locks.enter_context(part.lock)
+        rows = [part.live() for part in partitions]
+        listed = [_listed(spec, part, mine, keep) for part, mine in zip(partitions, rows, strict=True)]
+        values, ids = (np.concatenate(each) for each in zip(*listed, strict=True))
+        n = min(n, int(np.isfinite(values).sum()))
+        if n == 0:
+            return 0
+        gone = _lowest(values, ids, n)
+        starts = np.cumsum([0, *map(len, rows)])
+        for part, mine, start, stop in zip(partitions, rows, starts[:-1], starts[1:], strict=True):
+            part.delete(mine[gone[(gone >= start) & (gone < stop)] - start])
     return n
 
 
-def _lowest(values: F64, ids: npt.NDArray[np.uint64], n: int) -> I64:
+def _listed(spec: GroupSpec, part: Partition, rows: I64, keep: U64) -> tuple[F64, U64]:
+    """Return the worth of rows, infinite for those to keep, and their ids."""
+    values, ids = np.empty(len(rows), np.float64), np.empty(len(rows), np.uint64)
+    for first in range(0, len(rows), _SOME):
+        some = slice(first, first + _SOME)
+        values[some], ids[some] = worth(spec, part, rows[some]), part.ids(rows[some])
+    values[np.isin(ids, keep)] = np.inf
+    return values, ids
+
+
+def _lowest(values: F64, ids: U64, n: int) -> I64:
     limit = np.partition(values, n - 1)[n - 1]
     below, equal = np.flatnonzero(values < limit), np.flatnonzero(values == limit)
     equal = equal[np.argsort(ids[equal])]
     return np.concatenate([below, equal[: n - len(below)]])
-
-
-def _ids(part: RowPartition, rows: I64) -> npt.NDArray[np.uint64]:
-    words = part.words[rows, :2].astype(np.uint64)
-    return words[:, 0] | (words[:, 1] << np.uint64(32))

@@ -65,6 +65,7 @@ class DenseBlock:
         self, specs: Sequence[DenseSpec], *, seed: int, adds: bool = False, pushed: Container[str] | None = None
     ) -> None:
         self.specs = tuple(specs)
+        self._rate = 1.0  # learning rates are multiplied by it
         self._applied = tuple(Sum(bounds=s.rule.bounds) if adds else s.rule for s in self.specs)
         check_rules(self._applied)
         self._pushed = [k for k, spec in enumerate(self.specs) if pushed is None or spec.name in pushed]
@@ -94,7 +95,14 @@ class DenseBlock:
         return np.array(rows, np.int64).reshape(len(rows), 6)
 
     def _make_numbers(self, step: int) -> F32:
-        return np.array([rule.packed(step) for rule in self._applied], np.float32).reshape(len(self.specs), NUMBERS)
+        packed = [rule.at_rate(self._rate).packed(step) for rule in self._applied]
+        return np.array(packed, np.float32).reshape(len(self.specs), NUMBERS)
+
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on."""
+        with self.lock:
+            self._rate = rate
+            self._numbers = self._make_numbers(0)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -130,6 +138,13 @@ class DenseBlock:
         with self.lock:
             np.copyto(out, self.values)
         return out
+
+    def pull_slots(self, out: F32 | None = None) -> tuple[F32, F32]:
+        """Return copies of all values and of all optimiser slots, as of one moment."""
+        out = np.empty_like(self.values) if out is None else out
+        with self.lock:
+            np.copyto(out, self.values)
+            return out, self.slots.copy()
 
     def pull_pushed(self, out: F32 | None = None) -> F32:
         """Return a copy of the values that pushes are for, one behind the other."""

@@ -44,12 +44,12 @@ class Gathered:
     @property
     def _sums(self) -> F32:
         first = self._group.layout.value
-        view: F32 = self._group.partitions[0].words.view(np.float32)[:, first : first + self._width]
+        view: F32 = self._group.only.words.view(np.float32)[:, first : first + self._width]
         return view
 
     def take(self) -> OwedRows:
         """Return the sums, and begin anew."""
-        n, words = len(self), self._group.partitions[0].words
+        n, words = len(self), self._group.only.words
         owed = OwedRows(ids_of(words), self._sums.copy(), self._counts[:n, 0].copy(), self._counts[:n, 1].copy())
         self._group.clear()
         self._counts[:n] = 0

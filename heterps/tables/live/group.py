@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import reduce
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,14 @@ import numpy.typing as npt
 
 from heterps.errors import TableError, TableFullError
 from heterps.tables.hashing import RESERVED, check_ids
-from heterps.tables.live.budget import INDEX_BYTES, SHARE, MemoryLimit, evict, full_error
+from heterps.tables.live.budget import SHARE, MemoryLimit, evict, full_error
+from heterps.tables.live.cold_rows import DiskTier
 from heterps.tables.live.gradients import NOTHING, PushCounts, RowGradients
-from heterps.tables.live.owners import Owners
+from heterps.tables.live.owners import Owners, Partition
 from heterps.tables.live.partition import RowPartition
 from heterps.tables.live.readers import Changes, Readers
 from heterps.tables.live.row_layout import RowLayout
+from heterps.tables.live.tiered import TieredPartition
 from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.splitting import find_reserved, split_ids
 from heterps.tables.loops.store import GradientColumns
@@ -62,8 +63,8 @@ class RowGroup:
     owners
         Threads that work on a call together, each on its own partition: a range of logical shards with an index, rows
         and a lock of its own. There are as many partitions as threads.
-    folder
-        Where rows are kept if the storage is "ssd".
+    tier
+        How rows are kept if the storage is "ssd".
     memory
         What all groups of the shard host may take together.
     adds
@@ -77,7 +78,7 @@ class RowGroup:
         seed: int,
         owned: Sequence[int],
         owners: Owners | None = None,
-        folder: Path | None = None,
+        tier: DiskTier | None = None,
         memory: MemoryLimit | None = None,
         adds: bool = False,
     ) -> None:
@@ -88,7 +89,7 @@ class RowGroup:
         count = max(1, min(self._owners.threads, len(self.owned)))
         self._part_of = np.full(spec.n_shards, -1, np.int32)
         self._part_of[list(self.owned)] = np.arange(len(self.owned)) * count // max(len(self.owned), 1)
-        self._folder, self._count = _folder(spec, folder), count
+        self._tier, self._count = _tier(spec, tier), count
         self._whole = count == 1 and len(self.owned) == spec.n_shards
         self.partitions = self._new_partitions()
         self.waiting = self._waiting_room(seed)
@@ -99,9 +100,11 @@ class RowGroup:
         if memory is not None:
             memory.count(self)
 
-    def _new_partitions(self) -> list[RowPartition]:
-        count = self._count
-        return [RowPartition(self.layout, share=count, folder=self._folder) for _ in range(count)]
+    def _new_partitions(self) -> list[Partition]:
+        count, tier = self._count, self._tier
+        if tier is None:
+            return [RowPartition(self.layout, share=count) for _ in range(count)]
+        return [TieredPartition(self.layout, tier, tier.hot_bytes // count) for _ in range(count)]
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -122,6 +125,13 @@ class RowGroup:
         return sum(map(len, self.partitions))
 
     @property
+    def only(self) -> RowPartition:
+        """The partition of a group that has one, in memory."""
+        (part,) = self.partitions
+        assert isinstance(part, RowPartition)
+        return part
+
+    @property
     def nbytes(self) -> int:
         """Bytes in use by indices and rows."""
         return sum(part.nbytes for part in self.partitions) + (self.waiting.nbytes if self.waiting else 0)
@@ -129,9 +139,7 @@ class RowGroup:
     @property
     def memory_bytes(self) -> int:
         """Bytes in use that are not on disk, or will be when the index of these rows has doubled next."""
-        high = sum(part.high for part in self.partitions)
-        now = self.nbytes - (high * self.layout.row_bytes if self.spec.on_disk else 0)
-        return max(now, high * (self._memory_of_row + INDEX_BYTES))
+        return sum(part.memory_bytes for part in self.partitions) + (self.waiting.nbytes if self.waiting else 0)
 
     @property
     def _memory_of_row(self) -> int:
@@ -181,10 +189,39 @@ class RowGroup:
         values, rows = self._out(len(ids), out), np.empty(len(ids), np.uint32)
         flat = values.reshape(-1)
         with self._room_for(ids, order, bounds, make):
-            self._owners.run(
-                self.partitions, bounds, lambda part, lo, hi: part.pull(ids, order, lo, hi, rows, flat, make, step)
-            )
+            left = self._bring(ids, order, bounds)
+
+            def work(part: Partition, lo: int, hi: int) -> int:
+                if isinstance(part, RowPartition):
+                    return part.pull(ids, order, lo, hi, rows, flat, make, step)
+                return part.pull_brought(left.get(part), ids, order, lo, hi, rows, flat, make, step)
+
+            self._owners.run(self.partitions, bounds, work)
         return values, rows
+
+    def prefetch(self, ids: Any) -> None:
+        """Bring rows into memory that will be asked for soon; of ids that have one, and on disk only."""
+        if self._tier is not None:
+            ids = check_ids(ids, f"group {self.spec.name!r}")
+            order, bounds = self.split(ids)
+            self._bring(ids, order, bounds)
+
+    def _bring(self, ids: U64, order: I32, bounds: I64) -> dict[TieredPartition, int | None]:
+        """Bring rows on disk into memory, many at a time; return what tells whether those of a partition are there."""
+        left: dict[TieredPartition, int | None] = {}
+        for part, (lo, hi) in zip(self.partitions, pairwise(bounds.tolist()), strict=True):
+            if isinstance(part, TieredPartition):
+                most = max(part.turn, part.capacity // 4)
+                found = [part.bring(ids, order, first, min(first + most, hi)) for first in range(lo, hi, most)]
+                left[part] = found[0] if len(found) == 1 else None
+        return left
+
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on; nothing is applied meanwhile."""
+        self.layout.rate = rate
+        numbers = self.layout.rule_numbers(0)
+        for part in self.partitions:
+            part.set_numbers(numbers)
 
     def _out(self, n: int, out: F32 | None) -> F32:
         width = self.spec.width
@@ -205,7 +242,7 @@ class RowGroup:
         g = grads.columns(self.spec.name)
         order, bounds = self.split(g.ids)
         make = self.spec.entry is None
-        with self._room_for(g.ids, order, bounds, make):
+        with self._room_for(g.ids, order, bounds, make), self._room_on_disk(bounds):
 
             def apply(step: int, key: int) -> PushCounts:
                 counts, missing = self._apply(g, order, bounds, step, make)
@@ -222,7 +259,7 @@ class RowGroup:
         numbers = self.layout.rule_numbers(step) if self.layout.scheduled else None
         late = self._work.missing
 
-        def work(part: RowPartition, lo: int, hi: int) -> tuple[PushCounts, I64]:
+        def work(part: Partition, lo: int, hi: int) -> tuple[PushCounts, I64]:
             if numbers is not None:
                 part.set_numbers(numbers)
             stats = part.push(g, order, lo, hi, make, step, late[lo:hi]).tolist()
@@ -238,7 +275,7 @@ class RowGroup:
         g = admitted.columns(self.spec.name)
         order, bounds = self.split(g.ids)
         try:
-            with self._room_for(g.ids, order, bounds, True):
+            with self._room_for(g.ids, order, bounds, True), self._room_on_disk(bounds):
                 counts, _ = self._apply(g, order, bounds, step, True)
         except TableFullError:
             return PushCounts(dropped=len(late))
@@ -271,6 +308,15 @@ class RowGroup:
                 self._free_rows(ids, order, bounds, budget)
             yield
 
+    @contextmanager
+    def _room_on_disk(self, bounds: I64) -> Iterator[None]:
+        """Be a context in which rows can leave memory for as many others as come, or have an error at once."""
+        with ExitStack() as promises:
+            for part, (lo, hi) in zip(self.partitions, pairwise(bounds.tolist()), strict=True):
+                if isinstance(part, TieredPartition):
+                    promises.enter_context(part.promised(hi - lo))
+            yield
+
     def _free_rows(self, ids: U64, order: I32, bounds: I64, budget: int) -> None:
         rows = np.empty(len(ids), np.uint32)
         for p, part in enumerate(self.partitions):
@@ -281,8 +327,8 @@ class RowGroup:
         excess = len(self) + wanted - budget
         if excess <= 0:
             return
-        keep = [rows[order[a:b]][present[order[a:b]]].astype(np.int64) for a, b in pairwise(bounds)]
-        spared = sum(map(len, keep))
+        keep = np.unique(ids[present])
+        spared = len(keep)
         if self.spec.when_full == "refuse" or wanted + spared > budget:
             raise full_error(self.spec, self._memory, len(self), wanted)
         self.evicted += evict(self.spec, self.partitions, keep, min(max(excess, budget // SHARE), len(self) - spared))
@@ -304,6 +350,20 @@ class RowGroup:
                 part.find(ids, order, bounds[p], bounds[p + 1], rows)
         return rows
 
+    def slots(self, ids: Any) -> F32:
+        """Return the optimiser slots of ids, as they start where there is no row."""
+        ids = check_ids(ids, f"group {self.spec.name!r}")
+        order, bounds = self.split(ids)
+        first, n = self.layout.state, self.layout.slots
+        out, rows = np.tile(self.layout.template[:n], (len(ids), 1)), np.full(len(ids), NO_ROW, np.uint32)
+        for p, part in enumerate(self.partitions):
+            at = order[bounds[p] : bounds[p + 1]]
+            with part.lock:
+                part.find(ids, order, bounds[p], bounds[p + 1], rows)
+                at = at[rows[at] != NO_ROW]
+                out[at] = part.words_of(rows[at].astype(np.int64)).view(np.float32)[:, first : first + n]
+        return out
+
     def delete(self, ids: Any) -> int:
         """Delete the rows of ids that have one; return how many had."""
         ids = np.unique(check_ids(ids, f"group {self.spec.name!r}"))
@@ -322,14 +382,26 @@ class RowGroup:
     def set_table(self, table: str, ids: Any, values: F32, slots: F32 | None = None) -> None:
         """Set the values (and slots) of one table in the rows of unique ids, creating absent ones."""
         ids = check_ids(ids, f"group {self.spec.name!r}")
-        rows = self.create(ids)
+        for part, at, rows in self.made(ids):
+            part.set_columns(rows, self.spec.columns(table), values[at])
+            if slots is not None and table in self.layout.slot_columns:
+                part.set_slots(rows, self.layout.slot_columns[table], slots[at])
+
+    def made(self, ids: U64) -> Iterator[tuple[Partition, I32, I64]]:
+        """Give ids their rows, whatever the entry says; yield some positions at a time with their rows, the partition's
+        lock held: rows are good until the next.
+        """
         order, bounds = self.split(ids)
-        for p, part in enumerate(self.partitions):
-            at = order[bounds[p] : bounds[p + 1]]
-            with part.lock:
-                part.set_columns(rows[at].astype(np.int64), self.spec.columns(table), values[at])
-                if slots is not None and table in self.layout.slot_columns:
-                    part.set_slots(rows[at].astype(np.int64), self.layout.slot_columns[table], slots[at])
+        order = order[: len(ids)].copy()  # others of this thread may split meanwhile
+        with self._room_for(ids, order, bounds, True):
+            for part, (first, last) in zip(self.partitions, pairwise(bounds.tolist()), strict=True):
+                for lo in range(first, last, part.turn):
+                    at = order[lo : min(lo + part.turn, last)]
+                    every, rows = np.arange(len(at), dtype=np.int32), np.empty(len(at), np.uint32)
+                    out = np.empty(len(at) * self.spec.width, np.float32)
+                    with part.lock:
+                        part.pull(ids[at], every, 0, len(at), rows, out, True, 0)
+                        yield part, at, rows.astype(np.int64)
 
     def put(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         """Set whole rows (:mod:`~heterps.tables.snapshots.records`) of unique ids, creating absent ones.
@@ -337,14 +409,10 @@ class RowGroup:
         Whatever the rows were before is gone, so nobody else may change them meanwhile.
         """
         ids = check_ids(columns["id"], f"group {self.spec.name!r}")
-        rows = self.create(ids)
-        order, bounds = self.split(ids)
-        for p, part in enumerate(self.partitions):
-            at = order[bounds[p] : bounds[p + 1]]
+        for part, at, rows in self.made(ids):
             words = np.zeros((len(at), self.layout.stride), np.uint32)
             fill(self.layout, {name: array[at] for name, array in columns.items()}, words)
-            with part.lock:
-                part.set_words(rows[at].astype(np.int64), words)
+            part.set_words(rows, words)
 
     def append(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         """Add rows that were saved (:mod:`~heterps.tables.snapshots.records`) to an empty group; then
@@ -358,6 +426,8 @@ class RowGroup:
             with part.lock:
                 words = part.append(len(at))
             fill(self.layout, mine, words)
+            with part.lock:
+                part.appended(words)
 
     def build_index(self) -> None:
         """Make the appended rows known, and let those go that are beyond the budget."""
@@ -371,13 +441,12 @@ class RowGroup:
         if excess > 0:
             if self.spec.when_full == "refuse":
                 raise full_error(self.spec, self._memory, len(self), 0)
-            nothing = [np.empty(0, np.int64) for _ in self.partitions]
-            self.evicted += evict(self.spec, self.partitions, nothing, excess)
+            self.evicted += evict(self.spec, self.partitions, np.empty(0, np.uint64), excess)
 
 
-def _folder(spec: GroupSpec, folder: Path | None) -> Path | None:
+def _tier(spec: GroupSpec, tier: DiskTier | None) -> DiskTier | None:
     if not spec.on_disk:
         return None
-    if folder is None:
+    if tier is None:
         raise TableError(f"group {spec.name!r} has storage {spec.storage!r}: give the shard a folder for its rows")
-    return folder
+    return tier

@@ -22,6 +22,10 @@ class LocalDense:
         self._block = DenseBlock(specs, seed=seed)
         self._then = self._block.values.copy()
 
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on."""
+        self._block.set_rate(rate)
+
     @property
     def values(self) -> F32:
         """The live values."""

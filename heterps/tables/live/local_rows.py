@@ -66,6 +66,10 @@ class LocalRows:
         self._counts: F32 = np.empty((0, 2), np.float32)  # by row: shows and clicks since the last settlement
         self._stretch = 1
 
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on."""
+        self._group.set_rate(rate)
+
     def __len__(self) -> int:
         return len(self._group)
 
@@ -77,7 +81,7 @@ class LocalRows:
     @property
     def _now(self) -> F32:
         first = self._group.layout.value
-        view: F32 = self._group.partitions[0].words.view(np.float32)[:, first : first + self.spec.width]
+        view: F32 = self._group.only.words.view(np.float32)[:, first : first + self.spec.width]
         return view
 
     @property
@@ -89,10 +93,10 @@ class LocalRows:
         return np.flatnonzero(self._flags & _HELD)
 
     def _ids(self, rows: I64) -> U64:
-        return ids_of(self._group.partitions[0].words[rows])
+        return ids_of(self._group.only.words[rows])
 
     def _grow(self) -> None:
-        high = self._group.partitions[0].high
+        high = self._group.only.high
         if high <= self._room:
             return
         room = max(2 * self._room, high, 1024)

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.tables.live.partition import RowPartition
+from heterps.tables.live.tiered import TieredPartition
 
-__all__ = ["Owners"]
+__all__ = ["Owners", "Partition"]
 
 T = TypeVar("T")
-#: Positions a thread works on before it lets others have the lock.
-TURN = 8192
+Partition = RowPartition | TieredPartition
 #: Ids from which waking another thread costs less than its help brings.
 WORTH_IT = 4096
 
@@ -34,9 +34,9 @@ class Owners:
 
     def run(
         self,
-        partitions: Sequence[RowPartition],
+        partitions: Sequence[Partition],
         bounds: npt.NDArray[np.int64],
-        work: Callable[[RowPartition, int, int], T],
+        work: Callable[[Partition, int, int], T],
     ) -> list[T]:
         """Call ``work`` with ranges of positions of every partition, its lock held; return what it returned."""
         jobs = [(part, lo, hi) for part, (lo, hi) in zip(partitions, pairwise(bounds.tolist()), strict=True)]
@@ -52,11 +52,11 @@ class Owners:
         return [*first, *(result for future in later for result in future.result())]
 
 
-def _in_turns(job: tuple[RowPartition, int, int], work: Callable[[RowPartition, int, int], T]) -> list[T]:
+def _in_turns(job: tuple[Partition, int, int], work: Callable[[Partition, int, int], T]) -> list[T]:
     """Work on a few thousand positions at a time, then others have a turn."""
     part, first, last = job
     results = []
-    for lo in range(first, last, TURN):
+    for lo in range(first, last, part.turn):
         with part.lock:
-            results.append(work(part, lo, min(lo + TURN, last)))
+            results.append(work(part, lo, min(lo + part.turn, last)))
     return results

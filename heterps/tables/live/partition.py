@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from heterps.errors import TableError
 from heterps.tables.live.changes import ChangeLog, Stretch
 from heterps.tables.live.region import Region, physical_bytes
 from heterps.tables.live.row_layout import UPDATE, RowLayout
+from heterps.tables.live.turns import TURN
 from heterps.tables.loops import index
 from heterps.tables.loops.filling import fill_index
 from heterps.tables.loops.row_loops import NO_ROW, find_rows, pull_rows, push_rows
@@ -31,7 +31,7 @@ from heterps.tables.loops.upkeep import (
 from heterps.tables.snapshots.records import RowBuffer, ids_of
 from heterps.tables.specs.accessor import LIVE
 
-__all__ = ["RowPartition"]
+__all__ = ["INDEX_BYTES", "NO_BITS", "NO_MARK", "RowPartition"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -39,25 +39,38 @@ U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 F32 = npt.NDArray[np.float32]
 
-#: Address space to reserve for a group, in machine memories (pages come with rows only) or as a file.
-_RESERVE, _RESERVE_FILE = 2, 1 << 43
+#: Address space to reserve for a group, in machine memories (pages come with rows only).
+_RESERVE = 2
+#: What a row takes in an index, at most: an entry of eight bytes, while the index is doubled and a third full.
+INDEX_BYTES = 24
 _MOST_ROWS = 2**31 - 1
 #: Threads that list the rows of a cut while training waits or build an index, and rows that one of them is worth.
 UPKEEP_THREADS, WORTH_IT = 2, 1 << 16
-_NO_BITS: U64 = np.empty(0, np.uint64)
-_NO_MARK: U32 = np.zeros(1, np.uint32)
+NO_BITS: U64 = np.empty(0, np.uint64)
+NO_MARK: U32 = np.zeros(1, np.uint32)
 
 
 class RowPartition:
-    """Rows of a range of logical shards. Whoever calls holds :attr:`lock`; loops run without the interpreter lock."""
+    """Rows of a range of logical shards. Whoever calls holds :attr:`lock`; loops run without the interpreter lock.
 
-    def __init__(self, layout: RowLayout, *, share: int = 1, folder: Path | None = None) -> None:
+    Parameters
+    ----------
+    share
+        Partitions that the machine's memory is for.
+    most
+        Rows that there will be at most, if that is known.
+    """
+
+    turn = TURN
+    """Positions to work on at a time."""
+
+    def __init__(self, layout: RowLayout, *, share: int = 1, most: int | None = None) -> None:
         self.layout, self.lock = layout, threading.Lock()
         check_rules(layout.rules)
         self._block, self._has_updates = new_block(), False
-        room = physical_bytes() * _RESERVE // share if folder is None else _RESERVE_FILE
-        most = max(min(room // layout.row_bytes, _MOST_ROWS), 1 << 12)
-        self._rows = Region(np.uint32, most * layout.stride, folder)
+        room = physical_bytes() * _RESERVE // share
+        most = max(min(room // layout.row_bytes, _MOST_ROWS), 1 << 12) if most is None else most
+        self._rows = Region(np.uint32, most * layout.stride)
         most = min(most, len(self._rows) // layout.stride)
         # Places for an index at its emptiest, and for one run of all entries behind it (rule 3 of the index).
         self.meta = index.new_meta(layout.row_bytes - 8 * (layout.stamp >= 0))  # it pays for the word more
@@ -86,8 +99,8 @@ class RowPartition:
             captured=np.empty(0, np.int32),
             saved=np.empty(0, np.uint32),
             n_saved=np.zeros(1, np.int64),
-            changed=_NO_BITS,
-            mark=_NO_MARK,
+            changed=NO_BITS,
+            mark=NO_MARK,
         )
 
     def __len__(self) -> int:
@@ -111,6 +124,11 @@ class RowPartition:
         changes = 0 if self._changes is None else self._changes.nbytes
         return 8 * int(self.meta[index.CAP]) + self.high * self.layout.row_bytes + changes
 
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes in use, or that will be when the index of these rows has doubled next."""
+        return max(self.nbytes, self.high * (self.layout.row_bytes + INDEX_BYTES))
+
     def make_room(self, n: int) -> None:
         """Make sure ``n`` more rows can be written."""
         rows = self.high + n
@@ -121,6 +139,9 @@ class RowPartition:
         self.make_room(n)
         self.meta[[index.HIGH, index.COUNT]] += n
         return self.words[self.high - n :]
+
+    def appended(self, words: U32) -> None:
+        """Take in rows that were filled."""
 
     def build_index(self) -> None:
         """Make the appended rows known."""
@@ -207,13 +228,34 @@ class RowPartition:
             self._changes.keep(marks)
         elif not marks:
             self._changes = None
-            self.store = self.store._replace(changed=_NO_BITS, mark=_NO_MARK)
+            self.store = self.store._replace(changed=NO_BITS, mark=NO_MARK)
 
     def live(self) -> I64:
         """Return the numbers of the rows in use."""
         words = self.words
         free = (words[:, 0] == 0xFFFFFFFF) & (words[:, 1] == 0xFFFFFFFF)
         return np.flatnonzero(~free)
+
+    def words_of(self, rows: I64) -> U32:
+        """Return a copy of the words of rows."""
+        return self.words[rows]
+
+    def ids(self, rows: I64) -> U64:
+        """Return the ids of rows."""
+        return ids_of(self.words[rows, :2])
+
+    def last_uses(self, rows: I64) -> U32:
+        """Return when rows were used last."""
+        uses: U32 = self.words[rows, self.layout.tick]
+        return uses
+
+    def listed(self) -> U32:
+        """Return what :meth:`copy_listed` takes, for all rows."""
+        return self.live().astype(np.uint32)
+
+    def copy_listed(self, rows: U32, out: RowBuffer, done: int) -> None:
+        """Copy rows behind the first ``done`` rows of a buffer; those that are free by now, too."""
+        self.copy_rows(rows, out, done)
 
     def counters(self, rows: I64) -> F32:
         """Return the counters of rows, ``[counters, rows]``."""
@@ -262,7 +304,7 @@ class RowPartition:
         """Return ``hash << 32 | row`` of rows by logical shard, and where each shard begins: of all, or those with a
         bit.
         """
-        bits = _NO_BITS if bits is None else bits
+        bits = NO_BITS if bits is None else bits
         words, stride = self._rows.array, self.layout.stride
         threads = min(UPKEEP_THREADS, 1 + self.high // WORTH_IT)
         edges = [self.high * t // threads for t in range(threads + 1)]
@@ -288,6 +330,15 @@ class RowPartition:
     def copy_rows(self, rows: U32, out: RowBuffer, done: int) -> None:
         """Copy rows as they are behind the first ``done`` rows of a buffer. Without the lock; then :meth:`settle`."""
         copy_rows(self._rows.array, self.layout.stride, rows, out.pieces, out.words, done)
+
+    def rows_at_cut(self, rows: U32) -> U32:
+        """Return the words that rows had at the cut; they need not be saved any more."""
+        words, captured = self.words[rows], self.store.captured
+        saved = captured[rows]
+        kept = self.store.saved[: int(self.store.n_saved[0]) * self.layout.stride].reshape(-1, self.layout.stride)
+        words[saved > 0] = kept[saved[saved > 0] - 1]
+        captured[rows[saved == 0]] = -1
+        return words
 
     def settle(self, rows: U32, out: RowBuffer, done: int) -> None:
         """Make rows that were copied what they were at the cut.

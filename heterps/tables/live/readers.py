@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.tables.hashing import RESERVED
-from heterps.tables.live.partition import RowPartition
+from heterps.tables.live.owners import Partition
 from heterps.tables.snapshots.records import RowBuffer
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 Columns = dict[str, npt.NDArray[Any]]
 
-_Listed = tuple[list[tuple[RowPartition, U32]], U64, int]  # rows by partition, ids without one, the mark
+_Some = U32 | U64  # what a partition calls rows by: numbers, or ids where those are good for a moment only
+_Listed = tuple[list[tuple[Partition, _Some]], U64, int]  # rows by partition, ids without one, the mark
 
 #: Rows copied before pulls and pushes have a turn.
 TURN = 8192
@@ -167,10 +168,10 @@ class Readers:
             for part in self._group.partitions:
                 with part.lock:
                     part.mark(mark)
-                    listed.append((part, part.live().astype(np.uint32)))
+                    listed.append((part, part.listed()))
         return listed, np.empty(0, np.uint64), mark
 
-    def _copied(self, listed: Sequence[tuple[RowPartition, U32]]) -> Columns:
+    def _copied(self, listed: Sequence[tuple[Partition, _Some]]) -> Columns:
         layout = self._group.layout
         n = sum(len(rows) for _, rows in listed)
         buffer = RowBuffer(layout, np.empty(max(n, 1) * layout.stride, np.uint32))
@@ -179,12 +180,12 @@ class Readers:
             for first in range(0, len(rows), TURN):
                 some = rows[first : first + TURN]
                 with part.lock:
-                    part.copy_rows(some, buffer, done)
+                    part.copy_listed(some, buffer, done)  # type: ignore[arg-type]
                 done += len(some)
         return _newest(buffer.columns(n))
 
 
-def _shared_out(listed: Sequence[tuple[RowPartition, U32]], most: int) -> Iterator[tuple[RowPartition, U32]]:
+def _shared_out(listed: Sequence[tuple[Partition, _Some]], most: int) -> Iterator[tuple[Partition, _Some]]:
     """Yield the same rows, so many at a time; at least once."""
     for n, (part, rows) in enumerate(listed):
         for first in range(0, len(rows), most):

@@ -53,6 +53,7 @@ class RowLayout:
 
     def __init__(self, group: GroupSpec, seed: int, *, adds: bool = False) -> None:
         self.group, self.seed, self.adds = group, seed, adds
+        self.rate = 1.0  # learning rates are multiplied by it
         self.half = group.dtype == "float16"
         self.width = group.width
         self.value = 2
@@ -137,7 +138,7 @@ class RowLayout:
 
     def rule_numbers(self, step: int) -> npt.NDArray[np.float32]:
         """Numbers of each segment's rule at a step."""
-        return np.stack([rule.packed(step) for rule in self.rules])
+        return np.stack([rule.at_rate(self.rate).packed(step) for rule in self.rules])
 
     def _applied(self, rule: Rule) -> Rule:
         """What is done with what arrives: where that is a change to be added, the rule was applied elsewhere."""

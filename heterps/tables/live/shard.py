@@ -26,10 +26,12 @@ from heterps.protocol import BatchKey, Window
 from heterps.tables.hashing import key_of
 from heterps.tables.live.ageing import Kind, after_save, shrink
 from heterps.tables.live.budget import MemoryLimit
+from heterps.tables.live.cold_rows import DiskTier
 from heterps.tables.live.dense import DenseBlock
 from heterps.tables.live.gradients import NOTHING, PushCounts, RowGradients
 from heterps.tables.live.group import RowGroup
 from heterps.tables.live.owners import Owners
+from heterps.tables.live.region import physical_bytes
 from heterps.tables.live.shard_cut import Follow, Marks, ShardCut
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
@@ -90,7 +92,10 @@ class Shard:
     threads
         How many work on one call together, each on the logical shards it owns; results do not depend on it.
     folder
-        Where groups with storage "ssd" keep their rows.
+        Where groups with storage "ssd" keep the rows that are not in memory, in files without a name.
+    hot_bytes
+        Memory for those of their rows that are used most, of all these groups together: by default half of
+        ``memory_bytes``, or an eighth of the machine's.
     memory_bytes
         What indices and rows in memory may take; new ids beyond that are refused, or old rows evicted, as each group's
         ``when_full`` says. None for as many as fit.
@@ -111,13 +116,15 @@ class Shard:
         owned: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
         threads: int = 1,
         folder: str | Path | None = None,
+        hot_bytes: int | None = None,
         memory_bytes: int | None = None,
         adds: bool = False,
         dense_block: Callable[..., DenseBlock | DeviceDense] = DenseBlock,
         on_gpu: Callable[[RowGroup], DeviceGroup] | None = None,
     ) -> None:
         self.seed = seed
-        where, owners = None if folder is None else Path(folder), Owners(threads)
+        groups, owners = tuple(groups), Owners(threads)
+        tier = None if folder is None else _tier(groups, Path(folder), hot_bytes, memory_bytes)
         memory = None if memory_bytes is None else MemoryLimit(memory_bytes)
         self.memory = memory
         """What groups and dense parameters may take together, None: as much as there is. Its limit may change."""
@@ -127,7 +134,7 @@ class Shard:
             if spec.name in self._groups:
                 raise TableError(f"two groups of one name: {spec.name!r}")
             mine = _owned(owned, spec)
-            made = RowGroup(spec, seed=seed, owned=mine, owners=owners, folder=where, memory=memory, adds=adds)
+            made = RowGroup(spec, seed=seed, owned=mine, owners=owners, tier=tier, memory=memory, adds=adds)
             self._groups[spec.name] = made
             if on_gpu is not None and spec.on_gpu and mine:
                 self._above[spec.name] = on_gpu(made)
@@ -201,6 +208,24 @@ class Shard:
         values, rows = self._below(group).pull(ids, train=train, out=out, step=version)
         return PulledRows(values, rows, version)
 
+    def pull_slots(self, group: str, ids: Any) -> F32:
+        """Return the optimiser slots of unique ids."""
+        return self.group(group).slots(ids)
+
+    def pull_dense_slots(self, out: F32 | None = None) -> tuple[F32, F32]:
+        """Return flat copies of the dense parameters and of their optimiser slots."""
+        if not isinstance(self.dense, DenseBlock):
+            raise TableError("dense parameters that are on a device keep their optimiser slots there")
+        return self.dense.pull_slots(out)
+
+    def on_disk(self, group: str) -> bool:
+        """Tell whether rows of a group may be on disk."""
+        return self._below(group).spec.on_disk and group not in self._above
+
+    def prefetch(self, group: str, ids: Any) -> None:
+        """Bring rows into memory that will be asked for soon, where they are on disk; nothing changes."""
+        self._below(group).prefetch(ids)
+
     def pull_dense(self, out: F32 | None = None) -> F32:
         """Return a flat copy of the dense parameters on the host."""
         return self.dense.pull(out)
@@ -263,6 +288,23 @@ class Shard:
     def nbytes(self) -> int:
         """Bytes in use by rows, indices and dense parameters; copies on a device do not count."""
         return self.dense.nbytes + sum(group.nbytes for group in self._groups.values())
+
+    def set_rate(self, rate: float) -> None:
+        """Multiply all learning rates by a factor from now on; nothing is applied meanwhile."""
+        for group in self._groups.values():
+            group.set_rate(rate)
+        for above in self._above.values():
+            above.set_rate(rate)
+        self.dense.set_rate(rate)
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Return rows and bytes by name of the tables that share rows, and the bytes of dense parameters.
+
+        Rows stay where they are: what is newer on a device counts once it has come down.
+        """
+        named = {", ".join(table.name for table in g.spec.tables): g for g in self._groups.values()}
+        found = {name: (len(group), group.nbytes) for name, group in named.items()}
+        return found | ({"dense parameters": (0, self.dense.nbytes)} if self.dense.nbytes else {})
 
     def take_skipped(self) -> int:
         """Return how many rows a device has left as they were since the last call, for a gradient of NaN or Inf."""
@@ -418,6 +460,12 @@ def _steps(dense: F32 | Mapping[str, Any] | None) -> Sequence[F32 | Mapping[str,
     if dense is None:
         return ()
     return tuple(dense) if isinstance(dense, np.ndarray) and dense.ndim == 2 else (dense,)
+
+
+def _tier(groups: Sequence[GroupSpec], folder: Path, hot_bytes: int | None, memory_bytes: int | None) -> DiskTier:
+    """Return how rows on disk are kept: with an equal part of the memory for those that are used most."""
+    given = (physical_bytes() // 8 if memory_bytes is None else memory_bytes // 2) if hot_bytes is None else hot_bytes
+    return DiskTier(folder, given // max(1, sum(group.on_disk for group in groups)))
 
 
 def _owned(owned: Sequence[int] | Mapping[str, Sequence[int]] | None, spec: GroupSpec) -> Sequence[int]:

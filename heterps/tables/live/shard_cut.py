@@ -17,8 +17,10 @@ import numpy.typing as npt
 from heterps.protocol import Window
 from heterps.tables.live.dense import DenseBlock
 from heterps.tables.live.group import RowGroup
-from heterps.tables.live.owners import TURN
+from heterps.tables.live.owners import Partition
+from heterps.tables.live.part_cut import PartCut
 from heterps.tables.live.partition import RowPartition
+from heterps.tables.live.tiered_cut import TieredCut
 from heterps.tables.snapshots.records import RowBuffer
 
 if TYPE_CHECKING:
@@ -26,9 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Follow", "GroupCut", "Marks", "ShardCut"]
 
-U32 = npt.NDArray[np.uint32]
-U64 = npt.NDArray[np.uint64]
-I64 = npt.NDArray[np.int64]
 F32 = npt.NDArray[np.float32]
 
 
@@ -66,75 +65,35 @@ class GroupCut:
     @property
     def whole(self) -> list[int]:
         """The logical shards of which all rows are in the cut, because it was not known which had changed."""
-        return [shard for shard in self.group.owned if self._parts[self.group.partition_of(shard)].whole]
+        return [shard for shard in self.group.owned if self._of(shard).whole]
+
+    def _of(self, shard: int) -> PartCut | TieredCut:
+        return self._parts[self.group.partition_of(shard)]
 
     def rows(self, shard: int) -> int:
         """Return how many rows of a logical shard are in the cut."""
-        bounds = self._parts[self.group.partition_of(shard)].bounds
-        return int(bounds[shard + 1] - bounds[shard])
+        return self._of(shard).rows(shard)
 
     def read(self, shards: Sequence[int], out: RowBuffer) -> Iterator[int]:
         """Copy rows of logical shards, by shard and hash of the id; yield how many are in ``out`` when it is full."""
         done = 0
         for shard in shards:
-            part, rows = self._ordered(shard)
-            while len(rows):
-                n = min(TURN, out.rows - done)
-                some, rows = rows[:n], rows[n:]
-                part.copy_rows(some, out, done)
-                with part.lock:
-                    part.settle(some, out, done)
-                done += len(some)
+            for filled in self._of(shard).read(shard, out, done % out.rows):
+                done = filled
                 if done == out.rows:
                     yield done
-                    done = 0
-        if done:
+        if done % out.rows:
             yield done
-
-    def _ordered(self, shard: int) -> tuple[RowPartition, U32]:
-        """Return the rows of a logical shard: by hash, and by id where that is the same."""
-        at = self.group.partition_of(shard)
-        part, (keys, bounds, _, _) = self.group.partitions[at], self._parts[at]
-        mine = np.sort(keys[bounds[shard] : bounds[shard + 1]])
-        hashes, rows = mine >> np.uint64(32), mine.astype(np.uint32)
-        if (hashes[1:] == hashes[:-1]).any():
-            rows = rows[np.lexsort((_ids(part, rows), hashes))]
-        return part, rows
 
     def end(self) -> None:
         """Let changes be changes again."""
-        for part in self.group.partitions:
-            with part.lock:
-                part.end_cut()
+        for part in self._parts:
+            part.end()
 
 
-class _PartCut(NamedTuple):
-    """Rows of a partition by logical shard, ids that were deleted, and whether these are all rows."""
-
-    keys: U64
-    bounds: I64
-    deleted: U64
-    whole: bool
-
-
-def _begin(part: RowPartition, n_shards: int, mark: int = 0, since: int | None = None) -> _PartCut:
-    """Set the mark and begin the cut at one moment, so that every change belongs to this cut or to the next."""
-    with part.lock:
-        found = part.close_stretch(mark, since) if mark else None
-        if found is None:
-            part.begin_cut()
-            return _PartCut(*part.keys_at_cut(n_shards), np.empty(0, np.uint64), True)
-        keys, bounds = part.keys_at_cut(n_shards, found.bits)
-        part.begin_cut(keys.astype(np.uint32))
-        return _PartCut(keys, bounds, found.deleted, False)
-
-
-def _ids(part: RowPartition, rows: U32) -> U64:
-    ids = np.empty(len(rows), np.uint64)
-    for first in range(0, len(rows), TURN):
-        with part.lock:
-            part.ids_at_cut(rows[first : first + TURN], ids[first : first + TURN])
-    return ids
+def _begin(part: Partition, n_shards: int, mark: int = 0, since: int | None = None) -> PartCut | TieredCut:
+    kind = PartCut if isinstance(part, RowPartition) else TieredCut
+    return kind(part, n_shards, mark, since)  # type: ignore[arg-type]
 
 
 Marks = Mapping[str, int]

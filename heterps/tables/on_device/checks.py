@@ -97,10 +97,9 @@ def train_on_host(group: GroupSpec, seed: int) -> _Trained:
         shows = np.bincount(ours.inverse).astype(np.float32)
         pulled.append(rows.pull(ours.ids, train=True)[0])
         skipped += rows.push(RowGradients(ours.ids, merged, show=shows), step=step).skipped
-    (part,) = rows.partitions
     every = np.unique(np.concatenate(BATCHES))
     at = rows.find(every).astype(np.int64)
-    words = part.words.reshape(-1, rows.layout.stride)[at].view(np.float32)
+    words = rows.only.words.reshape(-1, rows.layout.stride)[at].view(np.float32)
     return _Trained(pulled, every, words[:, 2 : 2 + rows.layout.width + rows.layout.slots].copy(), skipped)
 
 

@@ -43,6 +43,7 @@ class DeviceDense:
         first = DenseBlock(specs, seed=seed)
         self.specs, self.where, self.slots_where = first.specs, first.where, first.slots_where
         self.xp, self.lock = xp, threading.Lock()
+        self._rate = 1.0  # learning rates are multiplied by it
         self._update = {spec.rule: _update_for(spec.rule, xp) for spec in self.specs}
         self._values, self._slots = to_device(first.values, xp), to_device(first.slots, xp)
         self._skipped: Array = xp.zeros(1, np.int32)  # rows left as they were since somebody asked
@@ -105,8 +106,14 @@ class DeviceDense:
             for spec in self.specs:
                 values, slots = self._values[self.where[spec.name]], self._slots[self.slots_where[spec.name]]
                 update = self._update[spec.rule]
-                self._skipped += update(spec, step, values, slots, there[self.where[spec.name]])
+                packed = spec.rule.at_rate(self._rate).packed(step)
+                self._skipped += update(spec, packed, values, slots, there[self.where[spec.name]])
         return 0
+
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on."""
+        with self.lock:
+            self._rate = rate
 
     def take_skipped(self) -> int:
         """Return how many rows were left as they were since the last call; waits for the device."""
@@ -116,16 +123,16 @@ class DeviceDense:
 
 
 def _update_for(rule: Rule, xp: Namespace) -> Any:
-    """Return ``update(spec, step, values, slots, gradient)``, which gives the number of rows it left out, there."""
+    """Return ``update(spec, packed, values, slots, gradient)``, which gives the number of rows it left out, there."""
     return _by_kernel(rule, xp) if runs_kernels(xp) else _by_arrays(rule, xp)
 
 
 def _by_kernel(rule: Rule, xp: Namespace) -> Any:
     kernels = kernels_for(rule, xp)
 
-    def update(spec: DenseSpec, step: int, values: Array, slots: Array, gradient: Array) -> Array:
+    def update(spec: DenseSpec, packed: F32, values: Array, slots: Array, gradient: Array) -> Array:
         n, left_out = spec.size // spec.rows, xp.zeros(1, np.int32)
-        numbers = to_device(rule.packed(step), xp)
+        numbers = to_device(packed, xp)
         head = (np.int32(rule.code), numbers, values, slots, gradient)
         tail = (np.int32(n), np.int32(rule.slots(n)), left_out, np.int64(spec.rows))
         kernels.launch("apply_dense", spec.rows, (*head, *tail))
@@ -137,8 +144,8 @@ def _by_kernel(rule: Rule, xp: Namespace) -> Any:
 def _by_arrays(rule: Rule, xp: Namespace) -> Any:
     formula = array_rule(rule)
 
-    def update(spec: DenseSpec, step: int, values: Array, slots: Array, gradient: Array) -> Array:
-        numbers = [float(number) for number in rule.packed(step)]
+    def update(spec: DenseSpec, packed: F32, values: Array, slots: Array, gradient: Array) -> Array:
+        numbers = [float(number) for number in packed]
         w, s, g = (array.reshape(spec.rows, -1) for array in (values, slots, gradient))
         good = xp.all(xp.isfinite(g), axis=1, keepdims=True)
         new, kept = formula(xp, numbers, w, s, xp.where(good, g, xp.zeros_like(g)))

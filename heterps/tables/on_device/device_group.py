@@ -75,6 +75,10 @@ class DeviceGroup:
         self._lock = threading.RLock()  # around the table above, and what goes up and comes down
         self._skipped: Array = xp.zeros(1, np.int32)  # gradients left out since somebody asked
 
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on."""
+        self._above.layout.rate = rate
+
     def __len__(self) -> int:
         return len(self._above)
 

@@ -41,7 +41,10 @@ LIVE = Counters._fields.index("live")
 
 @dataclass(frozen=True, kw_only=True)
 class Accessor:
-    """Base of all accessors; one of your own may override any of the decisions.
+    """Base of all accessors; one of your own may override ``decay``, ``drop``, ``in_base`` and ``in_delta``.
+
+    The score itself is what it is, two coefficients: compiled loops add it up with every push.
+    ``heterps.testing.AccessorContract`` tests an accessor.
 
     Parameters
     ----------
@@ -60,6 +63,13 @@ class Accessor:
     embedx_threshold: Finite = 10.0
     embedx_rule: Rule | None = None
     embedx_init: Initialiser | None = None
+
+    def __init_subclass__(cls) -> None:
+        if "score" in vars(cls):
+            raise TableError(
+                f"accessor {cls.__name__} has a score() of its own, which no push would go by: set nonclk_coeff and "
+                "click_coeff, and put what else counts into drop, in_base and in_delta"
+            )
 
     def __post_init__(self) -> None:
         check_fields(self, TableError, f"accessor {type(self).__name__}")

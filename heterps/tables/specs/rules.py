@@ -7,7 +7,7 @@ loop needs at a step. In the formulas ``w`` is a value, ``g`` its gradient, sums
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from heterps.errors import TableError
 from heterps.fields import Found, NotNegative, Positive, Range, check_fields
 from heterps.tables.specs.registry import Registry
-from heterps.tables.specs.schedules import Rate, rate_at, rate_to_json
+from heterps.tables.specs.schedules import Rate, rate_at, rate_to_json, scaled
 
 __all__ = [
     "FTRL",
@@ -92,6 +92,13 @@ class Rule:
             raise TableError(f"{type(self).__name__}.numbers returned {len(values) - 2} numbers; at most six fit")
         out[: len(values)] = values
         return out
+
+    def at_rate(self, factor: float) -> Rule:
+        """Return the rule with its learning rate times a factor; one without ``lr`` is what it is."""
+        if factor == 1.0 or not hasattr(self, "lr"):
+            return self
+        changed: dict[str, Any] = {"lr": scaled(self.lr, factor)}
+        return replace(self, **changed)
 
     @property
     def scheduled(self) -> bool:

@@ -15,11 +15,13 @@ __all__ = [
     "Cosine",
     "Exponential",
     "Rate",
+    "Scaled",
     "Schedule",
     "Steps",
     "Warmup",
     "rate_at",
     "rate_to_json",
+    "scaled",
 ]
 
 
@@ -117,7 +119,24 @@ class Steps(Schedule):
         return [rate for start, rate in zip(self.starts, self.rates, strict=True) if start <= step][-1]
 
 
+@dataclass(frozen=True)
+class Scaled(Schedule):
+    """A schedule times a factor: what a rule follows while its rates are reduced. No document has one."""
+
+    of: Schedule
+    factor: NotNegative
+
+    def __call__(self, step: int) -> float:
+        """Return the rate at a step."""
+        return self.of(step) * self.factor
+
+
 Rate = NotNegative | Schedule
+
+
+def scaled(rate: Rate, factor: float) -> Rate:
+    """Return a rate times a factor."""
+    return Scaled(rate, factor) if isinstance(rate, Schedule) else float(rate) * factor
 
 
 def rate_at(rate: Rate, step: int) -> float:

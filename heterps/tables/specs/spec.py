@@ -86,8 +86,8 @@ class GroupSpec:
     n_shards
         Logical shards, fixed for the life of the tables.
     storage
-        "memory", or "ssd" for rows in a memory-mapped file. "gpu": rows are trained in the memory of a GPU, and all of
-        them are in the memory of its worker below; "gpu+ssd": on its disk.
+        "memory", or "ssd": the rows used most in memory, the others on disk. "gpu": rows are trained in the memory of a
+        GPU, and all of them are in the memory of its worker below; "gpu+ssd": as with "ssd" there.
     budget
         Rows a shard host may hold; None for as many as fit.
     when_full

@@ -153,6 +153,11 @@ def test_numbers_alone_are_for_the_model_dnn(folder: Path) -> None:
     good("train", "dnn", "--data", folder / "numbers.csv", "--engine", "inline")
 
 
+def test_a_schema_without_a_label_says_what_is_lacking(folder: Path) -> None:
+    assert "say which one is to be predicted, --label NAME" in good("schema", folder / "clicks.csv")
+    assert "--label NAME" not in good("schema", folder / "clicks.csv", "--label", "bought")
+
+
 def test_a_schema_file_decides(folder: Path) -> None:
     schema = folder / "s.toml"
     out = good("schema", folder / "clicks.csv", "--label", "bought", "--ignore", "w,city", "--out", schema)

@@ -303,7 +303,7 @@ def test_formats_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         open_dataset(tmp_path / "v.bin")
     with pytest.raises(UnknownKindError, match="no data format is called 'orc'; there are adult, criteo"):
         open_dataset(tmp_path / "v.bin", "orc")
-    monkeypatch.setitem(READERS, "orc", READERS["csv"])
+    monkeypatch.setitem(READERS, "orc", test_formats_by_name)  # of this module: it may be replaced, and is restored
     register_reader("orc", lambda paths: adult("test"))
     assert open_dataset(tmp_path / "v.bin", "orc") == adult("test")
 

@@ -52,7 +52,7 @@ def test_a_kind_gets_one_kernel(softplus: str) -> None:
     assert softplus in kernels()
     register_kernel(softplus, kernel(softplus))  # the same again is no mistake
     with pytest.raises(GraphError, match="has a kernel already"):
-        register_kernel(softplus, Kernel(softplus_cost))
+        register_kernel("relu", Kernel(softplus_cost))
 
 
 def test_unknown_kinds_are_named_with_their_neighbour() -> None:

@@ -10,11 +10,14 @@ from heterps.metrics import (
     GAUC,
     AUCBy,
     BucketError,
+    COPCBy,
     Metric,
     MetricSet,
     Running,
     SlotAUC,
+    SlotCOPC,
     TopAccuracy,
+    copc,
     ctr_bundle,
     metric,
 )
@@ -64,6 +67,26 @@ def test_slot_auc_looks_at_rows_that_have_the_slot() -> None:
     for j, (name, absent) in enumerate((("a", 0), ("b", 2))):
         here = ids[:, j] != absent
         assert got[name] == pytest.approx(sk.roc_auc_score(y[here], p[here]), abs=1e-9)
+
+
+def test_copc_by_slot_and_by_value_is_that_of_their_rows() -> None:
+    p, y = clicks(3000)
+    rng = np.random.default_rng(2)
+    ids, weight = rng.integers(0, 3, (3000, 2)).astype(np.uint64), rng.integers(1, 4, 3000).astype(np.float32)
+    slots = SlotCOPC("ids", ("a", "b"), absent=(0, 2))
+    got = result(slots, p, y, ids=ids, weight=weight)
+    for j, (name, absent) in enumerate((("a", 0), ("b", 2))):
+        here = ids[:, j] != absent
+        assert got[name] == result(copc(), p[here], y[here], weight=weight[here])
+    by = result(COPCBy("ids", element=1), p, y, ids=ids, weight=weight)
+    sizes = [weight[ids[:, 1] == value].sum() for value in range(3)]
+    assert list(by) == sorted(range(3), key=lambda value: -sizes[value])
+    for value, found in by.items():
+        here = ids[:, 1] == value
+        assert found == pytest.approx(result(copc(), p[here], y[here], weight=weight[here]), rel=1e-9)
+    nobody = result(slots, p[:0], y[:0], ids=ids[:0])
+    assert math.isnan(nobody["a"])
+    assert COPCBy("ids").result(COPCBy("ids").init()) == {}
 
 
 def plain_bucket_error(p: np.ndarray, y: np.ndarray, bins: int) -> float:

@@ -117,11 +117,18 @@ class BrutePlans:
             if units is None:
                 return None
             used[stage.type] += units
-        bought = [-(-k // m) * m for k, m in zip(used, self.p["sold_in"], strict=True)]
-        if any(k > cap for k, cap in zip(bought, self.p["cap"], strict=True)):
-            return None
-        apart = self.shards.price * hosts if self.shards.type < 0 else 0.0
-        return sum(k * price for k, price in zip(bought, self.p["price"], strict=True)) + apart
+        return self.bought(used, hosts)
+
+    def bought(self, used, hosts):
+        """Price per hour of units by type and shard hosts; None if there are not so many."""
+        total = self.shards.price * hosts if self.shards.type < 0 else 0.0
+        for number in set(self.p["product"]):  # bought whole, with all that is in it
+            parts = [t for t in range(self.types) if self.p["product"][t] == number]
+            count = max(math.ceil(used[t] / self.p["sold_in"][t]) for t in parts)
+            if any(count * self.p["sold_in"][t] > self.p["cap"][t] for t in parts):
+                return None
+            total += count * sum(self.p["sold_in"][t] * self.p["price"][t] for t in parts)
+        return total
 
     def hosts(self, x):
         return max(self.shards.minimum, math.ceil(self.shards.seconds * x * (1 - SLACK)))
@@ -193,7 +200,7 @@ class BrutePlans:
 _FIGURES = (
     "layer_serial", "layer_parallel", "allowed", "layer_memory", "memory_cap", "cut_memory", "receive_s", "send_s",
     "turn_s", "gradients",
-    "price", "cap", "sold_in", "layer_usage", "byte_usage", "turn_usage", "fixed_usage", "capacity", "link",
+    "price", "cap", "sold_in", "product", "layer_usage", "byte_usage", "turn_usage", "fixed_usage", "capacity", "link",
 )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ def instance(seed, most_layers=5):
         _equal(made)
     _direct(random.Random(f"directions of {seed}"), made, layers, types)
     made.pop("like", None)
+    _bundle(random.Random(f"products of {seed}"), made, types)
     made["goal"] = _goal(rng, made)
     return made
 
@@ -86,7 +87,7 @@ def shrunk(made, fails):
 
 def _smaller(made):
     layers, types = len(made["allowed"]), len(made["price"])
-    single = ("shards", "link", "turn_s", "receive_s", "send_s", "gradients")
+    single = ("product", "shards", "link", "turn_s", "receive_s", "send_s", "gradients")
     for name in (*single, "capacity", "memory_cap", "cut_memory"):
         if name in made:
             gone = {"capacity": _SHARED, "memory_cap": ("memory", "memory_cap", "cut_memory")}.get(name, (name,))
@@ -134,6 +135,13 @@ def _direct(rng, made, layers, types):
             made["send_s"] = [compute, [0.0] * types, [rng.choice((1.0, 2.0)) * s for s in data]]
     if "link" in made and rng.random() < 0.5:
         made["link"][0][-1] = rng.choice((math.inf, rng.uniform(1, 8)))
+
+
+def _bundle(rng, made, types):
+    """Sell units of several types as one product."""
+    if types > 1 and rng.random() < 0.3:
+        made["product"] = rng.choice(([0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0]))[:types]
+        made["sold_in"] = [rng.choice((1, 1, 2, 3, 4)) for _ in range(types)]
 
 
 def _grid(make, shape):

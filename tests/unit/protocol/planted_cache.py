@@ -83,3 +83,12 @@ def asked_for_anew_when_it_is_sent_again(patch: pytest.MonkeyPatch) -> None:
         return good(self, key, host, shards)
 
     patch.setattr(CacheRows, "asks", asks)
+
+
+@planted
+def steps_stay_on_top_of_what_a_host_has_taken(patch: pytest.MonkeyPatch) -> None:
+    """What comes is taken for as old as the moment at which it was asked for: a unit that arrived meanwhile is there
+    twice.
+    """
+    good = CacheRows.receive
+    patch.setattr(CacheRows, "receive", lambda self, key, host, rows, low: good(self, key, host, rows, -(1 << 60)))

@@ -43,7 +43,7 @@ def values(out: Path, measure: str, which: str = "value") -> list[float]:
 
 
 def test_each_pass_is_measured_before_it_is_trained_on(tmp_path: Path) -> None:
-    pattern, metrics = write_days(tmp_path / "logs", days=1), ["auc", "copc", "gauc:user", "slot_auc"]
+    pattern, metrics = write_days(tmp_path / "logs", days=1), ["auc", "copc", "gauc:user", "slot_auc", "slot_copc"]
     reports = run(pattern, tmp_path / "out", metrics=metrics)
     passes = [read_clicks(str(path)) for path in sorted((tmp_path / "logs/20261101").iterdir())]
     with session() as other:
@@ -58,7 +58,10 @@ def test_each_pass_is_measured_before_it_is_trained_on(tmp_path: Path) -> None:
     found = reports[-1]
     assert (found.rows, found.state, found.measured["auc", ""]) == (150, "trained", wanted[-1]["auc"])
     assert 0.3 < found.loss < 0.7
-    assert {group for name, group in found.measured if name == "slot_auc"} == {"user", "item"}
+    for by_slot in ("slot_auc", "slot_copc"):
+        assert {group for name, group in found.measured if name == by_slot} == {"user", "item"}
+    assert found.measured["slot_copc", "user"] == found.measured["copc", ""]  # every row has a user
+    assert found.totals["slot_copc", "user"] == found.totals["copc", ""]
     assert values(tmp_path / "out", "rows", "total") == [150.0, 300.0, 450.0]
     # Totals: exact where states have a size, else the mean over passes.
     with session() as other:

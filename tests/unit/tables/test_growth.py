@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from heterps.tables import (
     TableSpec,
     Zeros,
 )
+from heterps.tables.live.cold_rows import DiskTier
 from heterps.tables.specs.accessor import Counters
 
 
@@ -233,8 +235,9 @@ def test_ssd_needs_a_folder() -> None:
 
 def test_a_full_disk_refuses_rows_and_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of the file run out: the push is refused as a whole, what is there stays, and later it can be repeated."""
-    shard = KeyedShard([GroupSpec("g", (TableSpec("t", 64, Sum(), Zeros()),), storage="ssd")], folder=tmp_path)
-    monkeypatch.setattr("heterps.tables.live.region._STEP", 1 << 16)
+    monkeypatch.setattr("heterps.tables.live.shard.DiskTier", partial(DiskTier, block_bytes=1))
+    spec = GroupSpec("g", (TableSpec("t", 64, Sum(), Zeros()),), storage="ssd")
+    shard = KeyedShard([spec], folder=tmp_path, hot_bytes=250 * 300)
 
     def push(n: int, first: int) -> Applied:
         some = np.arange(first, first + 200, dtype=np.uint64)
@@ -244,12 +247,21 @@ def test_a_full_disk_refuses_rows_and_loses_none(tmp_path: Path, monkeypatch: py
         raise OSError(errno.ENOSPC, "No space left on device")
 
     push(0, 0)
+    n = 1
     with monkeypatch.context() as patch:
         patch.setattr("os.posix_fallocate", full)
+        while n < 10:  # there is room for a segment of 1024 rows, and for those in memory
+            try:
+                push(n, 200 * n)
+            except TableFullError:
+                break
+            n += 1
+        assert 5 <= n < 8
         with pytest.raises(TableFullError, match="no room on disk for table rows: No space left on device after"):
-            push(1, 1000)
-        assert len(shard.group("g")) == 200
-        assert shard.pull("g", np.arange(200, dtype=np.uint64), train=False).values.tolist() == [[1.0] * 64] * 200
-        assert BatchKey(0, 0, 1) not in shard.window
-    assert not push(1, 1000).duplicate
-    assert len(shard.group("g")) == 400
+            push(n, 200 * n)
+        assert len(shard.group("g")) == 200 * n
+        assert BatchKey(0, 0, n) not in shard.window
+    every = np.arange(200 * n, dtype=np.uint64)
+    assert shard.pull("g", every, train=False).values.tolist() == [[1.0] * 64] * len(every)
+    assert not push(n, 200 * n).duplicate
+    assert len(shard.group("g")) == 200 * (n + 1)

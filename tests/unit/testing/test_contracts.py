@@ -14,12 +14,15 @@ import heterps as hps
 from heterps.data import Dataset, arrays
 from heterps.data.sources.arrays import Arrays
 from heterps.device import register_namespace
+from heterps.errors import UnknownKindError
 from heterps.graph import OpKind, register_kind
 from heterps.kernels import Kernel, OpCost, register_kernel
 from heterps.planner.solve.problem import Placement, Problem
 from heterps.planner.solve.solvers import Solver, exact
-from heterps.tables import RULES, Rule
+from heterps.tables import RULES, Accessor, Rule
+from heterps.tables.specs.accessor import Counters
 from heterps.testing import (
+    AccessorContract,
     DeviceContract,
     EngineContract,
     OpContract,
@@ -86,6 +89,34 @@ class MyWrong(Rule):
 def test_a_loop_that_is_not_the_formula_is_found() -> None:
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         RuleContract().test_sparse_rows_follow_the_formula(MyWrong(), lambda w, s, g, scale: w - 0.1 * g, "float32")
+
+
+class BadAccessor(Accessor):
+    """Each decision has a bug that a real one could have."""
+
+    def decay(self, c: Counters) -> Counters:
+        c.show[:] *= np.float32(0.5)  # in place
+        return c
+
+    def drop(self, c: Counters) -> Any:
+        return c.show < c.show.mean()  # of whatever rows come together
+
+    def in_base(self, c: Counters) -> Any:
+        return (c.show > 3).astype(np.int8)  # no mask
+
+
+def test_accessors_that_look_at_other_rows_or_change_them_are_found(tmp_path: Path) -> None:
+    bad, contract = BadAccessor(embed=1), AccessorContract()
+    with pytest.raises(AssertionError):
+        contract.test_what_happens_to_a_row_does_not_depend_on_others(bad, "drop")
+    with pytest.raises(AssertionError):
+        contract.test_counters_are_left_as_they_are(bad, "decay")
+    with pytest.raises(AssertionError):
+        contract.test_a_decision_is_one_mask_over_rows(bad, "in_base")
+    with pytest.raises(
+        UnknownKindError, match=r"BadAccessor is not registered: decorate its class with @ACCESSORS\.add"
+    ):
+        contract.test_it_survives_json(bad)
 
 
 class Forgetful(ReaderContract):

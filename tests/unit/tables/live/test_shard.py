@@ -217,7 +217,7 @@ def test_specs_survive_json_and_refuse_nonsense() -> None:
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_give_the_same_bits(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heterps.tables.live.owners.WORTH_IT", 1)
-    monkeypatch.setattr("heterps.tables.live.owners.TURN", 64)
+    monkeypatch.setattr("heterps.tables.live.partition.RowPartition.turn", 64)
     one, many = KeyedShard([WIDE_DEEP], seed=3), KeyedShard([WIDE_DEEP], seed=3, threads=threads)
     rng = np.random.default_rng(0)
     for n in range(6):

@@ -272,7 +272,7 @@ def test_the_order_of_rows_depends_on_the_ids_alone(monkeypatch: pytest.MonkeyPa
     assert {int(mix(np.uint64(i))) >> 32 for i in same} == {7}
     ids = np.concatenate([same, rng.integers(0, 2**63, 3000, dtype=np.uint64)])
     for turn in (8192, 7):
-        monkeypatch.setattr("heterps.tables.live.shard_cut.TURN", turn)
+        monkeypatch.setattr("heterps.tables.live.part_cut.TURN", turn)
         shard = KeyedShard([GroupSpec("g", (TableSpec("t", 2, SGD()),))])
         shard.pull("g", rng.permutation(ids))
         with shard.cut() as cut:

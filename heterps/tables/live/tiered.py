@@ -1,0 +1,456 @@
+"""A partition whose rows do not all fit into memory: those used most are there, the others in a log on disk.
+
+1. A row is in memory or on disk, never in both indices. In memory it is a row of an ordinary partition, and all loops
+   work on it there; so before a loop runs, the rows that it will look for are brought in.
+2. Before rows are brought in or made, as many leave as need be: a clock takes those not used since its hand passed.
+   Rows in use are never among them, since room for a turn is made before its rows are touched.
+3. A row that has changed is added to the log when it leaves; one that has not goes back to where it was read.
+4. A row's number is a row in memory, or a position on disk with :data:`COLD` set. It is good while the lock is held.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heterps.errors import TableFullError
+from heterps.tables.hashing import RESERVED
+from heterps.tables.live.changed_ids import ChangedIds, IdStretch
+from heterps.tables.live.cold_rows import ColdRows, DiskTier
+from heterps.tables.live.compaction import Compaction
+from heterps.tables.live.partition import NO_BITS, NO_MARK, RowPartition
+from heterps.tables.live.region import Region
+from heterps.tables.live.row_layout import RowLayout
+from heterps.tables.live.turns import TURN
+from heterps.tables.loops.row_loops import NO_ROW
+from heterps.tables.loops.store import GradientColumns
+from heterps.tables.loops.tier_loops import TOUCHED, clock, insert_rows, touch_rows
+from heterps.tables.loops.upkeep import copy_rows, delete_rows
+from heterps.tables.snapshots.records import RowBuffer, ids_of
+
+__all__ = ["COLD", "TieredPartition"]
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+F32 = npt.NDArray[np.float32]
+Flags = npt.NDArray[np.bool_]
+
+#: Set in the number of a row that is on disk.
+COLD = 1 << 31
+#: Rows in memory at least, and rows that leave it together where there is room on disk.
+LEAST, LEAVING = 64, 16384
+#: What a row in memory takes beside its words: entries of a half-empty index, a tag, a bit.
+BESIDE = 24
+_NO_HINTS: U32 = np.empty(0, np.uint32)
+
+
+class TieredPartition:
+    """What a :class:`~heterps.tables.live.partition.RowPartition` is, beyond memory. Whoever calls holds :attr:`lock`,
+    but where told.
+
+    Parameters
+    ----------
+    hot_bytes
+        Memory for rows.
+    """
+
+    def __init__(self, layout: RowLayout, tier: DiskTier, hot_bytes: int) -> None:
+        self.layout, self.lock = layout, threading.Lock()
+        self.capacity = max(LEAST, hot_bytes // (layout.row_bytes + BESIDE))
+        self.turn = min(TURN, self.capacity // 4)
+        most = self.capacity + self.turn  # room for new rows is asked for before free ones are used
+        self.hot = RowPartition(layout, most=most)
+        self.cold = ColdRows(layout.stride, tier)
+        self._tags: U32 = Region(np.uint32, self.capacity).array
+        self._hand = 0
+        self.left = 0
+        """How often rows have left memory."""
+        self._changes: ChangedIds | None = None
+        self._compaction = Compaction(self, tier.compaction)
+
+    def __len__(self) -> int:
+        return len(self.hot) + len(self.cold)
+
+    @property
+    def high(self) -> int:
+        """Rows that take memory for their index."""
+        return len(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use by indices and rows, in memory and on disk."""
+        return self.memory_bytes + len(self.cold) * self.layout.row_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes in use that are not on disk, or will be when all rows fit in that may."""
+        changes = 0 if self._changes is None else self._changes.nbytes
+        hot = self.capacity * (self.layout.row_bytes + BESIDE)
+        return hot + self.cold.nbytes + self.cold.log.memory_bytes + changes
+
+    # --- into memory and out of it
+
+    def bring(self, ids: U64, order: I32, lo: int, hi: int) -> int | None:
+        """Bring the rows of at most half of what fits into memory, without the lock while they are read. Takes the lock
+        itself.
+
+        Return what :attr:`left` is while all of them are there; None if some may have left again.
+        """
+        log = self.cold.log
+        with self.lock:
+            self._make_room(hi - lo)
+            left = self.left
+            absent = self._touch(ids, _NO_HINTS, order, lo, hi, False)
+            at, positions = self.cold.candidates(ids[absent])
+            wanted, uses = ids[absent][at], log.uses(positions)
+        words = log.read(positions)
+        with self.lock:
+            good = (log.uses(positions) == uses) & (ids_of(words) == wanted)
+            good[good] = self.cold.has(wanted[good], positions[good])
+            self._make_room(hi - lo)
+            self._take_in(words[good], positions[good])
+            return left if left == self.left else None
+
+    def _present(
+        self, ids: U64, hints: U32, order: I32, lo: int, hi: int, changes: bool, promised: bool = False
+    ) -> None:
+        """Make sure that rows of a turn are in memory, and that there is room for new ones."""
+        self._make_room(hi - lo, promised)
+        absent = self._touch(ids, hints, order, lo, hi, changes)
+        if len(absent) and len(self.cold):
+            wanted = ids[absent]
+            at, positions = self.cold.candidates(wanted)
+            words = self.cold.log.read(positions)
+            good = ids_of(words) == wanted[at]
+            self._take_in(words[good], positions[good], changes)
+
+    def _touch(self, ids: U64, hints: U32, order: I32, lo: int, hi: int, changes: bool) -> I32:
+        absent = np.empty(hi - lo, np.int32)
+        log = self.cold.log
+        n = touch_rows(self.hot.store, ids, hints, order, lo, hi, self._tags, log.live, log.shift, changes, absent)
+        return absent[: int(n)]
+
+    def _take_in(self, words: U32, positions: I64, changes: bool = False) -> None:
+        if not len(words):
+            return
+        positions, first = np.unique(positions, return_index=True)
+        words = words[first]
+        slots = np.empty(len(words), np.int64)
+        self.cold.remove(ids_of(words), positions)
+        insert_rows(self.hot.store, words.reshape(-1), slots)
+        if changes:
+            self.cold.log.release(positions)
+        self._tags[slots] = np.uint32(TOUCHED) | (positions + 1).astype(np.uint32) * np.uint32(not changes)
+
+    def _make_room(self, n: int, promised: bool = False) -> None:
+        """Let rows leave until so many fit in; perhaps there is room on disk that was promised."""
+        short = n - (self.capacity - len(self.hot))
+        if short <= 0:
+            return
+        hot, log = self.hot, self.cold.log
+        slots = np.empty(max(short, min(LEAVING, self.capacity // 8)), np.int64)
+        self._hand = int(clock(hot.store.words, self.layout.stride, self._tags, self._hand, hot.high, slots))
+        changed, due = self._homes(slots) < 0, short if promised else 0
+        try:
+            log.reserve(int(changed.sum()) - due)
+        except TableFullError:  # for so many; perhaps not for those that must go
+            slots = slots[:short]
+            log.reserve(int(changed[:short].sum()) - due)
+        self._leave(slots)
+        self._compaction.wake()
+
+    def _leave(self, slots: I64) -> None:
+        hot, words = self.hot, self.hot.words[slots]
+        homes = self._homes(slots)
+        changed = homes < 0
+        homes[changed] = self.cold.log.append(words[changed])
+        self.cold.enter(words, homes)
+        self._note_left(slots, ids_of(words))
+        delete_rows(hot.store, slots)
+        self._tags[slots] = 0
+        self.left += 1
+
+    def _note_left(self, slots: I64, ids: U64) -> None:
+        """Remember which of the rows that leave have changed since the last mark."""
+        if self._changes is not None:
+            self._changes.change(ids[self._bits(slots)], len(self))
+            self._clear_bits(slots)
+
+    def _bits(self, slots: I64) -> Flags:
+        words = self.hot.store.changed[slots >> 6]
+        found: Flags = (words >> (slots & 63).astype(np.uint64)) & np.uint64(1) != 0
+        return found
+
+    def _clear_bits(self, slots: I64) -> None:
+        np.bitwise_and.at(self.hot.store.changed, slots >> 6, ~(np.uint64(1) << (slots & 63).astype(np.uint64)))
+
+    def changing(self, slots: I64) -> None:
+        """Note that rows in memory are about to differ from what is on disk."""
+        homes = self._homes(slots)
+        self.cold.log.release(homes[homes >= 0])
+        self._tags[slots] = TOUCHED
+
+    def promised(self, n: int) -> AbstractContextManager[None]:
+        """Be a context in which the disk has room for so many rows to leave. Takes the lock itself."""
+        return _Promise(self, n)
+
+    # --- what loops do
+
+    def pull(self, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: int) -> int:
+        """Copy out values, as in memory. At most :attr:`turn` ids at a time."""
+        self._present(ids, _NO_HINTS, order, lo, hi, make and self.layout.tick >= 0)
+        return self.hot.pull(ids, order, lo, hi, rows, out, make, tick)
+
+    def pull_brought(
+        self, left: int | None, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: int
+    ) -> int:
+        """Copy out values of rows that :meth:`bring` brought in, if they are there still."""
+        free = self.capacity - len(self.hot) >= hi - lo
+        if left != self.left or not free or (make and self.layout.tick >= 0):
+            return self.pull(ids, order, lo, hi, rows, out, make, tick)
+        return self.hot.pull(ids, order, lo, hi, rows, out, make, tick)
+
+    def push(self, g: GradientColumns, order: I32, lo: int, hi: int, make: bool, tick: int, missing: I32) -> I64:
+        """Apply gradients, as in memory. At most :attr:`turn` ids at a time, with room :meth:`promised`."""
+        self._present(g.ids, g.rows, order, lo, hi, True, promised=True)
+        return self.hot.push(g, order, lo, hi, make, tick, missing)
+
+    def set_numbers(self, numbers: F32) -> None:
+        """Set what the rules' loops take, for the next push."""
+        self.hot.set_numbers(numbers)
+
+    # --- rows by number
+
+    def find(self, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> int:
+        """Write the rows of ids, return how many have none."""
+        missing = self.hot.find(ids, order, lo, hi, rows)
+        if not missing or not len(self.cold):
+            return missing
+        absent = order[lo:hi][rows[order[lo:hi]] == NO_ROW]
+        at, positions = self.cold.find(ids[absent])
+        rows[absent[at]] = (positions | COLD).astype(np.uint32)
+        return int((rows[order[lo:hi]] == NO_ROW).sum())
+
+    def live(self) -> I64:
+        """Return the numbers of the rows in use."""
+        return np.concatenate([self.hot.live(), self.cold.positions() | COLD])
+
+    def words_of(self, rows: I64) -> U32:
+        """Return a copy of the words of rows."""
+        cold = rows >= COLD
+        out = np.empty((len(rows), self.layout.stride), np.uint32)
+        out[~cold] = self.hot.words[rows[~cold]]
+        out[cold] = self.cold.log.read(rows[cold] & ~COLD)
+        return out
+
+    def ids(self, rows: I64) -> U64:
+        """Return the ids of rows."""
+        return ids_of(self.words_of(rows))
+
+    def counters(self, rows: I64) -> F32:
+        """Return the counters of rows, ``[counters, rows]``."""
+        first = self.layout.counter
+        floats = self.words_of(rows).view(np.float32)
+        return np.ascontiguousarray(floats[:, first : first + self.layout.n_counters].T)
+
+    def last_uses(self, rows: I64) -> U32:
+        """Return when rows were used last."""
+        return self.words_of(rows)[:, self.layout.tick]
+
+    def set_counters(self, rows: I64, counters: npt.ArrayLike) -> None:
+        """Replace the counters of rows. Those on disk have other numbers then."""
+        first = self.layout.counter
+        values = np.asarray(counters, np.float32)
+        cold = rows >= COLD
+        self.changing(rows[~cold])
+        self.hot.set_counters(rows[~cold], values[:, ~cold])
+        positions = rows[cold] & ~COLD
+        words = self.cold.log.read(positions)
+        words.view(np.float32)[:, first : first + self.layout.n_counters] = values[:, cold].T
+        self.cold.log.reserve(len(words))
+        self.cold.rewrite(words, positions)
+        if self._changes is not None:
+            self._changes.change(ids_of(words), len(self))
+        self._compaction.wake()
+
+    def delete(self, rows: npt.ArrayLike) -> None:
+        """Delete rows that exist."""
+        rows = np.ascontiguousarray(rows, np.int64)
+        if not len(rows):
+            return
+        ids = self.ids(rows)
+        if self._changes is not None:
+            self._changes.delete(ids, len(self))
+        cold = rows >= COLD
+        slots, positions = rows[~cold], rows[cold] & ~COLD
+        self.changing(slots)
+        delete_rows(self.hot.store, slots)
+        self._tags[slots] = 0
+        if self._changes is not None:
+            self._clear_bits(slots)
+        self.cold.remove(ids[cold], positions)
+        self.cold.log.release(positions)
+        self._compaction.wake()
+
+    def set_columns(self, rows: I64, columns: slice, values: F32) -> None:
+        """Replace the values of rows in memory."""
+        self.changing(rows)
+        self.hot.set_columns(rows, columns, values)
+
+    def set_slots(self, rows: I64, where: slice, slots: F32) -> None:
+        """Replace optimiser slots of rows in memory."""
+        self.changing(rows)
+        self.hot.set_slots(rows, where, slots)
+
+    def set_words(self, rows: I64, words: U32) -> None:
+        """Replace whole rows in memory."""
+        self.changing(rows)
+        self.hot.set_words(rows, words)
+
+    # --- restored rows
+
+    def append(self, n: int) -> U32:
+        """Return room for rows of an empty partition, to be filled; then :meth:`appended`."""
+        return np.empty((n, self.layout.stride), np.uint32)
+
+    def appended(self, words: U32) -> None:
+        """Take in rows that were filled."""
+        self.cold.log.reserve(len(words))
+        self.cold.add(words)
+
+    def build_index(self) -> None:
+        """Make sure that no appended row has the id of another."""
+        self.cold.check_unique()
+
+    # --- changes
+
+    def close_stretch(self, mark: int, since: int | None) -> IdStretch | None:
+        """Set a mark; return the ids whose rows changed since an earlier one, and the ids that lost their row."""
+        hot = self.hot
+        if self._changes is None:
+            self._changes = ChangedIds(mark)
+            noted = Region(np.uint64, self.capacity // 64 + 1).array
+            hot.store = hot.store._replace(changed=noted, mark=np.zeros(1, np.uint32))
+        used = -(-hot.high // 64)
+        bits = hot.store.changed[:used]
+        slots = np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little"))
+        self._changes.close(mark, self._in_use(slots), len(self))
+        bits[:] = 0
+        hot.store.mark[0] = mark
+        found = None if since is None else self._changes.since(since)
+        if found is not None:
+            found.deleted = self._absent(found.deleted)
+        return found
+
+    def _in_use(self, slots: I64) -> U64:
+        ids = self.hot.ids(slots)
+        found: U64 = ids[ids != np.uint64(RESERVED)]
+        return found
+
+    def mark(self, mark: int, since: int | None = None) -> tuple[U64 | None, U64]:
+        """Set a mark; return the ids whose rows changed since an earlier one and the ids that were deleted since.
+
+        None for the former if what changed is not known.
+        """
+        found = self.close_stretch(mark, since)
+        return (None, np.empty(0, np.uint64)) if found is None else (found.changed, found.deleted)
+
+    def _absent(self, ids: U64) -> U64:
+        rows = np.empty(len(ids), np.uint32)
+        self.find(ids, np.arange(len(ids), dtype=np.int32), 0, len(ids), rows)
+        absent: U64 = ids[rows == NO_ROW]
+        return absent
+
+    def deleted_since(self, mark: int) -> U64:
+        """Return the ids without a row now that lost one after a mark."""
+        return np.empty(0, np.uint64) if self._changes is None else self._absent(self._changes.deleted_since(mark))
+
+    def keep_marks(self, marks: Collection[int]) -> None:
+        """Note no more than these marks need; without any, nothing."""
+        if self._changes is not None and marks:
+            self._changes.keep(marks)
+        elif not marks:
+            self._changes = None
+            self.hot.store = self.hot.store._replace(changed=NO_BITS, mark=NO_MARK)
+
+    def listed(self) -> U64:
+        """Return what :meth:`copy_listed` takes, for all rows: their ids."""
+        rows = self.live()
+        pieces = [self.ids(rows[first : first + TURN]) for first in range(0, len(rows), TURN)]
+        return np.concatenate([np.empty(0, np.uint64), *pieces])
+
+    def copy_listed(self, ids: U64, out: RowBuffer, done: int) -> None:
+        """Copy the rows of ids behind the first ``done`` rows of a buffer; without a row, as a free one."""
+        rows = np.empty(len(ids), np.uint32)
+        self.find(ids, np.arange(len(ids), dtype=np.int32), 0, len(ids), rows)
+        words = np.full((len(ids), self.layout.stride), NO_ROW, np.uint32)
+        there = rows != NO_ROW
+        words[there] = self.words_of(rows[there].astype(np.int64))
+        every = np.arange(len(ids), dtype=np.uint32)
+        copy_rows(words.reshape(-1), self.layout.stride, every, out.pieces, out.words, done)
+
+    # --- room on disk
+
+    def compact(self, garbage: float) -> int:
+        """Copy the rows of the emptiest segment to the end of the log, if so much of it is garbage.
+
+        Return the bytes that were read and written. Takes the lock itself, for a few thousand rows at a time.
+        """
+        log = self.cold.log
+        with self.lock:
+            segment = log.emptiest(garbage)
+            if segment is None or not log.live[segment]:
+                log.reclaim()
+                return 0
+            positions, uses = log.positions_of(segment), log.uses(np.array([segment << log.shift]))
+        words, moved = log.read(positions), 0
+        for first in range(0, len(words), TURN):
+            with self.lock:
+                if log.uses(positions[:1]) != uses:
+                    break
+                moved += self._move(words[first : first + TURN], positions[first : first + TURN])
+        with self.lock:
+            if log.uses(positions[:1]) == uses:
+                log.live[segment] = 0  # all that was meant is elsewhere
+            log.reclaim()
+        return words.nbytes + moved * self.layout.row_bytes
+
+    def _move(self, words: U32, positions: I64) -> int:
+        """Add those of the rows to the log that are meant; return how many."""
+        ids = ids_of(words)
+        meant = self.cold.has(ids, positions)
+        self.cold.log.reserve(len(words))
+        self.cold.rewrite(words[meant], positions[meant])
+        others, rows = ids[~meant], np.empty(int((~meant).sum()), np.uint32)
+        self.hot.find(others, np.arange(len(others), dtype=np.int32), 0, len(others), rows)
+        there = rows != NO_ROW
+        slots = rows[there].astype(np.int64)
+        self.changing(slots[self._homes(slots) == positions[~meant][there]])  # they have nothing to go back to
+        return int(meant.sum())
+
+    def _homes(self, slots: I64) -> I64:
+        """Return where on disk the same stands as in rows in memory, -1 for nowhere."""
+        homes: I64 = (self._tags[slots] & np.uint32(TOUCHED - 1)).astype(np.int64) - 1
+        return homes
+
+
+class _Promise:
+    """Room on disk that is promised while a call needs it."""
+
+    def __init__(self, part: TieredPartition, n: int) -> None:
+        self._part, self._context = part, part.cold.log.promised(n)
+
+    def __enter__(self) -> None:
+        with self._part.lock:
+            self._context.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        with self._part.lock:
+            self._context.__exit__(None, None, None)

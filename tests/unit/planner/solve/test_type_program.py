@@ -1,0 +1,84 @@
+"""The program over places of Layers: no plan of small instances is better, and on graphs of many tables it is close."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from heterps.planner import FixedRate, MaxThroughput, MinCost, plan
+from heterps.planner.solve.bounds import least_price
+from heterps.planner.solve.dag import in_groups
+from heterps.planner.solve.effort import NEVER, Deadline
+from heterps.planner.solve.large import planned
+from heterps.planner.solve.problem import Flow, make_problem
+from heterps.planner.solve.solvers import exact
+from heterps.planner.solve.type_program import TypeProgram, least_per_row, most_within
+from tests.unit.planner.instances import goal_of, instance, problem_of
+from tests.unit.planner.solve.test_large import with_tables
+from tests.unit.planner.test_against_brute_force import best_by_brute_force
+
+FEW, MANY = range(5_000, 5_030), range(5_030, 5_300)
+
+
+@pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.full)], ids=["few", "many"])
+def test_no_plan_is_better_than_the_program_says(seeds):
+    decided = 0
+    for seed in seeds:
+        made = instance(seed, most_layers=4)
+        problem, goal = problem_of(made), goal_of(made)
+        best = best_by_brute_force(problem, goal)
+        if best is None:
+            continue
+        bound = goal.closer(TypeProgram(problem), best, math.inf if goal.rises else 0.0, NEVER)
+        decided += bound not in (0.0, math.inf)
+        low, high = (best, bound) if goal.rises else (bound, best)
+        assert low <= high * (1 + 1e-6), f"seed {seed}: {best}, bound {bound}"
+    assert decided > len(seeds) / 2
+
+
+def branches(count):
+    """Tables side by side on a cpu, each with a layer that may be on a gpu; then one layer that may be anywhere."""
+    layers = 2 + 2 * count
+    seconds = [[0.02, 1.0], *[[0.01, 1.0], [0.05, 0.01]] * count, [1.0, 0.2]]
+    allowed = [[True, False], *[[True, False], [True, True]] * count, [True, True]]
+    flows = []
+    for i in range(count):
+        pull, layer = 1 + 2 * i, 2 + 2 * i
+        flows += [Flow(0, pull, f"ids{i}", 1.0), Flow(pull, layer, f"rows{i}", 2.0)]
+        flows.append(Flow(layer, layers - 1, f"out{i}", 3.0))
+    wire = {"receive_s": 0.02, "send_s": 0.02}
+    return make_problem(seconds, price=[1.0, 3.0], cap=[200, 90], allowed=allowed, flows=flows, **wire)
+
+
+@pytest.mark.parametrize("goal", [MinCost(3.0), FixedRate(3.0), MaxThroughput(40.0)], ids=["cost", "rate", "most"])
+def test_branches_that_are_alike_are_bounded_closely(goal):
+    found = planned(branches(40), goal, exact, most=50).found
+    assert "the bound is for all" in found.proof
+    assert found.gap <= 0.02
+
+
+def test_the_linear_bound_alone_is_far():
+    problem = branches(40)
+    price = exact(problem_with_groups(problem), 3.0).price
+    program = TypeProgram(problem).least_price(3.0, NEVER)
+    assert least_price(problem, 3.0) < 0.97 * program <= price
+
+
+def problem_with_groups(problem):
+    return replace(problem, members=in_groups(problem, 8))
+
+
+def test_without_time_the_bound_is_what_it_was():
+    program = TypeProgram(branches(4))
+    assert least_per_row(program, 1.0, 2.0, 9.0, 5.0, Deadline(0.0)) == 5.0
+    assert most_within(program, 1.0, 7.0, math.inf, Deadline(0.0)) == 7.0
+
+
+def test_a_program_that_is_too_large_is_not_built():
+    assert TypeProgram(branches(100)).applies  # alike: four layers
+    assert not TypeProgram(make_problem([[1.0, 2.0 + i] for i in range(1000)])).applies
+
+
+def test_tables_of_many_kinds_are_bounded_within_a_few_per_cent(rented):
+    made = plan(with_tables(range(8, 60, 2)), rented, goal=MinCost(5e6), batch_size=8192)
+    assert made.certificate.gap < 0.03

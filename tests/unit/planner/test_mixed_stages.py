@@ -1,0 +1,126 @@
+"""Stages on two pools at once, against every way to divide every stage."""
+
+import itertools
+import math
+import random
+
+import pytest
+
+from heterps.planner.solve import pareto
+from heterps.planner.solve.dag import over_downsets
+from heterps.planner.solve.effort import UndecidedError
+from heterps.planner.solve.multipliers import multiplier_placement
+from heterps.planner.solve.solvers import exact
+from tests.unit.planner.brute import SLACK, BrutePlans
+from tests.unit.planner.instances import instance, problem_of
+
+SEEDS = range(80)
+
+
+def mixed_instance(seed):
+    """A small instance with two types that may share a stage; with links no stage is shared."""
+    made = {"price": [1.0]}
+    for number in itertools.count(1000 * seed):
+        if len(made["price"]) > 1 and len(made["allowed"]) <= 3:
+            break
+        made = instance(number, most_layers=3)
+    rng = random.Random(seed)
+    made.pop("link", None)
+    made["cap"] = [rng.choice((1, 2, 3, 5)), *made["cap"][1:]]
+    return over_downsets(problem_of(made | {"mixes": [(0, 1)]}))[0], rng.uniform(0.2, 3)
+
+
+def fractional(stage, x):
+    """Units of a stage, not rounded; None if no number is enough."""
+    if any(1 - s * x <= 1e-12 for s in stage.serial):
+        return None
+    return max(q * x / (1 - s * x) for s, q in zip(stage.serial, stage.parallel, strict=True))
+
+
+class MixedPlans(BrutePlans):
+    """All plans, those with shared stages too, at one throughput."""
+
+    def options(self, start, stop, x):
+        """Ways to run a stage: units by type, and what a row takes of the shared capacities."""
+        stages = [self.stage(start, stop, t) for t in range(self.types)]
+        for t, stage in enumerate(stages):
+            if stage is not None and (units := stage.units(x)) is not None:
+                yield {t: units}, stage.taken
+        if stages[0] is None or stages[1] is None:
+            return
+        whole, other = fractional(stages[0], x), fractional(stages[1], x)
+        if whole is None or other is None:
+            return
+        for k in range(1, int(min(math.ceil(whole) - 1, self.p["cap"][0])) + 1):
+            share = k / whole
+            rest = max(1, math.ceil(other * (1 - share) * (1 - SLACK)))
+            taken = zip(stages[0].taken, stages[1].taken, strict=True)
+            yield {0: k, 1: rest}, [share * a + (1 - share) * b for a, b in taken]
+
+    def ways(self, x):
+        def go(state, sofar):
+            if state == self.everything:
+                yield sofar
+            for later in self.downsets:
+                if later != state and later & state == state:
+                    for option in self.options(state, later, x):
+                        yield from go(later, [*sofar, option])
+
+        return go(0, [])
+
+    def least(self, x):
+        prices = [self.cost(way, x) for way in self.ways(x)]
+        return min((price for price in prices if price is not None), default=None)
+
+    def cost(self, way, x):
+        for h, capacity in enumerate(self.p["capacity"]):
+            taken = self.p["fixed_usage"][h] + sum(taken[h] for _, taken in way)
+            if taken * x > capacity * (1 + SLACK):
+                return None
+        used = [sum(units.get(t, 0) for units, _ in way) for t in range(self.types)]
+        hosts = self.hosts(x)
+        if self.shards.type >= 0:
+            used[self.shards.type] += hosts
+        return self.bought(used, hosts)
+
+
+@pytest.mark.parametrize("labels", [True, False], ids=["labels", "no labels"])
+def test_no_plan_with_shared_stages_beats_the_bound(labels, monkeypatch):
+    """With labels the answer is the best; without, bounds hold and nothing is called impossible that is not."""
+    if not labels:
+        monkeypatch.setattr(pareto, "_LABELS", (1,))
+    found_any = 0
+    for seed in SEEDS:
+        problem, x = mixed_instance(seed)
+        best = MixedPlans(problem).least(x)
+        try:
+            found = exact(problem, x)
+        except UndecidedError:
+            assert not labels
+            continue
+        assert (found is None) == (best is None), f"seed {seed}: {best}, {found}"
+        if found is not None:
+            found_any += 1
+            assert found.bound <= best * (1 + 1e-6), f"seed {seed}"
+            assert found.price >= best * (1 - 1e-6), f"seed {seed}"
+            assert not labels or found.price == pytest.approx(best), f"seed {seed}"
+    assert found_any > 20
+
+
+def test_raised_prices_call_nothing_impossible_that_is_not():
+    for seed in SEEDS:
+        problem, x = mixed_instance(seed)
+        best = MixedPlans(problem).least(x)
+        try:
+            found = multiplier_placement(problem, x)
+        except UndecidedError:
+            continue
+        assert (found is None) <= (best is None), f"seed {seed}"
+        assert found is None or found.bound <= best * (1 + 1e-6), f"seed {seed}"
+
+
+def test_more_ways_to_divide_a_stage_than_are_looked_at_are_not_left_out(monkeypatch):
+    problem, x = next(pair for pair in map(mixed_instance, SEEDS) if exact(*pair) is not None)
+    monkeypatch.setattr(pareto, "_MOST_CHOICES", problem.types)
+    with pytest.raises(pareto.TooManyLabelsError, match="ways to divide a stage"):
+        pareto.label_placement(problem, x)
