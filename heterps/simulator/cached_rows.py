@@ -119,7 +119,9 @@ class CacheRows:
     def learn(self, grad: Grad) -> str:
         """Gather the gradients of a batch; then let shards go."""
         key = grad[0]
-        self.learned[self.fresh.count(key.n)] = key
+        # Run again after a failure, a batch may be among what hosts had: no more than ``staleness`` batches see it twice.
+        if not any(key in known.batches for known in self.used[key.n].values()):
+            self.learned[self.fresh.count(key.n)] = key
         unit = key._replace(n=key.n - key.n % self.mode.unit)
         gathered, based = self.gathered.setdefault(unit, {}), self.based_on.setdefault(unit, {})
         for shard, known in self.used.pop(key.n).items():
