@@ -85,8 +85,9 @@ def test_one_core_compiles_for_itself(started: list[Any], monkeypatch: pytest.Mo
 
 
 def test_what_does_not_travel_is_left_to_this_process(started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    lock: Any = threading.Lock()
+    bound = Needs(needs().graph, (), (), (lock,))
     monkeypatch.setattr(ahead, "missing", lambda needs: ("metrics",))
     monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda _: {0, 1})
-    lock: Any = threading.Lock()
-    compile_ahead(Needs(needs().graph, (), (), (lock,)))
+    compile_ahead(bound)
     assert (started, ahead.told()) == ([], "")
