@@ -131,7 +131,8 @@ def command() -> None:
 @click.option("--head-room", type=_Percent(), default="0%", metavar="PERCENT", help="Capacity to keep free everywhere.")
 @click.option("--profile", "profile_path", type=click.Path(dir_okay=False), help="Rates from `heterps profile`.")
 @sample_options("Sampled: distinct ids of a batch, growth of the tables.")
-@click.option("--rows", type=_Count(), help="Rows to train on, for the size of the tables.")
+@click.option("--rows", type=_Count(), help="Rows to train on: the size of the tables, the job's time.")
+@click.option("--epochs", type=click.IntRange(1), default=1, help="How often the rows are trained on.")
 @click.option("--pin", "pins", multiple=True, metavar="OP=POOL", help="Place an op (a pattern) on a pool, cpu or gpu.")
 @storage_option
 @parameters_option
@@ -155,8 +156,8 @@ def make(
     target: str, settings: tuple[str, ...], hardware: str | None, catalogue: str | None, rows_per_second: float | None,
     arrival_rate: float | None, budget: float | None, batch_size: tuple[int, ...] | None, seconds: float,
     deadline: float | None, head_room: float, profile_path: str | None, data: tuple[str, ...], kind: str,
-    rows: float | None, pins: tuple[str, ...], storage: tuple[str, ...], parameters: tuple[str, ...], mode: str | None,
-    replicas: int, solver_name: str,
+    rows: float | None, epochs: int, pins: tuple[str, ...], storage: tuple[str, ...], parameters: tuple[str, ...],
+    mode: str | None, replicas: int, solver_name: str,
     comparing: bool, explaining: bool, objective: str | None, playing: bool, play_with: tuple[str, ...],
     commands: bool, hosts: str | None, certs: str | None, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
@@ -171,7 +172,7 @@ def make(
     request = Request(
         graph,
         _hardware(hardware, catalogue),
-        _goal(rows_per_second, arrival_rate, budget, rows, deadline),
+        _goal(rows_per_second, arrival_rate, budget, _trained(rows, epochs), deadline),
         batch_size or BATCH_SIZES,
         Profile.load(profile_path) if profile_path else Profile({}),
         _pins(pins),
@@ -188,7 +189,7 @@ def make(
         _print_comparison(console, request)
         return
     made = solve(request, None if mode is None else mode_from_text(mode))
-    job = job_text(made, rows, deadline, budget)
+    job = job_text(made, _trained(rows, epochs), deadline, budget)
     if out:
         made.save(out)
     if commands:
@@ -279,6 +280,13 @@ def _goal(
     if arrival_rate is not None:
         return FixedRate(arrival_rate)
     return MaxThroughput(math.inf if budget is None else budget)
+
+
+def _trained(rows: float | None, epochs: int) -> float | None:
+    """Rows of all epochs together."""
+    if rows is None and epochs > 1:
+        raise PlanError("--epochs is how often --rows are trained on: say how many rows there are")
+    return None if rows is None else rows * epochs
 
 
 def _pins(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -53,6 +53,10 @@ class Goal:
         """A value that no plan beats, whatever its cuts: with whole units, nearer to that of a plan than ``bound``."""
         raise NotImplementedError
 
+    def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
+        """Whether it is proved that no plan, whatever its cuts, is as good as a value."""
+        raise NotImplementedError
+
     def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:
         """Whether a plan over the problem's cuts could be better than a value; False is a proof that none is."""
         raise NotImplementedError
@@ -123,6 +127,11 @@ class MinCost(Goal):
         """The least price per row over all throughputs."""
         return least_per_row(program, self.rows_per_second, self._at_most, value, bound, deadline)
 
+    def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
+        """Whether rows cost more at all throughputs."""
+        floor = value * (1 + 1e-6)
+        return least_per_row(program, self.rows_per_second, self._at_most, 1.05 * floor, floor, deadline) > floor
+
 
 @dataclass(frozen=True)
 class FixedRate(Goal):
@@ -167,6 +176,10 @@ class FixedRate(Goal):
     def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
         """The price per hour of whole units."""
         return max(bound, program.least_price(self.rows_per_second, deadline))
+
+    def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
+        """Whether whole units cost more."""
+        return program.exceeds(value, self.rows_per_second, deadline)
 
 
 @dataclass(frozen=True)
@@ -218,6 +231,10 @@ class MaxThroughput(Goal):
     def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
         """The most rows per second with whole units."""
         return most_within(program, value, bound, self.price_per_hour, deadline)
+
+    def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
+        """Whether so many rows per second cost more, or more than there is."""
+        return program.exceeds(self.price_per_hour, value, deadline)
 
     @property
     def rises(self) -> bool:

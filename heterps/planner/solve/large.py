@@ -75,7 +75,7 @@ def planned(
         return LargeOutcome(every, goal.search(every, solve, deadline), True)
     if complete:
         return _thinned(every, goal, solve, deadline)
-    return _over_good_cuts(every, goal, solve, deadline, most)
+    return _over_good_cuts(every, goal, solve, deadline, most, beat)
 
 
 def _thinned(every: Problem, goal: Goal, solve: Solve, deadline: Deadline) -> LargeOutcome:
@@ -93,18 +93,23 @@ def _thinned(every: Problem, goal: Goal, solve: Solve, deadline: Deadline) -> La
     return LargeOutcome(found[0], replace(found[1], bound=exactly.bound, proof=exactly.proof), False)
 
 
-def _over_good_cuts(few: Problem, goal: Goal, solve: Solve, deadline: Deadline, most: int) -> LargeOutcome:
+def _over_good_cuts(
+    few: Problem, goal: Goal, solve: Solve, deadline: Deadline, most: int, beat: float | None
+) -> LargeOutcome:
     """Not all cuts are known: good ones, those near the best of them, those of the integer program over slots."""
     bound = goal.bound(few)
     if (bound == 0.0) if goal.rises else np.isinf(bound):
         return LargeOutcome(few, None, True)  # not even with fractions of units, whatever the cuts
+    program = TypeProgram(few)
+    soon = Deadline(min(_BOUND_SECONDS, deadline.left / 2))
+    if beat is not None and program.applies and goal.rules_out(program, beat, soon):
+        return LargeOutcome(few, None, True, beaten=True)
     found = _closer(few, goal, solve, deadline)
     if few.layers * few.types <= _SLOT_COLUMNS:
         found = _slotted(found[0] if found else few, found and found[1], goal, solve, deadline) or found
     if found is None:
         raise UndecidedError(f"no plan over {few.states:,} of more than {most:,} legal cuts")
     over = f"over {found[0].states:,} of more than {most:,} legal cuts; the bound is for all"
-    program = TypeProgram(few)
     if program.applies:
         bound = goal.closer(program, found[1].value, bound, Deadline(min(_BOUND_SECONDS, deadline.left / 2)))
     return LargeOutcome(found[0], _bounded(found[1], bound, goal, over), False)

@@ -54,6 +54,11 @@ class TypeProgram:
         apart = self._problem.shards.price * hosts if self._problem.shards.type < 0 else 0.0
         return max(0.0, found.bound * (1 - _ROUNDING)) + apart
 
+    def exceeds(self, budget: float, x: float, deadline: Deadline) -> bool:
+        """Whether it is proved that x rows a second cost more than a price per hour, or more than there is."""
+        price = self.least_price(x, deadline)
+        return price > budget * (1 + 1e-6) or bool(np.isinf(price))
+
     def _build(self, program: IntegerProgram, x: float, hosts: int) -> None:
         small, types = self._small, range(self._small.types)
         whole = not self._problem.mixes.size
@@ -119,12 +124,12 @@ class TypeProgram:
         return 0 if len(reached) == small.layers and self._counts[0] == 1 else None
 
     def _add_units(self, program: IntegerProgram, work: list[list[list[tuple[int, float]]]], hosts: int) -> None:
-        """Whole units of each type, as parts of whole products, within the caps."""
+        """Units of each type within the caps, as parts of whole products: a single unit is one too."""
         p = self._problem
         products = [program.integer(price) for price in p.product_price]
         for t, resources in enumerate(work):
             here, each = (hosts if p.shards.type == t else 0), float(p.sold_in[t])
-            units = program.integer(0.0, float(p.cap[t]))
+            units = program.continuous(0.0, float(p.cap[t]))
             program.row([(units, 1.0), (products[p.product[t]], -each)], -np.inf, 0.0)
             program.row([(products[p.product[t]], each)], -np.inf, float(p.cap[t]))
             for taken in resources:
@@ -157,7 +162,7 @@ def most_within(program: TypeProgram, value: float, most: float, budget: float, 
         x = low * (1 + _CLOSE) if turn == 0 or np.isinf(high) else float(np.sqrt(low * high))
         if x >= high or deadline.over:
             break
-        if program.least_price(x, deadline) > budget * (1 + 1e-6):
+        if program.exceeds(budget, x, deadline):
             high = x
         else:
             low = x

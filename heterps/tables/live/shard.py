@@ -290,6 +290,11 @@ class Shard:
         """Bytes in use by rows, indices and dense parameters; copies on a device do not count."""
         return self.dense.nbytes + sum(group.nbytes for group in self._groups.values())
 
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of them that are in memory now, not on disk."""
+        return self.dense.nbytes + sum(group.resident_bytes for group in self._groups.values())
+
     def set_rate(self, rate: float) -> None:
         """Multiply all learning rates by a factor from now on; nothing is applied meanwhile."""
         for group in self._groups.values():

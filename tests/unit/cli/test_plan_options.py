@@ -26,6 +26,12 @@ def test_a_plan_is_played_as_it_is_said(common):
     assert "at work: stage all" in result.output
 
 
+def test_a_job_is_all_epochs(common):
+    result = run(*common, "--rows", "4M", "--epochs", "3")
+    assert result.exit_code == 0, result.output
+    assert "Job: 12.0M rows in " in result.output
+
+
 def test_the_commands_run_the_saved_plan(common, tmp_path):
     out = tmp_path / "plan.json"
     result = run(*common, "--out", out, "--commands")
@@ -41,11 +47,12 @@ def test_the_commands_run_the_saved_plan(common, tmp_path):
         (["--play-with", "splits=0"], "use a whole number above 0"),
         (["--play-with", "slow=0.5"], "how many times as long one worker takes, at least 1"),
         (["--play-with", "cuts=often"], "not a time"),
+        (["--epochs", "2"], "--epochs is how often --rows are trained on: say how many rows there are"),
         (["--commands"], "say where with --out plan.json"),
         (["--hosts", "127.0.0.1"], "give --commands too"),
         (["--commands", "--out", "plan.json", "--certs", "certs"], "give --hosts too"),
     ],
-    ids=["unknown", "count", "factor", "time", "no file", "no commands", "no hosts"],
+    ids=["unknown", "count", "factor", "time", "no rows", "no file", "no commands", "no hosts"],
 )
 def test_mistakes_are_named(common, options, message):
     result = run(*common, *options)

@@ -10,11 +10,12 @@ from heterps.planner.solve import pareto
 from heterps.planner.solve.dag import over_downsets
 from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.multipliers import multiplier_placement
+from heterps.planner.solve.problem import make_problem
 from heterps.planner.solve.solvers import exact
 from tests.unit.planner.brute import SLACK, BrutePlans
 from tests.unit.planner.instances import instance, problem_of
 
-SEEDS = range(80)
+SEEDS = range(60)
 
 
 def mixed_instance(seed):
@@ -117,6 +118,14 @@ def test_raised_prices_call_nothing_impossible_that_is_not():
             continue
         assert (found is None) <= (best is None), f"seed {seed}"
         assert found is None or found.bound <= best * (1 + 1e-6), f"seed {seed}"
+
+
+def test_a_stage_that_no_type_can_carry_alone_is_shared():
+    """Two units of the one or ten of the other would do, one of each is there: whole stages have no plan."""
+    problem = make_problem([[1.01, 10.0]], cap=[1, 1], mixes=[(0, 1)])
+    assert exact(problem, 1.0).price == 2.0
+    with pytest.raises(UndecidedError):
+        multiplier_placement(problem, 1.0)
 
 
 def test_more_ways_to_divide_a_stage_than_are_looked_at_are_not_left_out(monkeypatch):

@@ -69,6 +69,7 @@ def with_tables(dims):
 
 def test_a_model_of_many_tables_says_what_is_proved(rented, monkeypatch):
     monkeypatch.setattr(large, "_SLOT_SECONDS", 0.5)
+    monkeypatch.setattr(large, "_BOUND_SECONDS", 0.5)
     made = plan(with_tables(range(8, 24)), rented, goal=MinCost(5e6), batch_size=8192)
     assert "of more than 20,000 legal cuts" in made.certificate.proof
     assert 0 < made.certificate.bound <= made.certificate.value

@@ -33,6 +33,18 @@ def test_exact_equals_brute_force_on_long_chains(seed, layers, cap, serial, x):
     assert (found and found.price) == (expected and pytest.approx(expected.price))
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 4), st.floats(0.1, 3.0), st.sampled_from([0.01, 0.1, 0.3]))
+def test_what_is_skipped_is_not_forgotten_in_the_bound(seed, layers, x, skip):
+    problem = random_chain(seed, layers, 2, cap=30)
+    best = best_price_per_row(problem, x, exact, at_most=2 * x)
+    found = best_price_per_row(problem, x, exact, at_most=2 * x, skip=skip)
+    assert (found is None) == (best is None)
+    if found is not None:
+        assert found.bound <= best.value * (1 + 1e-9) <= found.value * (1 + 2e-9)
+        assert found.value <= best.value / (1 - skip) * (1 + 2e-3)
+
+
 @settings(max_examples=40, deadline=None)
 @given(chains, RATES)
 def test_labels_and_highs_agree(problem, x):
