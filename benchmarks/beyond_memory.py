@@ -36,6 +36,7 @@ from heterps.tables import GroupSpec, RowGradients, RowWiseAdaGrad, Shard, Table
 DIM, SAMPLES, SLOTS, RATE = 16, 4096, 26, 0.01
 ROW_BYTES = 8 + 4 * (DIM + 1)  # id, values, the rule's slot
 CHUNK, WARM = 1 << 20, 1 << 17
+VALUES = np.random.default_rng(1).random((CHUNK, DIM + 1), np.float32)  # of every million rows
 STORES = ("memory", "ours", "rocksdb")
 
 
@@ -67,11 +68,10 @@ class Ours:
 
     def fill(self, rows: int) -> None:
         """Begin with these rows."""
-        rng = np.random.default_rng(1)
+        values, slots = VALUES[:, :DIM].copy(), VALUES[:, DIM:].copy()
         for first in range(0, rows, CHUNK):
             ids = np.arange(first, min(first + CHUNK, rows), dtype=np.uint64)
-            values = rng.random((len(ids), DIM), np.float32)
-            self.group.append({"id": ids, "t": values, "t.slots": np.ones((len(ids), 1), np.float32)})
+            self.group.append({"id": ids, "t": values[: len(ids)], "t.slots": slots[: len(ids)]})
         self.group.build_index()
 
     def step(self, ids: np.ndarray, gradients: np.ndarray) -> None:
@@ -128,17 +128,14 @@ class RocksDB:
 
     def fill(self, rows: int) -> None:
         """Begin with these rows."""
-        rng = np.random.default_rng(1)
-        paths = []
+        paths, rows_of_chunk = [], _split(VALUES)
         for first in range(0, rows, 10 * CHUNK):
             writer = self._rocks.SstFileWriter(self._options)
             paths.append(str(self._folder / f"{first}.sst"))
             writer.open(paths[-1])
             for start in range(first, min(first + 10 * CHUNK, rows), CHUNK):
                 ids = np.arange(start, min(start + CHUNK, rows, first + 10 * CHUNK), dtype=np.uint64)
-                values = np.ones((len(ids), DIM + 1), np.float32)
-                values[:, :DIM] = rng.random((len(ids), DIM), np.float32)
-                for key, value in zip(_keys(ids), _split(values), strict=True):
+                for key, value in zip(_keys(ids), rows_of_chunk[: len(ids)], strict=True):
                     writer[key] = value
             writer.finish()
         take = self._rocks.IngestExternalFileOptions()

@@ -99,6 +99,8 @@ def main() -> None:
             cpu.append(found[True][0] / found[False][0])
             wall.append(found[True][1] / found[False][1])
             print(f"pair {pair}: processor {cpu[-1]:.4f}, clock {wall[-1]:.4f}", flush=True)
+    if not given.pairs:
+        return
     middle = f"processor {statistics.median(cpu):.4f}, clock {statistics.median(wall):.4f}"
     print(f"with a notice board against without: {middle} (median of {given.pairs} pairs)")
 

@@ -9,7 +9,10 @@ from typing import Any
 
 import heterps
 
-_ROLE = re.compile(r":(?:func|class|meth|mod|data|attr|exc):<code>(?P<short>~?)(?P<name>[\w.]+)</code>")
+_ROLE = re.compile(
+    r":(?:func|class|meth|mod|data|attr|exc):<code>"
+    r"(?:(?P<title>[^<&]+?)\s+&lt;)?(?P<short>~?)(?P<name>[\w.]+)(?:&gt;)?</code>"
+)
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -19,7 +22,7 @@ def on_page_content(html: str, **_: Any) -> str:
 
 def _link(role: re.Match[str]) -> str:
     name = role["name"]
-    shown = name.rpartition(".")[2] if role["short"] else name
+    shown = role["title"] or (name.rpartition(".")[2] if role["short"] else name)
     return f'<autoref identifier="{_full(name)}" optional><code>{shown}</code></autoref>'
 
 

@@ -25,7 +25,7 @@ def main() -> None:
     started = time.perf_counter()
     train, test = hps.adult("train").shuffle("local"), hps.adult("test")
     graph = wide_deep(slots=19, dense=5, dim=DIM, hidden=HIDDEN)
-    print("The first run compiles inner loops, for up to half a minute; they are kept for the next.\n")
+    print("The first run compiles inner loops, for a quarter of a minute or more; they are kept for the next.\n")
     plan = hps.plan(graph, hps.Hardware.local(), batch_size=BATCH_SIZE)
     print(plan.report())
     with hps.launch(plan, sparse=SPARSE, dense=DENSE, seed=SEED) as session:

@@ -16,6 +16,7 @@ from heterps.choices import (
     check_options,
     chosen_mode,
     job_of,
+    mixed_mode,
     plan_of,
     with_cache,
     with_replicas,
@@ -25,7 +26,7 @@ from heterps.data.core.data_form import DataForm
 from heterps.errors import CheckpointError
 from heterps.graph import Graph
 from heterps.planner.plan import Plan
-from heterps.protocol.words.modes import Async, Cached, Mode, mode_from_json
+from heterps.protocol.words.modes import Async, Cached, Mixed, Mode, mode_from_json
 from heterps.runtime.ahead import compile_ahead
 from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.cuts.checkpoints import Checkpoints
@@ -155,7 +156,7 @@ def launch(
     ways = with_cache(plan, cache_rows, parameters)
     job = job_of(
         plan,
-        cached_mode(chosen_mode(mode, plan, chosen), staleness, ways),
+        mixed_mode(cached_mode(chosen_mode(mode, plan, chosen), staleness, ways), ways),
         sparse=sparse,
         dense=dense,
         seed=seed,
@@ -211,7 +212,7 @@ def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None 
     saved = SavedModel.read(Path(path))
     if plan is None:
         mode = mode_from_json(saved.mode)
-        mode = Async() if isinstance(mode, Cached) else mode  # how many rows workers keep is for this run to say
+        mode = Async() if isinstance(mode, Cached | Mixed) else mode  # what workers keep is for this run to say
         plan = Plan.fused(saved.graph, batch_size=saved.batch_size, mode=mode)
     options = {"sparse": saved.sparse, "dense": saved.dense, "seed": saved.seed, **options}
     session = launch(plan, client, **options)

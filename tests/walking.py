@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,12 +14,31 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r'^```(\w+)(?: title="([\w./-]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+PORT = "8199"  # of services, in all pages
 CURL = ("curl", "--silent", "--fail-with-body")
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def programs(python: str) -> dict[str, Sequence[str]]:
     """What the commands of a page are, with a Python of the test's choice."""
     return {"python": [python], "heterps": [python, "-m", "heterps"], "pytest": [python, *PYTEST], "curl": CURL}
+
+
+def commands(text: str) -> list[str]:
+    """Return the commands of a block: one ends with its line unless a backslash or an open quote says otherwise."""
+    found, open_ = [], ""
+    for line in text.replace("\\\n", " ").splitlines():
+        open_ = f"{open_}\n{line}" if open_ else line
+        if open_.count("'") % 2 == 0:
+            found.append(open_)
+            open_ = ""
+    return [*found, open_] if open_ else found
 
 
 class Walk:
@@ -42,13 +62,13 @@ class Walk:
         self.environment = before | {"OMP_NUM_THREADS": "1"} | patience
 
     def along(self, page: str) -> None:
-        """Walk a page from top to bottom."""
+        """Walk a page from top to bottom, with a port that is free in place of the one it names."""
         try:
-            for kind, title, text in BLOCK.findall(page):
+            for kind, title, text in BLOCK.findall(page.replace(PORT, str(free_port()))):
                 if title:
                     (self.folder / title).write_text(text)
                 elif kind == "sh":
-                    for line in text.replace("\\\n", " ").splitlines():
+                    for line in commands(text):
                         self.run(line)
         finally:
             for process in self.behind:

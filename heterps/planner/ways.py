@@ -15,12 +15,11 @@ from heterps.graph import Graph
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.stages.lowering import groups_of
 
-__all__ = ["ALLREDUCE", "CACHE", "TABLE", "Way", "cache_ways", "parse_way", "resolve_ways"]
+__all__ = ["ALLREDUCE", "CACHE", "GEO", "TABLE", "Way", "cache_ways", "parse_way", "resolve_ways"]
 
 TABLE, ALLREDUCE, GEO, CACHE = "table", "allreduce", "geo", "cache"
 _NUMBERS = {TABLE: "", ALLREDUCE: "", GEO: "k", CACHE: "rows"}  # what stands behind the colon
-_CARRIES = {ALLREDUCE: "dense parameters", CACHE: "tables"}  # the other ways carry both
-_BUILT = (TABLE, ALLREDUCE, CACHE)  # the others no engine runs yet
+_CARRIES = {ALLREDUCE: "dense parameters", CACHE: "tables", GEO: "tables"}  # the other way carries both
 _BYTES = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]i?|)B")
 _POWERS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
@@ -94,16 +93,31 @@ def resolve_ways(graph: Graph, patterns: Mapping[str, str]) -> dict[str, Way]:
     found = {name: _way_of(name, names, ways) for name, names in (dense | tables).items()}
     for name in dense:
         _check_kind(f"dense parameter {name!r}", found[name], CACHE, "a cache holds rows of tables")
+        _check_kind(
+            f"dense parameter {name!r}", found[name], GEO, "of these all do or none (mode 'geo:K', --mode geo:K)"
+        )
     for name in tables:
         _check_kind(f"table {name!r}", found[name], ALLREDUCE, "its rows do not fit on every worker")
     for group in groups:
         if len({found[table] for table in group.tables}) > 1:
             shown = ", ".join(f"{table} {found[table]}" for table in sorted(group.tables))
             raise PlanError(f"parameters: tables that are looked up by the same ids share rows and so a way: {shown}")
-    for name, way in found.items():
-        if way.kind not in _BUILT:
-            raise PlanError(f"parameters: no engine runs the way {str(way)!r} of {name!r} yet; use {_some(_BUILT)}")
+    _check_ranges(found)
     return found
+
+
+def _check_ranges(found: Mapping[str, Way]) -> None:
+    """Refuse ranges that end at different batches, and ways that belong to different modes."""
+    own = {name: way for name, way in found.items() if way.kind == GEO}
+    if len(set(own.values())) > 1:
+        said = ", ".join(f"{name} {way}" for name, way in own.items())
+        raise PlanError(f"parameters: ranges of batches end for all tables at once, so give all the same k: {said}")
+    reduced = next((name for name, way in found.items() if way.kind == ALLREDUCE), None)
+    if own and reduced is not None:
+        raise PlanError(
+            f"parameters: {reduced!r} is all-reduced, step by step over all workers (mode 'sync'), but "
+            f"{next(iter(own))!r} travels by geo, for which workers go on alone: leave one of the two to its table"
+        )
 
 
 def _way_of(name: str, names: Iterable[str], ways: Mapping[str, Way]) -> Way:

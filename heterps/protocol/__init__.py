@@ -11,7 +11,7 @@ from heterps.protocol.words.events import *  # noqa: F403
 from heterps.protocol.words.events import __all__ as _events
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.layout import Layout, deal_shards, owned_by
-from heterps.protocol.words.modes import Async, Cached, Geo, Mode, Sync, mode_from_json
+from heterps.protocol.words.modes import Async, Cached, Geo, Mixed, Mode, Sync, mode_from_json
 
 __all__ = [
     "Async",
@@ -23,6 +23,7 @@ __all__ = [
     "Geo",
     "HostState",
     "Layout",
+    "Mixed",
     "Mode",
     "Phase",
     "RunSpec",

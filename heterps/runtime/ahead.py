@@ -36,11 +36,14 @@ class _Compiling:
         atexit.register(self._kill)
 
     def start(self, needs: Needs, parts: tuple[str, ...]) -> None:
+        try:
+            sent = cloudpickle.dumps(needs)
+        except Exception:  # a metric that does not travel, and need not in one process: compiled when it is used
+            return
         with self._lock:
             if self._left:  # another session of this process began; what it does not need is compiled when it is used
                 return
             self._wanted, self._left = list(parts), list(parts)
-        sent = cloudpickle.dumps(needs)
         for chain in _CHAINS:
             if mine := [name for name in chain if name in parts]:
                 start_thread("ahead", self._follow, mine, sent, failed=logged("compiling ahead"))

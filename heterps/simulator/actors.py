@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from heterps.protocol import BatchKey, Cached, ClientState, HostState
+from heterps.protocol import BatchKey, Cached, ClientState, HostState, Mixed, Mode
 from heterps.protocol.client import state as cl
 from heterps.protocol.words import decisions as de, events as ev, instructions as do
 from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Refused, Reply, Request, StoreGroup
 from heterps.simulator.cached_rows import CacheRows, Owed
+from heterps.simulator.mixed_rows import MixedRows
 from heterps.simulator.network import Process
 from heterps.simulator.own_rows import Mark, News, OwnRows, ServedRows
 from heterps.simulator.rows import SimulatedShard, gradient
@@ -88,7 +89,7 @@ class Copy:
 
     def _answer(self, answer: de.Answer) -> None:
         task, request = answer.tag
-        follows = type(request) is Push and type(answer.reply) is Acked and self.state.mode.adds
+        follows = type(request) is Push and type(answer.reply) is Acked and request.settles > 0
         news = self._news(self._payloads[request][2]) if follows else None
         self.world.net.send(task.process, task.answered, self.host, request, answer.reply, news)
 
@@ -250,10 +251,16 @@ class Task:
         rows = next((rows for rows in self.process.own_rows if rows.user is None), None)
         if rows is None:
             spec = self.world.scenario.spec
-            rows = CacheRows(spec.mode, spec.shards) if isinstance(spec.mode, Cached) else OwnRows()
+            rows = self._new_rows(spec.mode, spec.shards)
             self.process.own_rows.append(rows)
         rows.enter(self.run.attempt, self.run.layout.terms)
         return rows
+
+    @staticmethod
+    def _new_rows(mode: Mode, shards: int) -> OwnRows | CacheRows:
+        if isinstance(mode, Cached):
+            return CacheRows(mode, shards)
+        return MixedRows(mode) if isinstance(mode, Mixed) else OwnRows()
 
     def _leave(self, *, whole: bool) -> None:
         if self._own is not None:
@@ -338,7 +345,7 @@ class Task:
             return
         if type(request) is Push:
             if own is not None:
-                payload = own.owes(request.key, host, owned)
+                payload = own.owes(request, host, owned)
             else:
                 payload = (owned, tuple(self._grads[request.key.n + i] for i in range(request.batches)), None)
         self.world.to_copy(self.client.layout.copies[host], request, (self, request), payload)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from heterps.protocol import BatchKey
 from heterps.protocol.client.freshness import Freshness
+from heterps.protocol.words.messages import Push
 from heterps.protocol.words.modes import Cached
 from heterps.simulator.own_rows import Grad, Mark, ServedRows
 
@@ -119,7 +120,7 @@ class CacheRows:
     def learn(self, grad: Grad) -> str:
         """Gather the gradients of a batch; then let shards go."""
         key = grad[0]
-        # Run again after a failure, a batch may be among what hosts had: no more than ``staleness`` batches see it twice.
+        # Run again after a failure, a batch may be among what hosts had: at most ``staleness`` batches see it twice.
         if not any(key in known.batches for known in self.used[key.n].values()):
             self.learned[self.fresh.count(key.n)] = key
         unit = key._replace(n=key.n - key.n % self.mode.unit)
@@ -138,8 +139,9 @@ class CacheRows:
             del self.known[shard]
             self.coming.pop(shard, None)
 
-    def owes(self, unit: BatchKey, host: int, shards: tuple[int, ...]) -> tuple[tuple[int, ...], Owed, Mark | None]:
+    def owes(self, push: Push, host: int, shards: tuple[int, ...]) -> tuple[tuple[int, ...], Owed, Mark | None]:
         """Return what is owed for a unit, the same whenever it is asked."""
+        unit = push.key
         if unit not in self.owed:
             grads = {shard: tuple(grads) for shard, grads in self.gathered.pop(unit).items()}
             self.owed[unit] = Owed(grads, self.based_on.pop(unit))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from heterps.protocol import BatchKey
+from heterps.protocol.words.messages import Push
 
 __all__ = ["Grad", "Mark", "News", "OwnRows", "ServedRows"]
 
@@ -81,9 +82,9 @@ class OwnRows:
         """Return what a batch is computed from."""
         return self.base.items()
 
-    def owes(self, unit: BatchKey, host: int, shards: tuple[int, ...]) -> tuple[tuple[int, ...], Any, Mark | None]:
+    def owes(self, push: Push, host: int, shards: tuple[int, ...]) -> tuple[tuple[int, ...], Any, Mark | None]:
         """Return what is owed for a unit, and up to when others are known."""
-        return shards, self.settle(unit.n), self.marks.get(host)
+        return shards, self.settle(push.key.n), self.marks.get(host)
 
     def free(self, unit: BatchKey) -> None:
         """Every host has acknowledged a unit."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple
 
-from heterps.protocol import Async, Cached, Geo, Mode, RunSpec, Sync
+from heterps.protocol import Async, Cached, Geo, Mixed, Mode, RunSpec, Sync
 
 __all__ = ["FAULTS", "UNDRIVEN", "Fault", "Scenario", "draw"]
 
@@ -181,7 +181,7 @@ def draw(seed: int, everything: bool = False) -> Scenario:
 def _draw_all(seed: int) -> Scenario:
     rng = Random(seed)
     theme = rng.choice(THEMES)
-    spec = _with_cache(seed, _with_holder(seed, _draw_spec(rng, theme)))
+    spec = _with_own_tables(seed, _with_cache(seed, _with_holder(seed, _draw_spec(rng, theme))))
     spec = replace(spec, group=_draw_group(seed) and spec.mode.ordered and not spec.compute)
     noisy = rng.random() < 0.7
     drawn = Scenario(
@@ -246,6 +246,14 @@ def _with_cache(seed: int, spec: RunSpec) -> RunSpec:
     if not isinstance(spec.mode, Async) or spec.stage_hosts or rng.random() > 0.25:
         return spec
     return replace(spec, mode=Cached(rng.choice((0, 1, 2, 3, 3, 5))))
+
+
+def _with_own_tables(seed: int, spec: RunSpec) -> RunSpec:
+    """Let workers train some shards themselves in others of these runs, drawn apart."""
+    rng = Random(f"own tables of {seed}")
+    if not isinstance(spec.mode, Async) or spec.compute or rng.random() > 0.2:
+        return spec
+    return replace(spec, mode=Mixed(rng.choice((2, 3)), spec.mode.depth))
 
 
 def _draw_faults(rng: Random, theme: Theme, spec: RunSpec) -> tuple[Fault, ...]:

@@ -1,7 +1,7 @@
 """Dask processes that strangers could reach, started for real."""
 
+import json
 import logging
-import socket
 import subprocess
 import sys
 import time
@@ -40,13 +40,23 @@ def running(launched: Launched, *words: str, **environment: str) -> Iterator[sub
         launched.process = None
 
 
+@contextmanager
+def scheduling(launched: Launched, *words: str) -> Iterator[str]:
+    """Be a context with a scheduler: it chooses its port itself, as one that was free may be so no longer."""
+    told = launched.folder / "scheduler.json"
+    with running(launched, "scheduler", "--port", "0", "--scheduler-file", str(told), *words) as process:
+        until = time.monotonic() + 60
+        while not told.exists() or not told.read_text():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        yield "tcp://127.0.0.1:" + json.loads(told.read_text())["address"].rpartition(":")[2]
+
+
 @pytest.fixture
 def scheduler(launched: Launched) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    words = ("scheduler", *CLOSED, "--port", str(port), *PRELOAD)
-    with running(launched, *words):
-        yield f"tcp://127.0.0.1:{port}"
+    with scheduling(launched, *CLOSED, *PRELOAD) as address:
+        yield address
 
 
 def refusal(process: subprocess.Popen[str], kind: str) -> str:
@@ -106,13 +116,11 @@ def test_a_closed_or_trusted_worker_is_accepted(launched, scheduler, words, envi
 
 
 def test_launch_warns_once_of_a_cluster_that_is_open(launched: Launched, caplog) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     pools = ("--resources", "HPS_SERVER=1 HPS_IO=1", "--no-nanny")
     with (
-        running(launched, "scheduler", "--port", str(port), "--dashboard-address", "127.0.0.1:0"),
-        running(launched, "worker", f"127.0.0.1:{port}", *pools, "--dashboard-address", "127.0.0.1:0"),
-        Client(f"127.0.0.1:{port}", set_as_default=False) as client,
+        scheduling(launched, "--dashboard-address", "127.0.0.1:0") as address,
+        running(launched, "worker", address, *pools, "--dashboard-address", "127.0.0.1:0"),
+        Client(address, set_as_default=False) as client,
         caplog.at_level(logging.WARNING, "heterps"),
     ):
         client.wait_for_workers(1, timeout=60)
@@ -121,7 +129,7 @@ def test_launch_warns_once_of_a_cluster_that_is_open(launched: Launched, caplog)
             with hps.launch(plan(), client):
                 pass
     (message,) = [r.getMessage() for r in caplog.records if "open to strangers" in r.getMessage()]
-    assert f"tcp://0.0.0.0:{port}" in message
+    assert f"tcp://0.0.0.0:{address.rpartition(':')[2]}" in message
     assert f"tcp://0.0.0.0:{worker}" in message
     assert "--host" in message
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.walking import Walk
+from tests.walking import Walk, free_port
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200), pytest.mark.xdist_group("wheel")]
@@ -110,17 +110,11 @@ def test_a_csv_becomes_a_service(installed: Path, tmp_path: Path) -> None:
     Walk(tmp_path, str(installed / "python"), outside()).along((ROOT / "docs/own_data.md").read_text())
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @pytest.fixture
 def cluster(installed: Path, tmp_path: Path) -> Iterator[int]:
     """Start what README says, on a port of our own."""
     (commands,) = [text for _, text in blocks("README.md", "") if text.startswith("dask scheduler")]
-    port = _free_port()
+    port = free_port()
     ours = commands.replace(":8786", f":{port}").replace("--port 8786", f"--port {port}").replace(":8787", ":0")
     started = []
     try:

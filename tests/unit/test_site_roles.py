@@ -26,6 +26,7 @@ def hook() -> ModuleType:
         (":meth:<code>Session.train</code>", "heterps.session.Session.train", "Session.train"),
         (":class:<code>~heterps.habits.Callback</code>", "heterps.habits.Callback", "Callback"),
         (":meth:<code>on_report</code>", "on_report", "on_report"),
+        (":meth:<code>its fit &lt;heterps.session.Session.fit&gt;</code>", "heterps.session.Session.fit", "its fit"),
     ],
 )
 def test_a_role_becomes_a_link_that_may_miss(hook: ModuleType, html: str, identifier: str, shown: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.walking import BLOCK, Walk, programs
+from tests.walking import BLOCK, Walk, commands, programs
 
 ROOT = Path(__file__).parents[2]
 NAMED = (ROOT / "docs" / f"{name}.md" for name in ("extending", "migration", "own_data"))
@@ -31,8 +31,8 @@ def test_every_program_of_a_walk_is_one_that_is_run(page: Path) -> None:
     """A block without a title is run by nobody: ``py`` marks what is only shown."""
     blocks = BLOCK.findall(page.read_text())
     assert [text for kind, title, text in blocks if kind in ("python", "toml") and not title] == []
-    lines = [line for kind, _, text in blocks if kind == "sh" for line in text.splitlines()]
-    assert any(line.split()[0] in programs("") for line in lines if line)
+    lines = [line for kind, _, text in blocks if kind == "sh" for line in commands(text)]
+    assert {line.split()[0] for line in lines if line} <= {*programs(""), "pip"}
     for _, title, text in blocks:
         if title.endswith(".py"):
             compile(text, title, "exec")

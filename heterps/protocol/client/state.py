@@ -170,9 +170,11 @@ class ClientState:
         return self._settle()
 
     def _place(self) -> None:
-        """Begin at the first batch that is not everywhere; when draining, go on to the last that is anywhere."""
-        low = min(seen.low for seen in self._seen.values()) - self._base
-        self.next = self._low = self._turn = max(self.run.start, low)
+        """Begin at the first batch that is not everywhere, or where its range begins: what was learned of a range is
+        nowhere before its end. When draining, go on to the last that is anywhere.
+        """
+        low = max(self.run.start, min(seen.low for seen in self._seen.values()) - self._base)
+        self.next = self._low = self._turn = low - low % self.mode.span if self._has_ranges else low
         if self.until is not None:
             self.until = max(self.until, self._top())
         self._asked = True
@@ -180,7 +182,8 @@ class ClientState:
     def _read(self, read: BatchRead) -> list[Action]:
         self._reading = False
         self._ready = read.n
-        return self._settle()
+        waiting = self._units if self._has_ranges else ()
+        return [*(action for unit in list(waiting) for action in self._push_if_whole(unit)), *self._settle()]
 
     def _begin(self, n: int) -> list[Action]:
         """Begin a batch that was read: pull its rows."""
@@ -248,7 +251,24 @@ class ClientState:
         last = self._unit_end(unit)
         if unit not in self._units or (Push, unit) in self._missing or not self._computed.issuperset(range(unit, last)):
             return []
-        return self._send_all(Push, unit)
+        return self._send_all(Push, unit) if self._knows_end(last) else []
+
+    @property
+    def _has_ranges(self) -> bool:
+        """Whether something is owed for several units together."""
+        return self.mode.span > self.mode.unit
+
+    def _knows_end(self, last: int) -> bool:
+        """Say whether it is known if a range ends before a batch: with its number, or with the Split."""
+        if not self._has_ranges or last % self.mode.span == 0 or self._end is not None:
+            return True
+        return self.next > last or self._ready == last
+
+    def _settles(self, unit: int) -> int:
+        """Return how many batches of rows of a worker's own are settled with a unit."""
+        last = self._unit_end(unit)
+        ends = self.mode.adds and (last % self.mode.span == 0 or last == self._end)
+        return (last - 1) % self.mode.span + 1 if ends else 0
 
     def _step_failed(self, failed: StepFailed) -> list[Action]:
         n = failed.key.n
@@ -309,8 +329,9 @@ class ClientState:
         if self.mode.has_copy and self.next - self._turn + len(self._computing) >= self.mode.held:
             return False
         unit = self._unit_of(self.next)
-        inside = unit != self.next and unit in self._units  # a begun unit is always completed
-        if not inside and self.until is not None and self.next >= self.until:
+        inside = unit != self.next and unit in self._units  # a begun unit is always completed, as is a begun range
+        begun = inside or (self._has_ranges and self.next % self.mode.span > 0)
+        if not begun and self.until is not None and self.next >= self.until:
             return False
         if inside or not self.mode.has_copy:
             return inside or len(self._units) < self.mode.in_flight
@@ -372,7 +393,7 @@ class ClientState:
         if kind is Pull:
             return Pull(term, run.attempt, key, run.lane, step)
         if kind is Push:
-            return Push(term, run.attempt, key, run.lane, step, self._unit_end(n) - n)
+            return Push(term, run.attempt, key, run.lane, step, self._unit_end(n) - n, self._settles(n))
         if run.split is None:  # the lane has ended: it stands at the beginning of the next pass
             key, step = BatchKey(run.pass_ + 1, -1, n), 0
         return Advance(term, run.attempt, key, run.lane, step)

@@ -54,7 +54,9 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Gradients of ``batches`` batches from ``key`` on."""
+    """Gradients of ``batches`` batches from ``key`` on; changes of rows that a worker trains itself come with the last
+    one of a range, and ``settles`` says of how many batches.
+    """
 
     term: int
     attempt: int
@@ -62,6 +64,7 @@ class Push:
     lane: int
     step: int
     batches: int
+    settles: int = 0
 
 
 @dataclass(frozen=True, slots=True)

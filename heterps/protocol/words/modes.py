@@ -1,9 +1,10 @@
-"""How lanes and hosts keep in step: Sync, Async, Geo and Cached as frozen values.
+"""How lanes and hosts keep in step: Sync, Async, Geo, Cached and Mixed as frozen values.
 
 Each mode answers the questions that the rest of the protocol asks: how many batches make one push (``unit``), how
-many units a Split may have in flight (``depth``), whether steps are ordered over lanes (``ordered``), whether workers
-keep rows of their own (``has_copy``), and whether they change them themselves (``adds``). Unit boundaries go by batch
-number, never by time, so that every attempt at a Split makes the same units.
+many units a Split may have in flight (``depth``), between which batches an attempt may begin and stop (``span``),
+whether steps are ordered over lanes (``ordered``), whether workers keep rows of their own (``has_copy``), and whether
+they change them themselves (``adds``). Unit boundaries go by batch number, never by time, so that every attempt at a
+Split makes the same units.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, ClassVar
 from heterps.errors import PlanError, UnknownKindError
 from heterps.fields import Count, Found, Natural, check_fields, shown
 
-__all__ = ["Async", "Cached", "Geo", "Mode", "Sync", "mode_from_json", "mode_from_text"]
+__all__ = ["Async", "Cached", "Geo", "Mixed", "Mode", "Sync", "mode_from_json", "mode_from_text"]
 
 
 _AHEAD = 4  # batches whose rows are asked for while one before them is computed
@@ -39,6 +40,11 @@ class Mode:
     def unit(self) -> int:
         """Batches per push."""
         return 1
+
+    @property
+    def span(self) -> int:
+        """Batches after which nothing is owed: an attempt begins and stops at a multiple of it."""
+        return self.unit
 
     @property
     def in_flight(self) -> int:
@@ -171,7 +177,44 @@ class Cached(Mode):
         return min(_AHEAD, self.in_flight * self.unit)
 
 
-_MODES: dict[str, type[Mode]] = {kind.name: kind for kind in (Sync, Async, Geo, Cached)}
+@dataclass(frozen=True, slots=True)
+class Mixed(Mode):
+    """Some tables as in Geo, everything else as in Async: ``parameters={"user_*": "geo:100"}``.
+
+    Each batch is pushed by itself; with the last one of a range of k come the changes of the whole range to the rows
+    that workers train themselves. An attempt that takes over a range begins with its first batch: hosts drop what they
+    have, and what was learned of the range is learned again.
+
+    Parameters
+    ----------
+    k
+        Batches per range.
+    depth
+        Batches in flight; at least two, as a push waits until it is known whether another batch follows.
+    """
+
+    k: Count = 100
+    depth: Count = 2
+    name: ClassVar[str] = "mixed"
+    has_copy: ClassVar[bool] = True
+    adds: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_fields(self, PlanError, f"{self.name} mode")
+
+    @property
+    def span(self) -> int:
+        """Batches per range."""
+        return self.k
+
+    @property
+    def in_flight(self) -> int:
+        """Batches in flight."""
+        return max(2, self.depth)
+
+
+_MODES: dict[str, type[Mode]] = {kind.name: kind for kind in (Sync, Async, Geo, Cached, Mixed)}
+_SAID = sorted(_MODES.keys() - {Mixed.name})  # that one follows from how parameters travel
 
 
 def mode_from_json(value: Mapping[str, Any] | Found) -> Mode:
@@ -179,15 +222,15 @@ def mode_from_json(value: Mapping[str, Any] | Found) -> Mode:
     found = Found.of(value, PlanError, "")
     name = found["mode"]
     if name.read(str) not in _MODES:
-        raise UnknownKindError(f"{name.place} {shown(name.value)} is not known: use one of {', '.join(sorted(_MODES))}")
+        raise UnknownKindError(f"{name.place} {shown(name.value)} is not known: use one of {', '.join(_SAID)}")
     return found.without("mode").make(_MODES[name.value])
 
 
 def mode_from_text(text: str) -> Mode:
     """Read a mode's name, or one with its first number: ``async:4`` (depth), ``geo:100`` (k), ``cache:16``."""
     name, colon, number = text.partition(":")
-    if name not in _MODES:
-        raise UnknownKindError(f"mode {shown(text)} is not known: use one of {', '.join(sorted(_MODES))}")
+    if name not in _SAID:
+        raise UnknownKindError(f"mode {shown(text)} is not known: use one of {', '.join(_SAID)}")
     numbers = [f.name for f in fields(_MODES[name])]
     if not colon:
         return _MODES[name]()

@@ -29,6 +29,7 @@ from heterps.runtime.batch.feeds import column_of, ids_of, rows_of
 from heterps.runtime.batch.geo_copy import GeoCopy
 from heterps.runtime.batch.job import PREDICTION, Job
 from heterps.runtime.batch.kept_metrics import KeptMetrics
+from heterps.runtime.batch.mixed_copy import MixedCopy
 from heterps.runtime.batch.payload import Pulled, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.batch.placed import placed
@@ -96,6 +97,8 @@ class Workbench:
         return self.walk.program(self.job.batch_size, self.device)
 
     def _copy(self) -> WorkingCopy:
+        if self.walk.train and self.job.own_groups:
+            return MixedCopy(self.job, self.walk, self.phases)
         if self.walk.train and self.job.mode.adds:
             return GeoCopy(self.job, self.phases)
         if self.walk.train and self.job.mode.has_copy:

@@ -93,6 +93,10 @@ class CacheCopy(CopyUser):
         self._asked: dict[int, dict[int, _Asked]] = {}  # by batch and host, until the batch is computed
         self._dense = np.zeros(job.model.layout.size, np.float32)
         self._own_dense = self._make_own_dense()
+        for rows in self._rows.values():
+            rows.set_rate(job.rate)
+        for dense in self._own_dense:
+            dense.set_rate(job.rate)
         self._version = 0  # the newest of a host's: schedules go by it
         self._dense_asked = [_NEVER if part.size else 1 << 62 for part in self._parts]  # by host: as of which moment
         self._dense_heard = [_NEVER for _ in self._parts]  # by host: as of which they are
@@ -241,8 +245,9 @@ class CacheCopy(CopyUser):
             for name, routed in work.routed.items():
                 rows = np.concatenate([asked[host].needs[name] for host in range(self._job.hosts)])
                 self._rows[name].learn(routed.ids, rows, work.row_gradients[name], unit, self._version)
-            for part, own in zip(self._parts, self._own_dense, strict=False):
-                own.learn(part.take(work.gradient), self._version)
+            for host, own in enumerate(self._own_dense):
+                if self._dense_heard[host] <= unit:  # else it had the batch, from an attempt that was lost
+                    own.learn(self._parts[host].take(work.gradient), self._version)
 
     def _count_gradients(self, name: str, rows: int, hint: int = 0) -> None:
         """Count what pushing so many gradients would take; fewer than none for those that are pushed."""
@@ -259,7 +264,7 @@ class CacheCopy(CopyUser):
 
     # --- a unit
 
-    def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int) -> PushedGradients:
+    def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int, settles: int = 0) -> PushedGradients:
         """Return a host's share of what is owed for a unit."""
         if unit not in self._owed:
             with self._phases("push"):

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -41,14 +41,18 @@ class GeoCopy(CopyUser):
         What is trained; its lanes divide what is settled.
     phases
         Takes the times.
+    own
+        Row groups that are trained here; None: all, and the dense parameters.
     """
 
     learns = True
 
-    def __init__(self, job: Job, phases: Phases) -> None:
+    def __init__(self, job: Job, phases: Phases, own: Collection[str] | None = None) -> None:
         super().__init__()
-        self._job, self._phases = job, phases
-        self._spans = [job.model.span(*r) for r in job.model.dense_ranges(job.hosts)]
+        self._job, self._phases, self._whole = job, phases, own is None
+        self._groups = [spec for spec in job.model.groups if own is None or spec.name in own]
+        ranges = job.model.dense_ranges(job.hosts)
+        self._spans = [job.model.span(*r) if self._whole else slice(0, 0) for r in ranges]
         self._owners = np.asarray(job.owners, np.int64)
         self._shown = ShownIds(job)
         self._name = uuid.uuid4().hex  # by which hosts know this copy, together with its worker's number
@@ -58,8 +62,8 @@ class GeoCopy(CopyUser):
     def _clear(self) -> None:
         """Forget everything: rows are asked for when they are needed."""
         model = self._job.model
-        self._rows = {spec.name: LocalRows(spec, model.seed, self._job.local_rows) for spec in model.groups}
-        self._dense = LocalDense(model.parameters, model.seed)
+        self._rows = {spec.name: LocalRows(spec, model.seed, self._job.local_rows) for spec in self._groups}
+        self._dense = LocalDense(model.parameters if self._whole else (), model.seed)
         self._dense.set_rate(self._job.rate)
         for rows in self._rows.values():
             rows.set_rate(self._job.rate)
@@ -84,10 +88,9 @@ class GeoCopy(CopyUser):
         """Return the rows of a batch that are not here, or in doubt."""
         ids = {}
         with self._phases("pull"):
-            for name, routed in work.routed.items():
-                low, high = routed.bounds[host], routed.bounds[host + 1]
-                mine = routed.ids[low:high]
-                lacking = self._rows[name].lacking(mine)
+            for name, local in self._rows.items():
+                mine = work.routed[name].of(host)
+                lacking = local.lacking(mine)
                 ids[name] = mine[lacking] if lacking.any() else mine[:0]
         span = self._spans[host]
         dense = np.empty(span.stop - span.start, np.float32) if host in self._without_dense else None
@@ -113,24 +116,23 @@ class GeoCopy(CopyUser):
     def fill(self, work: BatchWork) -> None:
         """Copy the rows of a batch to its buffers; parameters are lent."""
         with self._phases("pull"):
-            for name, routed in work.routed.items():
-                rows = self._rows[name]
-                work.local[name] = rows.read(routed.ids, work.rows(name, rows.spec.width))
-            work.dense = self._dense.values
+            for name, rows in self._rows.items():
+                work.local[name] = rows.read(work.routed[name].ids, work.rows(name, rows.spec.width))
+            if self._whole:
+                work.dense = self._dense.values
 
     def learn(self, work: BatchWork) -> None:
         """Apply the rules to what is here."""
-        unit = work.key._replace(n=work.key.n - work.key.n % self._job.mode.unit)
+        unit = work.key._replace(n=work.key.n - work.key.n % self._job.mode.span)
         if self._unit not in (None, unit):
             self._close_unit()
         self._unit = unit
         step = self._versions.get(0, 0) * self._job.mode.unit + self._since_settled
         with self._phases("rule"):
-            skipped = self._dense.learn(work.gradient, step)
-            for name, routed in work.routed.items():
-                counts = self._shown.counts(work, name)
-                gradients = work.row_gradients[name]
-                skipped += self._rows[name].learn(routed.ids, gradients, work.local[name], step, *counts)
+            skipped = self._dense.learn(work.gradient, step) if self._whole else 0
+            for name, rows in self._rows.items():
+                counts, ids = self._shown.counts(work, name), work.routed[name].ids
+                skipped += rows.learn(ids, work.row_gradients[name], work.local[name], step, *counts)
         self._since_settled += 1
         self._learned.samples += work.read.size
         self._learned.loss += work.loss
@@ -138,7 +140,7 @@ class GeoCopy(CopyUser):
 
     # --- a range
 
-    def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int) -> PushedGradients:
+    def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int, settles: int = 0) -> PushedGradients:
         """Return a host's share of what is owed for a range."""
         if unit not in self._owed:
             assert unit == self._unit, f"{unit} is settled, but {self._unit} was learned"

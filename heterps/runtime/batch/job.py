@@ -15,10 +15,10 @@ from heterps.errors import PlanError
 from heterps.kernels.program.steps import Scope, scope_of
 from heterps.metrics import Metric
 from heterps.own_modules import sent_with_code
-from heterps.planner.ways import ALLREDUCE, CACHE, Way
+from heterps.planner.ways import ALLREDUCE, CACHE, GEO, Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
-from heterps.protocol.words.modes import Cached, Mode
+from heterps.protocol.words.modes import Cached, Mixed, Mode
 from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.copy_checks import check_copy
 from heterps.runtime.batch.device_memory import check_memory, fitting_batches, rows_bytes
@@ -106,8 +106,9 @@ class Job:
     def __post_init__(self) -> None:
         if self.local_rows is not None and self.local_rows < 1:
             raise PlanError(f"local_rows={self.local_rows}, but a worker must keep at least one row")
+        self._check_own()
         if self.mode.adds:
-            check_copy(self.model, self.mode, len(self.stages))
+            check_copy(self.model, self.mode, len(self.stages), self.own_groups or None)
         elif self.local_rows is not None:
             keeps = "keeps as many rows as cache_rows= says" if self.mode.has_copy else "keeps no rows on workers"
             raise PlanError(f"local_rows={self.local_rows}, but mode {self.mode.name!r} {keeps}")
@@ -124,6 +125,22 @@ class Job:
         for group in self.model.groups:
             if group.name in self.on_gpu:
                 check_group(group)
+
+    def _check_own(self) -> None:
+        own = next((name for name, way in self.ways.items() if way.kind == GEO), None)
+        if own is not None and not isinstance(self.mode, Mixed):
+            cached = next((name for name, way in self.ways.items() if way.kind == CACHE), "")
+            instead = f"leave the cache of {cached!r} out" if cached else "use mode 'async' (--mode async)"
+            raise PlanError(
+                f"table {own!r} travels by {str(self.ways[own])!r} while others do not, which goes with pushes of "
+                f"single batches: {instead}, not {self.mode.name!r}"
+            )
+
+    @cached_property
+    def own_groups(self) -> frozenset[str]:
+        """Row groups that workers train themselves, beside others that hosts do."""
+        ways = {group.name: self.ways.get(group.tables[0].name, Way()) for group in self.model.groups}
+        return frozenset(name for name, way in ways.items() if way.kind == GEO)
 
     @property
     def needs(self) -> Needs:

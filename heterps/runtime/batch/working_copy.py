@@ -7,7 +7,7 @@ lacks, learns from batches itself, and settles a unit of batches at once (docs/a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -51,8 +51,11 @@ class WorkingCopy(Protocol):
     def learn(self, work: BatchWork) -> None:
         """Take the gradients of a batch that was computed."""
 
-    def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int) -> PushedGradients:
-        """Return what is owed to a host for a unit of batches, the same whenever it is asked until it is freed."""
+    def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int, settles: int = 0) -> PushedGradients:
+        """Return what is owed to a host for a unit of batches, the same whenever it is asked until it is freed.
+
+        ``settles``: of how many batches, up to the last of the unit, changes of rows of one's own go with it.
+        """
 
     def free(self, unit: BatchKey) -> None:
         """Every host has acknowledged what it was owed for a unit."""
@@ -83,12 +86,15 @@ class NoCopy:
         What is trained, and which part of the model batches pass.
     phases
         Takes the times.
+    without
+        Row groups that somebody else looks after.
     """
 
     learns = False
 
-    def __init__(self, job: Job, walk: Walk, phases: Phases) -> None:
-        self._walk, self._phases = walk, phases
+    def __init__(self, job: Job, walk: Walk, phases: Phases, without: Collection[str] = ()) -> None:
+        self._walk, self._phases, self._without = walk, phases, without
+        self._groups = [group for group in walk.groups if group.name not in without]
         self._hosts = job.hosts
         self._parts = job.parts  # by host, then the group: its piece of the dense parameters
         ops = [op.name for op in walk.graph] if walk.ops is None else walk.ops
@@ -103,7 +109,7 @@ class NoCopy:
         """Return a host's share of unique ids and its range of dense parameters."""
         ids, out = {}, {}
         with self._phases("pull"):
-            for group in self._walk.groups if host < self._hosts else ():
+            for group in self._groups if host < self._hosts else ():
                 routed = work.routed[group.name]
                 low, high = routed.bounds[host], routed.bounds[host + 1]
                 ids[group.name] = routed.ids[low:high]
@@ -128,7 +134,7 @@ class NoCopy:
     def learn(self, work: BatchWork) -> None:
         """Nothing to do: hosts learn."""
 
-    def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int) -> PushedGradients:
+    def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int, settles: int = 0) -> PushedGradients:
         """Return the gradients of a unit of batches, summed in order."""
         with self._phases("push"):
             parts = [self._gradients(work, host) for work in works]
@@ -144,6 +150,8 @@ class NoCopy:
     def _gradients(self, work: BatchWork, host: int) -> PushedGradients:
         pulled, rows = work.pulled[host], {}
         for name, routed in work.routed.items() if host < self._hosts else ():
+            if name in self._without:
+                continue
             low, high = routed.bounds[host], routed.bounds[host + 1]
             if name in self._widths:
                 rows[name] = self._to_holder(work, name, slice(low, high), pulled.version)

@@ -278,7 +278,7 @@ class Attempt:
         elif isinstance(request, Push):
             unit = range(request.key.n, request.key.n + request.batches)
             works = [self._works[n] for n in unit if n in self._works]
-            payload = self.bench.copy.settle(request.key, works, host)
+            payload = self.bench.copy.settle(request.key, works, host, request.settles)
         self.bench.exchange.add(sent=bytes_in(payload))
 
         def done(reply: Reply | None, pulled: Pulled | Refreshed | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from heterps.runtime.batch.payload import PushedGradients, Refreshed
 from heterps.tables import Moment, Shard, begin_following, changes_since, stop_following
 
@@ -9,22 +11,29 @@ __all__ = ["CopyReaders"]
 
 
 class CopyReaders:
-    """Names of those who read the changes of one host's tables."""
+    """Names of those who read the changes of one host's tables.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    groups
+        Which row groups workers keep; None: all, and the dense parameters.
+    """
+
+    def __init__(self, groups: Collection[str] | None = None) -> None:
+        self._groups = groups
         self.names: set[str] = set()  # registered with the tables; those of a trainer begin with its number and "/"
 
     def begin(self, shard: Shard, reader: str) -> Moment:
         """Return the moment from which a reader can be told what changed."""
         self.names.add(reader)
-        return begin_following(shard, reader)
+        return begin_following(shard, reader, self._groups)
 
     def refreshed(self, shard: Shard, sent: PushedGradients) -> Refreshed:
         """Say what changed since the sender last heard, its own changes included."""
         version = shard.version  # before the values: newer ones under an old version do no harm
         found = None if sent.since is None else changes_since(shard, sent.reader, sent.since)
         moment, rows = found or (self.begin(shard, sent.reader), {})
-        return Refreshed(rows, version, moment, found is not None, shard.pull_dense())
+        return Refreshed(rows, version, moment, found is not None, shard.pull_dense() if self._groups is None else None)
 
     def dismiss(self, shard: Shard | None, trainer: int | None = None) -> None:
         """Forget the readers of a trainer, or all."""

@@ -46,9 +46,9 @@ class HostActor:
 
     @property
     def nbytes(self) -> int:
-        """What its tables take."""
+        """What its tables take of the memory."""
         shard = None if self._shard_host is None else self._shard_host.shard
-        return 0 if shard is None else shard.nbytes
+        return 0 if shard is None else shard.resident_bytes
 
     def begin(
         self,

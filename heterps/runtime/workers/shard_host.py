@@ -118,8 +118,9 @@ class ShardHost:
         kept = {spec.name for spec in self._reduced}
         self._pushed = {spec.name for spec in self._dense if spec.name not in kept} if kept else None
         self._report, self._cut_every, self._threads = report, cut_every, threads
-        self._adds = job.mode.adds  # then what is pushed are changes, made by those who have rows of their own
-        self._readers = CopyReaders()  # those
+        # Then what is pushed are changes, made by those who have rows of their own: of all groups, or of some.
+        self._adds = job.own_groups or job.mode.adds
+        self._readers = CopyReaders(job.own_groups or None)  # those
         self._ordered = job.mode.ordered  # then requests are carried out under the lock, one after another
         self._memory_bytes = memory_bytes or job.memory_bytes
         self._bad_losses = settings().bad_losses  # in a row, before the run is told; 0: never

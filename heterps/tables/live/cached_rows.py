@@ -80,6 +80,10 @@ class CachedRows:
         self._stepping: npt.NDArray[np.bool_] = np.empty(0, np.bool_)  # by row: whether its slots are here
         self._seldom = 1  # as often those were met that went last
 
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on."""
+        self._group.set_rate(rate)
+
     def __len__(self) -> int:
         return len(self._group)
 
@@ -172,10 +176,14 @@ class CachedRows:
         self._stepping[rows] = True
 
     def learn(self, ids: U64, rows: U32, gradients: F32, unit: int, step: int) -> None:
-        """Take a batch's steps on the rows that have their slots here; ``unit`` is that of the batch."""
+        """Take a batch's steps on the rows that have their slots here; ``unit`` is that of the batch.
+
+        Not where the host had it already, from an attempt that was lost.
+        """
         if self._own is None:
             return
-        at = np.flatnonzero(self._stepping[rows]) if self._slots else np.arange(len(rows))
+        lacking = self._heard[rows] <= unit
+        at = np.flatnonzero(lacking & self._stepping[rows] if self._slots else lacking)
         rows, before = rows[at], self._values[rows[at]]
         self._group.push(RowGradients(ids[at], gradients[at], rows), step=step)
         self._own.note(rows, self._values[rows] - before, unit)

@@ -5,7 +5,7 @@ A moment is a plain value that travels: which tables (a host that was made anew 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,18 +42,19 @@ class FollowedRows(NamedTuple):
     deleted: U64
 
 
-def begin_following(shard: Shard, reader: str) -> Moment:
-    """Let a reader follow from now on; what it reads later is at least as new."""
-    return Moment(shard.incarnation, {name: group.readers.begin(reader) for name, group in shard.groups.items()})
+def begin_following(shard: Shard, reader: str, names: Collection[str] | None = None) -> Moment:
+    """Let a reader follow some groups, or all, from now on; what it reads later is at least as new."""
+    marks = {name: shard.group(name).readers.begin(reader) for name in shard.groups if names is None or name in names}
+    return Moment(shard.incarnation, marks)
 
 
 def changes_since(shard: Shard, reader: str, since: Moment) -> tuple[Moment, dict[str, FollowedRows]] | None:
-    """Return a new moment and what changed up to it; None if what changed since is not known here."""
+    """Return a new moment and what changed up to it in the groups it follows; None if that is not known here."""
     if since.incarnation != shard.incarnation:
         return None
     found: dict[str, Changes] = {}
-    for name, group in shard.groups.items():
-        changes = group.readers.changed_if_known(reader, since.marks.get(name))
+    for name, mark in since.marks.items():
+        changes = shard.group(name).readers.changed_if_known(reader, mark)
         if changes is None:
             return None
         found[name] = changes
@@ -71,9 +72,8 @@ def without_deleted(shard: Shard, since: Moment, rows: Mapping[str, RowGradients
     """Leave out the rows that were deleted here after the sender last heard: its changes must not bring them back."""
     if since.incarnation != shard.incarnation:
         return dict(rows)
-    return {
-        name: _kept(given, shard.group(name).readers.deleted_since(since.marks[name])) for name, given in rows.items()
-    }
+    deleted = {name: shard.group(name).readers.deleted_since(mark) for name, mark in since.marks.items()}
+    return {name: _kept(given, deleted[name]) if name in deleted else given for name, given in rows.items()}
 
 
 def _kept(given: RowGradients, deleted: U64) -> RowGradients:

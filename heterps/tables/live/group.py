@@ -137,6 +137,12 @@ class RowGroup:
         return sum(part.nbytes for part in self.partitions) + (self.waiting.nbytes if self.waiting else 0)
 
     @property
+    def resident_bytes(self) -> int:
+        """Bytes of them that are in memory now, not on disk."""
+        waiting = self.waiting.nbytes if self.waiting else 0
+        return sum(part.resident_bytes for part in self.partitions) + waiting
+
+    @property
     def memory_bytes(self) -> int:
         """Bytes in use that are not on disk, or will be when the index of these rows has doubled next."""
         return sum(part.memory_bytes for part in self.partitions) + (self.waiting.nbytes if self.waiting else 0)

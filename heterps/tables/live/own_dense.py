@@ -30,6 +30,10 @@ class OwnDense:
         self._block = DenseBlock(specs, seed=seed)
         self._block.values = values
 
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on."""
+        self._block.set_rate(rate)
+
     def hear(self, values: F32, slots: F32, own: Iterable[F32], step: int) -> None:
         """Take what the host has, with the optimiser's slots; then the steps that it has not taken."""
         np.copyto(self._block.values, values)

@@ -125,6 +125,11 @@ class RowPartition:
         return 8 * int(self.meta[index.CAP]) + self.high * self.layout.row_bytes + changes
 
     @property
+    def resident_bytes(self) -> int:
+        """Bytes of them that are in memory now."""
+        return self.nbytes
+
+    @property
     def memory_bytes(self) -> int:
         """Bytes in use, or that will be when the index of these rows has doubled next."""
         return max(self.nbytes, self.high * (self.layout.row_bytes + INDEX_BYTES))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
@@ -100,7 +100,7 @@ class Shard:
         What indices and rows in memory may take; new ids beyond that are refused, or old rows evicted, as each group's
         ``when_full`` says. None for as many as fit.
     adds
-        What is pushed are changes to be added: rules are applied by those who send them.
+        What is pushed are changes to be added: rules are applied by those who send them. Names of groups: to these.
     dense_block
         Where dense parameters are: made from their specifications and the seed; by default in memory.
     on_gpu
@@ -118,7 +118,7 @@ class Shard:
         folder: str | Path | None = None,
         hot_bytes: int | None = None,
         memory_bytes: int | None = None,
-        adds: bool = False,
+        adds: bool | Collection[str] = False,
         dense_block: Callable[..., DenseBlock | DeviceDense] = DenseBlock,
         on_gpu: Callable[[RowGroup], DeviceGroup] | None = None,
     ) -> None:
@@ -134,11 +134,12 @@ class Shard:
             if spec.name in self._groups:
                 raise TableError(f"two groups of one name: {spec.name!r}")
             mine = _owned(owned, spec)
-            made = RowGroup(spec, seed=seed, owned=mine, owners=owners, tier=tier, memory=memory, adds=adds)
+            added = adds if isinstance(adds, bool) else spec.name in adds
+            made = RowGroup(spec, seed=seed, owned=mine, owners=owners, tier=tier, memory=memory, adds=added)
             self._groups[spec.name] = made
             if on_gpu is not None and spec.on_gpu and mine:
                 self._above[spec.name] = on_gpu(made)
-        self.dense = dense_block(tuple(dense), seed=seed, **({"adds": True} if adds else {}))
+        self.dense = dense_block(tuple(dense), seed=seed, **({"adds": True} if adds is True else {}))
         self.incarnation = uuid.uuid4().hex  # with the version: which state this is, wherever versions begin anew
         if memory is not None:
             memory.fixed_bytes = self.dense.nbytes
@@ -288,6 +289,11 @@ class Shard:
     def nbytes(self) -> int:
         """Bytes in use by rows, indices and dense parameters; copies on a device do not count."""
         return self.dense.nbytes + sum(group.nbytes for group in self._groups.values())
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of them that are in memory now, not on disk."""
+        return self.dense.nbytes + sum(group.resident_bytes for group in self._groups.values())
 
     def set_rate(self, rate: float) -> None:
         """Multiply all learning rates by a factor from now on; nothing is applied meanwhile."""

@@ -89,6 +89,11 @@ class TieredPartition:
         return self.memory_bytes + len(self.cold) * self.layout.row_bytes
 
     @property
+    def resident_bytes(self) -> int:
+        """Bytes of them that are in memory now."""
+        return self.hot.nbytes + self.cold.nbytes + self.cold.log.memory_bytes
+
+    @property
     def memory_bytes(self) -> int:
         """Bytes in use that are not on disk, or will be when all rows fit in that may."""
         changes = 0 if self._changes is None else self._changes.nbytes

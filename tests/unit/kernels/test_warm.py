@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -75,3 +76,10 @@ def test_the_command_says_what_it_did() -> None:
     assert result.exit_code == 0
     assert "heterps.kernels.ops.rows.gather" in result.output
     assert "loops" in result.output
+
+
+def test_the_command_says_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("heterps.cli.warm"), "PARTS", ("heterps.nothing.warm",))
+    result = CliRunner().invoke(main, ["warm"])
+    assert result.exit_code == 1
+    assert "the loops of heterps.nothing could not be compiled: ModuleNotFoundError" in result.output

@@ -41,23 +41,24 @@ def test_patterns_that_cannot_hold_are_named(patterns, message):
         resolve_ways(wide_deep(), patterns)
 
 
-def test_a_name_counts_before_a_pattern_and_a_pattern_before_all(monkeypatch):
-    monkeypatch.setattr("heterps.planner.ways._BUILT", ("table", "allreduce", "geo"))
-    ways = resolve_ways(wide_deep(), {"*": "geo:5", "fc*": "allreduce", "fc1.bias": "table"})
-    assert ways["out.weight"] == ways["deep"] == Way("geo", 5)
+def test_a_name_counts_before_a_pattern_and_a_pattern_before_all():
+    ways = resolve_ways(wide_deep(), {"*": "table", "fc*": "allreduce", "fc1.bias": "table"})
+    assert ways["out.weight"] == ways["deep"] == Way("table")
     assert ways["fc0.weight"] == ways["fc1.weight"] == Way("allreduce")
     assert ways["fc1.bias"] == Way("table")
+    ways = resolve_ways(wide_deep(), {"*": "geo:5", "fc*": "table", "out": "table"})
+    assert ways["deep"] == ways["wide"] == Way("geo", 5)
+    assert ways["out.weight"] == ways["fc1.bias"] == Way("table")
 
 
-def test_a_way_that_no_engine_runs_is_refused_where_it_is_named(monkeypatch):
-    monkeypatch.setattr("heterps.planner.ways._BUILT", ("table",))
+def test_ways_that_cannot_go_together_are_refused_wherever_they_are_given():
     made = Plan.fused(wide_deep(), batch_size=64)
     for refused in (
         lambda: launch(made, engine="inline", parameters={"*": "geo:5"}),
         lambda: Plan.fused(wide_deep(), batch_size=64, parameters={"*": "geo:5"}),
         lambda: plan(wide_deep(), Hardware.local(), batch_size=64, parameters={"*": "geo:5"}),
     ):
-        with pytest.raises(PlanError, match=r"no engine runs the way 'geo:5' of 'fc0.weight' yet"):
+        with pytest.raises(PlanError, match=r"dense parameter 'fc0.weight' cannot travel by 'geo:5'.*mode 'geo:K'"):
             refused()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import cloudpickle
@@ -81,3 +82,12 @@ def test_one_core_compiles_for_itself(started: list[Any], monkeypatch: pytest.Mo
     monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda _: {0})
     compile_ahead(needs())
     assert started == []
+
+
+def test_what_does_not_travel_is_left_to_this_process(started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    lock: Any = threading.Lock()
+    bound = Needs(needs().graph, (), (), (lock,))
+    monkeypatch.setattr(ahead, "missing", lambda needs: ("metrics",))
+    monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda _: {0, 1})
+    compile_ahead(bound)
+    assert (started, ahead.told()) == ([], "")

@@ -72,7 +72,7 @@ def test_no_kind_of_op_allocates_anything_that_grows_with_the_batch(which: int) 
     squared = any(op.kind == "in_batch_softmax" for op in graph)
     for n in SMALLER if squared else SIZES:
         program = Program(graph, batch_size=n)
-        feeds = {name: big(_value(graph[name]), n) for name in program.feeds}
+        feeds = {name: big(_value(graph, graph[name]), n) for name in program.feeds}
         peaks.append(allocated(program, feeds, np.full(program.layout.size, 0.1, np.float32)))
     assert peaks[1] - peaks[0] < NOTHING
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heterps.protocol import BatchKey, Cached, ClientState, Geo, Layout, Mode
+from heterps.protocol import BatchKey, Cached, ClientState, Geo, Layout, Mixed, Mode
 from heterps.protocol.client import state as cl
 from heterps.protocol.words import instructions as do
 from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Seen
@@ -16,13 +16,13 @@ LAYOUT = Layout(1, tuple(range(HOSTS)), (1,) * HOSTS, tuple(range(HOSTS)))
 class Played:
     """A client with everything it wants done, in order; hosts answer when they are told to."""
 
-    def __init__(self, k: int, mode: Mode | None = None) -> None:
+    def __init__(self, k: int, mode: Mode | None = None, low: int = 0) -> None:
         run = do.RunSplit(1, 1, "w", 0, 0, 0, 7, 0, None, 0, (0, 0), LAYOUT)
         self.client = ClientState(run, mode or Geo(k))
         self.done: list[Any] = []
         self.act(self.client.start())
         for host in range(HOSTS):
-            self.act(self.client.reply(host, self.sent(cl.Send, 0)[host].request, Seen(1, 0, 0)))
+            self.act(self.client.reply(host, self.sent(cl.Send, 0)[host].request, Seen(1, low, low)))
 
     def act(self, actions: list[Any]) -> None:
         for action in actions:
@@ -128,3 +128,47 @@ def test_without_staleness_a_batch_waits_for_the_one_before_it() -> None:
     assert not played.sent(Pull, 1)
     played.answer(Push, 0)
     assert played.sent(Pull, 1)
+
+
+@pytest.mark.parametrize(("low", "begins"), [(0, 0), (5, 3), (6, 6)])
+def test_an_attempt_begins_where_a_range_does(low: int, begins: int) -> None:
+    played = Played(0, Mixed(3), low=low)
+    assert next(a.n for a in played.done if isinstance(a, cl.Read)) == begins
+    for n in range(begins, begins + 4):
+        played.answer(Pull, n)
+        played.computed(n)
+        played.answer(Push, n)
+    settled = [played.sent(Push, n)[0].request.settles for n in range(begins, begins + 3)]
+    assert settled == [0, 0, 3], "with the last batch of the range"
+
+
+def test_a_batch_is_pushed_when_it_is_known_whether_its_range_has_ended() -> None:
+    played = Played(0, Mixed(3))
+    for n in range(3):
+        played.answer(Pull, n)
+        played.computed(n)
+        played.answer(Push, n)
+    client, done = played.client, len(played.done)
+    played.act = played.done.extend  # type: ignore[method-assign]  # from here on nothing is read
+    assert client.next == 5
+    played.answer(Pull, 3)
+    played.computed(3)
+    assert played.sent(Push, 3)[0].request.settles == 0, "the next one was read"
+    played.answer(Push, 3)
+    played.answer(Pull, 4)
+    played.computed(4)
+    assert not played.sent(Push, 4), "it may be the last one"
+    played.act(client.handle(cl.SplitEnded(5)))
+    assert played.sent(Push, 4)[0].request.settles == 2
+    assert len(played.done) > done
+
+
+def test_a_range_that_has_begun_is_completed_before_the_attempt_stops() -> None:
+    played = Played(0, Mixed(3))
+    played.act(played.client.handle(do.Pause(1, 0, 1)))
+    for n in range(3):
+        played.answer(Pull, n)
+        played.computed(n)
+        played.answer(Push, n)
+    assert not played.sent(Pull, 3)
+    assert [a.event.upto for a in played.done if isinstance(a, cl.Tell)][-1] == 3

@@ -123,8 +123,9 @@ def test_what_an_earlier_batch_has_asked_for_is_not_asked_for_again() -> None:
     assert second.loss < first.loss, "it sees what the first one taught, before any host does"
 
 
-def test_dense_parameters_are_here_what_hosts_will_make_of_them() -> None:
-    played = Played(job(staleness=7))
+@pytest.mark.parametrize("rate", [1.0, 0.25])
+def test_dense_parameters_are_here_what_hosts_will_make_of_them(rate: float) -> None:
+    played = Played(job(staleness=7, rate=rate))
     for n in range(3):
         played.learn(n)
     work = played.begin(3)
@@ -144,8 +145,9 @@ def hosts_have(played: Played, work: BatchWork, group: str) -> np.ndarray:
     return np.concatenate([share.values[group] for share in shares])
 
 
-def test_rows_that_stay_are_here_what_hosts_will_make_of_them() -> None:
-    played = Played(job(staleness=3))
+@pytest.mark.parametrize("rate", [1.0, 0.25])
+def test_rows_that_stay_are_here_what_hosts_will_make_of_them(rate: float) -> None:
+    played = Played(job(staleness=3, rate=rate))
     for n in range(5):  # with the fourth they are asked for again, and stay
         played.learn(n, seed=1)
         if n % 2:

@@ -64,6 +64,16 @@ def test_steps_stay_on_top_until_a_host_has_them() -> None:
     assert np.signbit(shown(rows, where)[1]).all(), "as the host has it, bit by bit"
 
 
+def test_a_batch_that_a_host_had_from_an_earlier_attempt_is_no_step() -> None:
+    rows = CachedRows(GroupSpec("g", (TableSpec("a", 2, SGD(lr=1.0)),), 8), 10)
+    where, _ = rows.need(IDS, 0, needed=0, now=0)
+    rows.take(where, gradient(10, 20), 2, 0)
+    rows.learn(IDS, where, gradient(1, 1), unit=0, step=0)
+    assert shown(rows, where)[:, 0].tolist() == [10, 20]
+    rows.learn(IDS, where, gradient(1, 1), unit=2, step=0)
+    assert shown(rows, where)[:, 0].tolist() == [9, 19]
+
+
 def test_a_row_that_went_takes_its_steps_along() -> None:
     own = OwnSteps(2)
     own.grow(4)

@@ -38,6 +38,7 @@ from heterps.tables.live.cold_rows import DiskTier
 from heterps.tables.live.tiered import TieredPartition
 from heterps.tables.snapshots.load import load_table
 from heterps.tables.snapshots.records import RowBuffer
+from tests.unit.tables.snapshots.test_snapshot import equal_hashes
 
 U64 = np.ndarray[Any, np.dtype[np.uint64]]
 UNIVERSE = 3_000  # ids: far more than fit into memory here, some segments of a thousand rows
@@ -384,3 +385,19 @@ def test_too_many_changes_are_everything() -> None:
     found = changes.since(2)
     assert found is not None
     assert found.changed.tolist() == list(range(12))
+
+
+def test_ids_of_one_hash_are_told_apart(tmp_path: Path) -> None:
+    """The index knows half of a hash; the ids are on disk."""
+    pair = Pair(SPECS["rowwise"](), tmp_path, hot_rows=64)
+    same = equal_hashes(300)
+    pair.push(same[:200], np.arange(3200, dtype=np.float32).reshape(200, 16))
+    pair.pull(np.arange(500, dtype=np.uint64))  # they leave memory
+    pair.pull(same, train=False)
+    pair.push(same[150:250], np.ones((100, 16), np.float32))
+    for shard in pair.both:
+        assert shard.group("g").delete(same[::3]) == 84
+    pair.pull(same)
+    pair.check()
+    pair.save("checkpoint")
+    audit(pair.parts[0])

@@ -1,0 +1,65 @@
+"""Bugs to plant where some rows are settled by ranges and others batch by batch: the simulator must find every one."""
+
+from collections.abc import Callable
+
+import pytest
+
+from heterps.protocol import ClientState
+from heterps.simulator.mixed_rows import MixedRows
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+PLANTED: dict[str, Plant] = {}
+
+
+def planted(plant: Plant) -> Plant:
+    PLANTED[plant.__name__] = plant
+    return plant
+
+
+@planted
+def an_attempt_begins_in_the_middle_of_a_range(patch: pytest.MonkeyPatch) -> None:
+    """It goes on where hosts stand: what the lost attempt had learned of the range is nowhere."""
+    good = ClientState._place
+
+    def place(self: ClientState) -> None:
+        good(self)
+        low = min(seen.low for seen in self._seen.values()) - self._base
+        self.next = self._low = self._turn = max(self.run.start, low)
+
+    patch.setattr(ClientState, "_place", place)
+
+
+@planted
+def a_batch_is_pushed_before_its_range_may_have_ended(patch: pytest.MonkeyPatch) -> None:
+    """The last batch of a Split goes without what its range has come to."""
+    patch.setattr(ClientState, "_knows_end", lambda self, last: True)
+
+
+@planted
+def a_short_range_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Only whole ranges are settled."""
+
+    def settles(self: ClientState, unit: int) -> int:
+        span = self.mode.span
+        return span if self.mode.adds and self._unit_end(unit) % span == 0 else 0
+
+    patch.setattr(ClientState, "_settles", settles)
+
+
+@planted
+def a_run_rests_in_the_middle_of_a_range(patch: pytest.MonkeyPatch) -> None:
+    """An attempt that is told to stop does so between two batches, and a cut has half of a range."""
+    good = ClientState._may_begin
+
+    def may_begin(self: ClientState) -> bool:
+        until = self.until
+        return good(self) and not (until is not None and self.next >= until and self.next not in self._units)
+
+    patch.setattr(ClientState, "_may_begin", may_begin)
+
+
+@planted
+def an_unfinished_range_stays_with_the_worker(patch: pytest.MonkeyPatch) -> None:
+    """An attempt that is cancelled leaves what it has learned to the next one, beside the range's second run."""
+    good = MixedRows.leave
+    patch.setattr(MixedRows, "leave", lambda self, terms, whole: good(self, terms, whole=True))
