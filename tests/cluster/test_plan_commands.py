@@ -31,7 +31,7 @@ def test_the_commands_for_many_machines_train_the_plan(launched):
     commands = launched.folder / "commands.sh"
     text = re.sub(r"8786", str(free_port()), commands.read_text())
     assert text.count("dask worker") >= 2
-    commands.write_text(f"{text} && echo ended > ended\n")
+    commands.write_text(f"{text.rstrip()} && echo ended > ended\n")  # one command, on one line
     process = launched.start_words("bash", "commands.sh")
     try:
         launched.wait_for("ended")
