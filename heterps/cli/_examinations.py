@@ -74,11 +74,11 @@ def _blas() -> list[dict[str, Any]]:
     return [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
-def _compile() -> Path:
-    """Compile a loop and return where numba would keep it."""
+def _kept_loops() -> Path:
+    """Return where numba would keep a loop."""
     from heterps.kernels.ops.pointwise import sum_columns
 
-    return Path(sum_columns.stats.cache_path)  # type: ignore[attr-defined]
+    return Path(sum_columns.kept.cache_path)  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Surroundings:
     version: Callable[[str], str] = metadata.version
     blas: Callable[[], list[dict[str, Any]]] = _blas
     cores: Callable[[], int] = lambda: len(os.sched_getaffinity(0))
-    numba_cache: Callable[[], Path] = _compile
+    numba_cache: Callable[[], Path] = _kept_loops
     open_files: Callable[[], int] = _open_files
     free_disk: Callable[[str], int] = lambda folder: shutil.disk_usage(folder).free
     listening: Callable[[], list[tuple[str, int, str]]] = _listening

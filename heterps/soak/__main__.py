@@ -45,6 +45,7 @@ def main() -> int:
                 screen.print(f"round {tally.rounds}: {found}")
                 if time.monotonic() > until or not left:
                     break
+                victims.fill(left if soak.each else ())
     except HeterpsError as error:  # what was counted before is still true
         ended = f"the run did not survive: {error}"
     _report(screen, tally, soak)

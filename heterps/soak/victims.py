@@ -6,7 +6,7 @@ import contextlib
 import pathlib
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -98,10 +98,14 @@ class Victims:
             return there <= usual
         return there > usual if what in ("term", "retire") else there >= 2
 
-    def fill(self) -> None:
-        """Add workers up to the usual number: one that was added and then killed does not come back by itself."""
+    def fill(self, left: Sequence[str] = ()) -> None:
+        """Add workers up to the usual number: one that was added and then killed does not come back by itself.
+
+        One more where somebody is still to leave and nobody to join, among the faults that are left.
+        """
         for role, usual in self.usual.items():
-            for _ in range(usual - len(self.workers(role))):
+            is_to_leave = any(f"{what} {role}" in left for what in ("term", "retire")) and f"add {role}" not in left
+            for _ in range(usual + is_to_leave - len(self.workers(role))):
                 self._add(role)
 
     def hit(self, fault: str) -> bool:

@@ -54,4 +54,5 @@ def _played(
             played.append(found)
             if not left or len(played) == ROUNDS:
                 break
+            victims.fill(left)
     return [(fault, found.exact) for found in played for fault, _ in found.hits]
