@@ -256,10 +256,9 @@ class Task:
         rows.enter(self.run.attempt, self.run.layout.terms)
         return rows
 
-    @staticmethod
-    def _new_rows(mode: Mode, shards: int) -> OwnRows | CacheRows:
+    def _new_rows(self, mode: Mode, shards: int) -> OwnRows | CacheRows:
         if isinstance(mode, Cached):
-            return CacheRows(mode, shards)
+            return CacheRows(mode, shards, self.world.ran)
         return MixedRows(mode) if isinstance(mode, Mixed) else OwnRows()
 
     def _leave(self, *, whole: bool) -> None:

@@ -8,6 +8,7 @@ come from rows as they were before a return to a cut.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -41,8 +42,9 @@ class Owed(NamedTuple):
 class CacheRows:
     """The cache of one slot of a worker."""
 
-    def __init__(self, mode: Cached, shards: int) -> None:
+    def __init__(self, mode: Cached, shards: int, ran: Counter[BatchKey]) -> None:
         self.mode, self.shards = mode, shards  # every batch has rows on each of these
+        self.ran = ran  # how often batches were computed, by anybody
         self.user: int | None = None
         self.terms: tuple[int, ...] | None = None
         self.clear()
@@ -110,8 +112,12 @@ class CacheRows:
         return f"batch {tuple(key)} is computed from rows that lack {old}" if old else ""
 
     def _on_top(self, known: Known) -> set[BatchKey]:
-        """Return the batches whose steps this worker takes itself, on top of what a host had."""
-        return {batch for count, batch in self.learned.items() if count >= known.moment}
+        """Return the batches whose steps this worker takes itself, on top of what a host had.
+
+        What was computed twice, since an attempt failed or seemed to, may have come to the host from the other one: for
+        at most ``staleness`` batches it is seen twice, and counted once.
+        """
+        return {batch for count, batch in self.learned.items() if count >= known.moment and self.ran[batch] < 2}
 
     def values(self, key: BatchKey) -> list[tuple[int, int]]:
         """Return what a batch is computed from."""
@@ -120,9 +126,8 @@ class CacheRows:
     def learn(self, grad: Grad) -> str:
         """Gather the gradients of a batch; then let shards go."""
         key = grad[0]
-        # Run again after a failure, a batch may be among what hosts had: at most ``staleness`` batches see it twice.
-        if not any(key in known.batches for known in self.used[key.n].values()):
-            self.learned[self.fresh.count(key.n)] = key
+        self.ran[key] += 1
+        self.learned[self.fresh.count(key.n)] = key
         unit = key._replace(n=key.n - key.n % self.mode.unit)
         gathered, based = self.gathered.setdefault(unit, {}), self.based_on.setdefault(unit, {})
         for shard, known in self.used.pop(key.n).items():

@@ -97,6 +97,7 @@ class World:
         self.parted_until = 0.0
         self.rests = 0
         self.looks = 0
+        self.ran: Counter[BatchKey] = Counter()  # how often batches were computed, where workers keep rows
         self.problem = ""
         self._adopted: dict[int, Copy] = {}  # what a driver before left, by host
         self._early: dict[tuple[str, int], list[Any]] = {}
