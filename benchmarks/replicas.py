@@ -82,7 +82,7 @@ def measure(asked: argparse.Namespace) -> None:
 def window(client: Client, plan: hps.Plan, mode: str, replicas: int, data: hps.Dataset, seconds: float) -> Window:
     """Train for some seconds after the start and its copy to the backup are over."""
     with hps.launch(plan, client, mode=mode, replicas=replicas, report_s=0.1, sparse=SPARSE, dense=DENSE) as session:
-        began, batches = None, 0
+        began = None
         for progress in session.train(data, epochs=10_000):
             settled = progress.samples > 32 * BATCH and not progress.unprotected
             if began is None and settled:

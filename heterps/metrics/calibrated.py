@@ -8,29 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from heterps.metrics.errors import copc
-from heterps.metrics.grouped import AUCBy
+from heterps.metrics.grouped import AUCBy, OfSlots
 from heterps.metrics.metric import Floats, State
 
 __all__ = ["COPCBy", "SlotCOPC"]
 
 
 @dataclass(frozen=True)
-class SlotCOPC:
-    """COPC over the rows that have each slot: ``{slot: copc}``; tells for which part of the traffic a model is off.
+class SlotCOPC(OfSlots):
+    """COPC over the rows that have each slot: ``{slot: copc}``; tells for which part of the traffic a model is off."""
 
-    Parameters
-    ----------
-    column
-        Name of a sparse column ``[n, slots]``.
-    labels
-        The slots' names, in order.
-    absent
-        The id that stands for "missing" in each slot (``schema["ids"].absent``); 0 each if not given.
-    """
-
-    column: str = "ids"
-    labels: tuple[str, ...] = ()
-    absent: tuple[int, ...] = ()
     name: str = "slot_copc"
 
     def init(self) -> State:
@@ -39,11 +26,8 @@ class SlotCOPC:
 
     def update(self, state: State, prediction: Floats, label: Floats, **columns: Floats) -> State:
         """Add a batch."""
-        ids = np.asarray(columns[self.column], np.uint64).reshape(len(label), len(self.labels))
-        absent = np.array(self.absent or [0] * len(self.labels), np.uint64)
         weight, added = columns.get("weight"), dict(state)
-        for slot in range(len(self.labels)):
-            here = ids[:, slot] != absent[slot]
+        for slot, here in enumerate(self.present(len(label), columns)):
             more = {} if weight is None else {"weight": np.asarray(weight)[here]}
             of_slot = copc().update(_of(state, slot), np.asarray(prediction)[here], np.asarray(label)[here], **more)
             added |= {f"{slot}.{name}": value for name, value in of_slot.items()}

@@ -13,7 +13,7 @@ from heterps.compiled import njit
 from heterps.metrics.auc import BINS, UNIT, area, weights
 from heterps.metrics.metric import Floats, State, flat
 
-__all__ = ["GAUC", "AUCBy", "SlotAUC"]
+__all__ = ["GAUC", "AUCBy", "OfSlots", "SlotAUC"]
 
 
 @njit(nogil=True, cache=True)
@@ -116,8 +116,8 @@ class GAUC(AUCBy):
 
 
 @dataclass(frozen=True)
-class SlotAUC:
-    """AUC over the rows that have each slot: ``{slot: auc}``; tells which part of the traffic a model ranks badly.
+class OfSlots:
+    """What measures the rows that have each slot.
 
     Parameters
     ----------
@@ -132,6 +132,17 @@ class SlotAUC:
     column: str = "ids"
     labels: tuple[str, ...] = ()
     absent: tuple[int, ...] = ()
+
+    def present(self, rows: int, columns: Mapping[str, Any]) -> list[npt.NDArray[np.bool_]]:
+        """Return for each slot which rows have it."""
+        ids = np.asarray(columns[self.column], np.uint64).reshape(rows, len(self.labels))
+        return list((ids != np.array(self.absent or [0] * len(self.labels), np.uint64)).T)
+
+
+@dataclass(frozen=True)
+class SlotAUC(OfSlots):
+    """AUC over the rows that have each slot: ``{slot: auc}``; tells which part of the traffic a model ranks badly."""
+
     bins: int = BINS
     name: str = "slot_auc"
 
@@ -141,14 +152,11 @@ class SlotAUC:
 
     def update(self, state: State, prediction: Floats, label: Floats, **columns: Floats) -> State:
         """Count a batch."""
-        ids = np.asarray(columns[self.column], np.uint64).reshape(len(label), -1)
-        absent = np.array(self.absent or [0] * len(self.labels), np.uint64)
         scores = np.nan_to_num(np.clip(flat(prediction), 0.0, 1.0))
         at = np.minimum((scores * self.bins).astype(np.int64), self.bins - 1)
         side, weight = (flat(label) > 0.5).astype(np.int64), weights(len(at), columns)
         counts = state["counts"].copy()
-        for slot in range(len(self.labels)):
-            here = ids[:, slot] != absent[slot]
+        for slot, here in enumerate(self.present(len(at), columns)):
             np.add.at(counts[slot], (side[here], at[here]), weight[here])
         return {"counts": counts}
 

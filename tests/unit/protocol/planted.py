@@ -1,6 +1,5 @@
 """Bugs to plant in the production code, one per rule of docs/protocol.md: the simulator must find every one."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,14 +17,9 @@ from heterps.protocol.words.messages import FAR, Acked, Ask, Push, Seen
 from heterps.simulator import world as worlds
 from heterps.simulator.actors import Copy
 from heterps.simulator.own_rows import OwnRows
+from tests.unit.protocol.planting import Planted
 
-Plant = Callable[[pytest.MonkeyPatch], None]
-PLANTED: dict[str, Plant] = {}
-
-
-def planted(plant: Plant) -> Plant:
-    PLANTED[plant.__name__] = plant
-    return plant
+planted = PLANTED = Planted()
 
 
 # --- exactly once

@@ -1,20 +1,15 @@
 """Bugs to plant in what keeps rows on workers and gathers gradients: the simulator must find every one."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from heterps.protocol.client.freshness import Freshness
 from heterps.simulator.cached_rows import CacheRows
+from tests.unit.protocol.planting import Planted
 
-Plant = Callable[[pytest.MonkeyPatch], None]
-PLANTED: dict[str, Plant] = {}
-
-
-def planted(plant: Plant) -> Plant:
-    PLANTED[plant.__name__] = plant
-    return plant
+planted = PLANTED = Planted()
 
 
 @planted

@@ -1,6 +1,5 @@
 """Bugs to plant in the all-reduce group, one per rule of docs/protocol.md: the simulator must find every one."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,14 +11,9 @@ from heterps.protocol.run.group import ReduceGroup
 from heterps.protocol.words import group as gr
 from heterps.protocol.words.decisions import Answer
 from heterps.protocol.words.messages import Push, Refused
+from tests.unit.protocol.planting import Planted
 
-Plant = Callable[[pytest.MonkeyPatch], None]
-PLANTED: dict[str, Plant] = {}
-
-
-def planted(plant: Plant) -> Plant:
-    PLANTED[plant.__name__] = plant
-    return plant
+planted = PLANTED = Planted()
 
 
 @planted

@@ -1,19 +1,12 @@
 """Bugs to plant where some rows are settled by ranges and others batch by batch: the simulator must find every one."""
 
-from collections.abc import Callable
-
 import pytest
 
 from heterps.protocol import ClientState
 from heterps.simulator.mixed_rows import MixedRows
+from tests.unit.protocol.planting import Planted
 
-Plant = Callable[[pytest.MonkeyPatch], None]
-PLANTED: dict[str, Plant] = {}
-
-
-def planted(plant: Plant) -> Plant:
-    PLANTED[plant.__name__] = plant
-    return plant
+planted = PLANTED = Planted()
 
 
 @planted

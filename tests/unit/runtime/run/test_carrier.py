@@ -486,13 +486,19 @@ def marked(played: Played) -> Cut:
     return Cut(1, 0, mode=played.job.mode.to_json())
 
 
-def test_the_parts_of_a_cut_are_gathered_and_published(start: Start, tmp_path: Path) -> None:
+def half_told(start: Start) -> tuple[Played, Any]:
+    """Have a cut published of which one host is slow to tell its part."""
     played = start(hosts=2)
     cut = marked(played)
     slow = played.actor(SERVER_0)
     slow.go.clear()
     played.carrier.publish_cut(cut, (1, 2))
     played.look()
+    return played, slow
+
+
+def test_the_parts_of_a_cut_are_gathered_and_published(start: Start, tmp_path: Path) -> None:
+    played, slow = half_told(start)
     assert played.told(ev.CutPublished) == []  # one part is not enough
     slow.go.set()
     played.until(lambda: played.told(ev.CutPublished))
@@ -522,12 +528,7 @@ def test_a_host_that_is_lost_before_it_told_its_part_takes_the_cut_with_it(start
 
 
 def test_a_cut_that_was_given_up_is_not_published_by_a_part_that_comes_late(start: Start, tmp_path: Path) -> None:
-    played = start(hosts=2)
-    cut = marked(played)
-    slow = played.actor(SERVER_0)
-    slow.go.clear()
-    played.carrier.publish_cut(cut, (1, 2))
-    played.look()
+    played, slow = half_told(start)
     played.carrier.drop_cut(1)
     slow.go.set()
     played.until(lambda: len(slow.asked("part")) == 1)
