@@ -13,14 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from heterps.errors import CheckpointError
+from heterps.later import later
 from heterps.serving.manifest import Encoding, FileFormat
 from heterps.tables.snapshots.disk import guarded, read_checked
 from heterps.tables.snapshots.manifest import StoredFile
 
 __all__ = ["RowFile", "Values", "columns_of", "dtypes_of", "open_rows", "scale_of"]
+
+pq = later("pyarrow.parquet")
 
 U64 = npt.NDArray[np.uint64]
 Values = npt.NDArray[np.float32]
