@@ -61,7 +61,7 @@ class ReduceGroup:
     def formed(self, worker: str, term: int, applied: Position | None, served: int) -> bool:
         """Note how far a member is; True if that was the last one to say so.
 
-        One that was away while others were ready without it has nothing: lanes may have been told what it does not know.
+        One that was away while others were ready without it has nothing: lanes may have got what it does not know.
         """
         if term != self.term or worker not in self.members or worker in self._formed:
             return False

@@ -667,7 +667,7 @@ def test_those_who_served_the_group_last_are_foremost() -> None:
 
 @pytest.mark.parametrize("trained", [True, False])
 def test_one_who_was_away_while_others_served_has_nothing(trained: bool) -> None:
-    """They trained without it and are gone: back to the last cut, or to the hosts' parameters if nothing was trained."""
+    """They trained without it and are gone: back to the last cut, or to the hosts if nothing was trained."""
     run = RunState(RunSpec(shards=4, mode=Sync(), lanes=2, group=True))
     (create,) = run.handle(ev.WorkerJoined("s", "server"))
     run.handle(ev.WorkerJoined("a", "io"))
