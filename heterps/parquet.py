@@ -10,9 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+from heterps.later import later
 
 __all__ = ["read_parquet"]
+
+pq = later("pyarrow.parquet")
 
 
 def read_parquet(source: Path | Any) -> Any:

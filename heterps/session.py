@@ -52,7 +52,6 @@ from heterps.runtime.report.epochs import Epochs
 from heterps.runtime.report.history import History
 from heterps.runtime.report.lined_up import filled, placed
 from heterps.runtime.report.measured import Measured
-from heterps.runtime.report.meter import metered
 from heterps.runtime.report.output import BAD_ROW, write_parquet
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
@@ -252,6 +251,8 @@ class Session:
         allow_empty: bool = False,
     ) -> Progress:
         """Train with a progress bar and return the last report; arguments as for :meth:`train`."""
+        from heterps.runtime.report.meter import metered  # what draws the bar takes long to import
+
         last = None
         reports = self.train(
             dataset, epochs, valid, fetch, callbacks=callbacks, class_weight=class_weight, allow_empty=allow_empty

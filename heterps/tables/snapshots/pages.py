@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from heterps.later import later
 from heterps.tables.snapshots.footer import ColumnChunk, read_footer
 from heterps.thrift import Data, decode
 
 __all__ = ["row_groups"]
+
+pq = later("pyarrow.parquet")
 
 Columns = dict[str, npt.NDArray[Any]]
 
