@@ -15,14 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from heterps.errors import CheckpointError
-from heterps.later import later
+from heterps.parquet import read_parquet
 from heterps.serving.manifest import Encoding, FileFormat
 from heterps.tables.snapshots.disk import guarded, read_checked
 from heterps.tables.snapshots.manifest import StoredFile
 
 __all__ = ["RowFile", "Values", "columns_of", "dtypes_of", "open_rows", "scale_of"]
-
-pq = later("pyarrow.parquet")
 
 U64 = npt.NDArray[np.uint64]
 Values = npt.NDArray[np.float32]
@@ -103,7 +101,7 @@ def _mapped(path: Path, file: StoredFile) -> Any:
 
 
 def _read(path: Path, file: StoredFile) -> Any:
-    table = pq.read_table(pa.BufferReader(read_checked(path, file.sha256, file.size)))
+    table = read_parquet(pa.BufferReader(read_checked(path, file.sha256, file.size)))
     batches = table.combine_chunks().to_batches()
     return (
         batches[0]
