@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from heterps.errors import CheckpointError
+from heterps.later import later
 from heterps.protocol import Window
 from heterps.tables.live.ageing import Kind, select
 from heterps.tables.live.row_layout import RowLayout
@@ -51,6 +51,8 @@ __all__ = [
     "since_of",
     "write_part",
 ]
+
+pq = later("pyarrow.parquet")
 
 #: Group name of files with dense parameters.
 DENSE = "dense parameters"
