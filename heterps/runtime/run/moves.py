@@ -32,6 +32,7 @@ class Moves:
         self._begun = False
         self._told: list[str] = []  # since the last report
         self._there: set[str] = set()  # workers that joined and have not gone
+        self._left: set[str] = set()  # workers that were there and went
         self._astray: dict[int, str] = {}  # lanes (Sync) or Splits whose worker goes, until they are run elsewhere
 
     def taken(self) -> tuple[str, ...]:
@@ -89,11 +90,12 @@ class Moves:
     def _joined(self, worker: str) -> Iterator[str]:
         if worker not in self._there:
             self._there.add(worker)
-            if worker in self._away or not self._was_there(worker):
+            if worker in self._left or not self._was_there(worker):
                 yield f"{self._name(worker)} joins"
 
     def _gone(self, worker: str) -> None:
         self._there.discard(worker)
+        self._left.add(worker)
         self._leaves(worker)
 
     def _done(self, number: int) -> None:
