@@ -267,9 +267,8 @@ def link_to_host(
 ) -> HostLink:
     """Take the nearest way to a shard host."""
     service = local_service(address)
-    if isinstance(service, HostService):
-        return DirectLink(service)
-    return SocketLink(SocketPeer(address, tls=tls), phases, half)
+    far = SocketPeer(address, tls=tls)
+    return DirectLink(service) if isinstance(service, HostService) else SocketLink(far, phases, half)
 
 
 def link_to_stage(address: Address, tls: ssl.SSLContext | None = None) -> StageLink:
