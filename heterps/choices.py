@@ -106,6 +106,7 @@ def job_of(
     parameters: Mapping[str, str],
     local_rows: int | None = None,
     clip: Clip | None = None,
+    wire: str = "float32",
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.launching.launch` ask to run."""
     summed = plan.lanes if mode.ordered else 1 if mode.has_copy else mode.unit
@@ -126,6 +127,7 @@ def job_of(
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
         local_rows=local_rows,
         clip=clip or Clip(),
+        wire=wire,
     )
 
 
