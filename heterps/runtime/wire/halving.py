@@ -40,4 +40,5 @@ def made_whole(array: npt.NDArray[Any], powers: Iterator[int], out: F32 | None =
     if array.dtype != np.float16:
         return array
     whole = np.empty(array.shape, np.float32) if out is None or out.size < array.size else out[: len(array)]
-    return np.multiply(array, np.float32(2.0 ** -next(powers)), out=whole, dtype=np.float32)
+    np.multiply(array, np.float32(2.0 ** -next(powers)), out=whole, dtype=np.float32)
+    return whole
