@@ -67,6 +67,7 @@ def launch(
     cache_rows: CacheRows | None = None,
     staleness: int | None = None,
     wire: str = "float32",
+    cache_on: str = "auto",
     name: str | None = None,
     **options: Any,
 ) -> Session:
@@ -141,6 +142,9 @@ def launch(
     wire
         How rows, parameters and gradients travel between processes: ``"float32"``, or ``"float16"`` for half the bytes,
         each number rounded to eleven bits; in Async. Within a process nothing travels, and nothing is rounded.
+    cache_on
+        Where its rows are: ``"device"``, in the memory of the device that computes, or ``"memory"``; by default on the
+        device wherever a plan of one stage computes on one. Refused where they do not fit, with the rows that would.
     name
         What ``heterps watch`` and the page ``/heterps`` of the scheduler call its trainings; by default the script's.
     **options
@@ -173,6 +177,7 @@ def launch(
         local_rows=local_rows,
         clip=Clip(clip_norm, clip_value),
         wire=wire,
+        cache_on=cache_on,
     )
     if runs_here(chosen, client):
         compile_ahead(job.needs)

@@ -25,6 +25,7 @@ from heterps.errors import DataError, LabelError
 from heterps.graph import Graph
 from heterps.habits import Dump
 from heterps.launching import launch
+from heterps.runtime.batch.cache_place import CACHE_PLACES
 from heterps.runtime.report.meter import metered
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
@@ -69,6 +70,13 @@ Examples:
     help="Embedding cache: rows of each table, or of one, that a worker keeps; or bytes, such as 64MB.",
 )
 @click.option("--staleness", type=click.IntRange(0), help="With a cache: batches that rows may lack [default: 16].")
+@click.option(
+    "--cache-on",
+    type=click.Choice(CACHE_PLACES),
+    default="auto",
+    show_default=True,
+    help="Where a cache's rows are: in memory, or on the device that computes (auto: there if they can).",
+)
 @click.option("--local-rows", type=click.IntRange(1), help="Geo: rows of a table that a worker keeps [default: all].")
 @click.option(
     "--wire",
@@ -150,6 +158,7 @@ def command(
     mode: str | None,
     caches: tuple[str, ...],
     staleness: int | None,
+    cache_on: str,
     local_rows: int | None,
     wire: str,
     shuffle: Any,
@@ -208,6 +217,7 @@ def command(
         wire=wire,
         cache_rows=parse_caches(caches) or None,
         staleness=staleness,
+        cache_on=cache_on,
         sparse=rules[0],
         dense=rules[1],
         clip_norm=clip_norm,

@@ -19,10 +19,11 @@ from heterps.planner.ways import ALLREDUCE, CACHE, GEO, Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Cached, Mixed, Mode
+from heterps.runtime.batch.cache_place import cached_groups, caches_bytes, check_cache_on, check_cache_there
 from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.copy_checks import check_copy
 from heterps.runtime.batch.device_memory import check_memory, fitting_batches, rows_bytes
-from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
+from heterps.runtime.batch.devices import AUTO, ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.flat_part import FlatPart
 from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.own_parts import OwnParts
@@ -77,6 +78,8 @@ class Job:
         the bytes.
     ways
         How each dense parameter and each table travels, by name; through its table where it is not named.
+    cache_on
+        Where rows of a cache are: in ``"memory"``, on the ``"device"`` that computes, or ``"auto"``: there if they can.
     """
 
     model: Model
@@ -92,6 +95,7 @@ class Job:
     replicas: int = 1
     local_rows: int | None = None
     ways: Mapping[str, Way] = field(default_factory=dict)
+    cache_on: str = AUTO
     clip: Clip = field(default_factory=Clip)
     rate: float = 1.0
     wire: str = FLOAT32
@@ -183,6 +187,7 @@ class Job:
                 f"table {cached!r} has a cache, whose gradients are settled after some batches: use mode 'async' or "
                 f"'cache:STALENESS' (--mode, --staleness), not {self.mode.name!r}"
             )
+        check_cache_on(self)
         if isinstance(self.mode, Cached) and self.holder:
             raise PlanError(
                 "mode 'cache' gathers gradients where data is read, but dense_on='stage' keeps dense ones with the "
@@ -195,6 +200,10 @@ class Job:
         if way.kind != CACHE or way.number is None:
             return 0
         return max(1, way.number // cached_row_bytes(group)) if way.in_bytes else way.number
+
+    def caches_on(self, device: ChosenDevice) -> frozenset[str]:
+        """Row groups whose caches are in the memory of the device that the first stage computes on."""
+        return frozenset(group.name for group in cached_groups(self, device))
 
     def _check_reduced(self) -> None:
         first = self.reduced[0].name
@@ -268,13 +277,17 @@ class Job:
         chosen = choose_device(self.devices.wanted, found, self.devices.pool(stage))
         graph = self.model.lowered.graph
         ops = self.stages[stage] if not self.fused else tuple(op.name for op in graph)
+        if stage == 0:
+            check_cache_there(self, chosen, found.free_bytes.get(chosen.place))
         check_memory(graph, ops, self.batch_size, self._free_bytes(stage, found, chosen), str(chosen))
         return chosen
 
     def _free_bytes(self, stage: int, found: FoundDevices, chosen: ChosenDevice) -> int | None:
         """Return the memory of a device that is left for batches: rows of tables have theirs from the beginning."""
         free = found.free_bytes.get(chosen.place)
-        return free if free is None or not stage or not self.on_gpu else free - min(free, rows_bytes(free) or 0)
+        if free is None or (stage and not self.on_gpu):
+            return free
+        return free - min(free, (rows_bytes(free) or 0) if stage else caches_bytes(self, chosen))
 
     def batches_on(self, stage: int, chosen: ChosenDevice, most: int) -> int | None:
         """Return how many batches of a stage a device of this process may hold at once; None on a CPU: any number."""

@@ -267,8 +267,8 @@ def link_to_host(
 ) -> HostLink:
     """Take the nearest way to a shard host."""
     service = local_service(address)
-    far = SocketPeer(address, tls=tls)
-    return DirectLink(service) if isinstance(service, HostService) else SocketLink(far, phases, half)
+    near = service if isinstance(service, HostService) else None
+    return SocketLink(SocketPeer(address, tls=tls), phases, half) if near is None else DirectLink(near)
 
 
 def link_to_stage(address: Address, tls: ssl.SSLContext | None = None) -> StageLink:
