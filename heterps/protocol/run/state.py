@@ -358,7 +358,7 @@ class RunState(Workforce):
         for attempt in attempts:
             if not attempt.stopping:
                 self._pause(attempt, 0)
-        self._issue(0)
+        self._issue(self._target)  # a lane may end its Split on its way there, and others wait for its next
         if self.book.dirty or not all(a.paused or a.waits >= 0 for a in attempts) or not self._holders_ready:
             return
         self._level()

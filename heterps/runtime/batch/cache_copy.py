@@ -103,9 +103,9 @@ class CacheCopy(CopyUser):
         self._units: dict[BatchKey, _Unit] = {}  # that are being gathered
         self._owed: dict[BatchKey, tuple[Settlement, dict[int, int]]] = {}  # on its way, with versions by host
 
-    def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
+    def enter(self, attempt: int, trainer: int, terms: tuple[int, ...]) -> None:
         """Let an attempt train on it."""
-        super().enter(attempt, lane, terms)
+        super().enter(attempt, trainer, terms)
         self._fresh.enter()
 
     def _make_own_dense(self) -> list[OwnDense]:
