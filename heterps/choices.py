@@ -106,6 +106,7 @@ def job_of(
     parameters: Mapping[str, str],
     local_rows: int | None = None,
     clip: Clip | None = None,
+    wire: str = "float32",
     cache_on: str = AUTO,
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.launching.launch` ask to run."""
@@ -127,6 +128,7 @@ def job_of(
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
         local_rows=local_rows,
         clip=clip or Clip(),
+        wire=wire,
         cache_on=cache_on,
     )
 

@@ -79,6 +79,13 @@ Examples:
 )
 @click.option("--local-rows", type=click.IntRange(1), help="Geo: rows of a table that a worker keeps [default: all].")
 @click.option(
+    "--wire",
+    type=click.Choice(["float32", "float16"]),
+    default="float32",
+    show_default=True,
+    help="How rows and gradients travel between processes: float16 is half the bytes.",
+)
+@click.option(
     "--shuffle", type=click.Choice(["none", "local", "global"]), default="local", show_default=True, help="Of the rows."
 )
 @click.option("--sparse", metavar="RULE", help="Rule of the tables [default: ElementAdaGrad:lr=0.01].")
@@ -153,6 +160,7 @@ def command(
     staleness: int | None,
     cache_on: str,
     local_rows: int | None,
+    wire: str,
     shuffle: Any,
     sparse: str | None,
     dense: str | None,
@@ -206,6 +214,7 @@ def command(
         engine=engine,
         mode=mode,
         local_rows=local_rows,
+        wire=wire,
         cache_rows=parse_caches(caches) or None,
         staleness=staleness,
         cache_on=cache_on,

@@ -34,6 +34,8 @@ from heterps.tiny_runs import Needs
 
 __all__ = ["PREDICTION", "Job"]
 
+FLOAT32, FLOAT16 = "float32", "float16"
+
 _OWN_PARTS = "own parts"  # in a pickled job
 PREDICTION = "prediction"  # what the loss predicts, beside the ops a graph names
 
@@ -71,6 +73,9 @@ class Job:
         Learning rates of all rules are multiplied by this; each run of a session has its own.
     local_rows
         Geo: rows of each table that a worker keeps from one range of batches to the next; None for all it has met.
+    wire
+        How values travel between workers and shard hosts of other processes: ``"float32"``, or ``"float16"`` for half
+        the bytes.
     ways
         How each dense parameter and each table travels, by name; through its table where it is not named.
     cache_on
@@ -93,6 +98,7 @@ class Job:
     cache_on: str = AUTO
     clip: Clip = field(default_factory=Clip)
     rate: float = 1.0
+    wire: str = FLOAT32
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel with all parts that are not of this package, whether a worker can import them or not."""
@@ -117,6 +123,7 @@ class Job:
             keeps = "keeps as many rows as cache_rows= says" if self.mode.has_copy else "keeps no rows on workers"
             raise PlanError(f"local_rows={self.local_rows}, but mode {self.mode.name!r} {keeps}")
         self._check_caches()
+        self._check_wire()
         if self.clip and self.holder:
             raise PlanError(
                 "gradients are clipped where a batch comes back to the worker that read it, and those of a stage that "
@@ -129,6 +136,25 @@ class Job:
         for group in self.model.groups:
             if group.name in self.on_gpu:
                 check_group(group)
+
+    def _check_wire(self) -> None:
+        if self.wire not in (FLOAT32, FLOAT16):
+            raise PlanError(f"wire={self.wire!r}, but values travel as {FLOAT32!r} or {FLOAT16!r}")
+        exact = "promises the same bits wherever a lane runs" if self.mode.ordered else ""
+        exact = (
+            "keeps rows on workers, which would drift away from the hosts'"
+            if self.mode.has_copy or self.own_groups
+            else exact
+        )
+        if self.wire == FLOAT16 and exact:
+            raise PlanError(
+                f"wire={FLOAT16!r} rounds what travels, but mode {self.mode.name!r} {exact}: use mode 'async'"
+            )
+
+    @property
+    def half_on_wire(self) -> bool:
+        """Whether values travel as float16."""
+        return self.wire == FLOAT16
 
     def _check_own(self) -> None:
         own = next((name for name, way in self.ways.items() if way.kind == GEO), None)
