@@ -290,7 +290,9 @@ class IoActor:
     def _link(self, slot: _Slot, copy: int) -> HostLink:
         link = slot.links.get(copy)
         if link is None:
-            link = slot.links[copy] = link_to_host(self._addresses[copy], self._tls, slot.bench.phases)
+            link = slot.links[copy] = link_to_host(
+                self._addresses[copy], self._tls, slot.bench.phases, self.job.half_on_wire
+            )
         return link
 
     def _stage(self, slot: _Slot, worker: str) -> StageLink:
