@@ -58,20 +58,20 @@ class DiskQueue:
         return int(read_scattered(*words, control.ctypes.data, control, stride, positions, out.reshape(-1), at))
 
 
-class _Kept(threading.local):
+class _OwnQueue(threading.local):
     def __init__(self) -> None:
         self.process = 0
         self.queue: DiskQueue | None = None
 
 
-_KEPT = _Kept()
+_OWN = _OwnQueue()
 
 
 def disk_queue() -> DiskQueue | None:
     """Return the queue of this thread; None where the kernel has none."""
-    if _KEPT.process != os.getpid():  # a queue does not come along into a child
-        _KEPT.process, _KEPT.queue = os.getpid(), _made()
-    return _KEPT.queue
+    if _OWN.process != os.getpid():  # a queue does not come along into a child
+        _OWN.process, _OWN.queue = os.getpid(), _made()
+    return _OWN.queue
 
 
 def _made() -> DiskQueue | None:
