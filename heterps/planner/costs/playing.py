@@ -207,7 +207,6 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
     rates, slower, rows = costs.rates(server), costs.crowding(server), _rows(costs)
     half = sum(layer.row_bytes for layer in costs.layers.layers) / 2
     pulled, pushed = half + own, half + (0.0 if reduced else 4.0 * costs.dense_size)
-    dense = 0.0 if reduced else rates.dense(costs.dense_size)
     wire = _wire(costs, server)
     settled, settled_bytes = _settled(plan, costs, sample)
     settle = sum(map(rates.push, settled)) + sum(map(rates.pull, settled))
@@ -216,8 +215,8 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
         pool=server.name,
         count=plan.shard_hosts,
         replicas=plan.replicas,
-        serve_s=sum(map(rates.pull, rows)) * slower + pulled * wire,
-        apply_s=(sum(map(rates.push, rows)) + dense) * slower + pushed * wire,
+        serve_s=(sum(map(rates.pull, rows)) + costs.creating_s(rates)) * slower + pulled * wire,
+        apply_s=_applying_s(plan, costs, reduced, sample) * slower + pushed * wire,
         call_s=rates.call_s * slower,
         pull_bytes=pulled,
         push_bytes=pushed,
@@ -225,6 +224,22 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
         settle_bytes=settled_bytes,
         write_s=held / _DISK_BYTES_PER_S,
     )
+
+
+def _applying_s(plan: Plan, costs: Costs, reduced: bool, sample: Sample | None) -> float:
+    """Of shard hosts for the gradients of a batch: in Sync those of all lanes are added up, then applied at once."""
+    rates, rows = costs.rates(costs.hardware.pool(plan.shard_pool)), _rows(costs)
+    dense = 0.0 if reduced else rates.dense(costs.dense_size)
+    lanes = plan.lanes if plan.mode.ordered else 1
+    if lanes == 1:
+        return sum(map(rates.push, rows)) + dense
+    together = lanes ** _growth(sample)  # times as many distinct rows
+    return (sum(rates.push(count * together) for count in rows) + dense) / lanes + sum(rows) * rates.merge_s
+
+
+def _growth(sample: Sample | None) -> float:
+    """Exponent by which distinct ids grow over batches."""
+    return _HEAPS if sample is None else max((g.exponent for g in sample.growth.values()), default=_HEAPS)
 
 
 def _rows(costs: Costs) -> list[float]:
@@ -235,8 +250,7 @@ def _rows(costs: Costs) -> list[float]:
 def _settled(plan: Plan, costs: Costs, sample: Sample | None) -> tuple[list[float], float]:
     """Distinct rows of a unit of batches, by pull, and their bytes with those of the dense parameters."""
     unit, rows = plan.mode.unit, _rows(costs)
-    growth = _HEAPS if sample is None else max((g.exponent for g in sample.growth.values()), default=_HEAPS)
-    times = unit**growth if unit > 1 else 1.0
+    times = unit ** _growth(sample) if unit > 1 else 1.0
     half = sum(layer.row_bytes for layer in costs.layers.layers) / 2
     return [count * times for count in rows], half * times + 4.0 * costs.dense_size
 
