@@ -31,6 +31,7 @@ __all__ = ["WORKERS", "engine_taken", "with_engine"]
 _ROWS = 8
 _BATCHES = 20_000
 _SECONDS = 1.0
+_WARM, _LEAST = 50, 200  # batches until all loops are loaded, and to be timed
 WORKERS = {"server": 1, "io": 1}
 _THERE = len(WORKERS) + 2  # and the scheduler, and the driver
 _CALLS = 4  # of a batch: rows and gradients, a caller and a host each
@@ -70,9 +71,9 @@ def _batch_s(client: Client, idle: float, clock: Callable[[], float]) -> float:
 
 
 def _timed(run: Iterator[Progress], idle: float, clock: Callable[[], float]) -> float:
-    first = last = next(run)
-    cpu, wall = clock(), time.perf_counter()
-    while not last.done and time.perf_counter() - wall < _SECONDS:
+    first = next(progress for progress in run if progress.batches >= _WARM or progress.done)
+    last, cpu, wall = first, clock(), time.perf_counter()
+    while not last.done and (time.perf_counter() - wall < _SECONDS or last.batches - first.batches < _LEAST):
         last = next(run)
     wall, cpu = time.perf_counter() - wall, clock() - cpu
     return max(0.0, cpu - idle * wall) / max(last.batches - first.batches, 1)
