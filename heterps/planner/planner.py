@@ -20,7 +20,7 @@ from heterps.planner.costs.planning_model import build_problem, is_priced, serve
 from heterps.planner.costs.profile import Profile
 from heterps.planner.costs.row_way_costs import choose_row_ways, row_way_costs, row_way_texts
 from heterps.planner.costs.sample import Sample, sample_batches, sample_dataset
-from heterps.planner.costs.table_memory import forecast_tables
+from heterps.planner.costs.table_memory import forecast_tables, new_rows
 from heterps.planner.costs.way_costs import choose_ways, dense_way_costs, way_texts
 from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
 from heterps.planner.plan import Plan
@@ -76,7 +76,8 @@ class Request:
         """Costs at one batch size."""
         layers = layers_of(self.graph, batch_size=batch_size, unique_fraction=self.unique_fraction)
         tables = forecast_tables(self.graph, self.sample, self.rows)
-        return Costs(self.graph, layers, self.hardware, self.profile, tables, self.head_room, self.replicas)
+        new = new_rows(tables, self.sample, self.rows)
+        return Costs(self.graph, layers, self.hardware, self.profile, tables, self.head_room, self.replicas, new)
 
     def best(self) -> Choice | None:
         """The best draft and what is proved of it; None if it was proved that there is no plan.

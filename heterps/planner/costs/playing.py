@@ -212,7 +212,6 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
     rows = [count for op, count in zip(costs.pulls, _rows(costs), strict=True) if op.attrs["group"] not in kept]
     half = _half(costs) - _half(costs, kept)
     pulled, pushed = half + own, half + (0.0 if reduced else 4.0 * costs.dense_size)
-    dense = 0.0 if reduced else rates.dense(costs.dense_size)
     wire = _wire(costs, server)
     settled, settled_bytes = _settled(plan, costs, sample)
     settle = sum(map(rates.push, settled)) + sum(map(rates.pull, settled))
@@ -221,8 +220,8 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
         pool=server.name,
         count=plan.shard_hosts,
         replicas=plan.replicas,
-        serve_s=sum(map(rates.pull, rows)) * slower + pulled * wire,
-        apply_s=(sum(map(rates.push, rows)) + dense) * slower + pushed * wire,
+        serve_s=(sum(map(rates.pull, rows)) + costs.creating_s(rates)) * slower + pulled * wire,
+        apply_s=_applying_s(plan, costs, reduced, sample) * slower + pushed * wire,
         call_s=rates.call_s * slower,
         pull_bytes=pulled,
         push_bytes=pushed,
@@ -230,6 +229,22 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
         settle_bytes=settled_bytes,
         write_s=held / _DISK_BYTES_PER_S,
     )
+
+
+def _applying_s(plan: Plan, costs: Costs, reduced: bool, sample: Sample | None) -> float:
+    """Of shard hosts for the gradients of a batch: in Sync those of all lanes are added up, then applied at once."""
+    rates, rows = costs.rates(costs.hardware.pool(plan.shard_pool)), _rows(costs)
+    dense = 0.0 if reduced else rates.dense(costs.dense_size)
+    lanes = plan.lanes if plan.mode.ordered else 1
+    if lanes == 1:
+        return sum(map(rates.push, rows)) + dense
+    together = lanes ** _growth(sample)  # times as many distinct rows
+    return (sum(rates.push(count * together) for count in rows) + dense) / lanes + sum(rows) * rates.merge_s
+
+
+def _growth(sample: Sample | None) -> float:
+    """Exponent by which distinct ids grow over batches."""
+    return _HEAPS if sample is None else max((g.exponent for g in sample.growth.values()), default=_HEAPS)
 
 
 def _own(plan: Plan) -> frozenset[str]:
@@ -255,8 +270,7 @@ def _settled(plan: Plan, costs: Costs, sample: Sample | None) -> tuple[list[floa
     """Distinct rows of a range of batches, by pull, and their bytes; in Geo with those of the dense parameters."""
     own, unit = _own(plan) or None, plan.mode.span
     rows = _rows(costs, own)
-    growth = _HEAPS if sample is None else max((g.exponent for g in sample.growth.values()), default=_HEAPS)
-    times = unit**growth if unit > 1 else 1.0
+    times = unit ** _growth(sample) if unit > 1 else 1.0
     return [count * times for count in rows], _half(costs, own) * times + (0.0 if own else 4.0 * costs.dense_size)
 
 
