@@ -9,6 +9,7 @@ and does nothing. ``cold`` gives numba an empty folder for its cache; compiled P
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import resource
 import subprocess
@@ -34,6 +35,7 @@ with hps.launch(plan, sparse=SPARSE, dense=DENSE, seed=SEED, report_s=0.02) as s
             print({TOLD!r}, flush=True)
             break
 """
+QUICK = {"four imports": EMPTY, "import heterps": IMPORT, "heterps --help": HELP}
 
 
 class Spent(NamedTuple):
@@ -46,6 +48,7 @@ class Spent(NamedTuple):
 def spent(program: str, cache: Path) -> Spent:
     """Run a program with a folder for what numba compiles."""
     env = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
     before, start = _children_s(), time.perf_counter()
     with subprocess.Popen(
         [sys.executable, "-c", program], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
@@ -63,30 +66,32 @@ def _children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def rounds(count: int) -> Iterator[dict[str, Spent]]:
-    """Yield what each program took, one round after another, each with a cache of its own."""
-    for _ in range(count):
-        with tempfile.TemporaryDirectory(prefix="heterps-first-") as folder:
-            cache = Path(folder)
-            yield {
-                "four imports": spent(EMPTY, cache),
-                "import heterps": spent(IMPORT, cache),
-                "heterps --help": spent(HELP, cache),
-                "first batch, cold": spent(FIRST_BATCH, cache),
-                "first batch, cached": spent(FIRST_BATCH, cache),
-            }
+def rounds(count: int, cold: int) -> Iterator[dict[str, Spent]]:
+    """Yield what each program took, one round after another, the first ones with a cache of their own each."""
+    with tempfile.TemporaryDirectory(prefix="heterps-first-") as folder:
+        for number in range(count):
+            cache = Path(folder, str(min(number, cold - 1)))
+            found = {name: spent(program, cache) for name, program in QUICK.items()}
+            if number < cold:
+                found["first batch, cold"] = spent(FIRST_BATCH, cache)
+            yield {**found, "first batch, cached": spent(FIRST_BATCH, cache)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=3)
-    count = parser.parse_args().rounds
-    found = list(rounds(count))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cold", type=int, default=2, help="of them with nothing compiled")
+    chosen = parser.parse_args()
+    count, cold = chosen.rounds, max(1, chosen.cold)
+    for folder in ("heterps", "examples", "graphs"):
+        compileall.compile_dir(ROOT / folder, quiet=1)
+    found = list(rounds(count, cold))
     print(f"{count} rounds, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
     print(f"{'':22}{'wall s':>8}{'ratio':>7}{'cpu s':>8}{'ratio':>7}")
     for name in found[0]:
-        wall, cpu = (min(each[name][i] for each in found) for i in range(2))
-        ratios = [min(each[name][i] / each["four imports"][i] for each in found) for i in range(2)]
+        seen = [each for each in found if name in each]
+        wall, cpu = (min(each[name][i] for each in seen) for i in range(2))
+        ratios = [min(each[name][i] / each["four imports"][i] for each in seen) for i in range(2)]
         print(f"{name:22}{wall:8.2f}{ratios[0]:7.2f}{cpu:8.2f}{ratios[1]:7.2f}")
 
 

@@ -19,6 +19,7 @@ import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime import rtsys
 
 from heterps.loop_claim import claimed
 from heterps.loop_key import loop_key
@@ -45,6 +46,16 @@ class _LoopCache(FunctionCache):
             name = f"{self._impl.filename_base}.{key}"
             self._cache_file = IndexDataCacheFile(cache_path=self._cache_path, filename_base=name, source_stamp=key)
             self._found = True
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Read a form of the loop from disk, None if it is not there.
+
+        What numba knows about compiling takes half a second to import: whoever compiles loads it, numba's own way of
+        reading does so too. Machine code needs the part that counts references, no more.
+        """
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         self._find_files()

@@ -9,19 +9,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Screen", "listed", "printable"]
+from heterps.printing import printable
+
+__all__ = ["Screen", "listed"]
 
 # A row of a rich table takes more than a millisecond: beyond this many, columns are set by ourselves.
 _LONG = 200
 _WIDEST = 60
 _LISTED = 24
-
-
-def printable(text: str) -> str:
-    """Return a text with everything but characters and line breaks written out: no name can move the cursor."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 class Screen(Console):

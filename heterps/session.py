@@ -52,7 +52,6 @@ from heterps.runtime.report.epochs import Epochs
 from heterps.runtime.report.history import History
 from heterps.runtime.report.lined_up import filled, placed
 from heterps.runtime.report.measured import Measured
-from heterps.runtime.report.meter import metered
 from heterps.runtime.report.output import BAD_ROW, write_parquet
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
@@ -149,7 +148,8 @@ class Session:
             valid = fitted(given_data(valid, self.form, inputs), self.form, inputs)
             check_columns(self.plan.graph, valid.schema, inputs - given)
         labelled = self._spread(weighted).labels_within(label_bounds(self.plan.graph))
-        reports = self._train(labelled, epochs, valid, watched_tensors(self.plan.graph, fetch))
+        apart = valid is not None or any(each.takes_notes for each in told)
+        reports = self._train(labelled, epochs, valid, watched_tensors(self.plan.graph, fetch), apart)
         watched = self._watched(reports if allow_empty else never_empty(reports, labelled))
         return AwaitedReports(heard(watched, told, self) if told else watched)
 
@@ -207,17 +207,19 @@ class Session:
         return self._profile
 
     def _train(
-        self, dataset: Dataset, epochs: int, valid: Dataset | None, fetch: Mapping[str, str]
+        self, dataset: Dataset, epochs: int, valid: Dataset | None, fetch: Mapping[str, str], apart: bool
     ) -> Generator[Progress, None, None]:
+        """Train in one run, or in one for each pass: then something comes between them."""
         self.engine.carried = Carried()  # unless it is resumed: then the engine finds what the cut has
-        if valid is None:
+        if not apart:
             yield from self.engine.train(dataset, epochs, fetch)
             return
         start, passes = self.engine.passes, Epochs(epochs)
         while self.engine.passes < start + epochs:  # a resumed session begins with the pass it was in
             for progress in self.engine.train(dataset, 1, fetch):
                 epoch = self.engine.passes - start + 1
-                yield passes.report(progress, epoch, self.evaluate(valid) if progress.done else {})
+                measured = self.evaluate(valid) if valid is not None and progress.done else {}
+                yield passes.report(progress, epoch, measured)
 
     def scale(self, *, servers: int | None = None, io: int | None = None, compute: int | None = None) -> None:
         """Do with fewer workers from now on; call it in the loop over :meth:`train`, which goes on meanwhile.
@@ -249,6 +251,8 @@ class Session:
         allow_empty: bool = False,
     ) -> Progress:
         """Train with a progress bar and return the last report; arguments as for :meth:`train`."""
+        from heterps.runtime.report.meter import metered  # what draws the bar takes long to import
+
         last = None
         reports = self.train(
             dataset, epochs, valid, fetch, callbacks=callbacks, class_weight=class_weight, allow_empty=allow_empty

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from heterps.screen import printable
+from heterps.printing import printable
 
 __all__ = ["INK", "label", "picture", "text"]
 

@@ -42,7 +42,7 @@ def command(paths: tuple[Path, ...], top: int, verify: bool) -> None:
         for path in paths:
             console.print(f"{len(verify_files(path).files)} files of {path} are as they were written")
     if len(paths) == 1:
-        if (models[0] / "model.json").exists():
+        if SavedModel.is_in(models[0]):
             _show_model(console, SavedModel.read(models[0]))
         _show(console, paths[0], top)
     else:

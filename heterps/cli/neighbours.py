@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heterps.errors import DataError
+from heterps.parquet import read_parquet
 from heterps.serving.neighbours import Neighbours
 from heterps.writing import check_target, whole_file
 
@@ -72,7 +73,7 @@ def search(index: str, vectors: str, vector: str, count: int, approximate: bool,
 
 def _read(path: str, *columns: str) -> pa.Table:
     try:
-        table = pq.read_table(Path(path))
+        table = read_parquet(Path(path))
     except (pa.ArrowException, FileNotFoundError) as error:
         raise DataError(f"{path} is no Parquet file that can be read: {error}") from error
     for name in columns:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from heterps.cli._data import data_options, opened, parse_names
 from heterps.cli._device import device_options
 from heterps.launching import load
+from heterps.parquet import read_parquet
 from heterps.runtime.cuts.saved_model import SavedModel
 from heterps.writing import check_target
 
@@ -52,7 +52,7 @@ def command(
     dataset = opened(data, kind, SavedModel.read(Path(model)).form)
     with load(model, engine=engine, device=device, emulate=emulate) as session:
         path = session.predict(dataset, out=out, fetch=parse_names(fetch) or ("prediction",))
-    table = pa_csv.read_csv(path) if out.endswith(".csv") else pq.read_table(path)
+    table = pa_csv.read_csv(path) if out.endswith(".csv") else read_parquet(path)
     bad = sum(bool(reason) for reason in table["bad_row"].to_pylist())
     skipped = f", {bad:,} of them null: the column bad_row says why" if bad else ""
     columns = ", ".join(f"{field.name} ({field.type})" for field in table.schema)

@@ -1,11 +1,12 @@
 """Which array library an array belongs to, and moving arrays between host and device.
 
 A kernel says ``xp = array_namespace(x)`` and names neither NumPy nor CuPy. cupy is imported only when somebody asks for
-a GPU, and only ``cupy.cuda.is_available()`` decides: the package imports happily on machines without a driver.
+a GPU where there is a driver, and only ``cupy.cuda.is_available()`` decides.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -152,11 +153,22 @@ def synchronize(xp: Namespace) -> None:
 @cache
 def gpu_available() -> bool:
     """Whether cupy is installed and finds a driver and a device."""
+    if not _has_driver():
+        return False
     try:
         import cupy
     except ImportError:
         return False
     return bool(cupy.cuda.is_available())
+
+
+def _has_driver() -> bool:
+    """Whether the library of a CUDA driver is here: cupy takes long to import only to say that there is none."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _cupy() -> Namespace:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from heterps.later import later
 from heterps.serving.manifest import DENSE, Encoding, FileFormat
 from heterps.serving.row_files import dtypes_of, scale_of
 from heterps.tables.snapshots.chain import Chain, read_rows
@@ -21,6 +21,8 @@ from heterps.tables.snapshots.snapshot import DENSE as SAVED_DENSE
 from heterps.tables.specs.spec import GroupSpec
 
 __all__ = ["dense_of", "write_deleted", "write_dense", "write_rows"]
+
+pq = later("pyarrow.parquet")
 
 Columns = dict[str, npt.NDArray[Any]]
 U64 = npt.NDArray[np.uint64]

@@ -8,19 +8,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any, Literal
 
 from heterps.documents import read_json
 from heterps.errors import GraphError, HeterpsError
 from heterps.fields import Found
 from heterps.graph import legality
 from heterps.graph.kinds import OpKind, Param, kind
+from heterps.graph.order import needed_for
 from heterps.graph.tensor import Tensor, freeze
 from heterps.graph.types import TensorType
 from heterps.html_table import html_table
 from heterps.writing import write_whole
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["SCHEMA_VERSION", "Graph", "Op"]
 
@@ -138,11 +140,17 @@ class Graph:
     @cached_property
     def nx(self) -> nx.DiGraph[str]:
         """A networkx view: a node per op (attribute ``op``), an edge per use."""
+        import networkx as nx  # slow to import, and training needs no more than an order
+
         view: nx.DiGraph[str] = nx.DiGraph()
         for op in self.ops:
             view.add_node(op.name, op=op)
             view.add_edges_from((source, op.name) for source in op.inputs)
         return view
+
+    def upstream(self, *names: str) -> set[str]:
+        """Return the names of all ops that lead to the given ones, and those."""
+        return needed_for(lambda name: self[name].inputs, names)
 
     def consumers(self, name: str) -> tuple[Op, ...]:
         """Return the ops that read an op's result, in order."""

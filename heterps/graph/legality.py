@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import networkx as nx
-
 from heterps.errors import GraphError
+from heterps.graph.order import Circle, needs_first
 from heterps.graph.tensor import PLACES
 
 if TYPE_CHECKING:
@@ -113,12 +112,8 @@ def _named_once(inputs: Sequence[tuple[str, Sequence[str]]]) -> None:
 def topological(inputs: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     """Names of ops, given with those each reads, parents first, else in the order given; a cycle is named."""
     _named_once(inputs)
-    view: nx.DiGraph[str] = nx.DiGraph()
     place = {name: i for i, (name, _) in enumerate(inputs)}
-    view.add_nodes_from(place)
-    view.add_edges_from((source, name) for name, sources in inputs for source in sources)
     try:
-        return list(nx.lexicographical_topological_sort(view, key=place.__getitem__))
-    except nx.NetworkXUnfeasible:
-        loop = [edge[0] for edge in nx.find_cycle(view)]
-        raise GraphError(f"the graph has a cycle: {' -> '.join([*loop, loop[0]])}") from None
+        return needs_first(dict(inputs), place.__getitem__)
+    except Circle as circle:
+        raise GraphError(f"the graph has a cycle: {' -> '.join([*circle.loop, circle.loop[0]])}") from None

@@ -32,6 +32,9 @@ class Callback:
 
     #: Whether it goes by the validation: training without ``valid`` is refused.
     needs_valid: ClassVar[bool] = False
+    #: Whether it notes something at the end of a pass. Each pass is a run of its own then: all its cuts have the notes
+    #: of the passes before, so that a training that is resumed knows what the callback knew.
+    takes_notes: ClassVar[bool] = False
 
     def on_begin(self, session: Any) -> None:
         """Before the first batch."""

@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from heterps.errors import RunError
 from heterps.habits.callbacks import Callback
+from heterps.later import later
 from heterps.runtime.cuts.saved_model import made_folder
 from heterps.runtime.report.output import arrow_array
 from heterps.runtime.report.progress import Progress
 from heterps.writing import check_folder, whole_file
 
 __all__ = ["Dump"]
+
+pq = later("pyarrow.parquet")
 
 
 class Dump(Callback):

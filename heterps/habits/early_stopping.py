@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from heterps.errors import RunError
 from heterps.habits.callbacks import Callback
@@ -13,7 +13,7 @@ __all__ = ["EarlyStopping"]
 
 
 class EarlyStopping(Callback):
-    """End training after so many passes without a better value.
+    """End training after so many passes without a better value; one that is resumed remembers the best it had.
 
     Parameters
     ----------
@@ -33,19 +33,28 @@ class EarlyStopping(Callback):
     >>> session.train(train, epochs=50, valid=test, callbacks=stop)  # doctest: +SKIP
     """
 
+    takes_notes: ClassVar[bool] = True
+
     def __init__(
         self, metric: str = "logloss", patience: int = 1, least: float = 0.0, rising: bool | None = None
     ) -> None:
         if patience < 1:
             raise RunError(f"EarlyStopping(patience={patience}): training must get a pass to become better in")
         self.watched, self.patience, self.least = Watched(metric, rising), patience, least
-        self.best = Best(self.watched.is_rising, least)
+        self._session: Any = None  # while training
 
     def on_begin(self, session: Any) -> None:
-        """Begin anew."""
-        self.best = Best(self.watched.is_rising, self.least)
+        """Remember whose passes they are."""
+        self._session = session
 
     def on_pass(self, progress: Progress) -> bool:
         """Say whether there was nothing better for too long."""
-        self.best.take(self.watched.of(progress))
-        return self.best.since >= self.patience
+        engine, name = self._session.engine, f"stop {self.watched.name}"
+        best = Best.recalled(engine.carried, name, self.watched.is_rising, self.least)
+        best.take(self.watched.of(progress))
+        engine.carried = best.noted(engine.carried, name)
+        return best.since >= self.patience
+
+    def on_end(self) -> None:
+        """Let the session go."""
+        self._session = None

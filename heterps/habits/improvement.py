@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heterps.errors import RunError
+from heterps.runtime.cuts.carried import Carried
 from heterps.runtime.report.progress import Progress
 
 __all__ = ["Best", "Watched"]
@@ -70,6 +71,19 @@ class Best:
     least: float = 0.0
     value: float = field(default=math.nan, init=False)
     since: int = field(default=0, init=False)
+
+    @classmethod
+    def recalled(cls, carried: Carried, name: str, rising: bool, least: float = 0.0) -> Best:
+        """Return what a training has noted under a name, or a new one: a training that is resumed goes on with it."""
+        best = cls(rising, least)
+        if name in carried.notes:
+            value, best.since = carried.notes[name]
+            best.value = math.nan if value is None else value
+        return best
+
+    def noted(self, carried: Carried, name: str) -> Carried:
+        """Inverse of :meth:`recalled`; JSON has no word for what is no number."""
+        return carried.noted(name, [None if math.isnan(self.value) else self.value, self.since])
 
     def take(self, value: float) -> bool:
         """Take the next value; say whether it is the best so far. One that is no number never is."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -72,14 +71,11 @@ class ReduceOnPlateau(Callback):
         """Take a pass's value; where there was nothing better for too long the next pass has smaller rates."""
         engine, name = self._session.engine, f"plateau {self.watched.name}"
         carried = engine.carried
-        best = Best(self.watched.is_rising, self.least)
-        if name in carried.notes:
-            value, best.since = carried.notes[name]
-            best.value = math.nan if value is None else value
+        best = Best.recalled(carried, name, self.watched.is_rising, self.least)
         best.take(self.watched.of(replace(progress, metrics={}, loss=float("nan"))))
         if best.since >= self.patience:
             carried, best.since = replace(carried, rate=max(carried.rate * self.factor, self.lowest)), 0
-        engine.carried = carried.noted(name, [None if math.isnan(best.value) else best.value, best.since])
+        engine.carried = best.noted(carried, name)
 
     def on_end(self) -> None:
         """Let the session go."""

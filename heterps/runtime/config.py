@@ -47,11 +47,13 @@ class Settings:
     disk_folder: str | None
     gpu_rows_bytes: int | None
     switch_interval_s: float
+    calm: bool
     warm: bool
     max_restarts: int
     start_s: float
     grace_s: float
     trusted_network: bool
+    shared_memory: bool
     unix_sockets: bool
 
 
@@ -97,11 +99,13 @@ def settings() -> Settings:
         disk_folder=None if _get("worker.disk-folder") is None else str(_get("worker.disk-folder")),
         gpu_rows_bytes=None if _get("worker.gpu-rows") is None else _bytes("worker.gpu-rows"),
         switch_interval_s=_seconds("worker.switch-interval"),
+        calm=_get("worker.calm") is True,
         warm=_get("worker.warm") is True,
         max_restarts=_count("launcher.max-restarts", least=0),
         start_s=_seconds("launcher.start"),
         grace_s=_seconds("launcher.grace"),
         trusted_network=_get("network.trusted") is True,
+        shared_memory=_get("network.shared-memory") is True,
         unix_sockets=_get("network.unix-sockets") is True,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from distributed import Nanny, Scheduler, Worker
 
+from heterps.runtime.cluster.calm import calm_down
 from heterps.runtime.cluster.core_share import limit_blas
 from heterps.runtime.cluster.ending import leave_on_sigterm
 from heterps.runtime.cluster.exposure import refuse_open
@@ -25,6 +26,8 @@ def dask_setup(server: Any) -> None:
     leave; Dask calls this by name once it listens.
     """
     refuse_open(server)
+    if settings().calm:
+        calm_down(server)
     if isinstance(server, Scheduler):
         for plugin in (LettingGo(), NoticeBoard()):
             server.add_plugin(plugin, idempotent=True)  # started with the scheduler

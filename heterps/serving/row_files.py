@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from heterps.errors import CheckpointError
+from heterps.parquet import read_parquet
 from heterps.serving.manifest import Encoding, FileFormat
 from heterps.tables.snapshots.disk import guarded, read_checked
 from heterps.tables.snapshots.manifest import StoredFile
@@ -101,7 +101,7 @@ def _mapped(path: Path, file: StoredFile) -> Any:
 
 
 def _read(path: Path, file: StoredFile) -> Any:
-    table = pq.read_table(pa.BufferReader(read_checked(path, file.sha256, file.size)))
+    table = read_parquet(pa.BufferReader(read_checked(path, file.sha256, file.size)))
     batches = table.combine_chunks().to_batches()
     return (
         batches[0]

@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from heterps.data.core.data_form import DataForm
 from heterps.data.core.schema import Schema
@@ -18,6 +17,7 @@ from heterps.errors import CheckpointError, DataError, GraphError
 from heterps.graph import Op
 from heterps.graph.types import Form
 from heterps.kernels.program.param_layout import ParamLayout
+from heterps.parquet import read_parquet
 from heterps.ragged import Ragged
 from heterps.serving.features import PlainFeatures
 from heterps.serving.forward import MOST_ROWS, DensePart, NumpyPart, OnnxPart
@@ -93,7 +93,7 @@ class ServedModel:
         for file in self.export.files_of(DENSE):
             path = self.folder / file.name
             with guarded(path):
-                table = pq.ParquetFile(pa.BufferReader(read_checked(path, file.sha256, file.size))).read()
+                table = read_parquet(pa.BufferReader(read_checked(path, file.sha256, file.size)))
                 for name, values in zip(table["name"].to_pylist(), table["values"], strict=True):
                     flat = values.values  # Arrow's own to_numpy would import pandas, which takes half of a start
                     found[name] = np.frombuffer(flat.buffers()[1], np.float32)[flat.offset : flat.offset + len(flat)]

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import heterps as hps
 from heterps import ops
+from heterps.parquet import read_parquet
 from heterps.tables import CtrAccessor, Manifest, Shard
 from heterps.tables.hashing import shards_of
 
@@ -38,7 +38,7 @@ def shows(snapshot: Path, hosts: int) -> list[int]:
     found = [0] * hosts
     for file in Manifest.read(snapshot).files:
         if file.name.startswith("rows-"):
-            found[int(file.name.split("-")[2])] += int(pq.read_table(snapshot / file.name)["show"].to_numpy().sum())
+            found[int(file.name.split("-")[2])] += int(read_parquet(snapshot / file.name)["show"].to_numpy().sum())
     return found
 
 

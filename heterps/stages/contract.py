@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import networkx as nx
-
 from heterps.errors import GraphError
 from heterps.fields import Count, Found
 from heterps.graph import Form, Graph, Op
+from heterps.graph.order import needs_first
 from heterps.kernels.cost import OpCost
 from heterps.stages.labels import RIDGE_FLOPS_PER_BYTE, Label, label
 from heterps.stages.layers import Bound, Edge, Layer, Layers
@@ -58,14 +57,11 @@ def layers_of(
 
 def _order(graph: Graph, pieces: list[LayerPiece], labels: Mapping[str, Label]) -> list[LayerPiece]:
     """Topological, io before compute where both are free to come next."""
-    view: nx.DiGraph[LayerPiece] = nx.DiGraph()
-    view.add_nodes_from(pieces)
-    view.add_edges_from((source, piece) for piece in pieces for source in piece.sources)
     rank = {
         piece: (any(labels[graph.ops[i].name].bound is not Bound.IO for i in piece.members), place)
         for place, piece in enumerate(pieces)
     }
-    return list(nx.lexicographical_topological_sort(view, key=rank.__getitem__))
+    return needs_first({piece: piece.sources for piece in pieces}, rank.__getitem__)
 
 
 def _layer(graph: Graph, ops: tuple[Op, ...], labels: Mapping[str, Label], batch_size: int, unique: float) -> Layer:

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import networkx as nx
-
 from heterps.errors import GraphError
 from heterps.graph import Graph, Op, kind
+from heterps.graph.order import Circle, needs_first
 from heterps.graph.types import TensorType
 
 __all__ = ["Group", "Lowered", "groups_of", "lower"]
@@ -104,16 +103,16 @@ def _pulls_in_time(graph: Graph, by_table: Mapping[str, Group]) -> list[Op]:
 
 def _needs_first(graph: Graph, by_table: Mapping[str, Group]) -> list[str]:
     """Names of ops, and of pulls by a table of theirs, after everything they need."""
-    view: nx.DiGraph[str] = nx.DiGraph(graph.nx.edges)
-    view.add_nodes_from(op.name for op in graph)
-    for table, group in {next(iter(group.tables)): group for group in by_table.values()}.items():
-        view.add_edges_from((column, _PULL + table) for column in group.ids)
     firsts = {table: next(iter(group.tables)) for table, group in by_table.items()}
-    view.add_edges_from((_PULL + firsts[op.attrs["table"]], op.name) for op in graph if op.kind == "lookup")
+    needs = {_PULL + firsts[table]: group.ids for table, group in by_table.items()}
+    for op in graph:
+        pulled = (_PULL + firsts[op.attrs["table"]],) if op.kind == "lookup" else ()
+        needs[op.name] = (*op.inputs, *pulled)
+    place = {name: i for i, name in enumerate(needs)}
     try:
-        return list(nx.topological_sort(view))
-    except nx.NetworkXUnfeasible:
-        loop = " -> ".join(edge[0].removeprefix(_PULL) for edge in nx.find_cycle(view))
+        return needs_first(needs, place.__getitem__)
+    except Circle as circle:
+        loop = " -> ".join(name.removeprefix(_PULL) for name in circle.loop)
         raise GraphError(f"a table is looked up by ids that follow from its own rows: {loop}") from None
 
 

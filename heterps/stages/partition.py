@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import networkx as nx
-
 from heterps.graph import Graph
 from heterps.stages.contract import UNIQUE_FRACTION, layers_of
 from heterps.stages.layers import Bound, Layer, Layers
@@ -68,6 +66,8 @@ def _part(side: str, layers: Sequence[Layer]) -> Part:
 
 def _cut(pieces: Layers) -> tuple[list[str], float]:
     """Sides of the Layers by minimum cut. A tensor has a point of its own, so that it is paid for once."""
+    import networkx as nx  # slow to import, and only this cut needs it
+
     flow: nx.DiGraph[object] = nx.DiGraph()
     flow.add_nodes_from(["cpu", "gpu", *range(len(pieces.layers))])
     for i, layer in enumerate(pieces.layers):

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from heterps.errors import CheckpointError
+from heterps.parquet import read_parquet
 from heterps.runtime.cuts.saved_model import made_folder
 from heterps.streaming.measures import Measure
 from heterps.writing import whole_file
@@ -108,6 +109,7 @@ def _file_name(day: str) -> str:
 def _read(path: Path) -> Any:
     try:
         with open(path, "rb") as file:
-            return pq.read_table(file, schema=_SCHEMA)
+            found = read_parquet(file)
+        return pa.concat_tables([_SCHEMA.empty_table(), found], promote_options="default").select(_SCHEMA.names)
     except (OSError, pa.ArrowException) as error:
         raise CheckpointError(f"cannot read {path}: {error}; move it away to begin a new log") from error

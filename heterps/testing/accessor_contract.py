@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 import pytest
 
+from heterps.parquet import read_parquet
 from heterps.protocol import BatchKey
 from heterps.tables import ACCESSORS, SGD, Accessor, GroupSpec, KeyedShard, RowGradients, TableSpec, Zeros, save_shard
 from heterps.tables.specs.accessor import Counters
@@ -112,7 +112,7 @@ class AccessorContract:
 
 
 def _saved(shard: KeyedShard, folder: Path, kind: Any) -> dict[int, dict[str, Any]]:
-    tables = [pq.read_table(path) for path in save_shard(shard, folder, kind=kind).glob("rows-*.parquet")]
+    tables = [read_parquet(path) for path in save_shard(shard, folder, kind=kind).glob("rows-*.parquet")]
     return {row["id"]: row for table in tables for row in table.to_pylist()}
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 import pytest
 
 import heterps as hps
 from heterps.errors import CheckpointError, DataError, GraphError, RunError
+from heterps.parquet import read_parquet
 from heterps.runtime.batch.phases import WAITING
 from heterps.soak.counted_model import counted_data, counted_plan, shows
 from heterps.tables import Manifest
@@ -215,7 +215,7 @@ class EngineContract(ABC):
             trained(session)
             wanted = _predicted(session, data(), fetch=["prediction", "vector", "ids"])
             path = _predicted(session, data(), out=tmp_path / "out.parquet", fetch=["prediction", "vector", "ids"])
-        table = pq.read_table(path)
+        table = read_parquet(path)
         assert table.column_names == ["prediction", "vector", "ids", "bad_row"]
         assert np.array_equal(table["prediction"].to_numpy(), wanted["prediction"])
         assert np.array_equal(np.array(table["vector"].to_pylist(), np.float32), wanted["vector"])

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from heterps.data.columnar import spans
 from heterps.data.text.numeric import BAD_NUMBER
 from heterps.errors import DataError
+from heterps.later import later
 
 __all__ = ["ArrowColumn", "TakenColumn"]
+
+pc = later("pyarrow.compute")
 
 _NONE: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 _FLOAT32_MAX = float(np.finfo(np.float32).max)

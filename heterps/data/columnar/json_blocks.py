@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from heterps.data.columnar.json_cells import EXACT, columns_of, object_of
 from heterps.data.columnar.record_batches import ColumnarPart
 from heterps.data.core.split import Piece
 from heterps.data.text.lines import Lines, line_number
+from heterps.later import later
 
 __all__ = ["json_parts", "skip_mark"]
+
+pc = later("pyarrow.compute")
+pj = later("pyarrow.json")
 
 _MARK = b"\xef\xbb\xbf"
 _ENDS = (b"}", b"}\r")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, ColumnarSource
 from heterps.data.core.bad import BadRows
@@ -20,9 +19,12 @@ from heterps.data.study.arrow_looks import study_table
 from heterps.data.study.choices import Choices
 from heterps.data.text.delimited_text import Paths
 from heterps.errors import DataError
+from heterps.later import later
 from heterps.thrift import first_of_list
 
 __all__ = ["Parquet", "parquet"]
+
+pq = later("pyarrow.parquet")
 
 _PLACES, _SAMPLED = 8, 2500  # row groups looked at for a schema, and rows of each
 # What Arrow raises for files that are not as they should be.

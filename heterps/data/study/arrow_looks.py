@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from heterps.data.core.schema import check_distinct
 from heterps.data.study.choices import Choices
 from heterps.data.study.column_study import ColumnLook, Look
 from heterps.data.study.infer_schema import Study, study_columns
+from heterps.later import later
 
 __all__ = ["look_at_arrow", "study_table"]
+
+pc = later("pyarrow.compute")
 
 _PLACES, _SAMPLED = 8, 2500
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import networkx as nx
-
 from heterps.graph import Graph, Op
 from heterps.graph.types import Form, TensorType
 from heterps.kernels.kernel import Kernel, kernel
@@ -101,8 +99,7 @@ def _trained(graph: Graph) -> set[str]:
         own = op.type.form is Form.ROWS or bool(graph.params(op))
         if op.type.dtype.startswith("float") and (own or any(source in trainable for source in op.inputs)):
             trainable.add(op.name)
-    upstream: set[str] = nx.ancestors(graph.nx, graph.loss)
-    return trainable & (upstream | {graph.loss})
+    return trainable & graph.upstream(graph.loss)
 
 
 def _read_by_trained(name: str, outside: list[Op], trained: set[str]) -> bool:

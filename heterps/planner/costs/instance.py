@@ -13,13 +13,15 @@ import json
 import pathlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import PlanError
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["Instance", "OpTensor", "read_instance"]
 
@@ -116,6 +118,8 @@ def _joined(
     path: str, nodes: list[dict[str, Any]], edges: list[tuple[int, int, float]], most: int, cpus: int, room: float
 ) -> Instance:
     """Join ops of one colour, then pieces that need each other, and put them in order."""
+    import networkx as nx  # slow to import, and of use to this format only
+
     color = {n["id"]: ("color", n["color"]) if n["color"] is not None else ("id", n["id"]) for n in nodes}
     forward = {color[n["id"]] for n in nodes if not n["backward"]}
     backward = {n["id"] for n in nodes if n["backward"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heterps.planner.plan import Plan, Stage
 from heterps.planner.show.figures import bytes_text, count_text, money_text
-from heterps.planner.show.text_report import ways_text
+from heterps.planner.show.short import ways_text
 
 __all__ = ["Change", "diff"]
 

@@ -6,7 +6,7 @@ from heterps.planner.plan import Plan
 from heterps.planner.show.figures import count_text
 from heterps.stages import layers_of
 
-__all__ = ["draw_plan", "plan_lines"]
+__all__ = ["draw_plan", "plan_lines", "ways_text"]
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -20,6 +20,11 @@ def plan_lines(plan: Plan) -> list[str]:
         for stage in plan.stages
     )
     return [whole, *stages]
+
+
+def ways_text(plan: Plan) -> str:
+    """How parameters travel, where the plan says so: ``fc* allreduce, * table``."""
+    return ", ".join(f"{pattern} {way}" for pattern, way in plan.parameters.items())
 
 
 def draw_plan(plan: Plan) -> str:

@@ -12,9 +12,10 @@ from rich.text import Text
 from heterps.planner.costs.forecast import Certificate, Cost, Forecast
 from heterps.planner.plan import Plan, Stage
 from heterps.planner.show.figures import bytes_text, count_text, money_text, percent_text, seconds_text
+from heterps.planner.show.short import ways_text
 from heterps.screen import Screen
 
-__all__ = ["data_sheet_note", "machine_ratio", "purchases_text", "render", "report_text", "star_of", "ways_text"]
+__all__ = ["data_sheet_note", "machine_ratio", "purchases_text", "render", "report_text", "star_of"]
 
 
 def report_text(plan: Plan, width: int = 110) -> str:
@@ -42,11 +43,6 @@ def machine_ratio(plan: Plan) -> str:
     """Workers by pool as the smallest whole numbers, for example ``5 cpu : 1 gpu``."""
     divisor = math.gcd(*plan.units.values())
     return " : ".join(f"{units // divisor} {pool}" for pool, units in plan.units.items())
-
-
-def ways_text(plan: Plan) -> str:
-    """How parameters travel, where the plan says so: ``fc* allreduce, * table``."""
-    return ", ".join(f"{pattern} {way}" for pattern, way in plan.parameters.items())
 
 
 def purchases_text(plan: Plan) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ for the overlapped model.
 
 from __future__ import annotations
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
@@ -73,6 +72,8 @@ def min_cut(problem: Problem, weight: float = 0.5) -> tuple[list[int], float]:
     ``weight`` is the share of compute in the sum. A tensor has a point of its own for either direction of crossing, so
     that it is paid for once however many Layers read it.
     """
+    import networkx as nx  # slow to import, and most plans need no cut between two types
+
     if problem.types != 2:
         raise PlanError(f"a minimum cut separates two types, the problem has {problem.types}")
     resources = len(problem.layer_parallel)

@@ -23,6 +23,7 @@ class ReduceGroup:
         self.term = self._base = self._serial = life << 32
         self.members: tuple[str, ...] = ()
         self.owed = False  # something was trained that the shard hosts have not got
+        self._answered = 0  # the last term under which all were ready: lanes were told no later one
         self._formed: dict[str, tuple[int, Position] | None] = {}  # term under which it served last, steps applied
         self._ready: set[str] = set()
         self._writing: tuple[int, int] | None = None  # serial, version of the layout
@@ -58,10 +59,16 @@ class ReduceGroup:
         return [FormGroup(worker, self.term, self._base, wanted) for worker in wanted]
 
     def formed(self, worker: str, term: int, applied: Position | None, served: int) -> bool:
-        """Note how far a member is; True if that was the last one to say so."""
+        """Note how far a member is; True if that was the last one to say so.
+
+        One that was away while others were ready without it has nothing: lanes may have got what it does not know.
+        """
         if term != self.term or worker not in self.members or worker in self._formed:
             return False
-        self._formed[worker] = None if applied is None else (served, (applied[0], applied[1]))
+        if applied is None or served < self._answered:
+            self._formed[worker] = None
+        else:
+            self._formed[worker] = served, (applied[0], applied[1])
         return len(self._formed) == len(self.members)
 
     @property
@@ -83,6 +90,7 @@ class ReduceGroup:
         if term != self.term or worker not in self._formed or worker in self._ready:
             return False
         self._ready.add(worker)
+        self._answered = self.term if self.ready else self._answered
         return self.ready
 
     def write_back(self, layout: Layout) -> list[Instruction]:

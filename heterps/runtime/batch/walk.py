@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import networkx as nx
-
 from heterps.graph import Graph
 from heterps.kernels.program.steps import scope_of
 from heterps.metrics import Metric
@@ -58,7 +56,7 @@ class Walk:
         graph = lowered.graph
         tensors = {op for op in sources if op in graph and graph[op].kind != "input"}
         roots = tensors | ({graph.loss} if metrics or PREDICTION in sources else set())
-        needed = roots.union(*(nx.ancestors(graph.nx, root) for root in roots))
+        needed = graph.upstream(*roots)
         named = Graph.from_ops(graph.ops, graph.loss, {name: name for name in tensors})
         ops = tuple(op.name for op in graph if op.name in needed)
         feeds = set(scope_of(named, ops).feeds)

@@ -54,11 +54,16 @@ class SavedModel:
         }
         write_whole(made_folder(folder) / _NAME, sealed(value))
 
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Whether a folder has one."""
+        return (folder / _NAME).is_file()
+
     @classmethod
     def read(cls, folder: Path) -> SavedModel:
         """Read ``model.json`` of a folder, or say what is there instead."""
         path = folder / _NAME
-        if not path.is_file():
+        if not cls.is_in(folder):
             raise CheckpointError(f"{folder} is not a saved model: {_instead(folder)}")
         value = unsealed(path, read_small(path), _FORMAT)
         with guarded(path):

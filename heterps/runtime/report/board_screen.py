@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from heterps.screen import printable
+from heterps.printing import printable
 
 __all__ = ["STATES", "board_screen", "run_line", "sparkline"]
 

@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from heterps.errors import DataError
+from heterps.later import later
 from heterps.ragged import Ragged
 from heterps.runtime.report.lined_up import Placed
 from heterps.writing import whole_file
 
 __all__ = ["BAD_ROW", "arrow_array", "write_parquet"]
+
+pa_csv = later("pyarrow.csv")
+pq = later("pyarrow.parquet")
 
 BAD_ROW = "bad_row"
 

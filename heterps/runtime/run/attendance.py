@@ -70,6 +70,8 @@ class Attendance:
         """Of every worker that was ever seen, by address."""
         self.pools: dict[str, tuple[str, ...]] = {}
         """Of the workers that are there."""
+        self.first: frozenset[str] = frozenset()
+        """Those that were there at the first look."""
         self.paused: set[str] = set()
         """Workers that are there but that Dask lets begin nothing: they are at the limit of their memory."""
         self.threads: dict[str, int] = {}
@@ -183,6 +185,7 @@ class Attendance:
         workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self.silent}
         self.names |= {address: worker.name for address, worker in workers.items()}
         self.pools = {address: worker.pools for address, worker in workers.items()}
+        self.first = self.first if self.looks > 1 else frozenset(workers)
         for address in set(self._used) - set(workers):
             del self._used[address]
             self.paused.discard(address)

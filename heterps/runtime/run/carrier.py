@@ -332,6 +332,10 @@ class ClusterCarrier:
         """Return what a user calls a worker."""
         return self.attendance.name(worker)
 
+    def was_there(self, worker: str) -> bool:
+        """Whether a worker was there when the run began."""
+        return worker in self.attendance.first
+
     def _why_bound(self, worker: str) -> str:
         """Say why a worker cannot leave, however many others there are."""
         if self.stages.is_behind(worker):

@@ -65,6 +65,9 @@ class Carrier(Protocol):
     def worker_name(self, worker: str) -> str:
         """Return what a user calls a worker."""
 
+    def was_there(self, worker: str) -> bool:
+        """Whether a worker was there when the run began."""
+
 
 class Driver:
     """The loop around a RunState: takes events from the inbox, hands instructions to the carrier.
@@ -97,7 +100,7 @@ class Driver:
     ) -> None:
         self.state = RunState(spec, cut=cut, life=life, found=found)
         self.inbox = inbox
-        self.moves = Moves(self.state, carrier.worker_name)
+        self.moves = Moves(self.state, carrier.worker_name, carrier.was_there)
         """What came, went and moved."""
         self.finished = False
         self.resting = 0  # number of the last rest that began

@@ -237,6 +237,10 @@ class InlineEngine(EngineBase):
         """Return what a user calls a worker."""
         return worker
 
+    def was_there(self, worker: str) -> bool:
+        """Whether a worker was there when the run began."""
+        return True
+
     # --- reading
 
     def infer(

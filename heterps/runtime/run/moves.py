@@ -15,7 +15,7 @@ _log = logging.getLogger("heterps")
 
 class Moves:
     """Puts events and instructions of a run into words, from the moment at which all its hosts answered for the first
-    time: what comes before is how it begins.
+    time: what comes before is how it begins, and so are workers that were there already, whenever they are made ready.
 
     Parameters
     ----------
@@ -23,10 +23,12 @@ class Moves:
         The run.
     name
         ``name(worker)`` is what a user calls it.
+    was_there
+        ``was_there(worker)`` when the run began.
     """
 
-    def __init__(self, state: RunState, name: Callable[[str], str]) -> None:
-        self._state, self._name = state, name
+    def __init__(self, state: RunState, name: Callable[[str], str], was_there: Callable[[str], bool]) -> None:
+        self._state, self._name, self._was_there = state, name, was_there
         self._begun = False
         self._told: list[str] = []  # since the last report
         self._there: set[str] = set()  # workers that joined and have not gone
@@ -87,7 +89,8 @@ class Moves:
     def _joined(self, worker: str) -> Iterator[str]:
         if worker not in self._there:
             self._there.add(worker)
-            yield f"{self._name(worker)} joins"
+            if worker in self._away or not self._was_there(worker):
+                yield f"{self._name(worker)} joins"
 
     def _gone(self, worker: str) -> None:
         self._there.discard(worker)

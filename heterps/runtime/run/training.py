@@ -103,11 +103,12 @@ class Training:
         **retries: int,
     ) -> None:
         self._carrier, self._rate = carrier, job.rate
-        self._keeper, self._first, self._epoch, self._rests = keeper, keeper.first, 0, 0
+        self._keeper, self._first, self._rests = keeper, keeper.first, 0
         spec = job.spec(keeper.first + epochs, final_cut=keeper.writes, **retries)
         splits = partial(dataset.splits, seed=job.model.seed)
         base, life = keeper.base, keeper.life
         self.driver = Driver(spec, carrier, arrivals, splits, where=dataset.where, cut=base, life=life, found=found)
+        self._epoch = self.pass_ - self._first  # the ends of passes before a cut were reported by an earlier run
         self.began = False
         """Whether every host had its tables at some time."""
         self._ended: list[Progress] = []  # last reports of passes, to be yielded

@@ -3,7 +3,8 @@
 ``[magic u32 | head bytes u32 | array bytes u64] head  array 0 | pad | array 1 | pad ...``
 
 The head carries the caller's values and the dtype and shape of every array. All array bytes are read by one call into a
-buffer that exists already: a blocking socket moves them without the GIL (docs/adr/0501).
+buffer that exists already: a blocking socket moves them without the GIL (docs/adr/0501). Between processes of one
+machine they may lie in memory that both see (docs/adr/0507): then there is another magic, and the head says where.
 
 Before the first message comes a greeting of fixed size, ``[magic u32 | token 32 bytes]``: nothing a stranger sends is
 parsed, and nothing is allocated for it.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import hmac
 import json
 import math
+import os
 import socket
 import struct
 import time
@@ -24,11 +26,14 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import ClusterError
+from heterps.runtime.wire.shared import LEAST_BYTES, Inbox, Outbox, SharingError, receive_start, send_start
 
 __all__ = ["REFUSED", "WELCOME", "Message", "ReceiveRing", "WireError", "greet", "is_greeted", "receive", "send"]
 
 _HEAD = struct.Struct("<IIQ")
 _MAGIC = 0x48505331
+_SHARED_MAGIC = 0x48505332
+_WHERE = "_at"  # in a head: where the arrays lie in the sender's memory
 _GREETING = struct.Struct("<I32s")
 _GREETING_MAGIC = 0x48505347
 _ALIGN = 64
@@ -58,6 +63,7 @@ class ReceiveRing:
     """
 
     def __init__(self, depth: int = 2, allocate: Callable[[int], npt.NDArray[np.uint8]] | None = None) -> None:
+        self.is_special = allocate is not None  # then every message is to lie in it, wherever it was before
         self._allocate = allocate or _plain
         self._ring: list[npt.NDArray[np.uint8]] = [np.empty(0, np.uint8) for _ in range(depth)]
         self._next = 0
@@ -79,17 +85,26 @@ def _padding(nbytes: int) -> int:
     return -nbytes % _ALIGN
 
 
-def send(connection: socket.socket, message: Message) -> None:
-    """Write one message with a single system call where the socket allows it."""
+def send(connection: socket.socket, message: Message, outbox: Outbox | None = None) -> None:
+    """Write one message with a single system call where the socket allows it; large arrays to the outbox, if any."""
     arrays = [np.ascontiguousarray(array) for array in message.arrays]
     head = dict(message.head, _arrays=[(array.dtype.str, array.shape) for array in arrays])
-    text = json.dumps(head, separators=(",", ":")).encode()
     pieces: list[memoryview | bytes] = []
     for array in arrays:
-        pieces.append(array.reshape(-1).view(np.uint8).data)
-        pieces.append(_PAD[: _padding(array.nbytes)])
+        pieces += [array.reshape(-1).view(np.uint8).data, _PAD[: _padding(array.nbytes)]]
+    pieces = [piece for piece in pieces if len(piece)]
     body = sum(map(len, pieces))
-    _send_all(connection, [_HEAD.pack(_MAGIC, len(text), body) + text, *(p for p in pieces if len(p))])
+    put = outbox.put(pieces, body) if outbox is not None and body >= LEAST_BYTES else None
+    if put is not None:
+        head[_WHERE], file = put
+        send_start(connection, _start(_SHARED_MAGIC, head, body), file)
+        return
+    _send_all(connection, [_start(_MAGIC, head, body), *pieces])
+
+
+def _start(magic: int, head: Mapping[str, Any], body: int) -> bytes:
+    text = json.dumps(head, separators=(",", ":")).encode()
+    return _HEAD.pack(magic, len(text), body) + text
 
 
 def _send_all(connection: socket.socket, pieces: list[memoryview | bytes]) -> None:
@@ -158,8 +173,10 @@ def is_greeted(connection: socket.socket, token: str, until: float) -> bool:
     return hmac.compare_digest(shown, token.encode())
 
 
-def receive(connection: socket.socket, buffers: ReceiveRing) -> Message | None:
+def receive(connection: socket.socket, buffers: ReceiveRing, inbox: Inbox | None = None) -> Message | None:
     """Read one message; None when the other end closed between messages.
+
+    ``inbox``: memory of the other end that its arrays may lie in; they are valid as long as those in the buffers are.
 
     Raises
     ------
@@ -168,22 +185,58 @@ def receive(connection: socket.socket, buffers: ReceiveRing) -> Message | None:
         the kernel's promise only: pages of it come into being as bytes arrive.
     """
     start = bytearray(_HEAD.size)
-    if not _read(connection, memoryview(start), at_start=True):
+    if not (_read(connection, memoryview(start), at_start=True) if inbox is None else _open(connection, start, inbox)):
         return None
     magic, head_bytes, body_bytes = _HEAD.unpack(start)
-    if magic != _MAGIC or head_bytes > _MAX_HEAD or body_bytes > _MAX_BODY:
+    is_shared = inbox is not None and magic == _SHARED_MAGIC
+    if not (is_shared or magic == _MAGIC) or head_bytes > _MAX_HEAD or body_bytes > _MAX_BODY:
         raise WireError("a peer sent something that is not a HeterPS message; is another service on this port?")
     text = bytearray(head_bytes)
     _read(connection, memoryview(text))
     head, layout = _parse(text)
+    where = head.pop(_WHERE, None)
     if sum(nbytes + _padding(nbytes) for _, _, nbytes in layout) != body_bytes:
         raise WireError("a peer sent arrays that do not fill their message")
-    try:
-        body = buffers.take(body_bytes)
-    except MemoryError:
-        raise WireError(f"a peer sent {body_bytes} bytes, for which there is no memory") from None
+    if is_shared and inbox is not None:
+        return Message(head, _views(layout, _found(inbox, where, body_bytes, buffers)))
+    body = _room(buffers, body_bytes)
     _read(connection, body.data)
     return Message(head, _views(layout, body))
+
+
+def _room(buffers: ReceiveRing, nbytes: int) -> npt.NDArray[np.uint8]:
+    try:
+        return buffers.take(nbytes)
+    except MemoryError:
+        raise WireError(f"a peer sent {nbytes} bytes, for which there is no memory") from None
+
+
+def _found(inbox: Inbox, where: Any, nbytes: int, buffers: ReceiveRing) -> npt.NDArray[np.uint8]:
+    """Return arrays that lie in the other end's memory; copied where buffers are of a kind that copies are for."""
+    try:
+        body = inbox.at(where, nbytes)
+    except SharingError as error:
+        raise WireError(f"a peer sent a message that cannot be read: {error}") from None
+    if not buffers.is_special:
+        return body
+    room = _room(buffers, nbytes)
+    np.copyto(room, body)
+    return room
+
+
+def _open(connection: socket.socket, start: bytearray, inbox: Inbox) -> bool:
+    """Read the first bytes of a message from a Unix socket, and the memory that comes with them; False at the end."""
+    n, files = receive_start(connection, start)
+    if not n:
+        return False
+    for file in files[1:]:
+        os.close(file)
+    try:
+        if files:
+            inbox.take(files[0])
+    except SharingError as error:
+        raise WireError(f"a peer sent what cannot be shared: {error}") from None
+    return _read(connection, memoryview(start)[n:])
 
 
 _Layout = Sequence[tuple[str, tuple[int, ...], int]]  # dtype, shape and bytes of each array

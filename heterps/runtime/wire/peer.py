@@ -16,7 +16,8 @@ from heterps.runtime.config import settings
 from heterps.runtime.wire.addresses import Endpoint
 from heterps.runtime.wire.message import Message, ReceiveRing, WireError, greet, receive, send
 from heterps.runtime.wire.packing import unpack_error
-from heterps.runtime.wire.service import Address, Service, local_service, machine
+from heterps.runtime.wire.service import Address, Service, boxes, local_service, machine
+from heterps.runtime.wire.shared import Inbox, Outbox
 
 __all__ = ["DirectPeer", "Peer", "PeerLost", "SocketPeer", "connect"]
 
@@ -73,6 +74,8 @@ class SocketPeer:
         self._buffers = ReceiveRing()  # what the last answers lie in
         self._lock = threading.Lock()  # held for one call, from its first byte to the last of its answer
         self._connection: socket.socket | None = None  # None: opened by the next call; never one that has failed
+        # Of that connection and no other: who was cut off may still write, and read, what is in its boxes.
+        self._boxes: tuple[Outbox | None, Inbox | None] = None, None
 
     def _open(self) -> socket.socket:
         """Connect and be let in; come again where too many stand at the door, as strangers may have it."""
@@ -132,8 +135,10 @@ class SocketPeer:
             try:
                 if self._connection is None:
                     self._connection = self._open()
-                send(self._connection, Message({**head, "_method": method}, arrays))
-                reply = receive(self._connection, self._buffers)
+                    self._boxes = boxes(self._connection)
+                outbox, inbox = self._boxes
+                send(self._connection, Message({**head, "_method": method}, arrays), outbox)
+                reply = receive(self._connection, self._buffers, inbox)
             except (OSError, WireError) as error:
                 self._drop()
                 raise PeerLost(
@@ -153,7 +158,7 @@ class SocketPeer:
     def _drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
+            self._connection, self._boxes = None, (None, None)
 
     def close(self) -> None:
         """Close the connection; a later call opens it again."""

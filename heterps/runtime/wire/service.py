@@ -20,13 +20,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from heterps.errors import ClusterError
+from heterps.runtime.config import settings
 from heterps.runtime.own_threads import Failed, logged, start_thread
 from heterps.runtime.wire.addresses import Endpoint
 from heterps.runtime.wire.door import Door, hang_up
 from heterps.runtime.wire.message import Message, ReceiveRing, receive, send
 from heterps.runtime.wire.packing import pack_error
+from heterps.runtime.wire.shared import Inbox, Outbox
 
-__all__ = ["Address", "Listener", "Method", "Service", "local_service"]
+__all__ = ["Address", "Listener", "Method", "Service", "boxes", "local_service"]
 
 Method = Callable[[Message], Message]
 
@@ -65,6 +67,16 @@ def machine() -> str:
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as f:
         return f.read().strip() + os.readlink("/proc/self/ns/mnt")
     return socket.gethostname()
+
+
+def boxes(connection: socket.socket) -> tuple[Outbox | None, Inbox | None]:
+    """Return what large arrays go through on a new connection and come through: nothing where it may leave the machine.
+
+    Either end decides for what it sends; what the other sends is always understood.
+    """
+    if connection.family != socket.AF_UNIX:
+        return None, None
+    return Outbox() if settings().shared_memory else None, Inbox()
 
 
 def local_service(address: Address) -> Service | None:
@@ -155,9 +167,9 @@ class Listener:
         return True
 
     def _converse(self, connection: socket.socket) -> None:
-        buffers = self._ring()
-        while not self._closed and (request := receive(connection, buffers)) is not None:
-            send(connection, self._answer(request))
+        buffers, (outbox, inbox) = self._ring(), boxes(connection)
+        while not self._closed and (request := receive(connection, buffers, inbox)) is not None:
+            send(connection, self._answer(request), outbox)
 
     def _answer(self, request: Message) -> Message:
         try:

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from heterps.later import later
 from heterps.tables.snapshots.footer import ColumnChunk, read_footer
 from heterps.thrift import Data, decode
 
 __all__ = ["row_groups"]
+
+pq = later("pyarrow.parquet")
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -49,7 +51,7 @@ def row_groups(data: Data, columns: list[str] | None = None, rows: int | None = 
             found |= _decoded(reader.read_row_group(k, columns=rest, use_threads=False))
         yield {name: array for name, array in found.items() if array is not None}
     if not groups:
-        yield _decoded(reader.read(columns=names))
+        yield _decoded(reader.read(columns=names, use_threads=False))
 
 
 def _check_rows(found: dict[str, npt.NDArray[Any] | None], rows: int) -> None:

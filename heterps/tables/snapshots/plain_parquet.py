@@ -17,12 +17,14 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from heterps.later import later
 from heterps.thrift import I64, decode, encode, varint
 from heterps.version import __version__
 
 __all__ = ["PlainWriter", "schema_of"]
+
+pq = later("pyarrow.parquet")
 
 Columns = Mapping[str, npt.NDArray[Any]]
 

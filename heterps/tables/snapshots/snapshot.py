@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from heterps.errors import CheckpointError
+from heterps.later import later
 from heterps.protocol import Window
 from heterps.tables.live.ageing import Kind, select
 from heterps.tables.live.row_layout import RowLayout
@@ -40,6 +40,8 @@ from heterps.tables.snapshots.records import RowBuffer
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
 __all__ = ["DENSE", "THREADS", "Generation", "Snapshots", "base_of", "links_of", "save_shard", "since_of", "write_part"]
+
+pq = later("pyarrow.parquet")
 
 #: Group name of files with dense parameters.
 DENSE = "dense parameters"

@@ -12,10 +12,22 @@ from click.testing import CliRunner
 
 from heterps.cli import _described, main
 from heterps.cli._short_helps import described
+from heterps.device import gpu_available
 
 HEAVY = ("dask", "distributed", "fsspec", "networkx", "numba", "numpy", "pyarrow", "rich", "scipy", "yaml")
 IMPORT = "import heterps; dir(heterps)"
 HELP = "import contextlib; from heterps.cli import main\nwith contextlib.suppress(SystemExit): main(['--help'])"
+
+# Nothing is trained: compiling, where a machine has no loops yet, imports much. On one core nobody compiles ahead.
+LAUNCH = """
+import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import heterps as hps
+from heterps.models import wide_deep
+with hps.launch(wide_deep(slots=19, dense=5, hidden=(8,)), engine="dask", sparse=hps.SGD(0.1)) as session:
+    hps.adult("train").schema
+"""
+TRAIN = "from heterps.cli import train"
+NOT_FOR_TRAINING = ("cupy", "networkx", "numba.np.linalg", "pyarrow.compute", "pyarrow.parquet", "scipy.linalg")
 
 
 def imported(program: str) -> set[str]:
@@ -29,6 +41,13 @@ def test_nothing_heavy_is_imported_before_it_is_needed(program: str) -> None:
     found = imported(program)
     assert "heterps" in found
     assert found.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize(("program", "more"), [(LAUNCH, ("rich",)), (TRAIN, ())], ids=["launch", "train"])
+def test_training_a_small_model_imports_little(program: str, more: tuple[str, ...]) -> None:
+    found = imported(program)
+    assert "numba" in found
+    assert found.isdisjoint({*NOT_FOR_TRAINING, *more} - ({"cupy"} if gpu_available() else set()))
 
 
 @pytest.mark.parametrize("limit", [40, 80])

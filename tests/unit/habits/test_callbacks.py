@@ -104,3 +104,12 @@ def test_a_graph_is_planned_by_launch() -> None:
         hps.launch(plan(), batch_size=7)
     with pytest.raises(hps.HeterpsError, match="takes a Plan or a Graph, not str"):
         hps.launch("wide_deep")  # type: ignore[arg-type]
+
+
+def test_a_resumed_training_tells_of_no_pass_that_ended_before_its_cut(tmp_path: Path) -> None:
+    ends: list[list[tuple[int, int]]] = []
+    for epochs, resume in ((2, None), (4, tmp_path)):
+        with hps.launch(plan(), engine="inline", checkpoint=tmp_path, resume=resume) as session:
+            ends.append([(each.epoch, each.batches) for each in session.train(data(400), epochs) if each.epoch_done])
+    batches = ends[0][0][1]
+    assert ends[1] == [(epoch, epoch * batches) for epoch in (2, 3, 4)]  # the last cut is of the second pass

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 import heterps as hps
 from heterps import ops
+from heterps.parquet import read_parquet
 from heterps.streaming import read_log
 from heterps.tables import CtrAccessor, Manifest, find_generation
 
@@ -81,7 +81,7 @@ def content(snapshot: Path) -> dict[str, bytes]:
 
 
 def _sorted(path: Path) -> bytes:
-    table = pq.read_table(path)
+    table = read_parquet(path)
     key = "id" if "id" in table.column_names else "name"
     return repr(table.sort_by(key).to_pydict()).encode()
 

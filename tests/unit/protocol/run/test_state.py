@@ -665,6 +665,21 @@ def test_those_who_served_the_group_last_are_foremost() -> None:
     assert {i.worker: i.source for i in out} == {"a": "b", "b": "b"}
 
 
+@pytest.mark.parametrize("trained", [True, False])
+def test_one_who_was_away_while_others_served_has_nothing(trained: bool) -> None:
+    """They trained without it and are gone: back to the last cut, or to the hosts if nothing was trained."""
+    run = RunState(RunSpec(shards=4, mode=Sync(), lanes=2, group=True))
+    (create,) = run.handle(ev.WorkerJoined("s", "server"))
+    run.handle(ev.WorkerJoined("a", "io"))
+    form, *_ = run.handle(ev.HostReady(create.copy, create.term))
+    run.handle(ev.MemberFormed("a", form.term, (0, 5), served=form.term - 1), ev.MemberReady("a", form.term))
+    if trained:
+        run.handle(ev.SplitsReady(0, 1))
+    form, *_ = run.handle(ev.WorkerLost("a"), ev.WorkerJoined("b", "io", stay=1))
+    (out, *_) = run.handle(ev.MemberFormed("b", form.term, (0, 4), served=form.term - 2))
+    assert out.cut == 0 if trained else out.source == ""
+
+
 def test_an_io_worker_goes_when_its_splits_have_stopped() -> None:
     run, _ = two_hosts()
     run.handle(ev.WorkerJoined("x", "io"), ev.WorkerJoined("y", "io"), ev.SplitsReady(0, 2))

@@ -27,6 +27,9 @@ class Unlucky:
     def worker_name(self, worker: str) -> str:
         return worker
 
+    def was_there(self, worker: str) -> bool:
+        return True
+
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"{name} was not expected")
 

@@ -13,7 +13,7 @@ class Told:
 
     def __init__(self, **spec: object) -> None:
         self.run = RunState(RunSpec(shards=4, **spec))  # type: ignore[arg-type]
-        self.moves = Moves(self.run, lambda worker: NAMES.get(worker, worker))
+        self.moves = Moves(self.run, lambda worker: NAMES.get(worker, worker), lambda worker: worker == "x")
 
     def handle(self, event: ev.Event) -> list[do.Instruction]:
         self.moves.note(event)
@@ -45,7 +45,7 @@ def test_lanes_of_a_lost_worker_go_on_elsewhere() -> None:
     told.handle(ev.SplitsReady(0, 2))
     told.handle(ev.WorkerJoined("x", "io"))
     told.handle(ev.WorkerJoined("y", "io"))
-    assert told.moves.taken() == ("io-0 joins", "io-1 joins")
+    assert told.moves.taken() == ("io-1 joins",), "the other was there when the run began"
     lane = next(a.work.lane for a in told.run.roster.attempts.values() if a.worker == "x")
     told.handle(ev.WorkerLost("x"))
     moves = told.moves.taken()
@@ -53,6 +53,8 @@ def test_lanes_of_a_lost_worker_go_on_elsewhere() -> None:
     assert f"lane {lane} goes on at io-1" in moves
     told.handle(ev.WorkerLost("x"))
     assert told.moves.taken() == (), "said once"
+    told.handle(ev.WorkerJoined("x", "io", stay=1))
+    assert "io-0 joins" in told.moves.taken(), "it was away"
 
 
 def test_a_backup_is_ready_and_takes_over() -> None:

@@ -1,0 +1,132 @@
+"""Memory that two processes of one machine see, for the arrays of their messages: the kernel copies nothing.
+
+Either end of a connection has an :class:`Outbox`, memory of its own that it gives to the other end (a ``memfd`` over a
+Unix socket) with the first message that lies in it, and anew when it has become too small. It writes arrays there, and
+then says in the message where: whoever reads of a message finds it complete. A process that dies leaves nothing behind,
+as the memory has no name; who was cut off keeps what it has, and whoever connects anew gets other memory.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import mmap
+import os
+import socket
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["LEAST_BYTES", "Inbox", "Outbox", "SharingError", "receive_start", "send_start"]
+
+LEAST_BYTES = 1 << 16  # what is less goes through the socket: the kernel copies it while it carries the head
+_DEPTH = 2  # messages that lie in an outbox at once, as in a ring of receive buffers
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_PAGE = mmap.PAGESIZE
+U8 = npt.NDArray[np.uint8]
+
+
+class SharingError(Exception):
+    """Memory that came, or a place in it, cannot be used."""
+
+
+class Outbox:
+    """Memory into which one end of a connection writes the arrays of its messages, in turn to one of two halves.
+
+    The other end may read a message until the next one but one: as each end answers before it is asked again, its half
+    is written to when nobody reads it any more. Used by one thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._memory: U8 = np.empty(0, np.uint8)  # both halves
+        self._turn = 0  # messages that were put
+        self._usable = True  # False where memory cannot be shared: everything goes through the socket
+
+    def put(self, pieces: Sequence[memoryview | bytes], nbytes: int) -> tuple[int, int | None] | None:
+        """Write a message; return where, and the file to give to the other end if it does not have it yet.
+
+        The file is the caller's to close. None: there is no memory to be had.
+        """
+        file = None
+        if nbytes > len(self._memory) // _DEPTH:
+            file = self._enlarge(nbytes + nbytes // 4)
+        if not self._usable:
+            return None
+        start = place = (self._turn % _DEPTH) * (len(self._memory) // _DEPTH)
+        self._turn += 1
+        for piece in pieces:
+            self._memory[place : place + len(piece)] = np.frombuffer(piece, np.uint8)
+            place += len(piece)
+        return start, file
+
+    def _enlarge(self, half: int) -> int | None:
+        """Take new memory; the old goes when its last reader lets it go."""
+        size = -(-half // _PAGE) * _PAGE * _DEPTH
+        try:
+            file = os.memfd_create("heterps", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        except OSError:
+            self._usable = False
+            return None
+        try:
+            os.posix_fallocate(file, 0, size)  # now or never: a page that is lacking later would end the process
+            fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
+            self._memory = np.frombuffer(mmap.mmap(file, size), np.uint8)
+        except OSError:
+            os.close(file)
+            self._usable = False
+            return None
+        return file
+
+
+class Inbox:
+    """The other end's outbox, as far as it has been given to this one."""
+
+    def __init__(self) -> None:
+        self._memory: U8 = np.empty(0, np.uint8)
+
+    def take(self, file: int) -> None:
+        """Take memory that came, in place of what came before; the file is closed.
+
+        Raises
+        ------
+        SharingError
+            It could be made smaller under its reader, whom that would end.
+        """
+        try:
+            if fcntl.fcntl(file, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
+                raise SharingError("its memory could be cut short")
+            self._memory = np.frombuffer(mmap.mmap(file, os.fstat(file).st_size), np.uint8)
+        except (OSError, ValueError) as error:
+            raise SharingError(f"its memory cannot be used: {error}") from None
+        finally:
+            os.close(file)
+
+    def at(self, start: object, nbytes: int) -> U8:
+        """Return a message's arrays, where the other end says that they are."""
+        if not isinstance(start, int) or not 0 <= start <= len(self._memory) - nbytes:
+            raise SharingError("its arrays lie outside of its memory")
+        return self._memory[start : start + nbytes]
+
+
+def send_start(connection: socket.socket, start: bytes, file: int | None) -> None:
+    """Send the beginning of a message, with a file, which is closed."""
+    if file is None:
+        connection.sendall(start)
+        return
+    try:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file]))]
+        sent = connection.sendmsg([start], rights)
+    finally:
+        os.close(file)
+    connection.sendall(start[sent:])
+
+
+def receive_start(connection: socket.socket, into: bytearray) -> tuple[int, list[int]]:
+    """Read what has come of the beginning of a message; return how many bytes, and the files that came with it."""
+    files = array.array("i")
+    n, found, _, _ = connection.recvmsg_into([into], socket.CMSG_SPACE(files.itemsize), socket.MSG_CMSG_CLOEXEC)
+    for level, kind, data in found:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            files.frombytes(data[: len(data) - len(data) % files.itemsize])
+    return n, list(files)
