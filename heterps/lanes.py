@@ -1,4 +1,4 @@
-"""Short runs of numbers copied and added, eight at a time in one register.
+"""Short runs of numbers copied and added, eight at a time in one register, and asked for ahead.
 
 LLVM vectorises such loops by itself, but for long ones: 32 values at a time, with a check that arrays do not overlap
 before and a loop for the rest behind. Rows have 8 to 64 values, so that most of the time goes into what is around the
@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped,unused-ignore]
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from heterps.compiled import inline
 
-__all__ = ["add_row", "copy_row", "onto", "pointer"]
+__all__ = ["add_row", "copy_row", "onto", "pointer", "prefetch"]
 
 Floats = npt.NDArray[np.floating[Any]]
 Pos = np.uint64
@@ -78,3 +79,20 @@ def add_row(source: Floats, at: Pos, out: Floats, to: Pos, n: Pos) -> None:
         _add8(source, at + i, out, to + i)
     for i in range(whole, n):
         out[to + i] += source[at + i]
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def prefetch(typing_context: Any, array: Any, i: Any) -> Any:
+    """Ask the processor for the cache line of ``array[i]``; no effect on results, ``i`` may be out of range."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        address = builder.gep(view.data, [args[1]])
+        pointer = builder.bitcast(address, cgutils.voidptr_t)
+        i32 = cgutils.int32_t
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, i32, i32, i32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(function, [pointer, i32(0), i32(3), i32(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), emit

@@ -68,22 +68,10 @@ APPLIED, SKIPPED, CREATED, MISSING = range(4)
 
 
 @inline
-def likely_row(entries: U64, place: np.uint64, h: np.int64) -> Any:
-    """Return the first row with the hash of an id, or -1. Others may have the same hash, so the id in it decides."""
-    while True:
-        entry = entries[place]
-        hash_ = np.int64(entry >> np.uint64(32))
-        if entry == np.uint64(0) or hash_ > h:
-            return np.int64(-1)
-        if hash_ == h:
-            return np.int64(entry & np.uint64(0xFFFFFFFF)) - 1
-        place += np.uint64(1)
-
-
-@inline
 def look_ahead(s: Store, b: Block, ids: U64, order: I32, lo: int, hi: int, start: int) -> None:
     """Move the belt on: ids of the block at ``start`` ask for their places in the index, those of the block before get
-    their likely rows. ``b.hashes`` and ``b.rows`` are rings; ``b.rows`` has the place, then the row.
+    their likely rows: the first with their hash, or -1. ``b.hashes`` and ``b.rows`` are rings; ``b.rows`` has the
+    place, then the row.
     """
     entries, meta, hashes, rows = s.entries, s.meta, b.hashes, b.rows
     for i in range(start, start + BLOCK):
@@ -92,8 +80,14 @@ def look_ahead(s: Store, b: Block, ids: U64, order: I32, lo: int, hi: int, start
             hashes[at], rows[at] = h, home(meta, h)
             prefetch(entries, rows[at])
         if i - BLOCK >= lo and i - BLOCK < hi:
-            before = np.uint64(i - BLOCK) & RING
-            rows[before] = likely_row(entries, np.uint64(rows[before]), hashes[before])
+            at = np.uint64(i - BLOCK) & RING
+            h, place, row = hashes[at], np.uint64(rows[at]), np.int64(-1)
+            while entries[place] != np.uint64(0) and np.int64(entries[place] >> np.uint64(32)) <= h:
+                if np.int64(entries[place] >> np.uint64(32)) == h:
+                    row = np.int64(entries[place] & np.uint64(0xFFFFFFFF)) - 1
+                    break
+                place += np.uint64(1)
+            rows[at] = row
 
 
 @inline
@@ -190,18 +184,6 @@ def find_rows(s: Store, b: Block, ids: U64, order: I32, lo: int, hi: int, rows: 
 
 
 @inline
-def count_show(s: Store, base: np.int64, show: np.float32, click: np.float32) -> Any:
-    """Add a show and click to a row's counters and return its score."""
-    floats, layout, score = s.floats, s.layout, s.score
-    at = base + layout[COUNTER]
-    floats[at] += show
-    floats[at + 1] += click
-    floats[at + 2] += (show - click) * score[0] + click * score[1]
-    floats[at + 3] = np.float32(0)
-    return (floats[at] - floats[at + 1]) * score[0] + floats[at + 1] * score[1]
-
-
-@inline
 def take_hinted(
     s: Store, g: GradientColumns, b: Block, order: I32, start: int, stop: int, last: int, noted: np.uint64
 ) -> Any:
@@ -294,8 +276,13 @@ def count_block(s: Store, g: GradientColumns, b: Block, m: int) -> None:
     for j in range(m):
         click = g.clicks[b.at[j]] if g.clicks.size else np.float32(0)
         show = g.shows[b.at[j]] if g.shows.size else np.float32(1)
-        reached = count_show(s, b.base[j], show, click)
-        live = b.base[j] + counter + 4
+        at = b.base[j] + counter
+        floats[at] += show
+        floats[at + 1] += click
+        floats[at + 2] += (show - click) * score[0] + click * score[1]
+        floats[at + 3] = np.float32(0)
+        reached = (floats[at] - floats[at + 1]) * score[0] + floats[at + 1] * score[1]
+        live = at + 4
         b.live[j] = floats[live]
         if b.live[j] == np.float32(0) and reached >= score[2]:
             floats[live] = np.float32(1)
