@@ -3,9 +3,14 @@
 ``python -m benchmarks.beyond_memory --rows 1e7 --memory 5e8`` fills a table of dim 16 with row-wise AdaGrad, then pulls
 and pushes batches of 4096 samples with 26 ids, drawn by Zipf 1.1 or evenly. Each store runs in a process of its own;
 all go past the page cache (``O_DIRECT``), so that memory is what it is given: for ours rows in memory, index and
-buffers, for RocksDB (``pip install rocksdict``) its caches and memtables. Before it is measured, each store has
-trained the ids drawn most often, as many as ours has memory for (RocksDB: ``--warm``). A batch is made unique before;
-its gradients are the same for all. The next batch's ids are read ahead by ours (``--ahead 0``: not).
+buffers, for RocksDB (``pip install rocksdict``) its caches, memtables, index and filters. ``--cgroup`` has the kernel
+hold each to it: a memory cgroup of ``--memory`` and what the process had before (as root). Before it is measured, each
+store has trained the ids drawn most often, as many as ours has memory for (RocksDB: ``--warm``). A batch is made unique
+before; its gradients are the same for all. Rows of the batches to come are read ahead by ours (``--ahead 0``: not).
+
+RocksDB: filled by sorted files, ids of a batch in 32 multi-gets at once, rows in one write batch, no log of writes, no
+compression, blocks of 4 KB, filters but for the last level (every id has a row), an eighth of the memory for each of
+two memtables, the rest a cache of blocks, or of rows (``--rocks-rows``: the share of the cache).
 
 Printed: microseconds a sample, the 99th percentile of a batch, bytes that the process read from and wrote to the disk a
 sample (``/proc/self/io``), bytes written for each changed row as a multiple of the row, bytes of the index a row, and
@@ -22,9 +27,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,8 +41,10 @@ from heterps.tables import GroupSpec, RowGradients, RowWiseAdaGrad, Shard, Table
 
 DIM, SAMPLES, SLOTS, RATE = 16, 4096, 26, 0.01
 ROW_BYTES = 8 + 4 * (DIM + 1)  # id, values, the rule's slot
-CHUNK, WARM = 1 << 20, 1 << 17
-VALUES = np.random.default_rng(1).random((CHUNK, DIM + 1), np.float32)  # of every million rows
+CHUNK, WARM = 1 << 18, 1 << 17
+VALUES = np.random.default_rng(1).random((CHUNK, DIM + 1), np.float32)  # of every chunk
+DRAWN = 1 << 26  # bytes of ids that are drawn before
+READERS = 32  # threads that get rows of RocksDB, as many as ours reads with
 STORES = ("memory", "ours", "rocksdb")
 
 
@@ -67,10 +75,10 @@ class Ours:
         self.group, self.steps = self.shard.group("g"), 0
 
     def fill(self, rows: int) -> None:
-        """Begin with these rows."""
+        """Begin with these rows, those drawn most often last: they were used last."""
         values, slots = VALUES[:, :DIM].copy(), VALUES[:, DIM:].copy()
-        for first in range(0, rows, CHUNK):
-            ids = np.arange(first, min(first + CHUNK, rows), dtype=np.uint64)
+        for first in reversed(range(0, rows, CHUNK)):
+            ids = placed(np.arange(first, min(first + CHUNK, rows), dtype=np.uint64), rows)
             self.group.append({"id": ids, "t": values[: len(ids)], "t.slots": slots[: len(ids)]})
         self.group.build_index()
 
@@ -98,13 +106,14 @@ class Ours:
 
 
 class RocksDB:
-    """RocksDB through rocksdict: filled by sorted files, multi-gets and write batches, no log of writes."""
+    """RocksDB through rocksdict; its settings stand at the head of this file."""
 
-    def __init__(self, rows: int, memory: float, folder: Path) -> None:
+    def __init__(self, rows: int, memory: float, folder: Path, row_share: float) -> None:
         import rocksdict
 
         self._rocks, self._folder, self._path = rocksdict, folder, str(folder / "rocks")
-        buffer = min(64 << 20, int(memory / 16))
+        buffer = int(memory / 8)
+        cache = int(memory - 2 * buffer - rows * ROW_BYTES / 4096 * 32)  # the index has 32 bytes a block
         options = rocksdict.Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_use_direct_reads(True)
@@ -112,16 +121,19 @@ class RocksDB:
         options.set_compression_type(rocksdict.DBCompressionType.none())
         options.increase_parallelism(2)
         options.set_write_buffer_size(buffer)
-        options.set_max_write_buffer_number(3)
+        options.set_max_write_buffer_number(2)
         options.set_level_compaction_dynamic_level_bytes(True)
+        options.set_optimize_filters_for_hits(True)
+        options.set_max_open_files(-1)
         table = rocksdict.BlockBasedOptions()
-        table.set_block_cache(rocksdict.Cache(int(memory - 3 * buffer)))
+        table.set_block_cache(rocksdict.Cache(int(cache * (1 - row_share))))
         table.set_block_size(4096)
         table.set_bloom_filter(10, False)
-        table.set_cache_index_and_filter_blocks(True)
-        table.set_pin_l0_filter_and_index_blocks_in_cache(True)
         options.set_block_based_table_factory(table)
+        if row_share:
+            options.set_row_cache(rocksdict.Cache(int(cache * row_share)))
         self._options = options
+        self._readers = ThreadPoolExecutor(READERS)
         self._db = rocksdict.Rdict(self._path, options)
         wanted = rocksdict.WriteOptions()
         wanted.disable_wal = True
@@ -129,13 +141,13 @@ class RocksDB:
 
     def fill(self, rows: int) -> None:
         """Begin with these rows."""
-        paths, rows_of_chunk = [], _split(VALUES)
-        for first in range(0, rows, 10 * CHUNK):
+        paths, rows_of_chunk, size = [], _split(VALUES), 4 * CHUNK
+        for first in range(0, rows, size):
             writer = self._rocks.SstFileWriter(self._options)
             paths.append(str(self._folder / f"{first}.sst"))
             writer.open(paths[-1])
-            for start in range(first, min(first + 10 * CHUNK, rows), CHUNK):
-                ids = np.arange(start, min(start + CHUNK, rows, first + 10 * CHUNK), dtype=np.uint64)
+            for start in range(first, min(first + size, rows), CHUNK):
+                ids = np.arange(start, min(start + CHUNK, rows), dtype=np.uint64)
                 for key, value in zip(_keys(ids), rows_of_chunk[: len(ids)], strict=True):
                     writer[key] = value
             writer.finish()
@@ -146,7 +158,10 @@ class RocksDB:
     def step(self, ids: np.ndarray, gradients: np.ndarray) -> None:
         """Pull and push one batch."""
         keys = _keys(ids)
-        values = np.frombuffer(b"".join(self._db.get(keys)), np.float32).reshape(-1, DIM + 1).copy()
+        size = -(-len(keys) // READERS)
+        parts = [keys[first : first + size] for first in range(0, len(keys), size)]
+        found = b"".join(value for part in self._readers.map(self._db.get, parts) for value in part)
+        values = np.frombuffer(found, np.float32).reshape(-1, DIM + 1).copy()
         values[:, DIM] += np.mean(gradients**2, 1)
         values[:, :DIM] -= RATE * gradients / (np.sqrt(values[:, DIM:]) + np.float32(1e-10))
         batch = self._rocks.WriteBatch(raw_mode=True)
@@ -193,16 +208,26 @@ def batches(kind: str, rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield ids, noise[: len(ids)]
 
 
+def before_hand(kind: str, rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Draw batches before anything is measured."""
+    drawn, size = [], 0
+    for ids, gradients in batches(kind, rows):
+        drawn.append((ids, gradients))
+        size += ids.nbytes
+        if size > DRAWN:
+            return drawn
+    raise AssertionError("there is no last batch")
+
+
 def disk() -> tuple[int, int]:
     """Bytes that this process has read from the disk and written to it."""
     found = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(found["read_bytes"]), int(found["write_bytes"])
 
 
-def run(store: Store, options: argparse.Namespace, memory: float | None) -> dict[str, float]:
-    """Fill, warm and measure one store."""
-    kind, rows, seconds = options.ids, int(options.rows), options.seconds
-    ahead = bool(options.ahead) and options.store == "ours"
+def run(store: Store, options: argparse.Namespace, memory: float | None) -> list[dict[str, Any]]:
+    """Fill and warm one store, then measure it with ids of each kind."""
+    rows = int(options.rows)
     start = time.perf_counter()
     store.fill(rows)
     filled = time.perf_counter() - start
@@ -213,49 +238,79 @@ def run(store: Store, options: argparse.Namespace, memory: float | None) -> dict
             ids = placed(np.arange(first, min(first + WARM, often), dtype=np.uint64), rows)
             store.step(ids, np.zeros((len(ids), DIM), np.float32))
     warmed = time.perf_counter() - start - filled
-    drawn = batches(kind, rows)
-    following = next(drawn)
+    found = [measured(store, options, kind) for kind in options.ids.split(",")]
+    more = {
+        "max_rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "fill_s": filled,
+        "warm_s": warmed,
+    }
+    return [{**each, **more, **store.facts(rows)} for each in found]
+
+
+def measured(store: Store, options: argparse.Namespace, kind: str) -> dict[str, Any]:
+    """Measure a store that is filled."""
+    rows, seconds = int(options.rows), options.seconds
+    ahead = options.ahead if options.store == "ours" else 0
+    drawn = before_hand(kind, rows)
+    readers = ThreadPoolExecutor(max(1, ahead))
+    reading: list[Future[None]] = [readers.submit(store.ahead, ids) for ids, _ in drawn[:ahead]]
     times: list[float] = []
     samples = changed = 0
-    before, began, spent = disk(), 0.0, 0.0
-    while spent < 1.5 * seconds:
-        (ids, gradients), following = following, next(drawn)
-        start = time.perf_counter()
-        reader = threading.Thread(target=store.ahead, args=(following[0],))
+    start = last = time.perf_counter()
+    before, began = disk(), start
+    for n, (ids, gradients) in enumerate(drawn):
         if ahead:
-            reader.start()
+            reading += [readers.submit(store.ahead, following) for following, _ in drawn[n + ahead : n + ahead + 1]]
+            reading[n].result()
         store.step(ids, gradients)
-        if ahead:
-            reader.join()
-        took = time.perf_counter() - start
-        spent += took
-        if spent < seconds / 2:  # not measured: the first batches
-            before, began = disk(), spent
+        now = time.perf_counter()
+        took, last = now - last, now
+        if now - start < seconds / 2:  # not measured: the first batches
+            before, began = disk(), now
             continue
         times.append(took)
         samples, changed = samples + SAMPLES, changed + len(ids)
-    read, written = (now - then for now, then in zip(disk(), before, strict=True))
+        if now - start > 1.5 * seconds:
+            break
+    for each in reading:
+        each.result()
+    read, written = (new - old for new, old in zip(disk(), before, strict=True))
     return {
-        "us_sample": 1e6 * (spent - began) / samples,
+        "ids": kind,
+        "us_sample": 1e6 * (last - began) / samples,
         "p50_batch_ms": 1e3 * statistics.median(times),
         "p99_batch_ms": 1e3 * float(np.quantile(times, 0.99)),
         "batches": len(times),
         "read_bytes_sample": read / samples,
         "written_bytes_sample": written / samples,
         "written_of_changed_row": written / changed / ROW_BYTES,
-        "max_rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-        "fill_s": filled,
-        "warm_s": warmed,
-        **store.facts(rows),
     }
+
+
+@contextmanager
+def confined(extra: float) -> Iterator[None]:
+    """Let this process have so many bytes more than now, page cache included: a memory cgroup (version 1)."""
+    group = Path(f"/sys/fs/cgroup/memory/heterps-{os.getpid()}")
+    group.mkdir()
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    (group / "memory.limit_in_bytes").write_text(str(int(resident + extra)))
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    try:
+        yield
+    finally:
+        (group.parent / "cgroup.procs").write_text(str(os.getpid()))
+        group.rmdir()
 
 
 def one(options: argparse.Namespace) -> None:
     """Measure one store in this process, print JSON."""
     rows, memory = int(options.rows), None if options.store == "memory" else options.memory
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+    limit = confined(memory) if options.cgroup and memory is not None else nullcontext()
+    with tempfile.TemporaryDirectory(dir=options.folder) as name, limit:
         made: Store = (
-            RocksDB(rows, memory, Path(folder)) if options.store == "rocksdb" else Ours(rows, memory, Path(folder))
+            RocksDB(rows, memory, Path(name), options.rocks_rows)
+            if options.store == "rocksdb"
+            else Ours(rows, memory, Path(name))
         )
         print(json.dumps(run(made, options, memory)))
 
@@ -264,22 +319,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=float, default=1e7)
     parser.add_argument("--memory", type=float, default=0.5e9, help="Bytes for each store beyond memory.")
-    parser.add_argument("--ids", choices=("zipf", "even"), default="zipf")
+    parser.add_argument("--ids", default="zipf", help="zipf, even, or one after the other: zipf,even")
     parser.add_argument("--stores", default=",".join(STORES))
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--warm", type=int, default=300_000, help="Rows that RocksDB trains before, at most.")
-    parser.add_argument("--ahead", type=int, default=1)
+    parser.add_argument("--rocks-rows", type=float, default=0.0, help="Share of RocksDB's cache that holds rows.")
+    parser.add_argument("--cgroup", action="store_true", help="Have the kernel hold stores to their memory.")
+    parser.add_argument("--ahead", type=int, default=2, help="Batches whose rows ours reads ahead.")
     parser.add_argument("--folder", default=tempfile.gettempdir())
     parser.add_argument("--store", choices=STORES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.store:
         one(options)
         return
-    print(f"{options.rows:.0f} rows, {options.ids} ids, {options.memory / 1e9:.1f} GB, load {os.getloadavg()[0]:.1f}")
+    print(f"{options.rows:.0f} rows, {options.memory / 1e9:.1f} GB, load {os.getloadavg()[0]:.1f}", flush=True)
     for store in options.stores.split(","):
         words = [sys.executable, "-m", "benchmarks.beyond_memory", *sys.argv[1:], "--store", store]
-        found: dict[str, Any] = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
-        print(f"{store:8}", "  ".join(f"{name} {value:.4g}" for name, value in found.items()), flush=True)
+        found: list[dict[str, Any]] = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+        for kind in found:
+            told = (f"{name} {value:.4g}" for name, value in kind.items() if name != "ids")
+            print(f"{store:8} {kind['ids']:5}", "  ".join(told), flush=True)
 
 
 if __name__ == "__main__":

@@ -29,9 +29,9 @@ import psutil
 import heterps as hps
 from heterps.models import wide_deep
 
-engine, workers, batch, seconds, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
+engine, workers, batch, seconds, mode, out = sys.argv[1], *map(int, sys.argv[2:4]), float(sys.argv[4]), *sys.argv[5:]
 
-def data(rows=163_840, slots=26, ids=100_000):
+def data(rows=327_680, slots=26, ids=100_000):
     rng = np.random.default_rng(11)
     picks = np.minimum(rng.zipf(1.1, (rows, slots)), ids * 50) % ids + np.arange(slots) * ids
     x = rng.standard_normal((rows, 13), dtype=np.float32)
@@ -54,12 +54,12 @@ def spent():
 def main():
     plan = hps.Plan.fused(wide_deep(), batch_size=batch, workers=workers)
     rules = {"sparse": hps.SGD(lr=0.01), "dense": hps.SGD(lr=0.01)}
-    with hps.launch(plan, engine=engine, metrics=(), report_s=0.5, **rules) as session:
+    with hps.launch(plan, engine=engine, mode=mode, metrics=(), **rules) as session:
         first, reports = None, 0
         for progress in session.train(data(), epochs=1_000_000):
             now = time.perf_counter()
             reports += bool(progress.samples)
-            if first is None and reports == 4:
+            if first is None and reports == 3:
                 first = progress.samples, now, spent()
             elif first is not None and now - first[1] >= seconds:
                 cpu = spent()
@@ -99,13 +99,13 @@ class Measured(NamedTuple):
         return f"{self.rate:10,.0f} samples/s, {self.cpu_us:6.1f} us of CPU a sample ({', '.join(parts)})"
 
 
-def measure(name: str, batch: int, seconds: float) -> Measured:
+def measure(name: str, batch: int, seconds: float, mode: str) -> Measured:
     """One system in one window."""
     engine, workers, launch = SYSTEMS[name]
     with tempfile.TemporaryDirectory() as folder:
         script, out = Path(folder, "train.py"), Path(folder, "out.json")
         script.write_text(textwrap.dedent(SCRIPT))
-        words = [str(script), engine, str(workers), str(batch), str(seconds), str(out)]
+        words = [str(script), engine, str(workers), str(batch), str(seconds), mode, str(out)]
         start = [sys.executable]
         if launch:
             start += ["-m", "heterps", "launch", "--logs", f"{folder}/logs", *launch]
@@ -115,15 +115,15 @@ def measure(name: str, batch: int, seconds: float) -> Measured:
         return Measured(told["rate"], told["us"])
 
 
-def compare(rounds: int, seconds: float, batch: int, names: list[str]) -> None:
+def compare(rounds: int, seconds: float, batch: int, mode: str, names: list[str]) -> None:
     found: dict[str, list[Measured]] = {name: [] for name in names}
     for _ in range(rounds):
         for name in names:
-            found[name].append(measure(name, batch, seconds))
+            found[name].append(measure(name, batch, seconds, mode))
             print(f"  {name:36} {found[name][-1]}", flush=True)
     base = found[names[0]]
-    print(f"\nbatch {batch}, medians of {rounds} rounds, load {os.getloadavg()[0]:.1f}; ratios of rates are against as")
-    print("many inline threads as workers, those of CPU time (inline to this) against a sample of one")
+    print(f"\nbatch {batch}, {mode}, medians of {rounds} rounds, load {os.getloadavg()[0]:.1f}; ratios of rates are")
+    print("against as many inline threads as workers, those of CPU time (inline to this) against a sample of one")
     for name in names:
         workers, windows = SYSTEMS[name][1], found[name]
         rate = statistics.median(w.rate / (workers * b.rate) for w, b in zip(windows, base, strict=True))
@@ -147,6 +147,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--mode", default="async:2")
     parser.add_argument("--only", nargs="+", default=[], help="words of the systems to measure beside inline")
     parser.add_argument("--balance", action="store_true")
     chosen = parser.parse_args()
@@ -155,7 +156,7 @@ def main() -> None:
     else:
         wanted = [name for name in SYSTEMS if not chosen.only or any(word in name for word in chosen.only)]
         names = list(dict.fromkeys(["inline, 1 thread", *wanted]))
-        compare(chosen.rounds, chosen.seconds, chosen.batch, names)
+        compare(chosen.rounds, chosen.seconds, chosen.batch, chosen.mode, names)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from heterps.planner.tiers import with_storage as stored
 from heterps.planner.ways import CACHE, GEO, cache_ways, parse_way, resolve_ways
 from heterps.protocol.words.modes import Async, Cached, Mixed, Mode, mode_from_json, mode_from_text
 from heterps.runtime.batch.clipping import Clip
-from heterps.runtime.batch.devices import DeviceWish
+from heterps.runtime.batch.devices import AUTO, DeviceWish
 from heterps.runtime.batch.inference import PREDICTION, sources_of
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
@@ -106,6 +106,8 @@ def job_of(
     parameters: Mapping[str, str],
     local_rows: int | None = None,
     clip: Clip | None = None,
+    wire: str = "float32",
+    cache_on: str = AUTO,
 ) -> Job:
     """Return what a plan and the arguments of :func:`~heterps.launching.launch` ask to run."""
     summed = plan.lanes if mode.ordered else 1 if mode.has_copy else mode.unit
@@ -126,6 +128,8 @@ def job_of(
         devices=DeviceWish(device, emulate).on((s.pool, plan.pool(s.pool).kind == "gpu") for s in plan.stages),
         local_rows=local_rows,
         clip=clip or Clip(),
+        wire=wire,
+        cache_on=cache_on,
     )
 
 

@@ -66,6 +66,8 @@ def launch(
     parameters: Mapping[str, str] | None = None,
     cache_rows: CacheRows | None = None,
     staleness: int | None = None,
+    wire: str = "float32",
+    cache_on: str = "auto",
     name: str | None = None,
     **options: Any,
 ) -> Session:
@@ -137,6 +139,12 @@ def launch(
         by name or pattern of tables (``{"deep": 50_000}``). It takes the place of Async.
     staleness
         With a cache: how many batches of its own worker a batch's rows may lack, by default 16.
+    wire
+        How rows, parameters and gradients travel between processes: ``"float32"``, or ``"float16"`` for half the bytes,
+        each number rounded to eleven bits; in Async. Within a process nothing travels, and nothing is rounded.
+    cache_on
+        Where its rows are: ``"device"``, in the memory of the device that computes, or ``"memory"``; by default on the
+        device wherever a plan of one stage computes on one. Refused where they do not fit, with the rows that would.
     name
         What ``heterps watch`` and the page ``/heterps`` of the scheduler call its trainings; by default the script's.
     **options
@@ -168,6 +176,8 @@ def launch(
         parameters=ways,
         local_rows=local_rows,
         clip=Clip(clip_norm, clip_value),
+        wire=wire,
+        cache_on=cache_on,
     )
     if runs_here(chosen, client):
         compile_ahead(job.needs)

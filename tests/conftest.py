@@ -1,6 +1,11 @@
 """Which tests run where: gpu tests only with a CUDA device. The tiers are markers: see CONTRIBUTING.md."""
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says nothing on a machine that others use, or that compiles a loop meanwhile.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import psutil
 
+from heterps.cli._trials import cache_trial, stage_trial, table_trial
 from heterps.device import diagnosis
 from heterps.device.arrays import Array, Namespace, know_arrays, to_device, to_host
 from heterps.device.diagnosis import AbsentError, AilmentError
@@ -251,6 +252,18 @@ def _train(xp: Namespace) -> tuple[float, Any]:
     return float(program.loss), to_host(program.backward().dense).copy()
 
 
+def _trial(train: Callable[[Namespace], str]) -> Callable[[Surroundings], str]:
+    """Return an examination that trains something there."""
+
+    def look(here: Surroundings) -> str:
+        try:
+            return train(_gpu(here))
+        except HardwareError as error:
+            raise AilmentError(str(error), "update driver and CuPy, and report it with this line") from error
+
+    return look
+
+
 #: Name, what is done, and which others have to be well first.
 EXAMINATIONS: tuple[tuple[str, Callable[[Surroundings], str], tuple[str, ...]], ...] = (
     ("versions", versions, ()),
@@ -265,6 +278,9 @@ EXAMINATIONS: tuple[tuple[str, Callable[[Surroundings], str], tuple[str, ...]], 
     ("copies", copies, ("GPU",)),
     ("kernels", kernels, ("GPU", "NVRTC")),
     ("model", model, ("GPU", "NVRTC", "cuBLAS")),
+    ("stage", _trial(stage_trial), ("GPU", "NVRTC", "cuBLAS")),
+    ("table", _trial(table_trial), ("GPU", "NVRTC")),
+    ("cache", _trial(cache_trial), ("GPU", "NVRTC")),
 )
 
 

@@ -25,6 +25,7 @@ from heterps.errors import DataError, LabelError
 from heterps.graph import Graph
 from heterps.habits import Dump
 from heterps.launching import launch
+from heterps.runtime.batch.cache_place import CACHE_PLACES
 from heterps.runtime.report.meter import metered
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
@@ -69,7 +70,21 @@ Examples:
     help="Embedding cache: rows of each table, or of one, that a worker keeps; or bytes, such as 64MB.",
 )
 @click.option("--staleness", type=click.IntRange(0), help="With a cache: batches that rows may lack [default: 16].")
+@click.option(
+    "--cache-on",
+    type=click.Choice(CACHE_PLACES),
+    default="auto",
+    show_default=True,
+    help="Where a cache's rows are: in memory, or on the device that computes (auto: there if they can).",
+)
 @click.option("--local-rows", type=click.IntRange(1), help="Geo: rows of a table that a worker keeps [default: all].")
+@click.option(
+    "--wire",
+    type=click.Choice(["float32", "float16"]),
+    default="float32",
+    show_default=True,
+    help="How rows and gradients travel between processes: float16 is half the bytes.",
+)
 @click.option(
     "--shuffle", type=click.Choice(["none", "local", "global"]), default="local", show_default=True, help="Of the rows."
 )
@@ -143,7 +158,9 @@ def command(
     mode: str | None,
     caches: tuple[str, ...],
     staleness: int | None,
+    cache_on: str,
     local_rows: int | None,
+    wire: str,
     shuffle: Any,
     sparse: str | None,
     dense: str | None,
@@ -197,8 +214,10 @@ def command(
         engine=engine,
         mode=mode,
         local_rows=local_rows,
+        wire=wire,
         cache_rows=parse_caches(caches) or None,
         staleness=staleness,
+        cache_on=cache_on,
         sparse=rules[0],
         dense=rules[1],
         clip_norm=clip_norm,

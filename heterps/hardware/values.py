@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -246,14 +247,14 @@ class Hardware:
         return Found.of(data, HardwareError, "hardware").make(cls)
 
     @classmethod
-    def from_toml(cls, source: str, catalogue: str | None = None) -> Hardware:
+    def from_toml(cls, source: str | os.PathLike[str], catalogue: str | os.PathLike[str] | None = None) -> Hardware:
         """Read a TOML file (a path) or text; ``docs/planner.md`` shows the format.
 
         ``catalogue`` is a file of devices of one's own, which come before those that ship with the package.
         """
         from heterps.hardware.toml import read_toml
 
-        return read_toml(source, catalogue)
+        return read_toml(os.fspath(source), None if catalogue is None else os.fspath(catalogue))
 
     def to_toml(self) -> str:
         """Return TOML text that :meth:`from_toml` reads back to an equal value."""

@@ -13,6 +13,7 @@ from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner.costs.cache_forecast import cache_texts
 from heterps.planner.costs.forecast import Certificate, Rival
+from heterps.planner.costs.gpu_cache import gpu_cache_texts
 from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.planning_model import build_problem, is_priced, server_pools
@@ -189,7 +190,7 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
     draft = choice.draft
     rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else None
     made = with_gpu_tables(check_plan(assemble(draft, rate, mode), draft.costs))
-    on_gpu = tuple(gpu_texts(made, draft.costs))
+    on_gpu = (*gpu_texts(made, draft.costs), *gpu_cache_texts(made, ways_of))
     ways = dense_way_costs(draft.costs, made) if draft.costs.dense_size else ()
     chosen = request.parameters or (choose_ways(request.graph, ways) if ways else {})
     return replace(

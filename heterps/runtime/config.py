@@ -73,6 +73,21 @@ def settings() -> Settings:
     ClusterError
         When a key is unknown or a value cannot be used; the message names it.
     """
+    # Asked for with every call of an actor, and slow to read: read again when something was changed.
+    told = repr(dask.config.get("heterps", {}))
+    known = _KNOWN.get(told)
+    if known is None:
+        known = _read()
+        if repr(dask.config.get("heterps", {})) == told:  # else another thread changes it right now
+            _KNOWN.clear()
+            _KNOWN[told] = known
+    return known
+
+
+_KNOWN: dict[str, Settings] = {}  # the settings that were read last, by what the config said
+
+
+def _read() -> Settings:
     _refuse_unknown(dask.config.get("heterps", {}), defaults()["heterps"], "heterps")
     blas = _get("worker.blas-threads")
     return Settings(

@@ -374,7 +374,9 @@ class Task:
         key, stage = compute
         self._stepping.add(key.n)
         if self._own is not None:
-            self._blame(self._own.fill(key))
+            problem = self._own.fill(key)
+            if self.run.attempt in self.world.run.roster.attempts:  # who was given up computes for nobody
+                self._blame(problem)
         if stage:
             self._steps[key, stage] = self.world.net.now
             self.world.to_stage(stage, self, key)

@@ -135,6 +135,7 @@ def main():
         if "scale" in OPTIONS:
             wait_for(client, OPTIONS["scale"])
         result = {"samples": last.samples, "batches": last.batches, "digest": digest(session), "twice": last.run_twice}
+        result["cache_devices"] = sorted({use.device for use in last.exchange.caches.values()})
     rules = {name: options[name] for name in ("sparse", "dense", "cache_rows") if name in options}
     same = {"engine": "inline", **rules}
     if OPTIONS.get("device"):  # has its own roundings: the same run once more, with nobody killed

@@ -116,6 +116,16 @@ def test_a_worker_is_killed_while_tables_are_on_a_device(launched: Launched, mod
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("victim", ["io", "server"])
+def test_a_worker_is_killed_while_its_cache_is_on_a_device(launched: Launched, victim: str) -> None:
+    """What it had gathered there goes with it, and is learned again by whoever takes its units over."""
+    options = {"checkpoint": "cuts", "every_s": 0.5, "device": "fake"}
+    result = run(launched, "cache:7", victim, "--servers", "2", "--io", "2", "--compute", "0", hosts=2, **options)
+    assert result["cache_devices"] == ["fake"]
+    check(result, "cache:7")
+
+
+@pytest.mark.full
 def test_five_workers_and_two_hosts_give_the_bits_of_one_thread(launched: Launched) -> None:
     result = run(launched, "sync", "none", "--servers", "2", "--io", "5", "--compute", "0", workers=5, hosts=2)
     check(result, "sync")

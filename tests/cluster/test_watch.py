@@ -31,7 +31,7 @@ with Client() as client, hps.launch(plan(), client, **given) as session:
 """
 
 SCRIPT = """
-import json, os, pathlib, signal, subprocess, sys, time
+import json, os, pathlib, signal, subprocess, sys, tempfile, time
 from distributed import Client
 from heterps.runtime.cluster.notices import read_board, put_up_board
 
@@ -41,7 +41,9 @@ CHROMIUM = [PROGRAM, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-
             "--virtual-time-budget=4000", "--window-size=1280,1700"]
 
 def page(*words):
-    done = subprocess.run([*CHROMIUM, *words], capture_output=True, text=True, timeout=120)
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # for a socket, whose name must not be long
+        where = dict(os.environ, TMPDIR=short)
+        done = subprocess.run([*CHROMIUM, *words], capture_output=True, text=True, timeout=120, env=where)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

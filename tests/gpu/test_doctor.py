@@ -48,6 +48,8 @@ class StandIn:
             nvrtc=cupy.cuda.nvrtc,
             get_current_stream=fake.cuda.get_current_stream,
             alloc_pinned_memory=fake.cuda.alloc_pinned_memory,
+            Stream=fake.cuda.Stream,
+            Event=fake.cuda.Event,
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -222,6 +224,27 @@ def test_a_wrong_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_examinations, "_train", lambda xp: (0.5 if xp is np else 0.6, np.zeros(3)))
     finding = found("model", surroundings())
     assert (finding.status, "loss 0.6 instead of 0.5" in finding.text) == ("failed", True)
+
+
+@needs_gpp
+@pytest.mark.parametrize(
+    ("name", "what", "says"),
+    [
+        ("stage", "heterps.cli._trials._trained", "parameters are off by 1 after"),
+        ("table", "heterps.tables.on_device.device_group.give_words", "rows on the device"),
+        ("cache", "heterps.tables.on_device.device_gathered.DeviceGathered.add", "gradients settled after batch"),
+    ],
+)
+def test_a_training_that_goes_wrong_is_named(name: str, what: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _only(monkeypatch, "GPU", "NVRTC", "cuBLAS", name)
+    with host_kernels():
+        assert found(name, surroundings()).status == "ok"
+        wrong = {"stage": lambda xp: np.full(3, float(xp is np), np.float32)}.get(name, lambda *args: None)
+        monkeypatch.setattr(what, wrong)
+        finding = found(name, surroundings())
+    assert finding.status == "failed"
+    assert says in finding.text
+    assert finding.remedy.startswith("update driver and CuPy")
 
 
 def test_real_listeners_are_seen() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import heterps.kernels.ops.rows as rows
 import heterps.tables.on_device.array_rows as array_rows
+import heterps.tables.on_device.cache_check as cache_check
 import heterps.tables.on_device.checks as table_checks
 import heterps.tables.on_device.device_group as device_group
 import heterps.tables.on_device.device_rows as device_rows
@@ -27,7 +28,8 @@ ROWS, LAUNCH, RAW = "kernels/ops/rows.cu", "kernels/ops/rows_cuda.py", "device/r
 TABLE, TABLE_LAUNCH = "tables/on_device/device_rows.cu", "tables/on_device/device_rows.py"
 GROUP, HOST_ROWS = "tables/on_device/device_group.py", "tables/on_device/host_rows.py"
 FUSED = "kernels/ops/fused.cu"
-DEDUPE = "tables/on_device/dedupe.py"
+DEDUPE, WORDS = "tables/on_device/dedupe.py", "tables/on_device/row_words.py"
+CACHE, SUMS = "tables/on_device/device_cache.py", "tables/on_device/device_gathered.py"
 
 
 def test_every_source_has_a_check_and_a_wide_case() -> None:
@@ -171,13 +173,13 @@ LAUNCHER = [
     Mistake(LAUNCH, "searchsorted(offsets, positions", "searchsorted(offsets.get(), positions", "arguments"),
 ]
 TABLES = [
-    Mistake(TABLE_LAUNCH, "s.slot - ID_WORDS", "s.slot", "numbers"),
-    Mistake(TABLE_LAUNCH, "            words[: self._used] = self._words[: self._used]\n", "", "numbers"),
+    Mistake(WORDS, "s.slot - ID_WORDS", "s.slot", "numbers"),
+    Mistake(WORDS, "            words[:kept] = self.words[:kept]\n", "            pass\n", "numbers"),
     Mistake(TABLE_LAUNCH, "self._enter(ids[: self._used]", "self._enter(ids[:1]", "numbers"),
     Mistake(TABLE_LAUNCH, "self._used - 1 + self", "self._used + self", "numbers"),
     Mistake(TABLE_LAUNCH, "rows = self.xp.where(absent, numbers, rows)", "rows = numbers", "numbers"),
-    Mistake(TABLE_LAUNCH, "numbers[k], self._words", "numbers[0], self._words", "numbers"),
-    Mistake(TABLE_LAUNCH, "rows, values, np.int64(n * width)", "rows, values, n * width", "arguments"),
+    Mistake(WORDS, "numbers[k], self.words", "numbers[0], self.words", "numbers"),
+    Mistake(WORDS, "rows, values, np.int64(n * width)", "rows, values, n * width", "arguments"),
     Mistake(TABLE_LAUNCH, "np.uint64(self._keys.shape[0] - 1)", "np.int64(self._keys.shape[0] - 1)", "arguments"),
     # rows that go up and come down
     Mistake(TABLE_LAUNCH, "        self._changed[rows] = True\n", "", "numbers"),
@@ -200,6 +202,31 @@ TABLES = [
     Mistake(GROUP, "self._skipped += ", "self._skipped = ", "numbers"),
     Mistake(HOST_ROWS, "if layout.slots:", "if not layout.slots:", "numbers"),
     Mistake(HOST_ROWS, "words[at, layout.width :]", "words[at, : layout.slots]", "numbers"),
+    # rows of a cache
+    Mistake(CACHE, "values[newer], lacking", "values[: len(rows)], lacking", "numbers"),
+    Mistake(CACHE, "            lacking[room] = open_\n", "            pass\n", "numbers"),
+    Mistake(CACHE, 'rows[at].astype(np.int32), "values"', 'rows[at][::-1].astype(np.int32), "values"', "numbers"),
+    Mistake(CACHE, "    return len(rows) - 1 - at\n", "    return np.unique(rows, return_index=True)[1]\n", "numbers"),
+    Mistake(CACHE, "    return len(rows) - 1 - at\n", "    return np.arange(len(rows))\n", "numbers"),
+    Mistake(CACHE, "self._came, self._came_slots = [], []\n", "self._came = []\n", "numbers"),
+    Mistake(CACHE, "        self._make_room(self._group.only.high)\n", "", "numbers"),
+    Mistake(CACHE, "                changes[:, :room] = self._changes\n", "                pass\n", "numbers"),
+    Mistake(CACHE, "self._words.grow(rows, room)", "self._words.grow(rows, 0)", "numbers"),
+    Mistake(CACHE, 'words[there["slot_rows"], width:] = there["slots"]', "pass", "numbers"),
+    Mistake(CACHE, "stepped = values + self.xp", "stepped = self.xp", "numbers"),
+    Mistake(CACHE, ".reshape(-1, 1), stepped, values)", ".reshape(-1, 1), values, stepped)", "numbers"),
+    Mistake(CACHE, "words[rows, :width] = values", "words[rows, :width] = there['values']", "numbers"),
+    Mistake(CACHE, 'gradients = xp.take(there["rows"], there["at"]), xp', 'gradients = there["rows"], xp', "numbers"),
+    Mistake(CACHE, 'xp.take(gradients, there["at"], axis=0)', 'gradients[: there["at"].shape[0]]', "numbers"),
+    Mistake(CACHE, "self._words.read(rows) - before", "self._words.read(rows)", "numbers"),
+    Mistake(CACHE, ".reshape(-1, 1), added, changes)", ".reshape(-1, 1), changes, added)", "numbers"),
+    Mistake(CACHE, "self._changes[room, rows] = ", "self._changes[1 - room, rows] = ", "numbers"),
+    Mistake(CACHE, 'self._there.get("first"), gradients)', "None, gradients)", "numbers"),
+    Mistake(CACHE, "if not first.all():", "if first.any():", "numbers"),
+    Mistake(SUMS, "gradients, added)", "added, gradients)", "numbers"),
+    Mistake(SUMS, "self.xp.where(first.reshape(-1, 1), gradients, added)", "added", "numbers"),
+    Mistake(SUMS, "                sums[:room] = self._sums\n", "                pass\n", "numbers"),
+    Mistake(SUMS, "        at += n * width\n", "", "numbers"),
     Mistake(DEDUPE, ', kind="stable"', "", "numbers"),
     Mistake(DEDUPE, "inverse[order] = ", "inverse[:] = ", "numbers"),
     Mistake(DEDUPE, "ordered[1:] != ordered[:-1]", "ordered[1:] > ordered[:-1] + ordered.dtype.type(1)", "numbers"),
@@ -219,6 +246,12 @@ def _plant(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(group_check, "DeviceGroup", module.DeviceGroup)
     for name in ("give_words", "take_words") if mistake.file == HOST_ROWS else ():
         monkeypatch.setattr(device_group, name, getattr(module, name))
+    for name in ("_slot", "read", "apply", "grow") if mistake.file == WORDS else ():
+        monkeypatch.setattr(device_rows.RowWords, name, getattr(module.RowWords, name))
+    if mistake.file == CACHE:
+        monkeypatch.setattr(cache_check, "DeviceCachedRows", module.DeviceCachedRows)
+    for name in ("DeviceGathered", "take_gathered") if mistake.file == SUMS else ():
+        monkeypatch.setattr(cache_check, name, getattr(module, name))
     if mistake.file == DEDUPE:
         monkeypatch.setattr(device_rows, "distinct", module.distinct)
 

@@ -52,13 +52,16 @@ class TimedDevice(Machine):
         stream.run(_nothing, (self.pinned_at(host),), (self.memory(array._data),), self.copy)
         array._data[...] = host
 
-    def down(self, array: fake.FakeArray, stream: Stream | None = None, out: Any = None, blocking: bool = True) -> None:
+    def down(self, array: fake.FakeArray, stream: Stream | None = None, out: Any = None, blocking: bool = True) -> Any:
         self.copies += 1
         stream = stream or self.current[-1]
-        stream.run(_nothing, (self.memory(array._data),), (self.pinned_at(out),), self.copy_down)
+        written = () if out is None else (self.pinned_at(out),)  # else memory that nobody else has
+        stream.run(_nothing, (self.memory(array._data),), written, self.copy_down)
+        out = np.empty_like(array._data) if out is None else out
         out[...] = array._data
         if blocking:
             stream.synchronize()
+        return out
 
 
 @contextmanager

@@ -108,3 +108,9 @@ def test_every_file_that_a_page_names_exists() -> None:
     for page in PAGES:
         named = set(re.findall(r"`(?:[\w/]*/)?(\w+\.py)\b", page.read_text()))
         assert sorted(named - there) == [], page
+
+
+def test_hardware_on_the_planner_page_can_be_read(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/planner.md").read_text(), re.S)
+    (tmp_path / "hw.toml").write_text(text)
+    assert {"cpu", "v100", "l4"} <= {pool.name for pool in heterps.Hardware.from_toml(tmp_path / "hw.toml").pools}

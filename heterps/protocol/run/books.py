@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 __all__ = ["Book", "LaneBook", "SplitBook", "Work"]
@@ -55,6 +56,11 @@ class Book:
         """Every Split of the pass below it is done."""
         raise NotImplementedError
 
+    @property
+    def offers(self) -> bool:
+        """There may be something to take."""
+        return True
+
     def take(self, target: int | None, fits: Fits = _any_fits) -> Work | None:
         """Return the next work, or with a drain's target what must run before the cut, up to it.
 
@@ -99,6 +105,10 @@ class Book:
         """Take everything that was begun and is not done for dirty."""
         raise NotImplementedError
 
+    def agrees(self) -> bool:
+        """Say whether what is kept up to date is what a look at everything would find."""
+        raise NotImplementedError
+
 
 class SplitBook(Book):
     """Splits in any order."""
@@ -116,10 +126,16 @@ class SplitBook(Book):
         self._waiting = sorted(self.starts)
         self._fresh = progress.get("fresh", 0)
         self._dirty: set[int] = set()
+        self._dirtiest: list[int] = []  # a heap: the least of them; those that are not dirty any more are passed over
 
     def distrust(self) -> None:
         """Some hosts may have a batch of any Split that was begun."""
         self._dirty = set(self.starts)
+        self._dirtiest = sorted(self._dirty)
+
+    def agrees(self) -> bool:
+        """Say whether the least dirty one would be found."""
+        return self._dirty <= set(self._dirtiest) and self._dirty <= set(self._waiting)
 
     def to_json(self) -> dict[str, Any]:
         """Return the progress."""
@@ -141,15 +157,25 @@ class SplitBook(Book):
         """Some Split's last attempt was lost."""
         return bool(self._dirty)
 
+    @property
+    def offers(self) -> bool:
+        """There is a Split that nobody runs."""
+        return self._fresh < self.count or bool(self._waiting)
+
     def take(self, target: int | None, fits: Fits = _any_fits) -> Work | None:
         """Return a Split that was begun before, else a fresh one. What must run before a cut fits everyone."""
         if target is not None:
-            return self._take_waiting(min(self._dirty)) if self._dirty else None
+            return self._take_waiting(self._first_dirty()) if self._dirty else None
         waiting = next((split for split in self._waiting if split < self.count and fits(split)), None)
         if waiting is not None:
             return self._take_waiting(waiting)
         fresh = next((split for split in range(self._fresh, self.count) if fits(split)), None)
         return None if fresh is None else self._take_fresh(fresh)
+
+    def _first_dirty(self) -> int:
+        while self._dirtiest[0] not in self._dirty:
+            heappop(self._dirtiest)
+        return self._dirtiest[0]
 
     def _take_fresh(self, split: int) -> Work:
         """Begin a Split; those passed over wait as if they had been begun and given back before their first batch."""
@@ -159,7 +185,7 @@ class SplitBook(Book):
         return Work(split, 0)
 
     def _take_waiting(self, split: int) -> Work:
-        self._waiting.remove(split)
+        del self._waiting[bisect.bisect_left(self._waiting, split)]
         self._dirty.discard(split)
         return Work(split, self.starts[split])
 
@@ -176,6 +202,7 @@ class SplitBook(Book):
         bisect.insort(self._waiting, work.split)
         if not clean:
             self._dirty.add(work.split)
+            heappush(self._dirtiest, work.split)
 
     def finish(self, work: Work, batches: int) -> None:
         """Note a Split as done."""
@@ -203,7 +230,6 @@ class _Lane:
     step: int = 0
     start: int = 0
     taken: bool = False
-    dirty: bool = False
     ended: bool = False
 
     @property
@@ -224,11 +250,26 @@ class LaneBook(Book):
         self.pass_, self.count, self.complete = pass_, 0, False
         rows = progress.get("lanes") or [[lane, 0, 0, False] for lane in range(self.lanes)]
         self._lanes = [_Lane(split, step, start, ended=ended) for split, step, start, ended in rows]
+        self._idle = {n for n, lane in enumerate(self._lanes) if not lane.ended}  # that nobody runs
+        self._dirty: set[int] = set()
+        self._going = len(self._idle)  # lanes that have not ended
+        self._rearmost = [(lane.split, n) for n, lane in enumerate(self._lanes) if not lane.ended]  # a heap
+        heapify(self._rearmost)
 
     def distrust(self) -> None:
         """Some hosts may have a batch of any lane."""
-        for lane in self._lanes:
-            lane.dirty = not lane.ended
+        self._dirty = {n for n, lane in enumerate(self._lanes) if not lane.ended}
+
+    def agrees(self) -> bool:
+        """Say whether idle, dirty and ended lanes are counted right."""
+        lanes = dict(enumerate(self._lanes))
+        left = [lane.split for lane in self._lanes if not lane.ended]
+        return (
+            self._idle == {n for n, lane in lanes.items() if not lane.taken and not lane.ended}
+            and self._dirty <= self._idle
+            and self._going == len(left)
+            and self.floor == min(left, default=self.count)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the progress."""
@@ -237,25 +278,33 @@ class LaneBook(Book):
     @property
     def over(self) -> bool:
         """Every lane has ended."""
-        return all(lane.ended for lane in self._lanes)
+        return not self._going
 
     @property
     def floor(self) -> int:
         """Every Split below it is done."""
-        return self.count if self.over else min(lane.split for lane in self._lanes if not lane.ended)
+        while self._rearmost and not self._is_at(*self._rearmost[0]):
+            heappop(self._rearmost)
+        return self._rearmost[0][0] if self._rearmost else self.count
+
+    def _is_at(self, split: int, lane: int) -> bool:
+        return self._lanes[lane].split == split and not self._lanes[lane].ended
 
     @property
     def dirty(self) -> bool:
         """Some lane's last attempt was lost."""
-        return any(lane.dirty for lane in self._lanes)
+        return bool(self._dirty)
 
     def take(self, target: int | None, fits: Fits = _any_fits) -> Work | None:
         """Return a lane's next Split. A lane without one waits for more, or ends if there are none."""
-        for index, lane in enumerate(self._lanes):
-            if lane.taken or lane.ended or (target is not None and not lane.dirty and lane.position >= target):
+        for index in sorted(self._idle):
+            lane = self._lanes[index]
+            if target is not None and index not in self._dirty and lane.position >= target:
                 continue
             if lane.split < self.count or self.complete:
-                lane.taken, lane.dirty = True, False
+                lane.taken = True
+                self._idle.discard(index)
+                self._dirty.discard(index)
                 return Work(lane.split if lane.split < self.count else None, lane.start, index, lane.step)
         return None
 
@@ -268,17 +317,23 @@ class LaneBook(Book):
 
     def give_back(self, work: Work, *, clean: bool) -> None:
         """The lane is not being run."""
-        lane = self._lanes[work.lane]
-        lane.taken, lane.dirty = False, not clean
+        self._free(work.lane)
+        (self._dirty.discard if clean else self._dirty.add)(work.lane)
+
+    def _free(self, lane: int) -> None:
+        self._lanes[lane].taken = False
+        self._idle.add(lane)
 
     def finish(self, work: Work, batches: int) -> None:
         """Go on to the lane's next Split."""
         lane = self._lanes[work.lane]
-        lane.taken = False
         if work.split is None:
-            lane.ended = True
+            lane.taken, lane.ended = False, True
+            self._going -= 1
         else:
             lane.split, lane.step, lane.start = lane.split + self.lanes, lane.step + batches, 0
+            heappush(self._rearmost, (lane.split, work.lane))
+            self._free(work.lane)
 
     def target(self) -> int:
         """Return the step of the foremost lane, which may be one that has ended.

@@ -1,12 +1,17 @@
-"""The shard hosts as the run sees them: copies, terms, who is primary, what to create where."""
+"""The shard hosts as the run sees them: copies, terms, who is primary, what to create where.
+
+Hosts that something happened to are stirred: only these are looked at when copies are placed, so that an event that has
+nothing to do with hosts costs the same however many there are.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 
+from heterps.protocol.run.ranking import Ranking
 from heterps.protocol.words.instructions import Attach, CreateHost, Detach, Discard, Instruction, Own, Promote, Rewind
-from heterps.protocol.words.layout import deal_shards, owned_by
+from heterps.protocol.words.layout import deal_shards
 
 __all__ = ["Fleet", "FleetHost"]
 
@@ -36,7 +41,8 @@ class Fleet:
         self.replicas = replicas
         self.adopts = adopts
         """Whether hosts begin with the tables of a driver before, as they are: all of them or none."""
-        self.owners = deal_shards(shards, hosts - stage_hosts)
+        self.changes = 0
+        """Grows with every change to hosts: to copies, terms, owners, who is ready."""
         self.holders = range(hosts - stage_hosts, hosts)
         """Hosts that are on compute workers; they have no backup."""
         self.stage_workers: dict[str, None] = {}
@@ -51,25 +57,50 @@ class Fleet:
         """Of hosts whose tables a run before left: their worker."""
         self.places: dict[int, tuple[int, str]] = {}
         """Of every live copy: its host and worker."""
+        self.vacated: set[str] = set()
+        """Workers that have a copy less, for whoever waits for that to take out."""
+        self._on: dict[str, dict[int, None]] = {}  # the copies on each worker
         self._copies = life << 32
         self.line = life << 32
         """Counts returns to a cut."""
+        self._not_ready = set(range(hosts))
+        self._stirred = set(range(hosts))  # hosts to be looked at
+        self._uneven = True  # loads of workers may have changed
+        self._still = False  # at the last look
+        self._roomiest: Ranking[str] = Ranking()  # servers by copies, those that leave last
+        self._numbers: dict[str, int] = {}  # of servers, in the order in which they came
+        self._joined = 0
+        self.owners = deal_shards(shards, hosts - stage_hosts)
 
     # --- queries
 
     @property
     def ready(self) -> bool:
         """Every host has a primary that answers."""
-        return all(host.ready for host in self.hosts)
+        return not self._not_ready
 
     def host_of(self, copy: int) -> FleetHost | None:
         """Return the host of a live copy."""
         place = self.places.get(copy)
         return None if place is None else self.hosts[place[0]]
 
+    @property
+    def owners(self) -> tuple[int, ...]:
+        """Of each shard, the host that has it."""
+        return self._owners
+
+    @owners.setter
+    def owners(self, owners: tuple[int, ...]) -> None:
+        self._owners = owners
+        shards: dict[int, list[int]] = {}
+        for shard, owner in enumerate(owners):
+            shards.setdefault(owner, []).append(shard)
+        self._owned = {host: tuple(each) for host, each in shards.items()}
+        self._stir()
+
     def owned(self, host: int) -> tuple[int, ...]:
         """Return the shards of a host."""
-        return owned_by(self.owners, host)
+        return self._owned.get(host, ())
 
     def primaries(self) -> list[int]:
         """Return the copies that answer, in host order."""
@@ -77,11 +108,63 @@ class Fleet:
 
     def on(self, worker: str) -> list[int]:
         """Return the copies on a worker."""
-        return [copy for copy, (_, place) in self.places.items() if place == worker]
+        return list(self._on.get(worker, ()))
 
     def is_holder(self, worker: str) -> bool:
         """Say whether a compute worker has a host that can be nowhere else."""
         return any(self.places[copy][0] in self.holders for copy in self.on(worker))
+
+    # --- workers
+
+    def join(self, worker: str, machine: str = "") -> None:
+        """A server worker is there."""
+        if worker not in self.workers:
+            self._joined += 1
+            self._numbers[worker] = self._joined
+        self.workers[worker] = machine
+        self._rank(worker)
+        self._stir()
+
+    def join_stage(self, worker: str) -> None:
+        """A compute worker is there."""
+        self.stage_workers[worker] = None
+        self._stir()
+
+    def lose_stage(self, worker: str) -> None:
+        """A compute worker is not there any more."""
+        if self.stage_workers.pop(worker, "") is None:
+            self._stir()
+
+    def hold(self, held: dict[int, str]) -> None:
+        """A run before left the tables of hosts on these workers."""
+        self.held |= {host: worker for host, worker in held.items() if self.hosts[host].primary is None}
+        self._stir()
+
+    def leave(self, worker: str) -> None:
+        """A server worker is to go: it is given nothing any more."""
+        if worker in self.workers:
+            self.leaving.add(worker)
+            self._rank(worker)
+            self._stir()
+
+    def gone(self, worker: str) -> None:
+        """A server worker is not there any more."""
+        if self.workers.pop(worker, None) is not None:
+            self.leaving.discard(worker)
+            self._roomiest.drop(worker)
+            del self._numbers[worker]
+            self._stir()
+
+    def _rank(self, worker: str) -> None:
+        if worker in self.workers:
+            rank = (worker in self.leaving, len(self._on.get(worker, ())), self._numbers[worker])
+            self._roomiest.put(worker, rank)
+
+    def _stir(self, *hosts: int, loads: bool = True) -> None:
+        """Something happened to hosts, by default to all of them."""
+        self.changes += 1
+        self._stirred.update(hosts or range(len(self.hosts)))
+        self._uneven |= loads
 
     # --- changes
 
@@ -92,17 +175,24 @@ class Fleet:
         self.line += 1
         for host in self.hosts:
             out += self._drop_backup(host)
-            host.ready = False
+            self._set_ready(host, False)
             if host.primary is not None:
                 host.term += 1
                 out.append(Rewind(host.primary, host.term, cut, self.owned(host.index), self.line))
+        self._stir()
         return out
+
+    def _set_ready(self, host: FleetHost, ready: bool) -> None:
+        host.ready = ready
+        (self._not_ready.discard if ready else self._not_ready.add)(host.index)
+        self._stir(host.index)
 
     @property
     def lacks_tables(self) -> bool:
         """Whether a host that was to be adopted is not there."""
-        missing = [host.index for host in self.hosts if host.primary is None]
-        return self.adopts and bool(self.workers) and any(self.held.get(i) not in self.workers for i in missing)
+        if not self.adopts or not self.workers:
+            return False
+        return any(self.held.get(host.index) not in self.workers for host in self.hosts if host.primary is None)
 
     def place(self, cut: int, *, still: bool = False) -> list[Instruction]:
         """Create the copies that are missing, as far as there are server workers for them.
@@ -110,12 +200,21 @@ class Fleet:
         Hosts on workers that leave, or have two more than another, are handed over: a backup is filled where the host
         is to be, and promoted when it is ready. ``still``: not now, somebody counts on the copies that answer.
         """
+        if self._still and not still:
+            self._stir()
+        self._still = still
+        if not self._stirred:
+            return []
         out: list[Instruction] = []
         self._balance()
-        for host in sorted(self.hosts, key=lambda host: host.index not in self.held):  # others go where there is room
+        stirred, self._stirred = self._stirred, set()
+        for index in sorted(
+            stirred, key=lambda index: (index not in self.held, index)
+        ):  # others go where there is room
+            host = self.hosts[index]
             if host.primary is None:
                 out += self._place_primary(host, cut)
-            elif host.ready and host.index not in self.holders:
+            elif host.ready and index not in self.holders:
                 out += self._tend(host, still)
         return out
 
@@ -140,48 +239,51 @@ class Fleet:
 
     def _balance(self) -> None:
         """Choose a host to be moved from the fullest worker to the emptiest, one at a time."""
+        if not self._uneven:
+            return
+        self._uneven = False
+        moving = self._moving
+        if self._is_moving():
+            return
+        self._moving = self._unbalanced()
+        self._stirred.update(index for index, _ in filter(None, (moving, self._moving)))
+
+    def _unbalanced(self) -> tuple[int, str] | None:
+        """Return a host of the fullest worker, and the emptiest one where that has two less."""
+        if any(index not in self.holders for index in self._not_ready):
+            return None
         able = [worker for worker in self.workers if worker not in self.leaving]
-        if self._is_moving(able):
-            return
-        self._moving = None
+        if len(able) < 2:
+            return None
         hosts = [host for host in self.hosts if host.index not in self.holders]
-        if len(able) < 2 or not all(host.ready for host in hosts):
-            return
         on = {host.index: self.places[host.primary][1] for host in hosts if host.primary is not None}
         load = Counter(on.values())
         fullest, emptiest = max(able, key=lambda w: load[w]), min(able, key=lambda w: load[w])
-        if load[fullest] - load[emptiest] >= 2:
-            self._moving = next((index, emptiest) for index, worker in on.items() if worker == fullest)
+        if load[fullest] - load[emptiest] < 2:
+            return None
+        return next((index, emptiest) for index, worker in on.items() if worker == fullest)
 
-    def _is_moving(self, able: list[str]) -> bool:
+    def _is_moving(self) -> bool:
         """Say whether the host that was chosen last is still on its way; it may have been lost, or promoted there."""
         if self._moving is None:
             return False
         index, worker = self._moving
+        able = worker in self.workers and worker not in self.leaving
         primary = self.hosts[index].primary
-        return worker in able and primary is not None and self.places[primary][1] != worker
+        return able and primary is not None and self.places[primary][1] != worker
 
     def _hand_over(self, host: FleetHost) -> list[Instruction]:
         """Let the backup take over from a primary that lives: what that still answers, the backup has."""
         assert host.primary is not None
         assert host.backup is not None
         before = host.primary
-        del self.places[before]
-        host.primary, host.backup, host.backup_ready, host.ready = host.backup, None, False, False
+        self._forget(before)
+        host.primary, host.backup, host.backup_ready = host.backup, None, False
         host.term += 1
+        self._set_ready(host, False)
         if self._moving is not None and self._moving[0] == host.index:
             self._moving = None
         return [Promote(host.primary, host.term, self.owned(host.index)), Discard(before)]
-
-    def leave(self, worker: str) -> None:
-        """A server worker is to go: it is given nothing any more."""
-        if worker in self.workers:
-            self.leaving.add(worker)
-
-    def gone(self, worker: str) -> None:
-        """A server worker is not there any more."""
-        self.workers.pop(worker, None)
-        self.leaving.discard(worker)
 
     def _place_primary(self, host: FleetHost, cut: int) -> list[Instruction]:
         worker = self._where(host)
@@ -211,17 +313,35 @@ class Fleet:
     def _new_copy(self, host: FleetHost, worker: str) -> int:
         self._copies += 1
         self.places[self._copies] = (host.index, worker)
+        self._on.setdefault(worker, {})[self._copies] = None
+        self._rank(worker)
+        self._stir(host.index)
         return self._copies
+
+    def _forget(self, copy: int) -> None:
+        """A copy is not there any more."""
+        index, worker = self.places.pop(copy)
+        del self._on[worker][copy]
+        self.vacated.add(worker)
+        self._rank(worker)
+        self._stir(index)
 
     def _emptiest(self, away_from: str | None = None) -> str | None:
         """Return the worker with the fewest copies; away from one, on another machine where there is such a worker.
 
         One that leaves is good enough for a primary where there is no other, never for a backup.
         """
-        load = Counter(worker for _, worker in self.places.values())
-        machine = None if away_from is None else self.workers.get(away_from)
-        able = (w for w in self.workers if away_from is None or (w != away_from and w not in self.leaving))
-        return min(able, key=lambda w: (w in self.leaving, self.workers[w] == machine, load[w]), default=None)
+        if away_from is None:
+            return self._roomiest.best()
+        machine = self.workers.get(away_from)
+
+        def other(worker: str) -> bool:
+            return worker != away_from and worker not in self.leaving
+
+        elsewhere = None
+        if any(there != machine for there in self.workers.values()):
+            elsewhere = self._roomiest.best(lambda worker: other(worker) and self.workers[worker] != machine)
+        return elsewhere or self._roomiest.best(other)
 
     def renew_backups(self) -> list[Instruction]:
         """Drop all backups, to be placed and filled anew: the rows of primaries were changed behind their backs."""
@@ -247,7 +367,7 @@ class Fleet:
         host = self.host_of(copy)
         if host is None or copy != host.primary or term != host.term or host.ready:
             return False
-        host.ready = True
+        self._set_ready(host, True)
         return True
 
     def backup_ready(self, copy: int, backup: int) -> None:
@@ -255,20 +375,22 @@ class Fleet:
         host = self.host_of(copy)
         if host is not None and host.primary == copy and host.backup == backup:
             host.backup_ready = True
+            self._stir(host.index, loads=False)
 
     def lose(self, copy: int) -> tuple[str, list[Instruction]]:
         """Take a copy out. Returns "stale", "backup", "promoted" or "gone", and what to do at once."""
         host = self.host_of(copy)
         if host is None:
             return "stale", []
-        del self.places[copy]
+        self._forget(copy)
         if copy == host.backup:
             host.backup, host.backup_ready = None, False
             return "backup", [] if host.primary is None else [Detach(host.primary, copy)]
         return self._lose_primary(host)
 
     def _lose_primary(self, host: FleetHost) -> tuple[str, list[Instruction]]:
-        host.primary, host.ready = None, False
+        host.primary = None
+        self._set_ready(host, False)
         if host.backup is None or not host.backup_ready:
             return "gone", self._drop_backup(host)
         host.primary, host.backup, host.backup_ready = host.backup, None, False
@@ -279,7 +401,7 @@ class Fleet:
         if host.backup is None:
             return []
         backup, host.backup, host.backup_ready = host.backup, None, False
-        del self.places[backup]
+        self._forget(backup)
         gone: list[Instruction] = [Discard(backup)]
         return gone if host.primary is None else [Detach(host.primary, backup), *gone]
 
@@ -292,7 +414,19 @@ class Fleet:
         out: list[Instruction] = []
         for host in self.hosts:
             host.term += 1
-            host.ready = False
+            self._set_ready(host, False)
             assert host.primary is not None
             out.append(Own(host.primary, host.term, self.owned(host.index)))
         return out
+
+    def agrees(self) -> bool:
+        """Say whether what is kept up to date is what a look at all hosts and workers would find."""
+        on: dict[str, list[int]] = {}
+        for copy, (_, worker) in self.places.items():
+            on.setdefault(worker, []).append(copy)
+        ranks = {w: (w in self.leaving, len(on.get(w, ())), self._numbers[w]) for w in self.workers}
+        return (
+            self._not_ready == {host.index for host in self.hosts if not host.ready}
+            and on == {worker: list(copies) for worker, copies in self._on.items() if copies}
+            and ranks == self._roomiest.keys
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,8 @@ def slots_are_kept(run: RunState) -> bool:
 
 def one_attempt_per_split(run: RunState) -> bool:
     """A Split, in Sync a lane, has at most two attempts; one where workers have rows of their own."""
-    streams = [run.roster.stream(a) for a in run.roster.attempts.values()]
-    return all(streams.count(stream) <= 2 - run.spec.mode.has_copy for stream in streams)
+    streams = Counter(run.roster.stream(a) for a in run.roster.attempts.values())
+    return all(count <= 2 - run.spec.mode.has_copy for count in streams.values())
 
 
 def attempts_are_of_this_pass(run: RunState) -> bool:
@@ -78,6 +79,16 @@ def finished_means_done(run: RunState) -> bool:
     return run.phase is not Phase.FINISHED or done
 
 
+def what_is_kept_agrees(run: RunState) -> bool:
+    """What is kept up to date from event to event is what a look at everything would find."""
+    return run.roster.agrees() and run.fleet.agrees() and run.book.agrees() and run.layout() == run._lay_out()
+
+
+def nobody_could_go(run: RunState) -> bool:
+    """A worker that is to leave and has nothing of the run any more was let go."""
+    return not any(map(run._can_go, run._to_go))
+
+
 INVARIANTS: tuple[Callable[[RunState], bool], ...] = (
     attempts_have_workers,
     slots_are_kept,
@@ -89,6 +100,8 @@ INVARIANTS: tuple[Callable[[RunState], bool], ...] = (
     copies_have_one_host,
     ready_hosts_have_primaries,
     finished_means_done,
+    what_is_kept_agrees,
+    nobody_could_go,
 )
 
 

@@ -1,4 +1,8 @@
-"""Io workers and the attempts that run on them."""
+"""Io workers and the attempts that run on them.
+
+Whoever changes a worker or an attempt does so here: what is asked at every event (who is free, who has not stopped yet)
+is kept up to date instead of being looked for among all.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from heterps.protocol.run.books import Work
+from heterps.protocol.run.ranking import Ranking
 from heterps.protocol.words.messages import FAR
 
 __all__ = ["IoWorker", "LiveAttempt", "Roster"]
@@ -58,9 +63,19 @@ class IoWorker:
         return not self.leaving and not self.held
 
     @property
+    def able(self) -> bool:
+        """Whether it may be given something now."""
+        return self.usable and self.taken < self.slots
+
+    @property
     def taken(self) -> int:
         """Slots in use."""
         return sum(not attempt.ending for attempt in self.attempts.values())
+
+    @property
+    def staying(self) -> int:
+        """Attempts that are not to go on elsewhere."""
+        return sum(not attempt.moving for attempt in self.attempts.values())
 
 
 class Roster:
@@ -69,14 +84,74 @@ class Roster:
     def __init__(self, *, ordered: bool, life: int) -> None:
         self.workers: dict[str, IoWorker] = {}
         self.attempts: dict[int, LiveAttempt] = {}
+        self.going: dict[int, LiveAttempt] = {}
+        """Attempts that were not told to stop."""
+        self.owing: dict[int, LiveAttempt] = {}
+        """Attempts that were told to stop, and have neither done so nor wait for other lanes."""
+        self.resting: dict[int, LiveAttempt] = {}
+        """Attempts that are paused."""
+        self.comings = 0
+        """Grows when a worker comes or goes."""
+        self.vacated: set[str] = set()
+        """Workers on which an attempt has ended, for whoever waits for that to take out."""
         self._ordered = ordered
-        self._last = self._first = life << 32
+        self._last = life << 32
         self._numbers = life << 32
+        self._streams: dict[int | None, dict[int, LiveAttempt]] = {}
+        self._moving = 0  # attempts that are to go on elsewhere
+        self._able: Ranking[str] = Ranking()
+        self._fullest: Ranking[str] = Ranking()  # in Sync: the usable ones that are not slow, by attempts that stay
+        self._emptiest: Ranking[str] = Ranking()
+
+    # --- workers
 
     def join(self, worker: str, slots: int) -> None:
         """A worker can be given Splits."""
         self._numbers += 1
-        self.workers[worker] = IoWorker(worker, self._numbers, FAR if self._ordered else slots)
+        self.comings += 1
+        found = self.workers[worker] = IoWorker(worker, self._numbers, FAR if self._ordered else slots)
+        self._rank(found)
+
+    def part(self, name: str) -> IoWorker | None:
+        """A worker is gone; return it with the attempts that it had, which are still to be ended."""
+        worker = self.workers.pop(name, None)
+        if worker is not None:
+            self.comings += 1
+            for ranking in (self._able, self._fullest, self._emptiest):
+                ranking.drop(name)
+        return worker
+
+    def leave(self, worker: IoWorker) -> None:
+        """A worker will go."""
+        worker.leaving = True
+        self._rank(worker)
+
+    def hold(self, worker: IoWorker, held: bool, look: int) -> None:
+        """A worker can begin nothing for now, or can again."""
+        worker.held, worker.look = held, look
+        self._rank(worker)
+
+    def pace(self, worker: IoWorker, slow: bool, look: int) -> None:
+        """A worker is far behind the others, or is not any more."""
+        worker.slow, worker.pace_look = slow, look
+        self._rank(worker)
+
+    def _rank(self, worker: IoWorker) -> None:
+        """Put a worker that has changed where it belongs."""
+        if worker.able:
+            self._able.put(worker.name, (worker.slow, len(worker.attempts), worker.number))
+        else:
+            self._able.drop(worker.name)
+        if not self._ordered:
+            return
+        if worker.usable and not worker.slow:
+            self._fullest.put(worker.name, (-worker.staying, worker.number))
+            self._emptiest.put(worker.name, (worker.staying, worker.number))
+        else:
+            self._fullest.drop(worker.name)
+            self._emptiest.drop(worker.name)
+
+    # --- attempts
 
     def issued(self, attempt: int) -> bool:
         """Say whether such an attempt was ever made, by this run or one before it."""
@@ -87,27 +162,71 @@ class Roster:
         self._last += 1
         attempt = LiveAttempt(self._last, pass_, work, worker.name)
         self.attempts[attempt.number] = worker.attempts[attempt.number] = attempt
+        self._streams.setdefault(self.stream(attempt), {})[attempt.number] = attempt
+        self.going[attempt.number] = attempt
+        self._rank(worker)
         return attempt
 
     def end(self, attempt: LiveAttempt) -> None:
         """Forget an attempt: whatever it still says is stale."""
-        del self.attempts[attempt.number]
+        number, stream = attempt.number, self.stream(attempt)
+        del self.attempts[number]
+        self._place_of(attempt).pop(number, None)
+        self._moving -= attempt.moving
+        del self._streams[stream][number]
+        if not self._streams[stream]:
+            del self._streams[stream]
+        self.vacated.add(attempt.worker)
         worker = self.workers.get(attempt.worker)
         if worker is not None:
-            worker.attempts.pop(attempt.number, None)
+            worker.attempts.pop(number, None)
+            self._rank(worker)
+
+    def stand(
+        self, attempt: LiveAttempt, serial: int, *, stopping: bool, paused: bool = False, waits: int = -1
+    ) -> None:
+        """An attempt is told to stop or to go on, has stopped, or waits for other lanes."""
+        self._place_of(attempt).pop(attempt.number, None)
+        attempt.serial, attempt.stopping, attempt.paused, attempt.waits = serial, stopping, paused, waits
+        self._place_of(attempt)[attempt.number] = attempt
+
+    def _place_of(self, attempt: LiveAttempt) -> dict[int, LiveAttempt]:
+        if attempt.paused:
+            return self.resting
+        if not attempt.stopping:
+            return self.going
+        return self.owing if attempt.waits < 0 else {}
+
+    def move(self, attempt: LiveAttempt) -> None:
+        """An attempt is to go on elsewhere."""
+        self._moving += not attempt.moving
+        attempt.moving = True
+        self._rank(self.workers[attempt.worker])
+
+    def read_all(self, attempt: LiveAttempt) -> None:
+        """All batches of an attempt are read: it takes no slot any more."""
+        attempt.ending = True
+        self._rank(self.workers[attempt.worker])
+
+    # --- queries
 
     def free(self, avoid: str | None = None, near: Collection[str] = ()) -> IoWorker | None:
         """Return the worker with the fewest attempts among those with a free slot; of several such, one of ``near``.
 
         One that is slow only where there is no other.
         """
-        able = (w for w in self.able() if w.name != avoid)
-        return min(able, key=lambda w: (w.slow, len(w.attempts), w.name not in near), default=None)
+        name = self._able.best() if avoid is None else self._able.best(lambda name: name != avoid)
+        if name is None:
+            return None
+        best = self._able.keys[name][:2]
+        ranks = {each: self._able.keys[each] for each in near if each != avoid and each in self._able.keys}
+        close = [each for each, rank in ranks.items() if rank[:2] == best]
+        return self.workers[min(close, key=ranks.__getitem__, default=name)]
 
     def able(self) -> list[IoWorker]:
         """Return the workers with a free slot, those with the fewest attempts first, slow ones last."""
-        found = [w for w in self.workers.values() if w.usable and w.taken < w.slots]
-        return sorted(found, key=lambda w: (w.slow, len(w.attempts)))
+        ranks = self._able.keys
+        return [self.workers[name] for name in sorted(ranks, key=ranks.__getitem__)]
 
     def faster(self, worker: str) -> bool:
         """Say whether there is another worker that is not slow and could run what this one runs."""
@@ -119,13 +238,17 @@ class Roster:
 
     def paused(self) -> LiveAttempt | None:
         """Return a paused attempt whose slot can be used for something more urgent."""
-        able = (a for a in self.attempts.values() if a.paused and self.workers[a.worker].usable)
-        return min(able, key=lambda a: self.workers[a.worker].slow, default=None)
+        found = None
+        for attempt in self.resting.values():
+            worker = self.workers[attempt.worker]
+            if worker.usable and not worker.slow:
+                return attempt
+            found = attempt if found is None and worker.usable else found
+        return found
 
     def twins(self, attempt: LiveAttempt) -> list[LiveAttempt]:
         """Return the other attempts at the same work: a lane or Split that was slow."""
-        stream = self.stream(attempt)
-        return [a for a in self.attempts.values() if a is not attempt and self.stream(a) == stream]
+        return [a for a in self._streams.get(self.stream(attempt), {}).values() if a is not attempt]
 
     def stream(self, attempt: LiveAttempt) -> int | None:
         """Return what it is an attempt at: a lane in Sync, else a Split."""
@@ -133,15 +256,28 @@ class Roster:
 
     def crowded(self) -> LiveAttempt | None:
         """Return an attempt that another worker has room for: two or more beyond the emptiest worker (Sync)."""
-        able = [w for w in self.workers.values() if w.usable and not w.slow]
-        if not self._ordered or len(able) < 2:
+        if not self._ordered or len(self._fullest) < 2:
             return None
-        fullest = max(able, key=_staying)
-        moving = sum(a.moving for a in self.attempts.values())  # these will go to the emptiest workers
-        if _staying(fullest) - min(map(_staying, able)) - moving < 2:
+        full, empty = self._fullest.best(), self._emptiest.best()
+        assert full is not None
+        assert empty is not None
+        fullest = self.workers[full]
+        if fullest.staying - self.workers[empty].staying - self._moving < 2:  # those that move go to the emptiest
             return None
         return next(a for a in fullest.attempts.values() if not a.moving)
 
-
-def _staying(worker: IoWorker) -> int:
-    return sum(not a.moving for a in worker.attempts.values())
+    def agrees(self) -> bool:
+        """Say whether what is kept up to date is what a look at all workers and attempts would find."""
+        able = {w.name: (w.slow, len(w.attempts), w.number) for w in self.workers.values() if w.able}
+        fast = {w.name for w in self.workers.values() if self._ordered and w.usable and not w.slow}
+        attempts = self.attempts
+        sorted_in = {n for place in (self.going, self.owing, self.resting) for n in place}
+        return (
+            able == self._able.keys
+            and {name: (-self.workers[name].staying, self.workers[name].number) for name in fast} == self._fullest.keys
+            and {name: (self.workers[name].staying, self.workers[name].number) for name in fast} == self._emptiest.keys
+            and self._moving == sum(a.moving for a in attempts.values())
+            and {n: a for each in self._streams.values() for n, a in each.items()} == attempts
+            and all(self._place_of(a).get(n) is a for n, a in attempts.items() if n in sorted_in)
+            and sorted_in == {n for n, a in attempts.items() if a.paused or not a.stopping or a.waits < 0}
+        )

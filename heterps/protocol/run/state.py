@@ -117,7 +117,7 @@ class RunState(Workforce):
         self._forget_worker(event.worker)
         if self._stages.pop(event.worker, False):
             self._announce()
-        self.fleet.stage_workers.pop(event.worker, None)
+        self.fleet.lose_stage(event.worker)
         for copy in self.fleet.on(event.worker):
             self._copy_lost(ev.CopyLost(copy))
 
@@ -182,7 +182,10 @@ class RunState(Workforce):
     # --- the all-reduce group
 
     def _form(self) -> None:
-        if self.group is not None and self.fleet.ready:
+        if self.group is None or not self.fleet.ready:
+            return
+        if not self.group.members or self._grouped != self.roster.comings:
+            self._grouped = self.roster.comings
             self._out += self.group.form(self.roster.workers)
 
     def _member_formed(self, event: ev.MemberFormed) -> None:
@@ -354,15 +357,14 @@ class RunState(Workforce):
         self._out += self.fleet.place(self.cut.number, still=self._cutting is not None)
         self._form()
         self._supply()
-        attempts = self.roster.attempts.values()
-        for attempt in attempts:
-            if not attempt.stopping:
-                self._pause(attempt, 0)
+        roster = self.roster
+        for attempt in list(roster.going.values()):
+            self._pause(attempt, 0)
         self._issue(0)
-        if self.book.dirty or not all(a.paused or a.waits >= 0 for a in attempts) or not self._holders_ready:
+        if self.book.dirty or roster.going or roster.owing or not self._holders_ready:
             return
         self._level()
-        if all(attempt.paused for attempt in attempts) and not self._lagging():
+        if len(roster.resting) == len(roster.attempts) and not self._lagging():
             self._drained()
 
     def _level(self) -> None:

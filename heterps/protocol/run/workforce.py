@@ -70,6 +70,7 @@ class Workforce:
         self._stays: dict[str, int] = {}  # of workers that have joined, the latest of each
         self._gone: dict[str, int] = {}  # the last that is over
         self._to_go: set[str] = set()  # workers that are to leave
+        self._vacated: set[str] = set()  # workers that have something less of the run since the last event
         self._version = life << 32
         self._serial = 0
         self._supplies: dict[int, tuple[int, bool]] = {}
@@ -88,9 +89,17 @@ class Workforce:
         self._move_number = life << 32
         self._target = 0
         self._out: list[do.Instruction] = []
+        self._laid_out: tuple[tuple[int, ...], Layout] | None = None  # the layout, and what it was made of
+        self._grouped = -1  # comings of the roster for which the group was formed
 
     def layout(self) -> Layout:
         """Return where the parameters are now."""
+        made_of = (self._version, self.fleet.changes, 0 if self.group is None else self.group.term)
+        if self._laid_out is None or self._laid_out[0] != made_of:
+            self._laid_out = made_of, self._lay_out()
+        return self._laid_out[1]
+
+    def _lay_out(self) -> Layout:
         hosts = self.fleet.hosts
         stages = tuple(w for w, ready in self._stages.items() if ready) if self.spec.compute else None
         copies = tuple(host.primary or 0 for host in hosts)
@@ -133,48 +142,56 @@ class Workforce:
             if event.worker not in self.roster.workers:
                 self.roster.join(event.worker, event.slots)
         elif event.role == "server":
-            self.fleet.workers[event.worker] = ""
+            self.fleet.join(event.worker)
         elif event.worker not in self._stages:
             self._stages[event.worker] = False
-            self.fleet.stage_workers[event.worker] = None
+            self.fleet.join_stage(event.worker)
             self._out.append(do.CreateStage(event.worker))
 
     def _servers_joined(self, event: ev.ServersJoined) -> None:
         for n, worker in enumerate(event.workers):
             self._joined(ev.WorkerJoined(worker, "server", stay=event.stays[n] if event.stays else 0))
         there = self.fleet.workers
-        there |= {w: machine for w, machine in zip(event.workers, event.machines, strict=False) if w in there}
-        held = {host: worker for host, worker in event.holds if worker in there}
-        self.fleet.held |= {host: worker for host, worker in held.items() if self.fleet.hosts[host].primary is None}
+        for worker, machine in zip(event.workers, event.machines, strict=False):
+            if worker in there:
+                self.fleet.join(worker, machine)
+        self.fleet.hold({host: worker for host, worker in event.holds if worker in there})
 
     def _leaving(self, event: ev.WorkerLeaving) -> None:
         worker = self.roster.workers.get(event.worker)
         if worker is not None:
-            worker.leaving = True
+            self.roster.leave(worker)
             for attempt in list(worker.attempts.values()):
                 self._move_away(attempt)
         stay = self._stays.get(event.worker, 0)
         if stay > self._gone.get(event.worker, -1):  # one that has not joined yet never will
             self._to_go.add(event.worker)
+        self._vacated.add(event.worker)
         self.fleet.leave(event.worker)
         if not self.fleet.is_holder(event.worker):  # what it was computing others compute again
-            self.fleet.stage_workers.pop(event.worker, None)
+            self.fleet.lose_stage(event.worker)
             if self._stages.pop(event.worker, False):
                 self._announce()
 
     def _let_go(self) -> None:
         """Let workers go that were to leave and have nothing of the run any more."""
-        for name in sorted(self._to_go):
-            worker = self.roster.workers.get(name)
-            if not self.fleet.on(name) and not (worker and worker.attempts) and not self._stages.get(name):
+        vacated = [self._vacated, self.roster.vacated, self.fleet.vacated]
+        for name in sorted(self._to_go & set().union(*vacated)) if self._to_go else ():
+            if self._can_go(name):
                 self._forget_worker(name)
                 self._out.append(do.LetGo(name))
+        for names in vacated:
+            names.clear()
+
+    def _can_go(self, name: str) -> bool:
+        worker = self.roster.workers.get(name)
+        return not self.fleet.on(name) and not (worker and worker.attempts) and not self._stages.get(name)
 
     def _forget_worker(self, name: str) -> None:
         """A worker is gone: whoever comes under its name is not taken for it."""
         self._gone[name] = self._stays.get(name, 0)
         self._to_go.discard(name)
-        worker = self.roster.workers.pop(name, None)
+        worker = self.roster.part(name)
         if worker is not None:
             self._lose_io(worker)
             if self.group is not None:
@@ -190,7 +207,7 @@ class Workforce:
     def _hold(self, name: str, look: int, held: bool) -> None:
         worker = self.roster.workers.get(name)
         if worker is not None and look > worker.look:
-            worker.held, worker.look = held, look
+            self.roster.hold(worker, held, look)
 
     def _lose_io(self, worker: IoWorker) -> None:
         for attempt in list(worker.attempts.values()):
@@ -207,6 +224,7 @@ class Workforce:
     def _stage_lost(self, event: ev.StageLost) -> None:
         if self._stages.get(event.worker):
             self._stages[event.worker] = False
+            self._vacated.add(event.worker)
             self._out.append(do.CreateStage(event.worker))
             self._announce()
 
@@ -245,7 +263,7 @@ class Workforce:
             return
         self._progress(attempt, event.upto)
         self.moves += 1
-        attempt.paused, attempt.waits = True, -1
+        self.roster.stand(attempt, attempt.serial, stopping=True, paused=True)
         # A twin is not fenced and may be ahead, or have been: only a fresh attempt knows where the lane is.
         twins = bool(self.roster.twins(attempt)) or attempt.outrun
         if attempt.moving or twins:
@@ -256,12 +274,12 @@ class Workforce:
     def _lane_waits(self, event: ev.LaneWaits) -> None:
         attempt = self._attempt(event.attempt)
         if attempt is not None and attempt.serial == event.serial and attempt.stopping and not attempt.paused:
-            attempt.waits = attempt.work.step + event.upto
+            self.roster.stand(attempt, attempt.serial, stopping=True, waits=attempt.work.step + event.upto)
 
     def _split_ending(self, event: ev.SplitEnding) -> None:
         attempt = self._attempt(event.attempt)
         if attempt is not None:
-            attempt.ending = True
+            self.roster.read_all(attempt)
 
     def _split_done(self, event: ev.SplitDone) -> None:
         attempt = self._attempt(event.attempt)
@@ -317,7 +335,7 @@ class Workforce:
     def _paced(self, event: ev.WorkerPaced) -> None:
         worker = self.roster.workers.get(event.worker)
         if worker is not None and event.look > worker.pace_look:
-            worker.slow, worker.pace_look = event.slow, event.look
+            self.roster.pace(worker, event.slow, event.look)
 
     def _layout_wanted(self, event: ev.LayoutWanted) -> None:
         attempt = self._attempt(event.attempt)
@@ -352,7 +370,7 @@ class Workforce:
         self._out.append(do.Cancel(attempt.number))
 
     def _move_away(self, attempt: LiveAttempt) -> None:
-        attempt.moving = True
+        self.roster.move(attempt)
         if attempt.paused:
             self._cancel(attempt)
             self.book.give_back(attempt.work, clean=True)
@@ -361,7 +379,7 @@ class Workforce:
 
     def _pause(self, attempt: LiveAttempt, target: int) -> None:
         self._serial += 1
-        attempt.serial, attempt.stopping, attempt.paused, attempt.waits = self._serial, True, False, -1
+        self.roster.stand(attempt, self._serial, stopping=True)
         self._out.append(do.Pause(attempt.number, max(0, target - attempt.work.step), self._serial))
 
     def _resume(self) -> None:
@@ -370,7 +388,7 @@ class Workforce:
             self._train()
         for attempt in list(self.roster.attempts.values()):
             self._serial += 1
-            attempt.serial, attempt.stopping, attempt.paused, attempt.waits = self._serial, False, False, -1
+            self.roster.stand(attempt, self._serial, stopping=False)
             self._out.append(do.Resume(attempt.number, self._serial, layout))
 
     def _train(self) -> None:
@@ -384,7 +402,7 @@ class Workforce:
         until = None
         if target is not None:
             self._serial += 1
-            attempt.serial, attempt.stopping = self._serial, True
+            self.roster.stand(attempt, self._serial, stopping=True)
             until = max(0, target - work.step)
         self._out.append(
             do.RunSplit(
@@ -420,7 +438,7 @@ class Workforce:
         must all run at once, and a cut must not wait, so there a holder comes first only among equals.
         """
         if target is None and not self.spec.mode.ordered and self._holders.get(self.book.pass_):
-            while self._holders_ready and (found := self._work_at_home()) is not None:
+            while self._holders_ready and self.book.offers and (found := self._work_at_home()) is not None:
                 self._begin(*found, None)
             return
         while self._holders_ready and self._worker_for(target) is not None and (work := self.book.take(target)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from heterps.protocol.words.keys import BatchKey
 from heterps.runtime.batch.device_program import DeviceProgram
 from heterps.runtime.batch.payload import Pulled
 from heterps.tables import RouteBuffers, Routed
+from heterps.tables.on_device.device_cache import RowsThere
 
 __all__ = ["BatchWork"]
 
@@ -30,8 +32,9 @@ class BatchWork:
     routed: dict[str, Routed] = field(default_factory=dict)  # by group: where each id's row comes from
     routes: dict[str, RouteBuffers] = field(default_factory=lambda: defaultdict(RouteBuffers))  # that it lies in
     pulled: dict[int, Pulled] = field(default_factory=dict)  # by host: the answer that was accepted
-    row_gradients: dict[str, F32] = field(default_factory=dict)  # by group, once the batch is computed
+    row_gradients: dict[str, Any] = field(default_factory=dict)  # by group, once it is computed; where rows are
     local: dict[str, npt.NDArray[np.uint32]] = field(default_factory=dict)  # by group: where rows of one's own stand
+    there: dict[str, RowsThere] = field(default_factory=dict)  # by group: rows of a cache on the device
     kept: tuple[int, ...] = ()  # seed of the batch, if the stage holder has some of its dense gradient
     is_all_kept: bool = False  # it has all of it
     loss: float = 0.0  # sum over the batch's rows

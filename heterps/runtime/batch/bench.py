@@ -102,7 +102,7 @@ class Workbench:
         if self.walk.train and self.job.mode.adds:
             return GeoCopy(self.job, self.phases)
         if self.walk.train and self.job.mode.has_copy:
-            return CacheCopy(self.job, self.phases, self.exchange)
+            return CacheCopy(self.job, self.phases, self.exchange, self.device)
         return NoCopy(self.job, self.walk, self.phases)
 
     @property
@@ -179,9 +179,12 @@ class Workbench:
             self._start(work)
         with self.phases("backward"), placed(self._where):
             # Forward has read the rows and nobody needs them any more: their buffer takes the gradient.
-            rows = {pull_name(group): work.rows(group.name, group.width) for group in self.walk.groups}
-            self.program.backward(out=work.gradient, rows=rows, reached=self._reached(work, ahead))
-            work.row_gradients = {group.name: rows[pull_name(group)] for group in self.walk.groups}
+            here = {g.name: work.rows(g.name, g.width) for g in self.walk.groups if g.name not in work.there}
+            pulls = {group.name: pull_name(group) for group in self.walk.groups}
+            rows = {pulls[name]: buffer for name, buffer in here.items()}
+            stay = [pulls[name] for name in work.there]
+            self.program.backward(out=work.gradient, rows=rows, reached=self._reached(work, ahead), rows_stay=stay)
+            work.row_gradients = here | {name: self.program.row_gradient(pulls[name]) for name in work.there}
         work.loss = self.program.loss * work.read.size
         self.phases.carve(self.program.take_spent())
         self._measure(work, self.program)
@@ -280,9 +283,14 @@ class Workbench:
 
     def _rows(self, work: BatchWork, op: Op) -> Rows:
         group = self._group(op.attrs["group"])
+        return rows_of(work.read, group, work.routed[group.name], self._values(work, group))
+
+    def _values(self, work: BatchWork, group: Group) -> Any:
+        """Return the rows of a group: here, on the device, or none where the stage holder lends them."""
+        if group.name in work.there:
+            return work.there[group.name]
         away = self.walk.train and group.name in self.job.lent
-        values = np.empty((0, group.width), np.float32) if away else work.rows(group.name, group.width)
-        return rows_of(work.read, group, work.routed[group.name], values)
+        return np.empty((0, group.width), np.float32) if away else work.rows(group.name, group.width)
 
     def _group(self, name: str) -> Group:
         return next(g for g in self.model.lowered.groups if g.name == name)

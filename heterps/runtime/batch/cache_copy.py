@@ -26,13 +26,16 @@ from heterps.protocol.words.modes import Cached
 from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.cache_use import CacheUse
 from heterps.runtime.batch.copy_user import CopyUser
+from heterps.runtime.batch.devices import ChosenDevice
 from heterps.runtime.batch.exchange import Exchange, ExchangeCounter
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.batch.settlement import Learned, Settlement
 from heterps.runtime.batch.working_copy import ShownIds
-from heterps.tables import CachedRows, Gathered, OwnDense
+from heterps.tables import CachedRows, Gathered, GroupSpec, OwnDense
+from heterps.tables.on_device.device_cache import DeviceCachedRows, OwnUnit, RowsThere
+from heterps.tables.on_device.device_gathered import DeviceGathered, take_gathered
 
 __all__ = ["CacheCopy"]
 
@@ -56,7 +59,7 @@ class _Asked:
 class _Unit:
     """What the batches of a unit have come to so far."""
 
-    rows: dict[str, Gathered]
+    rows: dict[str, Gathered | DeviceGathered]
     dense: list[F32] = field(default_factory=list)  # a gradient a batch
     learned: Learned = field(default_factory=Learned)
     versions: dict[int, int] = field(default_factory=dict)  # by host: of the oldest row
@@ -71,24 +74,27 @@ class CacheCopy(CopyUser):
         What is trained, and how many rows of each group are kept.
     phases, exchange
         Take times and counts.
+    device
+        What the bench computes on: rows are kept there where the job says so (:meth:`Job.caches_on`).
     """
 
     learns = True
 
-    def __init__(self, job: Job, phases: Phases, exchange: ExchangeCounter) -> None:
+    def __init__(self, job: Job, phases: Phases, exchange: ExchangeCounter, device: ChosenDevice) -> None:
         super().__init__()
         assert isinstance(job.mode, Cached)
         self._job, self._mode, self._phases, self._exchange = job, job.mode, phases, exchange
+        self._device, self._there = device, job.caches_on(device)
         self._owners = np.asarray(job.owners, np.int64)
         self._shown = ShownIds(job)
         self._parts = job.parts
-        self._spare: list[dict[str, Gathered]] = []  # of units that were settled
+        self._spare: list[dict[str, Gathered | DeviceGathered]] = []  # of units that were settled
         self._clear()
 
     def _clear(self) -> None:
         """Forget everything: rows are asked for when they are needed."""
         job = self._job
-        self._rows = {spec.name: CachedRows(spec, job.cached_rows(spec)) for spec in job.model.groups}
+        self._rows = {spec.name: self._make_rows(spec) for spec in job.model.groups}
         self._fresh = Freshness(self._mode.staleness, self._mode.unit)
         self._asked: dict[int, dict[int, _Asked]] = {}  # by batch and host, until the batch is computed
         self._dense = np.zeros(job.model.layout.size, np.float32)
@@ -102,6 +108,20 @@ class CacheCopy(CopyUser):
         self._dense_heard = [_NEVER for _ in self._parts]  # by host: as of which they are
         self._units: dict[BatchKey, _Unit] = {}  # that are being gathered
         self._owed: dict[BatchKey, tuple[Settlement, dict[int, int]]] = {}  # on its way, with versions by host
+
+    def _make_rows(self, spec: GroupSpec) -> CachedRows | DeviceCachedRows:
+        most = self._job.cached_rows(spec)
+        if spec.name not in self._there:
+            return CachedRows(spec, most)
+        with self._device.current():
+            return DeviceCachedRows(spec, most, self._device.xp)
+
+    def _make_sums(self) -> dict[str, Gathered | DeviceGathered]:
+        with self._device.current():
+            return {
+                spec.name: DeviceGathered(spec, self._device.xp) if spec.name in self._there else Gathered(spec)
+                for spec in self._job.model.groups
+            }
 
     def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
         """Let an attempt train on it."""
@@ -192,29 +212,43 @@ class CacheCopy(CopyUser):
                 yield from units[key]
 
     def fill(self, work: BatchWork) -> None:
-        """Copy the rows of a batch to its buffers; parameters are lent."""
-        asked, unit = self._asked[work.key.n], self._unit_of(work)
+        """Copy the rows of a batch to its buffers, or let it have them on the device; parameters are lent."""
+        unit = self._unit_of(work)
         count, used = self._fresh.count(work.key.n), {}
         with self._phases("pull"):
             for name, routed in work.routed.items():
-                cached = self._rows[name]
-                rows = np.concatenate([asked[host].needs[name] for host in range(self._job.hosts)])
-                heard, versions = cached.read(rows, work.rows(name, cached.width))
+                cached, rows = self._rows[name], self._needs(work, name)
+                if isinstance(cached, DeviceCachedRows):
+                    work.there[name] = self._lend(work, name, cached, rows)
+                else:
+                    cached.read(rows, work.rows(name, cached.width))
+                heard, versions = cached.ages(rows)
                 for host in np.flatnonzero(np.diff(routed.bounds)).tolist():
                     oldest = int(versions[routed.bounds[host] : routed.bounds[host + 1]].min())
                     unit.versions[host] = min(unit.versions.get(host, oldest), oldest)
                 if name in self._names and len(rows):
                     ages = count - heard
-                    used[self._names[name]] = CacheUse(age=int(ages.sum()), oldest=int(ages.max()))
+                    device = self._device.name if name in self._there else ""
+                    used[self._names[name]] = CacheUse(age=int(ages.sum()), oldest=int(ages.max()), device=device)
             work.dense = self._dense
         self._exchange.add(caches=used)
+
+    def _needs(self, work: BatchWork, group: str) -> U32:
+        """Return where the rows of a batch stand."""
+        asked = self._asked[work.key.n]
+        return np.concatenate([asked[host].needs[group] for host in range(self._job.hosts)])
+
+    def _lend(self, work: BatchWork, group: str, cached: DeviceCachedRows, rows: U32) -> RowsThere:
+        gathered = self._unit_of(work).rows[group]
+        assert isinstance(gathered, DeviceGathered)
+        own = OwnUnit(self._fresh.count(self._first_of(work)), self._version) if self._mode.staleness else None
+        return cached.lend(work.routed[group].ids, rows, gathered, self._shown.counts(work, group), own)
 
     def _unit_of(self, work: BatchWork) -> _Unit:
         """Return what is gathered for the unit of a batch."""
         key = work.key._replace(n=self._first_of(work))
         if key not in self._units:
-            groups = self._job.model.groups
-            self._units[key] = _Unit(self._spare.pop() if self._spare else {g.name: Gathered(g) for g in groups})
+            self._units[key] = _Unit(self._spare.pop() if self._spare else self._make_sums())
         return self._units[key]
 
     def _first_of(self, work: BatchWork) -> int:
@@ -226,25 +260,35 @@ class CacheCopy(CopyUser):
         unit = self._unit_of(work)
         with self._phases("push"):
             for name, routed in work.routed.items():
-                gradients = work.row_gradients[name]
-                unit.rows[name].add(routed.ids, gradients, *self._shown.counts(work, name))
+                gathered, gradients = unit.rows[name], work.row_gradients[name]
+                if isinstance(gathered, Gathered):
+                    gathered.add(routed.ids, gradients, *self._shown.counts(work, name))
                 self._count_gradients(name, len(routed), _HINT)
             unit.dense.append(work.gradient.copy())
+        self._learn_there(work)
         self._step(work)
         unit.learned.samples += work.read.size
         unit.learned.loss += work.loss
         del self._asked[work.key.n]
         self._let_go()
 
+    def _learn_there(self, work: BatchWork) -> None:
+        """Let the gradients of rows that are on the device have their effect there, steps included."""
+        with self._phases("rule"), self._device.current():
+            for name, rows in work.there.items():
+                rows.learn(work.row_gradients[name])
+        work.there.clear()
+
     def _step(self, work: BatchWork) -> None:
         """Take the steps of a batch that hosts will take later."""
         if not self._mode.staleness:  # they have before the next one is computed
             return
-        asked, unit = self._asked[work.key.n], self._fresh.count(self._first_of(work))
+        unit = self._fresh.count(self._first_of(work))
         with self._phases("rule"):
             for name, routed in work.routed.items():
-                rows = np.concatenate([asked[host].needs[name] for host in range(self._job.hosts)])
-                self._rows[name].learn(routed.ids, rows, work.row_gradients[name], unit, self._version)
+                cached, gradients = self._rows[name], work.row_gradients[name]
+                if isinstance(cached, CachedRows):
+                    cached.learn(routed.ids, self._needs(work, name), gradients, unit, self._version)
             for host, own in enumerate(self._own_dense):
                 if self._dense_heard[host] <= unit:  # else it had the batch, from an attempt that was lost
                     own.learn(self._parts[host].take(work.gradient), self._version)
@@ -279,7 +323,8 @@ class CacheCopy(CopyUser):
 
     def _close(self, key: BatchKey) -> tuple[Settlement, dict[int, int]]:
         unit = self._units.pop(key)
-        rows = {name: gathered.take() for name, gathered in unit.rows.items()}
+        with self._device.current():
+            rows = take_gathered(unit.rows)
         self._spare.append(unit.rows)
         for name, owed in rows.items():
             self._count_gradients(name, -len(owed.ids))

@@ -22,6 +22,8 @@ class CacheUse:
         Fewer bytes than without a cache: rows that were not asked for, gradients that were added to others.
     age, oldest
         By how many batches of their own worker rows were behind: the sum over all that were used, and the most.
+    device
+        On which its rows are; empty where they are in memory.
     """
 
     rows: int = 0
@@ -29,6 +31,7 @@ class CacheUse:
     saved_bytes: int = 0
     age: int = 0
     oldest: int = 0
+    device: str = ""
 
     @property
     def hit_rate(self) -> float:
@@ -43,8 +46,9 @@ class CacheUse:
     @property
     def told(self) -> str:
         """The numbers in a few words."""
+        where = f"on {self.device}, " if self.device else ""
         return (
-            f"hits {100 * self.hit_rate:.0f} %, saved {self.saved_bytes / 1e6:,.1f} MB, "
+            f"{where}hits {100 * self.hit_rate:.0f} %, saved {self.saved_bytes / 1e6:,.1f} MB, "
             f"behind {self.staleness:.1f} (at most {self.oldest}) batches"
         )
 
@@ -55,6 +59,7 @@ class CacheUse:
             self.saved_bytes + other.saved_bytes,
             self.age + other.age,
             max(self.oldest, other.oldest),
+            self.device or other.device,
         )
 
 

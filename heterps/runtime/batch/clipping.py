@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from heterps.device.arrays import Array, array_namespace, is_host
 from heterps.errors import PlanError
 
 __all__ = ["Clip"]
@@ -48,11 +49,27 @@ class Clip:
         for span in spans:
             self.rows(flat[span].reshape(1, -1))
 
-    def rows(self, gradient: F32) -> None:
+    def rows(self, gradient: Array) -> None:
         """Clip each row, in place. What is not finite stays so: rules leave such rows alone, and count them."""
+        if not is_host(gradient):
+            gradient[...] = self._clipped(gradient)
+            return
         if self.value is not None:
             np.clip(gradient, -self.value, self.value, out=gradient)
         if self.norm is not None:
             norms = np.sqrt(np.einsum("ij,ij->i", gradient, gradient, dtype=np.float64))
             over = np.flatnonzero(np.isfinite(norms) & (norms > self.norm))
             gradient[over] *= (self.norm / norms[over]).astype(np.float32)[:, None]
+
+    def _clipped(self, gradient: Array) -> Array:
+        """Return rows on a device clipped, with the same numbers; nobody waits for it."""
+        xp = array_namespace(gradient)
+        if self.value is not None:
+            gradient = xp.clip(gradient, -self.value, self.value)
+        if self.norm is not None:
+            wide = gradient.astype(np.float64)
+            norms = xp.sqrt(xp.sum(wide * wide, axis=1, keepdims=True))
+            over = xp.logical_and(xp.isfinite(norms), norms > self.norm)
+            factors = self.norm / xp.where(over, norms, xp.ones_like(norms))
+            gradient = xp.where(over, gradient * factors.astype(np.float32), gradient)
+        return gradient

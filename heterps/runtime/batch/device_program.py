@@ -23,6 +23,7 @@ from heterps.graph import Graph
 from heterps.kernels.ops.rows import Lists, Rows
 from heterps.kernels.program.program import Gradients, Program
 from heterps.runtime.batch.devices import ChosenDevice
+from heterps.tables.on_device.device_cache import RowsThere
 
 __all__ = ["DeviceProgram", "moved"]
 
@@ -88,13 +89,15 @@ class DeviceProgram:
         out: F32 | None = None,
         rows: Mapping[str, F32] | None = None,
         reached: Callable[[int], None] | None = None,
+        rows_stay: Iterable[str] = (),
     ) -> Gradients:
         """Run backward; the gradients are host arrays, in ``out`` and ``rows`` where those are given.
 
-        ``reached`` is told meanwhile from where on ``out`` is complete; what is on a device comes at once.
+        ``reached`` is told meanwhile from where on ``out`` is complete; what is on a device comes at once. Those of the
+        feeds ``rows_stay`` are left where they are, see :meth:`start_backward`.
         """
         self.give(given or {})
-        self.start_backward(out, rows, reached)
+        self.start_backward(out, rows, reached, rows_stay=rows_stay)
         return self.take_gradients(out, rows)
 
     # --- the same in steps
@@ -256,7 +259,10 @@ def moved(feeds: Mapping[str, Any], xp: Any) -> dict[str, Any]:
 def _arrays(value: Any) -> list[Any]:
     """Return what of a tensor has to be where it is computed with and is not; ids stay where they are."""
     if isinstance(value, Rows):
-        values = [value.values] if is_host(value.values) else []
+        if isinstance(value.values, RowsThere):
+            values = value.values.arrays
+        else:
+            values = [value.values] if is_host(value.values) else []
         return [*values, *value.inverse, *(o for o in value.offsets if o is not None)]
     return [value.values, value.offsets] if hasattr(value, "offsets") else [value]
 
@@ -264,7 +270,10 @@ def _arrays(value: Any) -> list[Any]:
 def _with_arrays(value: Any, arrays: Iterator[Any]) -> Any:
     """Return the tensor with other arrays, in the order of :func:`_arrays`."""
     if isinstance(value, Rows):
-        values = next(arrays) if is_host(value.values) else value.values
+        if isinstance(value.values, RowsThere):
+            values = value.values.arrive([next(arrays) for _ in value.values.arrays])
+        else:
+            values = next(arrays) if is_host(value.values) else value.values
         inverse = tuple(next(arrays) for _ in value.inverse)
         return Rows(values, inverse, tuple(None if o is None else next(arrays) for o in value.offsets), value.ids)
     return Lists(next(arrays), next(arrays)) if hasattr(value, "offsets") else next(arrays)

@@ -44,7 +44,7 @@ def ids_of(batch: Batch, group: Group) -> npt.NDArray[np.uint64]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def rows_of(batch: Batch, group: Group, routed: Routed, values: F32) -> Rows:
+def rows_of(batch: Batch, group: Group, routed: Routed, values: Any) -> Rows:
     """Return the unique rows of a group and, for each of its id columns, which row each id is."""
     start = 0
     inverse: list[npt.NDArray[Any]] = []

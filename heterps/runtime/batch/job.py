@@ -19,10 +19,11 @@ from heterps.planner.ways import ALLREDUCE, CACHE, GEO, Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
 from heterps.protocol.words.modes import Cached, Mixed, Mode
+from heterps.runtime.batch.cache_place import cached_groups, caches_bytes, check_cache_on, check_cache_there
 from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.copy_checks import check_copy
 from heterps.runtime.batch.device_memory import check_memory, fitting_batches, rows_bytes
-from heterps.runtime.batch.devices import ChosenDevice, DeviceWish, choose_device
+from heterps.runtime.batch.devices import AUTO, ChosenDevice, DeviceWish, choose_device
 from heterps.runtime.batch.flat_part import FlatPart
 from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.own_parts import OwnParts
@@ -32,6 +33,8 @@ from heterps.tables.on_device.able import check_group
 from heterps.tiny_runs import Needs
 
 __all__ = ["PREDICTION", "Job"]
+
+FLOAT32, FLOAT16 = "float32", "float16"
 
 _OWN_PARTS = "own parts"  # in a pickled job
 PREDICTION = "prediction"  # what the loss predicts, beside the ops a graph names
@@ -70,8 +73,13 @@ class Job:
         Learning rates of all rules are multiplied by this; each run of a session has its own.
     local_rows
         Geo: rows of each table that a worker keeps from one range of batches to the next; None for all it has met.
+    wire
+        How values travel between workers and shard hosts of other processes: ``"float32"``, or ``"float16"`` for half
+        the bytes.
     ways
         How each dense parameter and each table travels, by name; through its table where it is not named.
+    cache_on
+        Where rows of a cache are: in ``"memory"``, on the ``"device"`` that computes, or ``"auto"``: there if they can.
     """
 
     model: Model
@@ -87,8 +95,10 @@ class Job:
     replicas: int = 1
     local_rows: int | None = None
     ways: Mapping[str, Way] = field(default_factory=dict)
+    cache_on: str = AUTO
     clip: Clip = field(default_factory=Clip)
     rate: float = 1.0
+    wire: str = FLOAT32
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel with all parts that are not of this package, whether a worker can import them or not."""
@@ -113,6 +123,7 @@ class Job:
             keeps = "keeps as many rows as cache_rows= says" if self.mode.has_copy else "keeps no rows on workers"
             raise PlanError(f"local_rows={self.local_rows}, but mode {self.mode.name!r} {keeps}")
         self._check_caches()
+        self._check_wire()
         if self.clip and self.holder:
             raise PlanError(
                 "gradients are clipped where a batch comes back to the worker that read it, and those of a stage that "
@@ -125,6 +136,25 @@ class Job:
         for group in self.model.groups:
             if group.name in self.on_gpu:
                 check_group(group)
+
+    def _check_wire(self) -> None:
+        if self.wire not in (FLOAT32, FLOAT16):
+            raise PlanError(f"wire={self.wire!r}, but values travel as {FLOAT32!r} or {FLOAT16!r}")
+        exact = "promises the same bits wherever a lane runs" if self.mode.ordered else ""
+        exact = (
+            "keeps rows on workers, which would drift away from the hosts'"
+            if self.mode.has_copy or self.own_groups
+            else exact
+        )
+        if self.wire == FLOAT16 and exact:
+            raise PlanError(
+                f"wire={FLOAT16!r} rounds what travels, but mode {self.mode.name!r} {exact}: use mode 'async'"
+            )
+
+    @property
+    def half_on_wire(self) -> bool:
+        """Whether values travel as float16."""
+        return self.wire == FLOAT16
 
     def _check_own(self) -> None:
         own = next((name for name, way in self.ways.items() if way.kind == GEO), None)
@@ -157,6 +187,7 @@ class Job:
                 f"table {cached!r} has a cache, whose gradients are settled after some batches: use mode 'async' or "
                 f"'cache:STALENESS' (--mode, --staleness), not {self.mode.name!r}"
             )
+        check_cache_on(self)
         if isinstance(self.mode, Cached) and self.holder:
             raise PlanError(
                 "mode 'cache' gathers gradients where data is read, but dense_on='stage' keeps dense ones with the "
@@ -169,6 +200,10 @@ class Job:
         if way.kind != CACHE or way.number is None:
             return 0
         return max(1, way.number // cached_row_bytes(group)) if way.in_bytes else way.number
+
+    def caches_on(self, device: ChosenDevice) -> frozenset[str]:
+        """Row groups whose caches are in the memory of the device that the first stage computes on."""
+        return frozenset(group.name for group in cached_groups(self, device))
 
     def _check_reduced(self) -> None:
         first = self.reduced[0].name
@@ -242,13 +277,17 @@ class Job:
         chosen = choose_device(self.devices.wanted, found, self.devices.pool(stage))
         graph = self.model.lowered.graph
         ops = self.stages[stage] if not self.fused else tuple(op.name for op in graph)
+        if stage == 0:
+            check_cache_there(self, chosen, found.free_bytes.get(chosen.place))
         check_memory(graph, ops, self.batch_size, self._free_bytes(stage, found, chosen), str(chosen))
         return chosen
 
     def _free_bytes(self, stage: int, found: FoundDevices, chosen: ChosenDevice) -> int | None:
         """Return the memory of a device that is left for batches: rows of tables have theirs from the beginning."""
         free = found.free_bytes.get(chosen.place)
-        return free if free is None or not stage or not self.on_gpu else free - min(free, rows_bytes(free) or 0)
+        if free is None or (stage and not self.on_gpu):
+            return free
+        return free - min(free, (rows_bytes(free) or 0) if stage else caches_bytes(self, chosen))
 
     def batches_on(self, stage: int, chosen: ChosenDevice, most: int) -> int | None:
         """Return how many batches of a stage a device of this process may hold at once; None on a CPU: any number."""

@@ -127,8 +127,24 @@ def sum_pushed(lanes: Sequence[PushedGradients]) -> PushedGradients:
     )
 
 
-def bytes_in(payload: Wanted | PushedGradients | Pulled | Refreshed | None) -> int:
-    """Return the bytes of the arrays that travel."""
+def bytes_in(payload: Wanted | PushedGradients | Pulled | Refreshed | None, half: bool = False) -> int:
+    """Return the bytes of the arrays that travel; ``half``: values do as float16."""
+    return _all_bytes(payload) - (_value_bytes(payload) // 2 if half else 0)
+
+
+def _value_bytes(payload: Wanted | PushedGradients | Pulled | Refreshed | None) -> int:
+    """Return the bytes of rows, parameters and gradients that may be rounded on their way."""
+    match payload:
+        case PushedGradients():
+            values = [gradients.values for gradients in payload.rows.values()]
+        case Pulled():
+            values = list(payload.values.values())
+        case _:
+            return 0
+    return sum(array.nbytes for array in (*values, payload.dense) if array is not None)
+
+
+def _all_bytes(payload: Wanted | PushedGradients | Pulled | Refreshed | None) -> int:
     match payload:
         case Wanted():
             return sum(ids.nbytes for ids in payload.ids.values())

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from heterps.errors import CheckpointError
 from heterps.protocol import Window
 from heterps.runtime.batch.job import Job
+from heterps.runtime.config import settings
 from heterps.runtime.cuts.checkpoints import Held
 from heterps.tables import (
     KINDS,
@@ -91,11 +92,13 @@ def _save(engine: Tables, path: Path, kind: Kind, note: Mapping[str, Any] | None
     _refuse_diverged(engine, path / name)
     snapshots, reader = Snapshots(path / name, keep=_KEEP[name]), f"saves {path.resolve()}"
     followed = name == "checkpoint" and all(engine.each_shard(_follows, reader))
-    follows = base_of(snapshots) if kind == "changes" and followed else None
+    follows = base_of(snapshots, settings().full_every) if kind == "changes" and followed else None
     follower = reader if followed or kind == "changes" else None
     if kind == "changes" and follows is None:
         _log.info(
-            "%s has no snapshot that the tables remember: everything is saved, later what changed", snapshots.root
+            "%s has no snapshot that the tables remember and that changes may follow: everything is saved, later what "
+            "changed",
+            snapshots.root,
         )
         kind = "checkpoint"
     folder = snapshots.begin(follows)

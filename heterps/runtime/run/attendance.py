@@ -27,6 +27,7 @@ from heterps.runtime.wire.addresses import parse_address
 __all__ = ["Attendance"]
 
 _LOOK_S = 0.5  # between looks, where nobody says that there is something to see
+_SHARE, _LEAST_SHARE = 0.05, 0.5  # of the time that looks may take: where nobody says anything, and at the most
 _log = logging.getLogger("heterps")
 
 
@@ -125,11 +126,15 @@ class Attendance:
     def _ask(self) -> None:
         while not self._ended.is_set():
             self._wake.clear()  # before the question: who comes or goes after it is seen at the next look, at once
+            began = monotonic()
             found: Mapping[str, Any] = self._identity()
+            took = monotonic() - began  # grows with the number of workers, and is the scheduler's time
             self._taken.clear()
             self._arrivals.post(partial(self._look, found))
             self._taken.wait()
-            self._wake.wait(_LOOK_S)
+            if took > _LOOK_S / 10:
+                self._ended.wait(took * (1 / _LEAST_SHARE - 1))
+            self._wake.wait(max(_LOOK_S, took / _SHARE))
 
     def _identity(self) -> Mapping[str, Any]:
         self._wait_for_connection()

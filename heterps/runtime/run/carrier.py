@@ -24,11 +24,13 @@ from heterps.runtime.cuts.checkpoints import Keeper
 from heterps.runtime.report.reporter import Reporter
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.attendance import Attendance
+from heterps.runtime.run.directory import Directory
 from heterps.runtime.run.driver import HostInstruction, MemberInstruction
 from heterps.runtime.run.gathering import ReportGathering
 from heterps.runtime.run.host_lines import HostLines
 from heterps.runtime.run.leaving import SCALE_TOPIC, Leaving
 from heterps.runtime.run.line import ActorLine, close_all
+from heterps.runtime.run.paces import told_every_s
 from heterps.runtime.run.patience import Patience
 from heterps.runtime.run.places import Places
 from heterps.runtime.run.remote import Remote
@@ -96,7 +98,8 @@ class ClusterCarrier:
         )
         self._readers: dict[str, ActorLine] = {}  # io actors by worker, made or being made
         self._members: dict[int | str, Address] = {}  # of an all-reduce group; those of workers that are gone stay
-        self.tasks = SplitTasks(client, run, arrivals, self.attendance.name)
+        self._directory = Directory(self._addresses)
+        self.tasks = SplitTasks(client, run, arrivals, self.attendance.name, self._directory)
         self._gathering = ReportGathering(
             self._lines, self._readers.values, self._counter, fetch, self._give_up, arrivals
         )
@@ -178,7 +181,7 @@ class ClusterCarrier:
 
         Before the first look nobody is known to be missing: a scheduler that takes long to answer has its own limit.
         """
-        if not self.attendance.looks:
+        if not self.attendance.looks or not waiting_for:
             return ()
         made = {"io worker": self._is_making_readers(), "compute worker": self.stages.being_made}
         return tuple(
@@ -200,6 +203,7 @@ class ClusterCarrier:
             self._arrivals.tell(ev.WorkerJoined(worker, "compute", stay=self.attendance.stay(worker)))
 
     def _make_reader(self, worker: str) -> None:
+        self._directory.forget(worker)
         data = None if parse_address(worker).is_local else self.dataset
         args = (self.run, self.job, data)
         line = self._readers[worker] = ActorLine(
@@ -252,10 +256,10 @@ class ClusterCarrier:
     def run_split(self, run: do.RunSplit, split: Split | None) -> None:
         """Submit the task of an attempt."""
         rows = self.dataset.held_rows(split) if split is not None else {}
-        self.tasks.begin(run, split, self._addresses(), rows)
+        self.tasks.begin(run, split, rows, told_every_s(len(self._readers)))
 
     def _addresses(self) -> Addresses:
-        """Of copies of shard hosts and of stages, as they are now: what is sent must not change on its way."""
+        """Of copies of shard hosts and of stages, as they are now."""
         return {**self.hosts.addresses, **self.stages.addresses, **self._members}
 
     def pump(self) -> bool:
@@ -275,8 +279,7 @@ class ClusterCarrier:
         worker = self.tasks.worker_of(attempt)
         line = self._readers.get(worker)
         if line is not None:
-            told = line.ask("deliver", attempt, instruction, self._addresses())
-            self._arrivals.when(told, _nothing, partial(self._give_up, worker))
+            self._ask(worker, line, "deliver", attempt, instruction)
         if isinstance(instruction, do.Cancel):
             self.tasks.forget(attempt)
 
@@ -284,8 +287,13 @@ class ClusterCarrier:
         """Hand an instruction to the member on an io worker; one that is gone needs none."""
         line = self._readers.get(instruction.worker)
         if line is not None:
-            told = line.ask("to_member", instruction, self._addresses())
-            self._arrivals.when(told, _nothing, partial(self._give_up, instruction.worker))
+            self._ask(instruction.worker, line, "to_member", instruction)
+
+    def _ask(self, worker: str, line: ActorLine, method: str, *args: Any) -> None:
+        """Hand something to an io actor, with the addresses that it may not have."""
+        sent = self._directory.send(worker)
+        told = line.ask(method, *args, sent.addresses)
+        self._arrivals.when(told, lambda _: self._directory.has(worker, sent), partial(self._give_up, worker))
 
     def create_host(self, create: do.CreateHost) -> None:
         """Make a shard host, or take the one of the run before."""
@@ -398,7 +406,3 @@ class ClusterCarrier:
         """Take metrics and times from all actors at once; one that is lost meanwhile has nothing to add."""
         self._gathering.collect(reporter, exactly)
         reporter.tick(self.attendance.threads)
-
-
-def _nothing(answer: Any) -> None:
-    """Nothing follows from the answer."""

@@ -18,6 +18,7 @@ from heterps.runtime.run.line import ActorLine
 __all__ = ["ReportGathering"]
 
 _SOON_S = 0.5  # for answers that a report in between waits for
+_MOST = 256  # actors that are asked for one; what the others have measured is in a later report
 
 
 class ReportGathering:
@@ -58,6 +59,7 @@ class ReportGathering:
         self._count: tuple[ActorLine, Future[Any]] | None = None  # the same, for counts
         self._arrivals = arrivals
         self._asked_s: float | None = None  # when actors were asked for the report that is being gathered
+        self._turn = 0  # which actors are asked next, where there are too many
 
     def ready(self) -> bool:
         """Ask, if that was not done yet; whether all have answered, or one has had long enough.
@@ -79,7 +81,7 @@ class ReportGathering:
         if exactly:
             self._wait()  # what was asked before now may have been answered before the last batch
             self._take(reporter)
-            self._ask()
+            self._ask(most=None)
             self._wait()
         self._take(reporter)
 
@@ -97,14 +99,22 @@ class ReportGathering:
         self._take_counts()
         return self.counts
 
-    def _ask(self) -> None:
-        for pool, line in self._lines():
+    def _ask(self, most: int | None = _MOST) -> None:
+        for pool, line in self._in_turn(list(self._lines()), most):
             if line.made.done() and line not in self._measures:
                 self._measures[line] = pool, line.ask("collect")
         for line in self._readers() if self._fetch else ():
             if line.made.done() and line not in self._looks:
                 self._looks[line] = line.ask("peek", self._fetch)
         self._ask_counts()
+
+    def _in_turn(self, lines: list[tuple[str, ActorLine]], most: int | None) -> list[tuple[str, ActorLine]]:
+        """Return so many lines, the next ones each time."""
+        if most is None or len(lines) <= most:
+            return lines
+        first = self._turn % len(lines)
+        self._turn = first + most
+        return (lines + lines)[first : first + most]
 
     def _ask_counts(self) -> None:
         line = self._counter()

@@ -32,8 +32,8 @@ class Moves:
         self._begun = False
         self._told: list[str] = []  # since the last report
         self._there: set[str] = set()  # workers that joined and have not gone
-        self._away: set[str] = set()  # workers whose work goes to others
-        self._at: dict[int, str] = {}  # where a lane (Sync) or Split was run last
+        self._left: set[str] = set()  # workers that were there and went
+        self._astray: dict[int, str] = {}  # lanes (Sync) or Splits whose worker goes, until they are run elsewhere
 
     def taken(self) -> tuple[str, ...]:
         """Return what happened since the last call."""
@@ -57,11 +57,13 @@ class Moves:
                 for worker in workers:
                     yield from self._joined(worker)
             case ev.WorkerLeaving(worker):
-                self._away.add(worker)
+                self._leaves(worker)
                 yield f"{self._name(worker)} leaves"
             case ev.WorkerLost(worker) if worker in self._there:
                 self._gone(worker)
                 yield f"{self._name(worker)} is lost"
+            case ev.SplitDone(number):
+                self._done(number)
             case do.LetGo(worker):
                 self._gone(worker)
                 yield f"{self._name(worker)} has left"
@@ -82,19 +84,31 @@ class Moves:
     def _run(self, run: do.RunSplit, worker: str) -> Iterator[str]:
         ordered = self._state.spec.mode.ordered
         what = run.lane if ordered else run.split or 0
-        if self._at.get(what) in self._away and self._at[what] != worker:
+        if self._astray.pop(what, worker) != worker:
             yield f"{'lane' if ordered else 'split'} {what} goes on at {self._name(worker)}"
-        self._at[what] = worker
 
     def _joined(self, worker: str) -> Iterator[str]:
         if worker not in self._there:
             self._there.add(worker)
-            if worker in self._away or not self._was_there(worker):
+            if worker in self._left or not self._was_there(worker):
                 yield f"{self._name(worker)} joins"
 
     def _gone(self, worker: str) -> None:
         self._there.discard(worker)
-        self._away.add(worker)
+        self._left.add(worker)
+        self._leaves(worker)
+
+    def _done(self, number: int) -> None:
+        attempt = self._state.roster.attempts.get(number)
+        if attempt is not None:
+            self._astray.pop(self._state.roster.stream(attempt) or 0, None)
+
+    def _leaves(self, worker: str) -> None:
+        """Remember what it runs: that will go on elsewhere."""
+        roster = self._state.roster
+        found = roster.workers.get(worker)
+        for attempt in found.attempts.values() if found is not None else ():
+            self._astray[roster.stream(attempt) or 0] = worker
 
     def _host(self, copy: int) -> int:
         return self._state.fleet.places[copy][0]

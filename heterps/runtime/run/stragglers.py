@@ -12,12 +12,12 @@ from heterps.protocol.run.state import RunState
 from heterps.protocol.words.events import SplitSlow, WorkerPaced
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.line import ActorLine
-from heterps.runtime.run.paces import Behind, Going, Paces
+from heterps.runtime.run.paces import Behind, Going, Paces, told_every_s
 from heterps.runtime.workers.turns import LaneTime
 
 __all__ = ["Stragglers"]
 
-_LOOK_S = 0.5
+_LOOK_S, _SHARE = 0.5, 0.02  # between looks, at least; looks take no more than this share of the time
 _AGAIN = 10  # times the patience: after that a worker is taken to be as fast as others until it is seen not to be
 _log = logging.getLogger("heterps")
 
@@ -51,6 +51,7 @@ class Stragglers:
         self._paces = Paces(after_s, factor)
         self._arrivals, self._counter, self._name, self._clock = arrivals, counter, name, clock
         self._last = clock()
+        self._every_s = _LOOK_S  # between looks
         self._ran_s = 0.0  # for how long the run was seen running: what stands for a cut or a save is not slow
         self._slow: dict[str, float] = {}  # workers that were found to be, and until when that counts
         self._looks = 0
@@ -61,12 +62,16 @@ class Stragglers:
         """Find out who is behind, if it is time."""
         now = self._clock()
         passed = now - self._last
-        if not self._paces.after_s or passed < _LOOK_S:
+        if not self._paces.after_s or passed < self._every_s:
             return
         self._last = now
-        if passed > max(self._paces.after_s / 2, 2 * _LOOK_S):  # the caller was busy, what happened stands in its inbox
+        if passed > max(self._paces.after_s / 2, 2 * self._every_s):  # busy: what happened is in its inbox
             self._stopping = (frozenset(), now)
             return
+        self._look(run, now, passed)
+        self._every_s = max(_LOOK_S, (self._clock() - now) / _SHARE)
+
+    def _look(self, run: RunState, now: float, passed: float) -> None:
         self._let_off(now)
         if run.phase is Phase.RUNNING:
             self._ran_s += passed
@@ -83,7 +88,7 @@ class Stragglers:
                 for a in run.roster.attempts.values()
                 if a.work.split is not None
             ]
-            self._tell(self._paces.look(self._ran_s, going))
+            self._tell(self._paces.look(self._ran_s, going, told_every_s(len(run.roster.workers))))
         elif not self._asked and (line := self._counter()) is not None and line.made.done():
             self._asked = True
             line.ask("lane_times").add_done_callback(
@@ -103,7 +108,7 @@ class Stragglers:
 
     def _look_at_stopping(self, run: RunState, now: float) -> None:
         """Nobody who was told to stop may keep the others waiting for long: they do nothing meanwhile."""
-        late = {a.number: a.worker for a in run.roster.attempts.values() if a.stopping and not a.paused and a.waits < 0}
+        late = {number: attempt.worker for number, attempt in run.roster.owing.items()}
         if frozenset(late) != self._stopping[0]:
             self._stopping = (frozenset(late), now)
         waited = now - self._stopping[1]

@@ -82,6 +82,10 @@ class StepService(Protocol):
 class HostLink(Protocol):
     """The way to one copy of a shard host."""
 
+    @property
+    def is_far(self) -> bool:
+        """Whether answers travel, and come while the caller does something else."""
+
     def send(self, request: Request, payload: Payload, done: Done, failed: Failed) -> None:
         """Deliver a request.
 
@@ -104,6 +108,8 @@ class HostLink(Protocol):
 
 class DirectLink:
     """A shard host in this process: no copy, no thread."""
+
+    is_far = False
 
     def __init__(self, host: HostService) -> None:
         self.host = host  # the one that the link's address named when the link was made
@@ -135,8 +141,11 @@ class SocketLink:
     the caller computes or counts its own waiting.
     """
 
-    def __init__(self, peer: Peer, phases: Phases | None = None) -> None:
+    is_far = True
+
+    def __init__(self, peer: Peer, phases: Phases | None = None, half: bool = False) -> None:
         self._peer = peer  # opens its connection anew after one was lost
+        self._half = half  # whether rows, parameters and gradients of training travel as float16
         self._phases = phases or Phases()  # of the caller's bench
         self._courier = Courier("link", peer.close)
 
@@ -158,7 +167,7 @@ class SocketLink:
     def _ask(self, request: Request, payload: Payload) -> tuple[Reply | None, Pulled | Refreshed | None]:
         phase = "push" if isinstance(request, Push) else "pull"
         with self._phases(phase):
-            message = pack_request(request, payload)
+            message = pack_request(request, payload, self._half)
         reply = self._peer.call("request", message.arrays, **message.head)
         if "wait" in reply.head:  # a Sync pull that is not due yet: the client asks again, unless it has other plans
             return None, None
@@ -253,10 +262,13 @@ class _StageLane:
         self._courier.close()
 
 
-def link_to_host(address: Address, tls: ssl.SSLContext | None = None, phases: Phases | None = None) -> HostLink:
+def link_to_host(
+    address: Address, tls: ssl.SSLContext | None = None, phases: Phases | None = None, half: bool = False
+) -> HostLink:
     """Take the nearest way to a shard host."""
     service = local_service(address)
-    return DirectLink(service) if isinstance(service, HostService) else SocketLink(SocketPeer(address, tls=tls), phases)
+    near = service if isinstance(service, HostService) else None
+    return SocketLink(SocketPeer(address, tls=tls), phases, half) if near is None else DirectLink(near)
 
 
 def link_to_stage(address: Address, tls: ssl.SSLContext | None = None) -> StageLink:

@@ -20,6 +20,7 @@ from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
 from heterps.runtime.batch.crossing import StageOutcome
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, StoredDense, Wanted
+from heterps.runtime.wire.halving import halved, made_whole
 from heterps.runtime.wire.message import Message
 from heterps.tables import FollowedRows, Moment, RowGradients
 
@@ -58,30 +59,34 @@ def _fields(message: messages.Request | messages.StoreGroup | messages.Reply) ->
 
 
 def pack_request(
-    request: messages.Request | messages.StoreGroup, payload: Wanted | PushedGradients | StoredDense | None
+    request: messages.Request | messages.StoreGroup,
+    payload: Wanted | PushedGradients | StoredDense | None,
+    half: bool = False,
 ) -> Message:
-    """Lay a request and its payload out for the wire."""
+    """Lay a request and its payload out for the wire; ``half``: values travel as float16, in the answer, too."""
     head: dict[str, Any] = {"kind": type(request).__name__, "request": _fields(request)}
     arrays: list[npt.NDArray[Any]] = []
     if isinstance(payload, Wanted):
         head |= {"groups": list(payload.ids), "dense": payload.dense is not None, "train": payload.train}
         head |= {"reader": payload.reader, "lent": payload.lent, "hints": payload.hints}
-        head |= {"slots": dict(payload.slots), "dense_slots": payload.dense_slots}
+        head |= {"slots": dict(payload.slots), "dense_slots": payload.dense_slots, "half": half}
         arrays = list(payload.ids.values())
     elif isinstance(payload, PushedGradients):
         head |= {"samples": payload.samples, "loss": payload.loss, "dense": payload.dense is not None}
         head |= {"skipped": payload.skipped, "reader": payload.reader, "since": payload.since, "kept": payload.kept}
-        head["groups"] = {name: _pack_rows(rows, arrays) for name, rows in payload.rows.items()}
+        powers: list[int] | None = [] if half else None
+        head["groups"] = {name: _pack_rows(rows, arrays, powers) for name, rows in payload.rows.items()}
         if payload.dense is not None:
-            arrays.append(payload.dense)
+            arrays.append(halved(payload.dense, powers))
+        head["powers"] = powers or ()
     elif isinstance(payload, StoredDense):
         arrays = [payload.values, payload.slots]
     return Message(head, arrays)
 
 
-def _pack_rows(rows: RowGradients, arrays: list[npt.NDArray[Any]]) -> list[Any]:
+def _pack_rows(rows: RowGradients, arrays: list[npt.NDArray[Any]], powers: list[int] | None) -> list[Any]:
     given = [name for name in _HINTS if getattr(rows, name) is not None]
-    arrays += [rows.ids, rows.values, *(getattr(rows, name) for name in given)]
+    arrays += [rows.ids, halved(rows.values, powers), *(getattr(rows, name) for name in given)]
     return [rows.version, given]
 
 
@@ -95,8 +100,9 @@ def unpack_request(message: Message) -> tuple[Any, Wanted | PushedGradients | St
         more = {name: head[name] for name in ("train", "reader", "lent", "slots", "dense_slots", "hints")}
         return request, Wanted(ids, dense=dense, **more)
     if head["kind"] == "Push":
-        rows = {name: _unpack_rows(told, arrays) for name, told in head["groups"].items()}
-        dense = arrays.pop(0) if head["dense"] else None
+        powers = iter(head["powers"])
+        rows = {name: _unpack_rows(told, arrays, powers) for name, told in head["groups"].items()}
+        dense = made_whole(arrays.pop(0), powers) if head["dense"] else None
         counted = (head["samples"], head["loss"], head["skipped"])
         since, kept = _moment(head["since"]), tuple(head["kept"])
         return request, PushedGradients(rows, dense, *counted, head["reader"], since, kept)
@@ -113,9 +119,9 @@ def unpack_header(head: Mapping[str, Any]) -> Any:
     return _REQUESTS[head["kind"]](**told)
 
 
-def _unpack_rows(told: Sequence[Any], arrays: list[npt.NDArray[Any]]) -> RowGradients:
+def _unpack_rows(told: Sequence[Any], arrays: list[npt.NDArray[Any]], powers: Iterator[int]) -> RowGradients:
     version, given = told
-    ids, values = arrays.pop(0), arrays.pop(0)
+    ids, values = arrays.pop(0), made_whole(arrays.pop(0), powers)
     return RowGradients(ids, values, **{name: arrays.pop(0) for name in given}, version=version)
 
 
@@ -123,8 +129,8 @@ def _moment(told: Any) -> Moment | None:
     return None if told is None else Moment.from_json(told)
 
 
-def pack_reply(reply: messages.Reply, payload: Pulled | Refreshed | None) -> Message:
-    """Lay a reply and its payload out for the wire."""
+def pack_reply(reply: messages.Reply, payload: Pulled | Refreshed | None, half: bool = False) -> Message:
+    """Lay a reply and its payload out for the wire; ``half``: values that were pulled travel as float16."""
     head: dict[str, Any] = {"kind": type(reply).__name__, "reply": _fields(reply)}
     if payload is None:
         return Message(head)
@@ -135,8 +141,12 @@ def pack_reply(reply: messages.Reply, payload: Pulled | Refreshed | None) -> Mes
         return Message(head, changed + ([payload.dense] if payload.dense is not None else []))
     head |= {"groups": list(payload.values), "version": payload.version, "dense": payload.dense is not None}
     head |= {"hints": list(payload.rows), "slots": list(payload.slots), "dense_slots": payload.dense_slots is not None}
-    arrays: Arrays = [*payload.values.values(), *payload.rows.values(), *payload.slots.values()]
-    return Message(head, arrays + [dense for dense in (payload.dense, payload.dense_slots) if dense is not None])
+    powers: list[int] | None = [] if half else None
+    values = [halved(values, powers) for values in payload.values.values()]
+    dense = [] if payload.dense is None else [halved(payload.dense, powers)]
+    dense += [] if payload.dense_slots is None else [payload.dense_slots]
+    head["powers"] = powers or ()
+    return Message(head, [*values, *payload.rows.values(), *payload.slots.values(), *dense])
 
 
 def unpack_reply(message: Message, wanted: Wanted | None = None) -> tuple[messages.Reply, Pulled | Refreshed | None]:
@@ -153,9 +163,10 @@ def unpack_reply(message: Message, wanted: Wanted | None = None) -> tuple[messag
 
 
 def _unpack_pulled(head: Mapping[str, Any], arrays: Arrays, wanted: Wanted) -> Pulled:
-    values = {name: _into(wanted.out.get(name), arrays.pop(0)) for name in head["groups"]}
+    powers = iter(head["powers"])
+    values = {name: _into(wanted.out.get(name), arrays.pop(0), powers) for name in head["groups"]}
     rows, slots = ({name: arrays.pop(0).copy() for name in head[told]} for told in ("hints", "slots"))
-    dense = _into(wanted.dense, arrays.pop(0)) if head["dense"] else None
+    dense = _into(wanted.dense, arrays.pop(0), powers) if head["dense"] else None
     dense_slots = arrays.pop(0).copy() if head["dense_slots"] else None
     return Pulled(values, rows, head["version"], dense, _moment(head["moment"]), slots, dense_slots)
 
@@ -166,7 +177,9 @@ def _unpack_refreshed(head: Mapping[str, Any], arrays: Arrays) -> Refreshed:
     return Refreshed(rows, head["version"], moment, head["known"], arrays.pop(0) if arrays else None)
 
 
-def _into(out: F32 | None, array: F32) -> F32:
+def _into(out: F32 | None, array: npt.NDArray[Any], powers: Iterator[int]) -> F32:
+    if array.dtype == np.float16:
+        return made_whole(array, powers, out)
     if out is None or out.size < array.size:
         return array.copy()
     view = out[: len(array)]

@@ -112,6 +112,11 @@ class Attempt:
         self._whole = False  # whether all that was owed to hosts is acknowledged
         self._stepping: set[int] = set()  # of these, those whose outcome a stage worker still owes
         self._todo: deque[Action] = deque()  # in the order in which the client wanted them; empty between events
+        # Computing takes long, and what comes meanwhile waits: another batch's acknowledgement, upon which the next one
+        # is asked for. Where answers travel, batches wait here until nothing else is to be done.
+        self._granted: deque[BatchKey] = deque()
+        self._may_wait = not (mode.has_copy or mode.ordered) and group is None  # batches need not take turns
+        self._is_far = False  # whether answers travel
 
     # --- driving
 
@@ -171,6 +176,7 @@ class Attempt:
         self.ended = True
         self.client.close()
         self._works.clear()
+        self._granted.clear()
         self._forget_events()
         self._reading.close()
 
@@ -192,6 +198,12 @@ class Attempt:
         self._todo.extend(actions)
         if not self.bench.copy.belongs_to(self.run.attempt):  # another attempt was begun, this one is over
             self.close()
+        self._do_all()
+        while self._granted and self.inbox.empty() and not self.ended:
+            self._compute(self._granted.popleft())
+            self._do_all()
+
+    def _do_all(self) -> None:
         while self._todo and not self.ended:
             action = self._todo.popleft()
             match action:
@@ -199,10 +211,10 @@ class Attempt:
                     self._send(host, request)
                 case Read(n):
                     self._read(n)
+                case Compute(key, "") if self._is_far:
+                    self._granted.append(key)
                 case Compute(key, ""):
-                    self.bench.compute(self._works[key.n], self._ahead(key))
-                    self._learned(key)
-                    self._todo.extend(self.client.handle(Computed(key, "")))
+                    self._compute(key)
                 case Compute(key, stage):
                     self._step(key, stage)
                 case Free(key, count):
@@ -216,6 +228,11 @@ class Attempt:
                     self._told(event)
         if self.client.stopped:
             self.close()
+
+    def _compute(self, key: BatchKey) -> None:
+        self.bench.compute(self._works[key.n], self._ahead(key))
+        self._learned(key)
+        self._todo.extend(self.client.handle(Computed(key, "")))
 
     def _learned(self, key: BatchKey) -> None:
         """A batch was computed: its buffers are free if the copy has taken all it needs."""
@@ -279,16 +296,24 @@ class Attempt:
             unit = range(request.key.n, request.key.n + request.batches)
             works = [self._works[n] for n in unit if n in self._works]
             payload = self.bench.copy.settle(request.key, works, host, request.settles)
-        self.bench.exchange.add(sent=bytes_in(payload))
 
         def done(reply: Reply | None, pulled: Pulled | Refreshed | None) -> None:
             self._post(lambda: self._answered(host, request, payload, reply, pulled))
 
         if host < len(self.client.layout.copies):
-            self._link(self.client.layout.copies[host]).send(request, payload, done, self.fail)
+            link = self._link(self.client.layout.copies[host])
+            self._is_far |= self._may_wait and link.is_far
+            self.bench.exchange.add(sent=bytes_in(payload, self._is_halved))
+            link.send(request, payload, done, self.fail)
         else:
             assert self._group is not None
+            self.bench.exchange.add(sent=bytes_in(payload))
             self._group.request(request, payload, done)
+
+    @property
+    def _is_halved(self) -> bool:
+        """Whether values travel as float16: they do not where nothing travels."""
+        return self._is_far and self.bench.job.half_on_wire
 
     def _landing(self, n: int, host: int, wanted: Wanted) -> Wanted:
         """Let the answer to this question land, and no longer one to a question before it."""
@@ -321,7 +346,7 @@ class Attempt:
 
     def _take(self, host: int, request: Request, payload: Payload, answer: Pulled | Refreshed) -> None:
         """Take what came with an answer that counts."""
-        self.bench.exchange.add(received=bytes_in(answer))
+        self.bench.exchange.add(received=bytes_in(answer, self._is_halved))
         if isinstance(answer, Refreshed):
             self.bench.copy.refresh(host, answer)
         else:

@@ -41,7 +41,6 @@ from heterps.runtime.workers.shared_credits import SharedCredits
 __all__ = ["IoActor", "run_attempt"]
 
 _PEEK_S = 1.0
-_PROGRESS_S = 0.25  # BatchesDone events of one attempt are at least this far apart
 
 _ACTORS: dict[tuple[str, str], IoActor] = {}
 
@@ -198,7 +197,12 @@ class IoActor:
     # --- called by the task of a Split
 
     def run_attempt(
-        self, run: do.RunSplit, split: Split | None, addresses: Addresses, rows: Mapping[str, Any] | None = None
+        self,
+        run: do.RunSplit,
+        split: Split | None,
+        addresses: Addresses,
+        told_every_s: float = 0.0,
+        rows: Mapping[str, Any] | None = None,
     ) -> int:
         """Run an attempt to its end in the calling thread; return how many batches it saw."""
         with self._lock:
@@ -206,16 +210,16 @@ class IoActor:
         # Reading begins while the Split before is still computed.
         with closing(self._reading(run, split, rows or {})) as reading:
             slot = self._take_slot(run.attempt)
-            return self._run(run, reading, slot, addresses) if slot is not None else 0
+            return self._run(run, reading, slot, addresses, told_every_s) if slot is not None else 0
 
-    def _run(self, run: do.RunSplit, reading: Reading, slot: _Slot, addresses: Addresses) -> int:
+    def _run(self, run: do.RunSplit, reading: Reading, slot: _Slot, addresses: Addresses, told_every_s: float) -> int:
         attempt = Attempt(
             run,
             self.job.mode,
             reading,
             slot.bench,
             partial(self._link, slot),
-            self._told(),
+            self._told(told_every_s),
             None if self.job.fused else partial(self._stage, slot),
             self._credits,
             self._member,
@@ -286,7 +290,9 @@ class IoActor:
     def _link(self, slot: _Slot, copy: int) -> HostLink:
         link = slot.links.get(copy)
         if link is None:
-            link = slot.links[copy] = link_to_host(self._addresses[copy], self._tls, slot.bench.phases)
+            link = slot.links[copy] = link_to_host(
+                self._addresses[copy], self._tls, slot.bench.phases, self.job.half_on_wire
+            )
         return link
 
     def _stage(self, slot: _Slot, worker: str) -> StageLink:
@@ -294,14 +300,14 @@ class IoActor:
             slot.stages[worker] = link_to_stage(self._addresses[worker], self._tls)
         return slot.stages[worker]
 
-    def _told(self) -> Callable[[ev.Event], None]:
-        """Pass events on; of the many that only say how far it is, a few a second."""
+    def _told(self, every_s: float) -> Callable[[ev.Event], None]:
+        """Pass events on; of the many that only say how far it is, one in so many seconds."""
         last = monotonic()
 
         def tell(event: ev.Event) -> None:
             nonlocal last
             if isinstance(event, ev.BatchesDone):
-                if monotonic() - last < _PROGRESS_S:
+                if monotonic() - last < every_s:
                     return
                 last = monotonic()
             self._tell(event)
@@ -314,7 +320,13 @@ def _look(attempt: Attempt, fetch: Mapping[str, str], found: SimpleQueue[dict[st
 
 
 def run_attempt(
-    actor: str, run: do.RunSplit, split: Split | None, addresses: Addresses, names: Sequence[str] = (), *rows: Any
+    actor: str,
+    run: do.RunSplit,
+    split: Split | None,
+    addresses: Addresses,
+    told_every_s: float = 0.0,
+    names: Sequence[str] = (),
+    *rows: Any,
 ) -> int:
     """The Dask task of one attempt, with rows by name that its Split needs and that workers hold.
 
@@ -326,4 +338,4 @@ def run_attempt(
     if found is None:
         raise ClusterError(f"run {actor} has ended on {worker_place(worker)}: there is nothing to read for")
     secede()
-    return found.run_attempt(run, split, addresses, dict(zip(names, rows, strict=True)))
+    return found.run_attempt(run, split, addresses, told_every_s, dict(zip(names, rows, strict=True)))

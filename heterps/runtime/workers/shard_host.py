@@ -265,7 +265,7 @@ class ShardHost:
 
     def _on_request(self, message: Message) -> Message:
         request, payload = unpack_request(message)
-        waiter = Waiter()
+        waiter = Waiter(bool(message.head.get("half")))
         self.request(request, payload, waiter)
         # Other answers wait for nobody but a backup; gradients would cost more to send again than to wait for it.
         return waiter.wait(_PATIENCE_S if isinstance(request, Pull) else self._patience_s)

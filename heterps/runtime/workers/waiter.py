@@ -15,14 +15,15 @@ __all__ = ["Waiter"]
 class Waiter:
     """Takes the answer; the thread of the caller's connection waits for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, half: bool = False) -> None:
+        self._half = half  # whether it is to travel as float16
         self.gone = False  # nobody waits any more: rows need not be read for it
         self._answered = threading.Event()
         self._answer = Message({"wait": True})  # until there is another
 
     def __call__(self, reply: Reply, pulled: Pulled | Refreshed | None) -> None:
         """Take the answer."""
-        self._answer = pack_reply(reply, pulled)
+        self._answer = pack_reply(reply, pulled, self._half)
         self._answered.set()
 
     def wait(self, seconds: float) -> Message:

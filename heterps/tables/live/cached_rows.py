@@ -18,12 +18,12 @@ import numpy.typing as npt
 from heterps.errors import TableError
 from heterps.tables.live.gradients import RowGradients
 from heterps.tables.live.group import RowGroup
-from heterps.tables.live.own_steps import OwnSteps, can_step, ruled_group
+from heterps.tables.live.own_steps import OwnMarks, OwnSteps, can_step, ruled_group
 from heterps.tables.specs.initialisers import Zeros
 from heterps.tables.specs.rules import SGD
 from heterps.tables.specs.spec import GroupSpec, TableSpec
 
-__all__ = ["CachedRows", "bare_group", "cached_row_bytes"]
+__all__ = ["CachedRows", "KeptRows", "bare_group", "bare_spec", "cached_row_bytes", "index_group"]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
@@ -41,8 +41,17 @@ _FADING = 8  # uses of each after which all of them count half
 
 def bare_group(spec: GroupSpec) -> RowGroup:
     """Return rows of a group's width with nothing but values, zeros to begin with."""
-    table = TableSpec(spec.name, spec.width, SGD(), Zeros())
-    return RowGroup(GroupSpec(spec.name, (table,), n_shards=1), seed=0, owned=(0,))
+    return RowGroup(bare_spec(spec.name, spec.width), seed=0, owned=(0,))
+
+
+def index_group(spec: GroupSpec) -> RowGroup:
+    """Return rows with hardly more than a number: what belongs to them is elsewhere."""
+    return RowGroup(bare_spec(spec.name, 1), seed=0, owned=(0,))
+
+
+def bare_spec(name: str, width: int) -> GroupSpec:
+    """Return what rows are that have nothing but values."""
+    return GroupSpec(name, (TableSpec(name, width, SGD(), Zeros()),), n_shards=1)
 
 
 def cached_row_bytes(spec: GroupSpec) -> int:
@@ -51,8 +60,10 @@ def cached_row_bytes(spec: GroupSpec) -> int:
     return 4 * max(2 + spec.width, 3) + own + _BESIDE + _INDEX
 
 
-class CachedRows:
-    """The rows of one group. One thread calls it.
+class KeptRows:
+    """Which rows of one group are kept, and how old they are; where their values are is for others to say.
+
+    One thread calls it.
 
     Parameters
     ----------
@@ -60,15 +71,19 @@ class CachedRows:
         The group as hosts have it.
     most
         Rows that are kept beside those of batches under way.
+    index
+        Where rows get their numbers.
+    slots
+        Of a row's rule, where own steps are taken.
+    marks
+        Of own steps; None where none are taken.
     """
 
-    def __init__(self, spec: GroupSpec, most: int) -> None:
+    def __init__(self, spec: GroupSpec, most: int, index: RowGroup, slots: int, marks: OwnMarks | None) -> None:
         if most < 0:
             raise TableError(f"group {spec.name!r}: a cache of {most} rows")
         self.width, self.most = spec.width, most
-        self._own = OwnSteps(spec.width) if most and can_step(spec) else None
-        self._group = bare_group(spec) if self._own is None else ruled_group(spec)
-        self._slots = self._group.layout.slots if self._own else 0  # of a row's rule
+        self._group, self._slots, self._marks = index, slots, marks
         self._heard: I64 = np.empty(0, np.int64)  # by row: as of which moment its value is
         self._coming: I64 = np.empty(0, np.int64)  # by row: as of which it was last asked for
         self._version: I64 = np.empty(0, np.int64)  # by row: of the host, then
@@ -80,29 +95,18 @@ class CachedRows:
         self._stepping: npt.NDArray[np.bool_] = np.empty(0, np.bool_)  # by row: whether its slots are here
         self._seldom = 1  # as often those were met that went last
 
-    def set_rate(self, rate: float) -> None:
-        """Multiply learning rates by a factor from now on."""
-        self._group.set_rate(rate)
-
     def __len__(self) -> int:
         return len(self._group)
 
     @property
     def nbytes(self) -> int:
         """Bytes in use."""
-        own = len(self._heard) * 2 * (4 * self.width + 8) if self._own else 0
-        return self._group.nbytes + len(self._heard) * (_BESIDE - 16) + self._met.nbytes + own
+        return self._group.nbytes + len(self._heard) * (_BESIDE - 16) + self._met.nbytes
 
     @property
     def slot_bytes(self) -> int:
         """Bytes of the slots of a row's rule."""
         return 4 * self._slots
-
-    @property
-    def _values(self) -> F32:
-        first = self._group.layout.value
-        view: F32 = self._group.only.words.view(np.float32)[:, first : first + self.width]
-        return view
 
     def _grow(self) -> None:
         room, high = len(self._heard), self._group.only.high
@@ -113,8 +117,8 @@ class CachedRows:
             self._version, self._needed = np.concatenate([self._version, zeros]), np.concatenate([self._needed, never])
             self._uses = np.concatenate([self._uses, np.full(more, -1, np.int32)])
             self._stepping = np.concatenate([self._stepping, np.zeros(more, np.bool_)])
-            if self._own is not None:
-                self._own.grow(len(self._heard))
+            if self._marks is not None:
+                self._marks.grow(len(self._heard))
 
     def need(self, ids: U64, batch: int, needed: int, now: int) -> tuple[U32, npt.NDArray[np.bool_]]:
         """Say where the rows of unique ids stand or will stand, and which of them must be asked for now.
@@ -135,8 +139,8 @@ class CachedRows:
     def _begin(self, rows: U32) -> None:
         """Nothing is known of rows."""
         self._heard[rows], self._coming[rows], self._stepping[rows] = _NEVER, _NEVER, False
-        if self._own is not None:
-            self._own.forget(rows)
+        if self._marks is not None:
+            self._marks.forget(rows)
 
     def wants_slots(self, rows: U32) -> npt.NDArray[np.bool_]:
         """Say which of the rows that are asked for will stay, so that the slots of their rule are worth asking for."""
@@ -158,39 +162,22 @@ class CachedRows:
         self._met[places] = met
         return met
 
-    def take(self, rows: U32, values: F32, moment: int, version: int, slots: F32 | None = None) -> None:
-        """Take rows as they were at a moment, unless something newer came meanwhile; ``slots`` of the first ones."""
-        if slots is not None:
-            self._set_slots(rows[: len(slots)], slots)
-        newer = self._heard[rows] < moment
-        rows, values = rows[newer], values[newer]
-        self._values[rows] = values
-        if self._own is not None:
-            self._own.put(self._values, rows, moment)
-        self._heard[rows], self._version[rows] = moment, version
+    def _newer(self, rows: U32, moment: int, version: int) -> npt.NDArray[np.bool_]:
+        """Rows came as they were at a moment: say for which of them that is news."""
+        newer: npt.NDArray[np.bool_] = self._heard[rows] < moment
+        self._heard[rows[newer]], self._version[rows[newer]] = moment, version
+        return newer
 
-    def _set_slots(self, rows: U32, slots: F32) -> None:
-        first = self._group.layout.state
-        where = slice(first, first + self._slots)
-        self._group.partitions[0].set_slots(rows.astype(np.int64), where, slots)
-        self._stepping[rows] = True
+    def _stepped(self, rows: U32, unit: int) -> I64:
+        """Say at which of the rows of a batch its own steps are taken; ``unit`` is that of the batch.
 
-    def learn(self, ids: U64, rows: U32, gradients: F32, unit: int, step: int) -> None:
-        """Take a batch's steps on the rows that have their slots here; ``unit`` is that of the batch.
-
-        Not where the host had it already, from an attempt that was lost.
+        Those that have their slots here, but where the host had the batch already, from an attempt that was lost.
         """
-        if self._own is None:
-            return
         lacking = self._heard[rows] <= unit
-        at = np.flatnonzero(lacking & self._stepping[rows] if self._slots else lacking)
-        rows, before = rows[at], self._values[rows[at]]
-        self._group.push(RowGradients(ids[at], gradients[at], rows), step=step)
-        self._own.note(rows, self._values[rows] - before, unit)
+        return np.flatnonzero(lacking & self._stepping[rows] if self._slots else lacking)
 
-    def read(self, rows: U32, out: F32) -> tuple[I64, I64]:
-        """Write the values of rows; return as of which moments they are, and under which versions of their hosts."""
-        np.take(self._values, rows, axis=0, out=out, mode="clip")
+    def ages(self, rows: U32) -> tuple[I64, I64]:
+        """Return as of which moments rows are, and under which versions of their hosts."""
         return self._heard[rows], self._version[rows]
 
     def let_go(self, before: int) -> int:
@@ -212,3 +199,63 @@ class CachedRows:
             part.delete(rows)
         self._uses[rows] = -1
         self._needed[rows] = _NEVER
+
+
+class CachedRows(KeptRows):
+    """The rows of one group with their values, in memory.
+
+    Parameters
+    ----------
+    spec, most
+        See :class:`KeptRows`.
+    """
+
+    def __init__(self, spec: GroupSpec, most: int) -> None:
+        self._own = OwnSteps(spec.width) if most and can_step(spec) else None
+        group = bare_group(spec) if self._own is None else ruled_group(spec)
+        super().__init__(spec, most, group, group.layout.slots if self._own else 0, self._own)
+
+    def set_rate(self, rate: float) -> None:
+        """Multiply learning rates by a factor from now on."""
+        self._group.set_rate(rate)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use."""
+        return super().nbytes + (len(self._heard) * 2 * (4 * self.width + 8) if self._own else 0)
+
+    @property
+    def _values(self) -> F32:
+        first = self._group.layout.value
+        view: F32 = self._group.only.words.view(np.float32)[:, first : first + self.width]
+        return view
+
+    def take(self, rows: U32, values: F32, moment: int, version: int, slots: F32 | None = None) -> None:
+        """Take rows as they were at a moment, unless something newer came meanwhile; ``slots`` of the first ones."""
+        if slots is not None:
+            self._set_slots(rows[: len(slots)], slots)
+        newer = self._newer(rows, moment, version)
+        rows, values = rows[newer], values[newer]
+        self._values[rows] = values
+        if self._own is not None:
+            self._own.put(self._values, rows, moment)
+
+    def _set_slots(self, rows: U32, slots: F32) -> None:
+        first = self._group.layout.state
+        where = slice(first, first + self._slots)
+        self._group.partitions[0].set_slots(rows.astype(np.int64), where, slots)
+        self._stepping[rows] = True
+
+    def learn(self, ids: U64, rows: U32, gradients: F32, unit: int, step: int) -> None:
+        """Take a batch's steps on the rows that have their slots here."""
+        if self._own is None:
+            return
+        at = self._stepped(rows, unit)
+        rows, before = rows[at], self._values[rows[at]]
+        self._group.push(RowGradients(ids[at], gradients[at], rows), step=step)
+        self._own.note(rows, self._values[rows] - before, unit)
+
+    def read(self, rows: U32, out: F32) -> tuple[I64, I64]:
+        """Write the values of rows; return how old they are, see :meth:`ages`."""
+        np.take(self._values, rows, axis=0, out=out, mode="clip")
+        return self.ages(rows)

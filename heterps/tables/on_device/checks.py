@@ -15,6 +15,7 @@ from heterps.tables.hashing import RESERVED
 from heterps.tables.live.dense import DenseBlock
 from heterps.tables.live.gradients import RowGradients
 from heterps.tables.live.group import RowGroup
+from heterps.tables.on_device.cache_check import check_device_cache
 from heterps.tables.on_device.dedupe import distinct
 from heterps.tables.on_device.device_dense import DeviceDense
 from heterps.tables.on_device.device_rows import DeviceRows
@@ -131,6 +132,7 @@ def check_device_rows(xp: Namespace) -> None:
     _check_normal(xp)
     _check_dense(xp)
     check_device_group(xp)
+    check_device_cache(xp)
 
 
 def _check_crowded(xp: Namespace) -> None:

@@ -19,7 +19,7 @@ from heterps.device.raw import runs_kernels
 from heterps.errors import TableError
 from heterps.tables.live.dense import DenseBlock, flat_gradient
 from heterps.tables.on_device.array_rules import array_rule
-from heterps.tables.on_device.device_rows import kernels_for
+from heterps.tables.on_device.row_words import kernels_for
 from heterps.tables.specs.rules import Rule
 from heterps.tables.specs.spec import DenseSpec
 

@@ -1,13 +1,11 @@
 """Rows of a group on a device: find or create, read, update, grow, give back. Launches ``device_rows.cu``.
 
-The words of a row are the values of all tables and then the optimiser slots, as in a host's row without its id
-(:mod:`~heterps.tables.live.row_layout`), so that rows travel between hosts and devices as they are. Row numbers go up
-in the order in which ids came, ids of one batch ascending: they do not depend on the order of device threads.
+Words (:mod:`~heterps.tables.on_device.row_words`) and an index by id. Row numbers go up in the order in which ids came,
+ids of one batch ascending: they do not depend on the order of device threads.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,34 +13,31 @@ import numpy.typing as npt
 
 from heterps.device.arrays import Array, Namespace, to_device, to_host
 from heterps.device.memory import free_memory
-from heterps.device.raw import RawModule, cuda_text, raw_module
 from heterps.errors import TableError, TableFullError
 from heterps.tables.hashing import RESERVED
-from heterps.tables.live.row_layout import RowLayout, RowSegment
-from heterps.tables.on_device.able import check_group, no_cuda
+from heterps.tables.live.row_layout import RowLayout
+from heterps.tables.on_device.able import check_group
 from heterps.tables.on_device.dedupe import DistinctIds, distinct
-from heterps.tables.specs.rules import Rule
+from heterps.tables.on_device.row_words import RowWords, words_in
 from heterps.tables.specs.spec import GroupSpec
 
-__all__ = ["DeviceRows", "device_bytes", "kernels_for", "rows_within"]
+__all__ = ["DeviceRows", "device_bytes", "rows_within"]
 
-SOURCE = Path(__file__).with_name("device_rows.cu")
 #: Places of the index per row at least; at most twice as many, being a power of two.
 PLACES = 2
 #: What a place takes: an id and a row number.
 PLACE_BYTES = 12
 #: What a row takes beside its words: an id, and whether it has changed.
 ROW_BYTES = 9
-ID_WORDS = 2
 
 
 def device_bytes(group: GroupSpec, rows: int) -> int:
     """Return what the rows of a group take on a device, their index included."""
     layout = RowLayout(group, seed=0)
-    return rows * (4 * _words(layout) + ROW_BYTES) + _places(rows) * PLACE_BYTES
+    return rows * (4 * words_in(layout) + ROW_BYTES) + _places(rows) * PLACE_BYTES
 
 
-class DeviceRows:
+class DeviceRows(RowWords):
     """The rows of one group on one device.
 
     Parameters
@@ -63,20 +58,14 @@ class DeviceRows:
         self, group: GroupSpec, *, seed: int, xp: Namespace, rows: int = 1024, limit: int | None = None
     ) -> None:
         check_group(group)
-        self.group, self.layout, self.xp = group, RowLayout(group, seed), xp
-        self._load_rules()
+        super().__init__(group, seed=seed, xp=xp)
         self._limit = free_memory(xp) if limit is None else limit
         self._used = 0
-        self._words: Array = None
         self._ids: Array = None
         self._changed: Array = None  # by row: whether its words are others than those that a host has
         self._keys: Array = None
         self._places: Array = None
         self._make_room(max(rows, 1))
-
-    def _load_rules(self) -> None:
-        self._modules = {s.rule: kernels_for(s.rule, self.xp) for s in self.layout.segments}
-        self._kernels = next(iter(self._modules.values()))
 
     def __len__(self) -> int:
         return self._used
@@ -84,7 +73,7 @@ class DeviceRows:
     @property
     def nbytes(self) -> int:
         """Bytes in use on the device."""
-        return sum(int(a.nbytes) for a in (self._words, self._ids, self._changed, self._keys, self._places))
+        return sum(int(a.nbytes) for a in (self.words, self._ids, self._changed, self._keys, self._places))
 
     # rows of ids
 
@@ -136,7 +125,7 @@ class DeviceRows:
 
     def _start(self, ids: Array, rows: Array) -> None:
         """Give new rows their first values and slots."""
-        words, stride, n = self._words, _words(self.layout), ids.shape[0]
+        words, stride, n = self.words, words_in(self.layout), ids.shape[0]
         template = to_device(self.layout.template[: self.layout.slots], self.xp)
         words[rows, self.group.width :] = template
         for k, s in enumerate(self.layout.segments):
@@ -152,14 +141,6 @@ class DeviceRows:
         found = distinct(self.xp, ids)
         rows = self.find_or_create(found.ids) if train else self.find(found.ids)
         return self.read(rows), found, rows
-
-    def read(self, rows: Array) -> Array:
-        """Return the values of rows, zeros where a row is -1."""
-        n, width = rows.shape[0], self.group.width
-        values = self.xp.empty((n, width), np.float32)
-        args = (self._words, np.int64(_words(self.layout)), np.int32(width), rows, values, np.int64(n * width))
-        self._kernels.launch("read_values", n * width, args)
-        return values
 
     def push(self, ids: Array, gradients: Array, *, step: int = 0, shows: Array | None = None) -> Array:
         """Apply gradients ``[positions, width]`` of ids in any order, an id as often as it comes.
@@ -183,23 +164,7 @@ class DeviceRows:
     def update(self, rows: Array, gradients: Array, *, step: int = 0, shows: Array | None = None) -> Array:
         """Apply one gradient to each of distinct rows; see :meth:`push`."""
         self._changed[rows] = True
-        return self._update(rows, gradients, step, shows)
-
-    def _update(self, rows: Array, gradients: Array, step: int, shows: Array | None) -> Array:
-        n, width, xp = rows.shape[0], self.group.width, self.xp
-        counts, rows = xp.zeros(1, np.int32), rows.copy()
-        self._kernels.launch("skip_rows", n, (gradients, np.int32(width), rows, counts, np.int64(n)))
-        numbers = to_device(self.layout.rule_numbers(step), xp)
-        scales = gradients if shows is None else shows
-        for k, s in enumerate(self.layout.segments):
-            place = (np.int32(width), np.int32(s.column), np.int32(s.n), np.int32(self._slot(s)))
-            head = (np.int32(s.rule.code), numbers[k], self._words, np.int64(_words(self.layout)), rows, gradients)
-            tail = (scales, np.int32(shows is not None), np.int64(n))
-            self._modules[s.rule].launch("apply_rule", n, (*head, *place, *tail))
-        return counts
-
-    def _slot(self, s: RowSegment) -> int:
-        return s.slot - ID_WORDS
+        return self.apply(rows, gradients, step, shows)
 
     # growth, and the way to and from hosts
 
@@ -213,14 +178,13 @@ class DeviceRows:
             wanted = rows  # not twice as many, but what is asked for
         if not self._fits(wanted):
             raise self._full_error(wanted)
-        xp, stride = self.xp, _words(self.layout)
-        words, ids = xp.zeros((wanted, stride), np.float32), xp.full(wanted, RESERVED, dtype=np.uint64)
-        changed = xp.zeros(wanted, bool)
+        xp = self.xp
+        ids, changed = xp.full(wanted, RESERVED, dtype=np.uint64), xp.zeros(wanted, bool)
+        self.grow(wanted, self._used)
         if self._used:
-            words[: self._used] = self._words[: self._used]
             ids[: self._used] = self._ids[: self._used]
             changed[: self._used] = self._changed[: self._used]
-        self._words, self._ids, self._changed = words, ids, changed
+        self._ids, self._changed = ids, changed
         self._keys = self._places = None  # given back before the larger index is made
         self._clear_index(wanted)
         if self._used:
@@ -233,7 +197,7 @@ class DeviceRows:
 
     def _fits(self, rows: int) -> bool:
         """Whether the larger table fits; while rows are copied over, those that there are stay too."""
-        kept = sum(0 if a is None else int(a.nbytes) for a in (self._words, self._ids, self._changed))
+        kept = sum(0 if a is None else int(a.nbytes) for a in (self.words, self._ids, self._changed))
         return self._limit is None or kept + device_bytes(self.group, rows) <= self._limit
 
     def _full_error(self, rows: int) -> TableFullError:
@@ -249,12 +213,12 @@ class DeviceRows:
         there = to_device(ids, self.xp)
         rows, missing = self.find_all(there)
         rows = self._number(there, rows, missing) if missing else rows
-        self._words[rows] = to_device(words, self.xp)
+        self.words[rows] = to_device(words, self.xp)
         self._changed[rows] = False
 
     def save(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float32]]:
         """Return ids in ascending order with values and slots of their rows, on the host."""
-        ids, words = to_host(self._ids[: self._used]), to_host(self._words[: self._used])
+        ids, words = to_host(self._ids[: self._used]), to_host(self.words[: self._used])
         order = np.argsort(ids, kind="stable")
         return ids[order], words[order]
 
@@ -264,7 +228,7 @@ class DeviceRows:
         In the order of their numbers. The host waits twice.
         """
         at = self.xp.flatnonzero(self._changed[: self._used])
-        ids, words = self.xp.take(self._ids, at), self.xp.take(self._words, at, axis=0)
+        ids, words = self.xp.take(self._ids, at), self.xp.take(self.words, at, axis=0)
         self._changed[: self._used] = False
         return to_host(ids), to_host(words)
 
@@ -273,10 +237,6 @@ class DeviceRows:
         self._used = 0
         self._changed[...] = False
         self._clear_index(int(self._ids.shape[0]))
-
-
-def _words(layout: RowLayout) -> int:
-    return int(layout.width + layout.slots)
 
 
 def _places(rows: int) -> int:
@@ -290,16 +250,3 @@ def rows_within(group: GroupSpec, limit: int) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if device_bytes(group, middle) <= limit else (low, middle - 1)
     return low
-
-
-def kernels_for(rule: Rule, xp: Namespace) -> RawModule:
-    """Return the kernels with a rule's CUDA body in them, or say that it has none."""
-    text = cuda_text(SOURCE)
-    if rule.code < 0:
-        if rule.cuda is None:
-            raise no_cuda(rule)
-        text = text.replace("    // foreign rule\n", rule.cuda)
-    module = raw_module(xp, text)
-    if module is None:
-        raise TableError(f"the device {getattr(xp, '__name__', xp)!r} runs no CUDA kernels and cannot hold tables")
-    return module

@@ -39,7 +39,18 @@ from heterps.tables.snapshots.plain_parquet import PlainWriter
 from heterps.tables.snapshots.records import RowBuffer
 from heterps.tables.specs.spec import DenseSpec, GroupSpec
 
-__all__ = ["DENSE", "THREADS", "Generation", "Snapshots", "base_of", "links_of", "save_shard", "since_of", "write_part"]
+__all__ = [
+    "DENSE",
+    "FULL_EVERY",
+    "THREADS",
+    "Generation",
+    "Snapshots",
+    "base_of",
+    "links_of",
+    "save_shard",
+    "since_of",
+    "write_part",
+]
 
 pq = later("pyarrow.parquet")
 
@@ -49,6 +60,8 @@ DENSE = "dense parameters"
 FILE_BYTES, ROW_GROUP_BYTES = 1 << 25, 1 << 22
 #: Files written or read side by side.
 THREADS = 2
+#: Of so many snapshots that build on each other the first holds everything.
+FULL_EVERY = 20
 _UNFINISHED = ".unfinished-"
 _FOLLOWS = "follows.json"
 #: Kinds from which training goes on: they hold optimiser state and what waits for admission.
@@ -283,7 +296,7 @@ class Snapshots:
         stands on another checkpoint stays too.
         """
         found = self.generations()
-        below = {path: _builds_on(path) for path in found}
+        below = _chains(found)
         good = [path for path in found if not any(each.name in self._broken for each in below[path])]
         kept = good[-self._keep :]
         if self._keep > 1 and len({below[path][-1] for path in kept}) == 1:
@@ -296,12 +309,19 @@ class Snapshots:
         remove_tree(folder)
 
 
-def _builds_on(folder: Path) -> list[Path]:
-    """Return a generation and all below it, as far as they can be read."""
-    found = [folder]
-    with suppress(CheckpointError):
-        found += [link.folder for link in links_of(folder)][1:]
-    return found
+def _chains(generations: Sequence[Path]) -> dict[Path, list[Path]]:
+    """Return each generation, oldest first, with all below it, as far as they can be read. Each is read once."""
+    chains: dict[Path, list[Path]] = {}
+    hashes: dict[Path, str] = {}
+    for folder in generations:
+        chains[folder] = [folder]
+        with suppress(CheckpointError):
+            manifest = Manifest.read(folder)
+            hashes[folder] = manifest.sha256
+            below = None if manifest.follows is None else folder.parent / manifest.follows.name
+            if below in hashes and manifest.follows is not None and hashes[below] == manifest.follows.sha256:
+                chains[folder] += chains[below]
+    return chains
 
 
 def _follows(folder: Path, parts: Sequence[SnapshotPart]) -> tuple[Follows | None, dict[str, list[int]]]:
@@ -353,9 +373,14 @@ def save_shard(
     return done
 
 
-def base_of(snapshots: Snapshots) -> Path | None:
-    """Return the newest generation if changes can build on it."""
-    found = snapshots.generations()[-1:]
+def base_of(snapshots: Snapshots, full_every: int = FULL_EVERY) -> Path | None:
+    """Return the newest generation if changes can build on it; None once so many build on each other.
+
+    Whoever restores reads all of them, and none can go while another builds on it.
+    """
     with suppress(CheckpointError):
-        return next((path for path in found if Manifest.read(path).kind in _EXACT), None)
+        for newest in snapshots.generations()[-1:]:
+            links = list(links_of(newest))
+            if links[0].manifest.kind in _EXACT and len(links) < full_every:
+                return newest
     return None

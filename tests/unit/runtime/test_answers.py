@@ -18,6 +18,7 @@ from heterps.runtime import answers
 from heterps.runtime.cluster.pools import pools_of
 from heterps.runtime.run import inference_tasks
 from heterps.runtime.run.arrivals import Arrivals
+from heterps.runtime.run.directory import Directory
 from heterps.runtime.run.inference_tasks import InferenceTasks
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.run.split_tasks import SplitTasks
@@ -183,7 +184,7 @@ def arrivals() -> Arrivals:
 
 @pytest.fixture
 def tasks(local: Client, arrivals: Arrivals) -> SplitTasks:
-    return SplitTasks(local, "run", arrivals, str)
+    return SplitTasks(local, "run", arrivals, str, Directory(dict))
 
 
 def arrived(arrivals: Arrivals) -> Any:

@@ -36,3 +36,14 @@ def test_both_spellings_of_a_key_and_units_are_understood() -> None:
 def test_a_wrong_setting_is_named(key: str, value: object, message: str) -> None:
     with dask.config.set({key: value}), pytest.raises(ClusterError, match=message):
         settings()
+
+
+def test_what_is_changed_is_seen_at_once_and_what_is_not_is_not_read_again() -> None:
+    before = settings()
+    assert settings() is before
+    with dask.config.set({"heterps.prefetch": before.prefetch + 1}):
+        assert settings().prefetch == before.prefetch + 1
+        with dask.config.set({"heterps.worker": {**dask.config.get("heterps.worker"), "warm": not before.warm}}):
+            assert settings().warm is not before.warm
+            assert settings().prefetch == before.prefetch + 1
+    assert settings() == before

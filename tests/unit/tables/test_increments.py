@@ -16,7 +16,7 @@ from heterps.tables import KeyedShard, Manifest, Snapshots, find_generation, loa
 from heterps.tables.hashing import shards_of
 from heterps.tables.live import changes
 from heterps.tables.live.group import RowGroup
-from heterps.tables.snapshots.snapshot import since_of, write_part
+from heterps.tables.snapshots.snapshot import FULL_EVERY, since_of, write_part
 from tests.unit.tables.snapshots.test_snapshot import (
     DENSE_SPECS,
     GROUPS,
@@ -260,3 +260,30 @@ def test_a_full_disk_while_changes_are_written_loses_nothing(tmp_path: Path) -> 
     assert contents(*restored(tmp_path)) == before
     save_shard(shard, tmp_path, kind="changes")
     assert contents(*restored(tmp_path)) == contents(shard)
+
+
+def test_of_so_many_saves_one_holds_everything(tmp_path: Path) -> None:
+    """Otherwise a restore reads more with each save, and nothing may ever go."""
+    shard, kinds = new_shard(), []
+    for n in range(FULL_EVERY + 3):
+        train(shard, n, n + 1)
+        kinds.append(Manifest.read(save_shard(shard, tmp_path, kind="changes")).kind)
+    assert [n for n, kind in enumerate(kinds) if kind == "checkpoint"] == [0, FULL_EVERY]
+    found = restored(tmp_path)[0]
+    assert found.window == shard.window
+    np.testing.assert_array_equal(found.pull_dense(), shard.pull_dense())
+
+
+def test_a_commit_reads_every_manifest_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shard, read, real = new_shard(), [], Manifest.read
+    for n in range(12):
+        train(shard, n, n + 1)
+        save_shard(shard, tmp_path, kind="changes", keep=99)
+
+    def counted(folder: Path) -> Manifest:
+        read.append(folder)
+        return real(folder)
+
+    monkeypatch.setattr(Manifest, "read", counted)
+    Snapshots(tmp_path, keep=99)._not_needed()
+    assert len(read) == 12

@@ -445,6 +445,50 @@ def test_an_instruction_reaches_the_actor_of_its_attempt(start: Start) -> None:
     assert played.actor(IO_0).asked("deliver") == []
 
 
+def test_a_worker_is_sent_addresses_that_it_is_not_known_to_have(start: Start) -> None:
+    played = start()
+    played.join(IO_0, IO_1, SERVER_0)
+    played.create_hosts()
+    known = {1: address("copy 1")}
+    first, second = played.run(1, IO_0), played.run(2, IO_0, split=1)
+    assert [task.args[3] for task in (first, second)] == [known, known], "neither is known to have come"
+    first.end()
+    played.take()
+    assert [played.run(3, IO_0).args[3], played.run(4, IO_1).args[3]] == [{}, known]
+    played.carrier.to_attempt(3, pause := do.Pause(3, 3, 1))
+    played.until(lambda: played.actor(IO_0).asked("deliver"))
+    assert played.actor(IO_0).asked("deliver") == [(3, pause, {})]
+    played.carrier.stages.addresses["another"] = address("another")
+    assert played.run(5, IO_0).args[3] == {**known, "another": address("another")}
+
+
+def test_a_worker_that_comes_back_is_sent_all_addresses(start: Start) -> None:
+    played = start()
+    played.join(IO_0, SERVER_0)
+    played.create_hosts()
+    played.run(1, IO_0).end()
+    played.take()
+    late = played.run(2, IO_0)
+    assert late.args[3] == {}
+    del played.scheduler.workers[IO_0]
+    played.look()
+    late.end()  # of the actor that is gone
+    played.join(IO_0)
+    assert played.run(3, IO_0).args[3] == {1: address("copy 1")}
+
+
+def test_a_task_that_is_done_is_let_go_of(start: Start) -> None:
+    """Dask keeps what somebody holds, and a long run has a million of them."""
+    played = start()
+    played.join(IO_0)
+    task, other = played.run(1, IO_0), played.run(2, IO_0, split=1)
+    task.end()
+    played.take()
+    assert [task.released, other.released] == [True, False]
+    assert played.carrier.tasks.on(IO_0) == {2}
+    assert played.events[-1:] != [ev.SplitFailed(1, "")]
+
+
 def test_a_cancelled_attempt_is_told_and_then_forgotten(start: Start) -> None:
     played = start()
     played.join(IO_0)

@@ -71,3 +71,17 @@ def test_a_host_without_a_backup_begins_again_from_the_cut() -> None:
     told = begun(hosts=1)
     told.handle(ev.WorkerLost("a"))
     assert told.moves.taken() == ("server-0 is lost", "shard host 0 begins again on server-1")
+
+
+def test_a_split_that_was_done_where_it_was_goes_on_nowhere() -> None:
+    """What its number means in the next pass is another matter; and of a million Splits none is remembered."""
+    told = begun(hosts=1, passes=2)
+    told.handle(ev.SplitsReady(0, 1))
+    run = next(each for each in told.handle(ev.WorkerJoined("x", "io")) if isinstance(each, do.RunSplit))
+    told.handle(ev.WorkerJoined("y", "io"))
+    told.handle(ev.WorkerLeaving("x"))
+    assert told.moves._astray == {0: "x"}
+    told.handle(ev.SplitDone(run.attempt, 3))
+    assert told.moves._astray == {}
+    told.handle(ev.SplitsReady(1, 1))
+    assert not [words for words in told.moves.taken() if "goes on" in words]

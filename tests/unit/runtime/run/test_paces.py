@@ -1,6 +1,11 @@
 """Who is far behind, told from batches and seconds."""
 
-from heterps.runtime.run.paces import Behind, Going, Paces
+from statistics import median
+
+import pytest
+from hypothesis import given, strategies as st
+
+from heterps.runtime.run.paces import Behind, Going, Paces, told_every_s
 
 
 def going(now: float, **rates: float) -> list[Going]:
@@ -73,3 +78,34 @@ def test_a_short_turn_that_costs_nothing_is_left_alone() -> None:
         return [Going(0, 0, "a", int(10 * now), 0.01 * now), Going(1, 1, "b", int(10 * now), 0.1 * now)]
 
     assert not any(paces.look(now, lanes(now)) for now in map(float, range(6)))
+
+
+@given(st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0.01, 10)), st.sampled_from("abcdefgh"))
+def test_what_others_take_is_the_median_of_all_but_one(paces_s: dict[str, float], worker: str) -> None:
+    paces = Paces(after_s=1.0, factor=3.0)
+    paces._usual = dict(paces_s)
+    others = [pace for name, pace in paces_s.items() if name != worker]
+    assert paces.usual(worker) == (pytest.approx(median(others)) if others else None)
+    paces.forget("a")
+    paces_s.pop("a", None)
+    others = [pace for name, pace in paces_s.items() if name != worker]
+    assert paces.usual(worker) == (pytest.approx(median(others)) if others else None), "one is gone"
+
+
+def test_attempts_say_less_the_more_there_are() -> None:
+    assert told_every_s(1) == told_every_s(100) == 0.25
+    assert told_every_s(10_000) == 25.0
+
+
+def test_one_that_may_say_little_is_not_behind_while_it_says_nothing() -> None:
+    """A word in ten seconds each, at different moments: the one that does a batch in ten is found all the same."""
+    rates = {"a": 10.0, "b": 9.0, "c": 11.0, "d": 1.0}
+
+    def heard(now: float, every_s: float) -> list[Going]:
+        words = {name: now - (now + 2 * n) % every_s for n, name in enumerate(rates)}
+        return [Going(w, n, w, int(max(words[w], 0.0) * rates[w]), now) for n, w in enumerate(rates)]
+
+    paces = Paces(after_s=4.0, factor=3.0)
+    found = [paces.look(now, heard(now, 10.0), 10.0) for now in map(float, range(60))]
+    assert {behind.worker for each in found for behind in each} == {"d"}
+    assert found[-1][0].seconds == pytest.approx(1.0, rel=0.2)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import dask
 import numpy as np
@@ -20,6 +25,7 @@ from heterps.runtime.wire.service import Listener
 from heterps.runtime.wire.shared import Inbox, Outbox, SharingError
 
 LARGE = np.arange(50_000, dtype=np.float32)
+ROOT = Path(__file__).parents[4]
 
 
 @contextmanager
@@ -110,8 +116,6 @@ class Twice:
 
 @contextmanager
 def calling(*, near: bool = True) -> Iterator[SocketPeer]:
-    from dataclasses import replace
-
     with closing(Listener(Twice())) as listener:
         where = listener.address if near else replace(listener.address, machine="elsewhere")
         with closing(SocketPeer(where, timeout_s=20)) as peer:
@@ -197,3 +201,64 @@ def test_heads_are_not_believed_about_where_without_sharing() -> None:
     assert got is not None
     assert got.head == {"n": 1}
     np.testing.assert_array_equal(got.arrays[0], LARGE[:10])
+
+
+# What the other process does: answers calls, or makes them without end.
+_SERVE = """
+from heterps.runtime.wire.service import Listener
+from tests.unit.runtime.wire.test_shared import Twice
+listener = Listener(Twice())
+sys.stdout.buffer.write(pickle.dumps(listener.address)); sys.stdout.flush()
+sys.stdin.read()
+"""
+_CALL = """
+from heterps.runtime.wire.peer import SocketPeer
+from tests.unit.runtime.wire.test_shared import LARGE
+peer = SocketPeer(pickle.load(sys.stdin.buffer))
+while True:
+    assert (peer.call("twice", [LARGE]).arrays[0] == 2 * LARGE).all()
+    print("right", flush=True)
+"""
+
+
+@contextmanager
+def beside(program: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process, killed at the end of the block at the latest."""
+    words = [sys.executable, "-c", f"import pickle, sys\n{program}"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        yield process
+        process.kill()
+
+
+def called_until_lost(peer: SocketPeer, kept: list[np.ndarray]) -> list[np.ndarray]:
+    """Return the last two answers that came."""
+    try:
+        while True:
+            kept = [kept[-1], peer.call("twice", [3 * LARGE]).arrays[0]]
+    except PeerLost:
+        return kept
+
+
+def test_a_host_that_is_killed_leaves_answers_whole_and_its_callers_alive() -> None:
+    with beside(_SERVE) as process:
+        assert process.stdout is not None
+        with closing(SocketPeer(pickle.load(process.stdout), timeout_s=60)) as peer:
+            kept = [peer.call("twice", [n * LARGE]).arrays[0] for n in (1, 2)]  # both may be read still
+            killer = threading.Thread(target=process.kill)
+            killer.start()
+            kept = called_until_lost(peer, kept)
+            killer.join()
+            assert all(any(np.array_equal(found, 2 * n * LARGE) for n in (1, 2, 3)) for found in kept)
+
+
+def test_a_caller_that_is_killed_leaves_a_host_to_others() -> None:
+    with closing(Listener(Twice())) as listener, beside(_CALL) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        pickle.dump(replace(listener.address, process="another"), process.stdin)
+        process.stdin.close()
+        for _ in range(3):
+            assert process.stdout.readline() == b"right\n"
+        process.kill()
+        with closing(SocketPeer(listener.address, timeout_s=60)) as peer:
+            np.testing.assert_array_equal(peer.call("twice", [LARGE]).arrays[0], 2 * LARGE)

@@ -71,6 +71,8 @@ class _Batches:
 class _Copy:
     """A copy of the one shard host, far away: it writes to the caller's buffers when its answer arrives."""
 
+    is_far = True
+
     def __init__(self, job: Job, number: int) -> None:
         self.host = ShardHost(job, 0, number, lambda event: None)
         self.host.deliver(do.CreateHost(number, 0, "server", number, 0, job.owned(0)))
@@ -123,3 +125,48 @@ def _pushes(mode: Mode, late_after: int) -> list[dict[str, Any]]:
     attempt.close()
     assert len(new.pushed) == 2
     return new.pushed
+
+
+class _Batch(_Batches):
+    """More of them."""
+
+    def __init__(self, start: int) -> None:
+        self._left = iter([Batch(BatchKey(0, 0, n), 64, columns(64, n)) for n in range(start, 5)])
+
+
+@pytest.mark.parametrize(("is_far", "wanted"), [(True, [0, 1, "pull 3", 2]), (False, [0, 1, 2, "pull 3"])])
+def test_what_came_while_a_batch_was_computed_is_looked_at_before_the_next(is_far: bool, wanted: list[Any]) -> None:
+    """An acknowledgement lets the next batch be asked for: the sooner, the less it is waited for where answers travel.
+
+    In one process nothing travels, and batches are computed on rows that are as new as can be.
+    """
+    job = Job(Model(graph()), 64, Async(depth=3), hosts=1)
+    copy, done = _Copy(job, 1), list[Any]()
+    copy.is_far = is_far
+    run = do.RunSplit(5, 5, "w", 0, 0, 0, 0, 0, None, 0, (0, 0), Layout(1, (1,), (1,), job.owners))
+    links: Any = {1: copy}
+    bench = Workbench(job)
+    attempt = Attempt(run, job.mode, Reading(_Batch, 0), bench, links.__getitem__, lambda event: None)  # type: ignore[arg-type]
+    send, compute = copy.send, bench.compute
+
+    def sent(request: Any, *rest: Any) -> None:
+        if isinstance(request, Pull) and request.key.n > 2:
+            done.append(f"pull {request.key.n}")
+        send(request, *rest)
+
+    def computed(work: Any, ahead: Any) -> None:
+        compute(work, ahead)
+        done.append(work.key.n)
+        if copy.late and work.key.n == 1:
+            copy.late.pop(0)()  # the acknowledgement of the first comes meanwhile
+
+    copy.send, bench.compute = sent, computed  # type: ignore[method-assign]
+    attempt.start()
+    copy.late.pop()()  # its word on where the Split stands
+    attempt.pump(1)
+    assert len(copy.late) == 3  # rows of three batches
+    while copy.late:
+        copy.late.pop(0)()
+    attempt.pump(100)
+    attempt.close()
+    assert done[:4] == wanted

@@ -111,14 +111,15 @@ class Io:
         layout = Layout(1, (1,), (1,), self.job.owners)
         return do.RunSplit(attempt, attempt, WORKER.address, 0, split, 0, 0, 0, None, 0, (0, 0), layout)
 
-    def begin(self, attempt: int, split: int = 0) -> Future[int]:
+    def begin(self, attempt: int, split: int = 0, told_every_s: float = 0.0) -> Future[int]:
         """Run an attempt in a thread of its own, as its task does."""
         answer: Future[int] = Future()
 
         def work() -> None:
             try:
                 run = self.instruction(attempt, split)
-                answer.set_result(self.actor.run_attempt(run, self.splits[split], {1: self.listener.address}))
+                known = {1: self.listener.address}
+                answer.set_result(self.actor.run_attempt(run, self.splits[split], known, told_every_s))
             except BaseException as error:
                 answer.set_exception(error)
 
@@ -462,14 +463,10 @@ def test_bad_rows_are_those_of_a_split_however_often_it_is_read(make: Callable[.
     assert io.actor.collect()["bad_rows"] == {(0, 0): 2, (0, 1): 1}
 
 
-def test_of_many_words_on_progress_a_few_reach_the_run(
-    make: Callable[..., Io], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_words_on_progress_a_few_reach_the_run(make: Callable[..., Io]) -> None:
     io = make()
-    monkeypatch.setattr(io_actor, "_PROGRESS_S", LONG_S)
-    io.begin(1).result(LONG_S)
+    io.begin(1, told_every_s=LONG_S).result(LONG_S)
     assert io.told(ev.BatchesDone) == []
-    monkeypatch.setattr(io_actor, "_PROGRESS_S", 0.0)
     io.begin(2, split=1).result(LONG_S)
     assert max(event.upto for event in io.told(ev.BatchesDone)) == BATCHES
     assert len(io.told(ev.SplitDone)) == 2
