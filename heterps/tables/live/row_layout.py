@@ -71,7 +71,7 @@ class RowLayout:
         self.stamp = end if end >= LONG and end % 2 else -1
         self.stride = end + (self.stamp >= 0)
 
-    def _segments(self, parts: list[_Part]) -> tuple[RowSegment, ...]:
+    def _segments(self, parts: list[_ColumnRun]) -> tuple[RowSegment, ...]:
         out: list[RowSegment] = []
         column, slot = 0, self.state
         for table, n, rule, init, gated in parts:
@@ -161,7 +161,7 @@ class RowLayout:
         return any(rule.scheduled for rule in self.rules)
 
 
-class _Part(NamedTuple):
+class _ColumnRun(NamedTuple):
     """Columns of a table under one rule and one initialiser."""
 
     table: str
@@ -171,16 +171,16 @@ class _Part(NamedTuple):
     gated: bool
 
 
-def _parts_of(group: GroupSpec, short: bool) -> list[_Part]:
+def _parts_of(group: GroupSpec, short: bool) -> list[_ColumnRun]:
     parts = [part for table in group.tables for part in _parts(table)]
     return [part for part in parts if not (short and part.gated)]
 
 
-def _parts(table: TableSpec) -> list[_Part]:
+def _parts(table: TableSpec) -> list[_ColumnRun]:
     """Split a table's columns into those every row has and those that wait for the score."""
     a = table.accessor
     if a is None or a.embed == table.dim:
-        return [_Part(table.name, table.dim, table.rule, table.init, False)]
-    parts = [_Part(table.name, a.embed, table.rule, table.init, False)] if a.embed else []
+        return [_ColumnRun(table.name, table.dim, table.rule, table.init, False)]
+    parts = [_ColumnRun(table.name, a.embed, table.rule, table.init, False)] if a.embed else []
     rule, init = a.embedx_rule or table.rule, a.embedx_init or table.init
-    return [*parts, _Part(table.name, table.dim - a.embed, rule, init, True)]
+    return [*parts, _ColumnRun(table.name, table.dim - a.embed, rule, init, True)]
