@@ -109,7 +109,7 @@ def test_short_rows_give_the_bits_of_whole_ones_for_long(
 def test_a_cut_holds_rows_that_become_whole_while_it_is_read(name: str, tmp_path: Path) -> None:
     pair = Beside(SPECS[name](), tmp_path)
     ids, width = np.arange(500, dtype=np.uint64), pair.memory.group("g").spec.width
-    counts = {"show": np.ones(500, np.float32), "click": np.ones(500, np.float32)}
+    counts: dict[str, Any] = {"show": np.ones(500, np.float32), "click": np.ones(500, np.float32)}
     pair.push(ids, np.ones((500, width), np.float32), **counts)
     before = rows_of(pair.disk)
     cuts = [shard.cut() for shard in pair.both]
