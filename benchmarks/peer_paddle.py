@@ -46,7 +46,7 @@ class Paddle:
             **os.environ,
             "HETERPS_PADDLE_SOCKET": address,
             "HETERPS_PADDLE_SETTINGS": json.dumps(dataclasses.asdict(chosen)),
-            "HETERPS_PADDLE_FILES": json.dumps(_shares(chosen)),
+            "HETERPS_PADDLE_FILES": json.dumps(shares(chosen)),
             "OMP_NUM_THREADS": "1",
         }
         script = str(Path(__file__).with_name("paddle_trainer.py"))
@@ -78,7 +78,7 @@ class Paddle:
         return float(self.pipes[0].recv())
 
 
-def _shares(chosen: Settings) -> list[dict[str, str]]:
+def shares(chosen: Settings) -> list[dict[str, str]]:
     """Per trainer: the file of a window's pass and the file of its share of the training samples."""
     train, shape, out = chosen.read_train(), chosen.shape, []
     for number in range(TRAINERS):

@@ -94,7 +94,7 @@ def data() -> Dataset:
 
 def train(plan: Plan, seconds: float, **rules: Any) -> dict[str, Any]:
     """Train after a warm-up; rows per second by the clock and by processor time."""
-    with hps.launch(plan, engine="dask", report_s=0.25, metrics=(), **rules) as session:
+    with hps.launch(plan, engine="dask", metrics=(), **rules) as session:
         run = session.train(data(), epochs=1000)
         _after(run, 0.0, rows=10 * BATCH)  # everything is loaded and compiled by then
         first = _after(run, 1.0)

@@ -16,8 +16,8 @@ from heterps.metrics import Metric, OfTask, metric
 from heterps.planner.plan import Plan
 from heterps.planner.planner import plan as make_plan
 from heterps.planner.tiers import with_storage as stored
-from heterps.planner.ways import CACHE, GEO, cache_ways, parse_way, resolve_ways
-from heterps.protocol.words.modes import Async, Cached, Mixed, Mode, mode_from_json, mode_from_text
+from heterps.planner.ways import CACHE, cache_ways, parse_way, resolve_ways
+from heterps.protocol.words.modes import Async, Cached, Mode, mode_from_json, mode_from_text
 from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.devices import AUTO, DeviceWish
 from heterps.runtime.batch.inference import PREDICTION, sources_of
@@ -35,7 +35,6 @@ __all__ = [
     "chosen_mode",
     "evaluation_metrics",
     "job_of",
-    "mixed_mode",
     "named",
     "plan_of",
     "watched_tensors",
@@ -177,18 +176,6 @@ def cached_mode(mode: Mode, staleness: int | None, parameters: Mapping[str, str]
     if staleness is not None:
         return Cached(staleness)
     return mode if isinstance(mode, Cached) else Cached()
-
-
-def mixed_mode(mode: Mode, parameters: Mapping[str, str]) -> Mode:
-    """Return the mode in which some tables can travel by Geo, if any does: that takes the place of Async."""
-    ranges = [way.number for way in map(parse_way, parameters.values()) if way.kind == GEO and way.number]
-    if isinstance(mode, Mixed) and not ranges:
-        raise PlanError("mode 'mixed', but no table travels by geo: say which (parameters={'user_*': 'geo:100'})")
-    if not ranges or not isinstance(mode, Async | Mixed):
-        return mode  # the job refuses the way in another one
-    if isinstance(mode, Async) and mode.merge > 1:
-        raise PlanError(f"Async(merge={mode.merge}) beside the way 'geo:{ranges[0]}', which goes with single batches")
-    return Mixed(ranges[0], mode.depth)
 
 
 def chosen_mode(given: str | Mapping[str, Any] | Mode | None, plan: Plan, engine: str) -> Mode:

@@ -16,7 +16,6 @@ from heterps.choices import (
     check_options,
     chosen_mode,
     job_of,
-    mixed_mode,
     plan_of,
     with_cache,
     with_replicas,
@@ -26,7 +25,8 @@ from heterps.data.core.data_form import DataForm
 from heterps.errors import CheckpointError
 from heterps.graph import Graph
 from heterps.planner.plan import Plan
-from heterps.protocol.words.modes import Async, Cached, Mixed, Mode, mode_from_json
+from heterps.planner.ways import mixed_mode
+from heterps.protocol.words.modes import Async, Cached, Mixed, MixedSync, Mode, Sync, mode_from_json
 from heterps.runtime.ahead import compile_ahead
 from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.cuts.checkpoints import Checkpoints
@@ -205,6 +205,11 @@ def _remembered(resume: str | os.PathLike[str]) -> DataForm | None:
         return None
 
 
+def _of_hosts(mode: Mode) -> Mode:
+    """Return the mode that keeps the same order, without what workers keep."""
+    return Sync() if isinstance(mode, MixedSync) else Async() if isinstance(mode, Cached | Mixed) else mode
+
+
 def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None = None, **options: Any) -> Session:
     """Launch a model that :meth:`Session.save` wrote, with its tables as they were.
 
@@ -222,7 +227,7 @@ def load(path: str | os.PathLike[str], client: Any = None, *, plan: Plan | None 
     saved = SavedModel.read(Path(path))
     if plan is None:
         mode = mode_from_json(saved.mode)
-        mode = Async() if isinstance(mode, Cached | Mixed) else mode  # what workers keep is for this run to say
+        mode = _of_hosts(mode)  # what workers keep is for this run to say
         plan = Plan.fused(saved.graph, batch_size=saved.batch_size, mode=mode)
     options = {"sparse": saved.sparse, "dense": saved.dense, "seed": saved.seed, **options}
     session = launch(plan, client, **options)

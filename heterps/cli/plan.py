@@ -137,6 +137,7 @@ def command() -> None:
 @storage_option
 @parameters_option
 @click.option("--mode", metavar="MODE", help="How workers keep in step, as for `heterps train` [default: async].")
+@click.option("--stale", type=click.IntRange(1), metavar="K", help="Tables may travel by geo:K where that is cheaper.")
 @click.option("--replicas", type=click.IntRange(1, 2), default=1, show_default=True, help="Copies of each shard host.")
 @click.option("--solver", "solver_name", default="exact", show_default=True, help="Registered solver.")
 @click.option("--compare", "comparing", is_flag=True, help="One row per solver: cost, gap, time.")
@@ -157,7 +158,7 @@ def make(
     arrival_rate: float | None, budget: float | None, batch_size: tuple[int, ...] | None, seconds: float,
     deadline: float | None, head_room: float, profile_path: str | None, data: tuple[str, ...], kind: str,
     rows: float | None, epochs: int, pins: tuple[str, ...], storage: tuple[str, ...], parameters: tuple[str, ...],
-    mode: str | None, replicas: int, solver_name: str,
+    mode: str | None, stale: int | None, replicas: int, solver_name: str,
     comparing: bool, explaining: bool, objective: str | None, playing: bool, play_with: tuple[str, ...],
     commands: bool, hosts: str | None, certs: str | None, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
@@ -183,6 +184,7 @@ def make(
         head_room,
         parse_ways(parameters),
         replicas,
+        stale,
     )
     console = _console()
     if comparing:

@@ -42,7 +42,7 @@ def command(
     add_to: str | None,
     out: str | None,
 ) -> None:
-    r"""Measure what a model's layers, table access and calls take on a core or GPU of this machine (some 15 seconds).
+    r"""Measure what a model's layers, table access and calls take on a core or GPU of this machine (some 20 seconds).
 
     \b
     Examples:
@@ -108,6 +108,7 @@ def _lines(rates: Rates) -> list[tuple[str, Line, str]]:
         ("read", rates.read, "row"),
         ("de-duplicate", rates.dedupe, "id"),
         ("pull (shard host)", rates.pull, "unique row"),
+        ("create (shard host)", Line(0.0, rates.create_s), "new row"),
         ("push (shard host)", rates.push, "unique row"),
         ("dense (shard host)", rates.dense, "parameter"),
     ]

@@ -21,7 +21,7 @@ __all__ = ["local_gpus", "measure_local", "memory_limit_bytes"]
 
 _GEMM_SIDE = 512
 _COPY_FLOATS = 8 << 20  # 32 MB: beyond the caches of most machines
-_SECONDS = 0.05
+_SECONDS = 0.03
 
 
 @functools.cache

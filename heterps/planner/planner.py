@@ -18,8 +18,9 @@ from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.planning_model import build_problem, is_priced, server_pools
 from heterps.planner.costs.profile import Profile
+from heterps.planner.costs.row_way_costs import choose_row_ways, row_way_costs, row_way_texts
 from heterps.planner.costs.sample import Sample, sample_batches, sample_dataset
-from heterps.planner.costs.table_memory import forecast_tables
+from heterps.planner.costs.table_memory import forecast_tables, new_rows
 from heterps.planner.costs.way_costs import choose_ways, dense_way_costs, way_texts
 from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
 from heterps.planner.plan import Plan
@@ -31,8 +32,8 @@ from heterps.planner.solve.problem import Placement, Problem, make_problem
 from heterps.planner.solve.remedies import infeasible
 from heterps.planner.solve.search import frontier as search_frontier
 from heterps.planner.solve.solvers import solver, solvers
-from heterps.planner.ways import CACHE, resolve_ways
-from heterps.protocol.words.modes import Cached, Mode
+from heterps.planner.ways import CACHE, GEO, mixed_mode, resolve_ways
+from heterps.protocol.words.modes import Async, Cached, Mode
 from heterps.stages import layers_of
 from heterps.stages.contract import UNIQUE_FRACTION
 
@@ -62,6 +63,7 @@ class Request:
     head_room: float = 0.0
     parameters: Mapping[str, str] = field(default_factory=dict)
     replicas: int = 1
+    stale: int | None = None
 
     @property
     def unique_fraction(self) -> float:
@@ -74,7 +76,8 @@ class Request:
         """Costs at one batch size."""
         layers = layers_of(self.graph, batch_size=batch_size, unique_fraction=self.unique_fraction)
         tables = forecast_tables(self.graph, self.sample, self.rows)
-        return Costs(self.graph, layers, self.hardware, self.profile, tables, self.head_room, self.replicas)
+        new = new_rows(tables, self.sample, self.rows)
+        return Costs(self.graph, layers, self.hardware, self.profile, tables, self.head_room, self.replicas, new)
 
     def best(self) -> Choice | None:
         """The best draft and what is proved of it; None if it was proved that there is no plan.
@@ -103,6 +106,7 @@ def plan(
     head_room: float = 0.0,
     parameters: Mapping[str, str] | None = None,
     replicas: int = 1,
+    stale: int | None = None,
 ) -> Plan:
     """Decide what runs where.
 
@@ -138,7 +142,10 @@ def plan(
         bytes of gradients once more.
     parameters
         How parameters travel, by name or pattern: ``{"fc*": "allreduce"}``; what is not named goes by its table. None
-        lets the planner choose for dense parameters, by what each way costs a step.
+        lets the planner choose by what each way costs a step, for dense parameters, and for tables if ``stale``.
+    stale
+        Let tables travel by ``geo:K`` with this K where that is cheaper: their rows are then up to two ranges of K
+        batches behind what others have learned. None: tables stay as exact as the mode is.
 
     Raises
     ------
@@ -166,15 +173,17 @@ def plan(
         head_room,
         dict(parameters or {}),
         replicas,
+        stale,
     )
     return solve(request, mode)
 
 
 def solve(request: Request, mode: Mode | None = None) -> Plan:
     """Make the plan of a request, with its certificate, rivals and assumptions."""
+    if request.stale is not None and request.stale < 1:
+        raise PlanError(f"stale={request.stale}: it is a number of batches, at least 1")
     ways_of = resolve_ways(request.graph, request.parameters)
-    if mode is None and any(way.kind == CACHE for way in ways_of.values()):
-        mode = Cached()
+    given, mode = mode, Cached() if mode is None and any(way.kind == CACHE for way in ways_of.values()) else mode
     solver(request.solver).solve(_TINY, 1.0)  # loads the compiled loops: not what a plan takes
     start = time.perf_counter()
     try:
@@ -192,19 +201,36 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
     made = with_gpu_tables(check_plan(assemble(draft, rate, mode), draft.costs))
     on_gpu = (*gpu_texts(made, draft.costs), *gpu_cache_texts(made, ways_of))
     ways = dense_way_costs(draft.costs, made) if draft.costs.dense_size else ()
-    chosen = request.parameters or (choose_ways(request.graph, ways) if ways else {})
+    k = request.stale or next((way.number for way in ways_of.values() if way.kind == GEO), None)
+    rows = row_way_costs(draft.costs, made, request.sample, k) if k else ()
+    chosen = request.parameters or {
+        **(choose_ways(request.graph, ways) if ways else {}),
+        **choose_row_ways(rows),
+    }
+    made = replace(made, mode=mixed_mode(made.mode, chosen))
     return replace(
         made,
         certificate=_certificate(request, choice, seconds),
         rivals=tuple(rivals(request, draft)),
         assumptions=(
             *assumptions(request, draft),
+            _mode_text(made, given),
             *on_gpu,
             *(way_texts(ways, bool(request.parameters)) if ways else ()),
+            *row_way_texts(rows, ways_of),
             *cache_texts(request.graph, request.sample, ways_of, made.mode, made.batch_size),
         ),
         parameters=chosen,
     )
+
+
+def _mode_text(made: Plan, given: Mode | None) -> str:
+    """Say which mode a plan is for, and why."""
+    if given == made.mode:
+        return f"mode {made.mode.name}, as was asked for"
+    if given is None and isinstance(made.mode, Async):
+        return f"mode {made.mode.name}: nobody asked for another one (mode=, --mode)"
+    return f"mode {made.mode.name}, which the ways of parameters take"
 
 
 def _sampled(graph: Graph, sample: Sample | Dataset | Iterable[Mapping[str, Any]] | None) -> Sample | None:

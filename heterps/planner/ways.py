@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.kernels.program.param_layout import ParamLayout
+from heterps.protocol.words.modes import Async, Mixed, MixedSync, Mode, Sync
 from heterps.stages.lowering import groups_of
 
-__all__ = ["ALLREDUCE", "CACHE", "GEO", "TABLE", "Way", "cache_ways", "parse_way", "resolve_ways"]
+__all__ = ["ALLREDUCE", "CACHE", "GEO", "TABLE", "Way", "cache_ways", "mixed_mode", "parse_way", "resolve_ways"]
 
 TABLE, ALLREDUCE, GEO, CACHE = "table", "allreduce", "geo", "cache"
 _NUMBERS = {TABLE: "", ALLREDUCE: "", GEO: "k", CACHE: "rows"}  # what stands behind the colon
@@ -106,18 +107,28 @@ def resolve_ways(graph: Graph, patterns: Mapping[str, str]) -> dict[str, Way]:
     return found
 
 
+def mixed_mode(mode: Mode, parameters: Mapping[str, str]) -> Mode:
+    """Return the mode in which some tables can travel by Geo, if any does: that takes the place of Async or Sync."""
+    ranges = [way.number for way in map(parse_way, parameters.values()) if way.kind == GEO and way.number]
+    if isinstance(mode, Mixed | MixedSync) and not ranges:
+        raise PlanError(
+            f"mode {mode.name!r}, but no table travels by geo: say which (parameters={{'user_*': 'geo:100'}})"
+        )
+    if ranges and isinstance(mode, Sync | MixedSync):
+        return MixedSync(ranges[0])
+    if not ranges or not isinstance(mode, Async | Mixed):
+        return mode  # the job refuses the way in another one
+    if isinstance(mode, Async) and mode.merge > 1:
+        raise PlanError(f"Async(merge={mode.merge}) beside the way 'geo:{ranges[0]}', which goes with single batches")
+    return Mixed(ranges[0], mode.depth)
+
+
 def _check_ranges(found: Mapping[str, Way]) -> None:
-    """Refuse ranges that end at different batches, and ways that belong to different modes."""
+    """Refuse ranges that end at different batches."""
     own = {name: way for name, way in found.items() if way.kind == GEO}
     if len(set(own.values())) > 1:
         said = ", ".join(f"{name} {way}" for name, way in own.items())
         raise PlanError(f"parameters: ranges of batches end for all tables at once, so give all the same k: {said}")
-    reduced = next((name for name, way in found.items() if way.kind == ALLREDUCE), None)
-    if own and reduced is not None:
-        raise PlanError(
-            f"parameters: {reduced!r} is all-reduced, step by step over all workers (mode 'sync'), but "
-            f"{next(iter(own))!r} travels by geo, for which workers go on alone: leave one of the two to its table"
-        )
 
 
 def _way_of(name: str, names: Iterable[str], ways: Mapping[str, Way]) -> Way:

@@ -11,7 +11,7 @@ from heterps.protocol.words.events import *  # noqa: F403
 from heterps.protocol.words.events import __all__ as _events
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.layout import Layout, deal_shards, owned_by
-from heterps.protocol.words.modes import Async, Cached, Geo, Mixed, Mode, Sync, mode_from_json
+from heterps.protocol.words.modes import Async, Cached, Geo, Mixed, MixedSync, Mode, Sync, mode_from_json
 
 __all__ = [
     "Async",
@@ -24,6 +24,7 @@ __all__ = [
     "HostState",
     "Layout",
     "Mixed",
+    "MixedSync",
     "Mode",
     "Phase",
     "RunSpec",

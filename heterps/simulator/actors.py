@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from heterps.protocol import BatchKey, Cached, ClientState, HostState, Mixed, Mode
+from heterps.protocol import BatchKey, Cached, ClientState, HostState, Mixed, MixedSync, Mode
 from heterps.protocol.client import state as cl
 from heterps.protocol.words import decisions as de, events as ev, instructions as do
 from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Refused, Reply, Request, StoreGroup
@@ -56,7 +56,7 @@ class Copy:
         if self.retired:
             return
         kind = type(message)
-        if kind is Push or kind is de.TakeIn or kind is StoreGroup:
+        if kind is Push or kind is de.TakeIn or kind is StoreGroup or (kind is Pull and payload is not None):
             self._payloads[message] = payload
         elif kind is de.Forward and payload is not None:
             self._payloads[message.request] = payload
@@ -90,6 +90,7 @@ class Copy:
     def _answer(self, answer: de.Answer) -> None:
         task, request = answer.tag
         follows = type(request) is Push and type(answer.reply) is Acked and request.settles > 0
+        follows = follows and not self.state.mode.ordered  # there it is not committed yet
         news = self._news(self._payloads[request][2]) if follows else None
         self.world.net.send(task.process, task.answered, self.host, request, answer.reply, news)
 
@@ -112,7 +113,8 @@ class Copy:
         task, request = serve.tag
         values = tuple((number, self.rows[number].value) for number in self.state.owned)
         seen = {n: (self.rows[n].loaded, frozenset(self.rows[n].counts)) for n, _ in values if self.state.mode.has_copy}
-        served = ServedRows((self._tables, self._changes), values, seen)
+        since = self._payloads.get(request)
+        served = ServedRows((self._tables, self._changes), values, seen, None if since is None else self._news(since))
         self.world.net.send(task.process, task.answered, self.host, request, serve.reply, served)
 
     def _apply(self, apply: de.Apply) -> None:
@@ -139,7 +141,10 @@ class Copy:
         for number, shard in self.rows.items():
             if number != self.world.scenario.spec.shards:
                 owed = (_of_shard(grads, number) for shards, grads, _ in kept if number in shards)
-                shard.apply([grad for grads in owed for grad in grads])
+                step = [grad for grads in owed for grad in grads]
+                if step:
+                    self._note([number])
+                    shard.apply(step)
 
     def _load(self, load: de.Load) -> None:
         self._kept.clear()
@@ -259,7 +264,7 @@ class Task:
     def _new_rows(self, mode: Mode, shards: int) -> OwnRows | CacheRows:
         if isinstance(mode, Cached):
             return CacheRows(mode, shards, self.world.ran)
-        return MixedRows(mode) if isinstance(mode, Mixed) else OwnRows()
+        return MixedRows(mode) if isinstance(mode, Mixed | MixedSync) else OwnRows()
 
     def _leave(self, *, whole: bool) -> None:
         if self._own is not None:
@@ -290,7 +295,7 @@ class Task:
         self._pulled.setdefault(request.key.n, []).extend(rows)
         if self._own is not None and isinstance(values, ServedRows):
             assert isinstance(reply, Granted)
-            self._own.receive(request.key, host, values, reply.low)
+            self._blame(self._own.receive(request.key, host, values, reply.low))
 
     def _blame(self, problem: str) -> None:
         """Tell what a working copy found wrong, if anything."""
@@ -338,7 +343,7 @@ class Task:
             self._act(self.client.reply(host, request, Granted(request.term)))
             return
         self._calls[host, request] = self.world.net.now
-        payload: Payload | None = None
+        payload: Payload | Mark | None = None
         if host >= len(self.client.layout.copies):
             self._to_group(host, request)
             return
@@ -347,6 +352,8 @@ class Task:
                 payload = own.owes(request, host, owned)
             else:
                 payload = (owned, tuple(self._grads[request.key.n + i] for i in range(request.batches)), None)
+        elif type(request) is Pull and isinstance(own, OwnRows):
+            payload = own.since(host)
         self.world.to_copy(self.client.layout.copies[host], request, (self, request), payload)
 
     def _to_group(self, host: int, request: Request) -> None:

@@ -90,7 +90,7 @@ class CacheRows:
         heard = self.known[shard].moment if shard in self.known else -(1 << 62)
         return max(heard, self.coming.get(shard, heard))
 
-    def receive(self, key: BatchKey, host: int, rows: ServedRows, low: int) -> None:
+    def receive(self, key: BatchKey, host: int, rows: ServedRows, low: int) -> str:
         """Take what was asked for, unless something newer came meanwhile; the host had all before ``low``."""
         shards, moment = self.asked[key.n][host]
         moment = max(moment, self.fresh.count(low))
@@ -98,6 +98,7 @@ class CacheRows:
         for shard in shards:
             if shard not in self.known or self.known[shard].moment < moment:
                 self.known[shard] = Known(values[shard], moment, *rows.seen[shard])
+        return ""
 
     def fill(self, key: BatchKey) -> str:
         """Take down what a batch is computed from; return what is too old in it, or nothing."""

@@ -21,12 +21,13 @@ Mark = tuple[int, int]
 
 class ServedRows(NamedTuple):
     """Answer to a pull: shards as they were when it was served; from which return to a cut they come and the batches
-    that were in them, to compare.
+    that were in them, to compare. In Sync it brings the news that whoever asked has to hear.
     """
 
     mark: Mark
     values: tuple[tuple[int, int], ...]
     seen: Mapping[int, tuple[int, frozenset[BatchKey]]]
+    news: News | None = None
 
 
 class News(NamedTuple):
@@ -70,9 +71,14 @@ class OwnRows:
         """Say whether a host must be asked before a batch can be computed."""
         return self.lacks(host, shards)
 
-    def receive(self, key: BatchKey, host: int, rows: ServedRows, low: int) -> None:
-        """Take what a batch has asked for."""
+    def since(self, host: int) -> Mark | None:
+        """Return up to when others are known, where a pull is to bring what they changed."""
+        return None
+
+    def receive(self, key: BatchKey, host: int, rows: ServedRows, low: int) -> str:
+        """Take what a batch has asked for; return what is wrong with it, or nothing."""
         self.take(host, rows)
+        return ""
 
     def fill(self, key: BatchKey) -> str:
         """A batch is computed from what is there when it is done: each comes after the one before it."""

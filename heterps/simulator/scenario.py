@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple
 
-from heterps.protocol import Async, Cached, Geo, Mixed, Mode, RunSpec, Sync
+from heterps.protocol import Async, Cached, Geo, Mixed, MixedSync, Mode, RunSpec, Sync
 
 __all__ = ["FAULTS", "UNDRIVEN", "Fault", "Scenario", "draw"]
 
@@ -182,7 +182,7 @@ def _draw_all(seed: int) -> Scenario:
     rng = Random(seed)
     theme = rng.choice(THEMES)
     spec = _with_own_tables(seed, _with_cache(seed, _with_holder(seed, _draw_spec(rng, theme))))
-    spec = replace(spec, group=_draw_group(seed) and spec.mode.ordered and not spec.compute)
+    spec = replace(spec, group=_draw_group(seed, spec.mode) and spec.mode.ordered and not spec.compute)
     noisy = rng.random() < 0.7
     drawn = Scenario(
         seed=seed,
@@ -249,11 +249,13 @@ def _with_cache(seed: int, spec: RunSpec) -> RunSpec:
 
 
 def _with_own_tables(seed: int, spec: RunSpec) -> RunSpec:
-    """Let workers train some shards themselves in others of these runs, drawn apart."""
+    """Let workers train some shards themselves in others of these runs, and in some with order, drawn apart."""
     rng = Random(f"own tables of {seed}")
-    if not isinstance(spec.mode, Async) or spec.compute or rng.random() > 0.2:
+    share = {Async: 0.2, Sync: 0.08}.get(type(spec.mode), 0.0)
+    if spec.compute or rng.random() > share:
         return spec
-    return replace(spec, mode=Mixed(rng.choice((2, 3)), spec.mode.depth))
+    k = rng.choice((2, 3))
+    return replace(spec, mode=Mixed(k, spec.mode.depth) if isinstance(spec.mode, Async) else MixedSync(k))
 
 
 def _draw_faults(rng: Random, theme: Theme, spec: RunSpec) -> tuple[Fault, ...]:
@@ -315,9 +317,9 @@ def _draw_breaks(seed: int) -> list[Fault]:
     return [Fault(rng.randint(1, 3), "break cut", rng.randrange(60), after)] if rng.random() < 0.2 else []
 
 
-def _draw_group(seed: int) -> bool:
-    """Say whether a Sync run all-reduces its dense parameters."""
-    return Random(f"group of {seed}").random() < 0.08
+def _draw_group(seed: int, mode: Mode) -> bool:
+    """Say whether a Sync run all-reduces its dense parameters; often where it also has tables that travel by Geo."""
+    return Random(f"group of {seed}").random() < (0.5 if mode.has_ranges else 0.08)
 
 
 def _draw_losses(seed: int, spec: RunSpec) -> list[Fault]:

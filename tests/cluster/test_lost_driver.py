@@ -9,7 +9,7 @@ from tests.cluster.conftest import Launched
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("faults"), pytest.mark.full]
 
 DRIVER = """
-import json, logging, pathlib, sys
+import json, logging, pathlib, sys, time
 from dataclasses import replace
 import numpy as np
 import heterps as hps
@@ -37,6 +37,8 @@ with Client() as client, hps.launch(plan(), client=client, mode=MODE, report_s=0
     for last in session.train(data(), epochs=EPOCHS):
         if last.batches:
             pathlib.Path(f"{NAME}.batches").write_text(str(last.batches))
+        if NAME == "first" and last.samples > 0.8 * ROWS * EPOCHS:
+            time.sleep(10)  # it is to be lost before its end, however late that is noticed here
     result = {"samples": last.samples, "batches": last.batches, "digest": digest(session)}
 if NAME == "second":
     with hps.launch(plan(), engine="inline", mode=MODE) as session:

@@ -26,8 +26,9 @@ def test_the_command_for_one_machine_trains_the_plan(launched):
 
 def test_the_commands_for_many_machines_train_the_plan(launched):
     (launched.folder / "plan.sh").write_text(f"{PLAN} --hosts 127.0.0.1 > commands.sh && echo made > made\n")
-    launched.start_words("bash", "plan.sh")
+    planning = launched.start_words("bash", "plan.sh")
     launched.wait_for("made")
+    planning.communicate(timeout=30)
     commands = launched.folder / "commands.sh"
     text = re.sub(r"8786", str(free_port()), commands.read_text())
     assert text.count("dask worker") >= 2

@@ -17,7 +17,7 @@ from heterps.planner.costs.planning_model import build_problem
 from heterps.planner.costs.playing import play_plan
 from heterps.planner.costs.profile import Profile
 from heterps.planner.costs.sample import Sample
-from heterps.planner.costs.table_memory import forecast_tables
+from heterps.planner.costs.table_memory import forecast_tables, new_rows
 from heterps.planner.plan import Plan, Stage
 from heterps.planner.solve.assemble import Draft, assemble
 from heterps.planner.solve.problem import Placement, Problem, Segment
@@ -133,7 +133,8 @@ def _costs(plan: Plan, hardware: Hardware, profile: Profile | None, sample: Samp
     unique = sample.unique_fraction if sample else known.unique_fraction or UNIQUE_FRACTION
     layers = layers_of(plan.graph, batch_size=plan.batch_size, unique_fraction=unique)
     tables = forecast_tables(plan.graph, sample, rows)
-    return Costs(plan.graph, layers, hardware, known, tables, replicas=plan.replicas)
+    new = new_rows(tables, sample, rows)
+    return Costs(plan.graph, layers, hardware, known, tables, replicas=plan.replicas, new_rows=new)
 
 
 def _sustained(problem: Problem, placement: Placement) -> float:

@@ -35,6 +35,8 @@ class Costs:
         Part of everything that is to stay free: the planning problem counts all work as so much longer.
     replicas
         Copies of each shard host: gradients travel to each and are applied by each.
+    new_rows
+        Rows that a row of data brings into the tables, on average over the job; 0 where no data was looked at.
     """
 
     graph: Graph
@@ -44,6 +46,7 @@ class Costs:
     tables: tuple[TableForecast, ...] = ()
     head_room: float = 0.0
     replicas: int = 1
+    new_rows: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.head_room < 1:
@@ -170,8 +173,12 @@ class Costs:
         wire = (self.shard_bytes + 2 * self.replica_bytes) * rates.wire_s_per_byte  # laid out there, read here
         calls = (1 + self.replicas) * rates.call_s
         applied = sum(map(rates.push, rows)) + rates.dense(self.dense_size)
-        worked = sum(map(rates.pull, rows)) + self.replicas * applied + wire + calls
+        worked = sum(map(rates.pull, rows)) + self.creating_s(rates) + self.replicas * applied + wire + calls
         return worked * self.crowding(pool)
+
+    def creating_s(self, rates: Rates) -> float:
+        """Busy seconds of shard hosts for the rows that a batch brings into the tables."""
+        return self.new_rows * self.batch_size * rates.create_s
 
     @cached_property
     def shard_bytes(self) -> float:

@@ -237,7 +237,7 @@ def _shared(costs: Costs, server: Pool) -> dict[str, Any]:
 
 
 def free_cores(costs: Costs, host: Host) -> float:
-    """Cores of a Host, less what a worker for each of them, a shard host and a scheduler take to be there."""
+    """Cores of a Host, less what a worker for each of them, a shard host, scheduler and driver take to be there."""
     on = [pool for pool in costs.hardware.pools if pool.host == host.name]
     idle = max((costs.rates(pool).idle_cores for pool in on), default=0.0)
-    return host.count * max(host.cores - idle * (host.cores + 2), 0.5)
+    return host.count * max(host.cores - idle * (host.cores + 3), 0.5)

@@ -7,7 +7,7 @@ end of a Split or of a pass. Kernels are divided into a third for the forward an
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from heterps.hardware import Pool
@@ -16,11 +16,12 @@ from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.planning_model import DEPTH, free_cores
 from heterps.planner.costs.sample import Sample
 from heterps.planner.plan import Plan, Stage
-from heterps.planner.ways import ALLREDUCE, resolve_ways
+from heterps.planner.ways import ALLREDUCE, GEO, resolve_ways
 from heterps.protocol.words.modes import Async, Mode
 from heterps.simulator.timed.durations import Crew, Durations, HostTimes, PoolOfWorkers, StageTimes, WorkerTimes
 from heterps.simulator.timed.play import Played, Script, play
 from heterps.stages import Layer
+from heterps.stages.lowering import groups_of
 
 __all__ = ["depth_for", "durations_of", "even_splits", "miniature", "play_plan", "steady_play"]
 
@@ -191,23 +192,26 @@ def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int) -> Stage
 def _worker(plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: Sample | None) -> WorkerTimes:
     pool = costs.hardware.pool(plan.stages[0].pool)
     cost, wire, slower = _total(costs, layers, pool), _wire(costs, pool), costs.crowding(pool)
-    rates, rows = costs.rates(pool), _rows(costs)
-    learn = sum(map(rates.pull, rows)) + sum(map(rates.push, rows)) + rates.dense(costs.dense_size)
-    push = cost.push_s + away * wire
+    rates, own = costs.rates(pool), _own(plan)
+    rows = _rows(costs, own or None)
+    learn = sum(map(rates.pull, rows)) + sum(map(rates.push, rows)) + (0.0 if own else rates.dense(costs.dense_size))
+    push, settle = cost.push_s + away * wire, 0.0
     if plan.mode.adds:
         settled, bytes_ = _settled(plan, costs, sample)
-        push = 2 * sum(map(rates.pull, settled)) * slower + 2 * bytes_ * wire
+        settle = 2 * sum(map(rates.pull, settled)) * slower + 2 * bytes_ * wire
+        push = max(0.0, push - _half(costs, own) * wire) if own else 0.0
+    pull = max(0.0, cost.pull_s - _half(costs, own) * wire)
     return WorkerTimes(
-        cost.read_s, cost.dedupe_s + cost.engine_s, cost.pull_s, push, rates.call_s * slower, learn * slower
+        cost.read_s, cost.dedupe_s + cost.engine_s, pull, push, rates.call_s * slower, learn * slower, settle
     )
 
 
 def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample | None) -> HostTimes:
     server = costs.hardware.pool(plan.shard_pool)
-    rates, slower, rows = costs.rates(server), costs.crowding(server), _rows(costs)
-    half = sum(layer.row_bytes for layer in costs.layers.layers) / 2
+    rates, slower, kept = costs.rates(server), costs.crowding(server), _own(plan)
+    rows = [count for op, count in zip(costs.pulls, _rows(costs), strict=True) if op.attrs["group"] not in kept]
+    half = _half(costs) - _half(costs, kept)
     pulled, pushed = half + own, half + (0.0 if reduced else 4.0 * costs.dense_size)
-    dense = 0.0 if reduced else rates.dense(costs.dense_size)
     wire = _wire(costs, server)
     settled, settled_bytes = _settled(plan, costs, sample)
     settle = sum(map(rates.push, settled)) + sum(map(rates.pull, settled))
@@ -216,8 +220,8 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
         pool=server.name,
         count=plan.shard_hosts,
         replicas=plan.replicas,
-        serve_s=sum(map(rates.pull, rows)) * slower + pulled * wire,
-        apply_s=(sum(map(rates.push, rows)) + dense) * slower + pushed * wire,
+        serve_s=(sum(map(rates.pull, rows)) + costs.creating_s(rates)) * slower + pulled * wire,
+        apply_s=_applying_s(plan, costs, reduced, sample) * slower + pushed * wire,
         call_s=rates.call_s * slower,
         pull_bytes=pulled,
         push_bytes=pushed,
@@ -227,18 +231,47 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
     )
 
 
-def _rows(costs: Costs) -> list[float]:
-    """Distinct rows of a batch, by pull."""
-    return [op.type.shape[0] * costs.batch_size * costs.layers.unique_fraction for op in costs.pulls]
+def _applying_s(plan: Plan, costs: Costs, reduced: bool, sample: Sample | None) -> float:
+    """Of shard hosts for the gradients of a batch: in Sync those of all lanes are added up, then applied at once."""
+    rates, rows = costs.rates(costs.hardware.pool(plan.shard_pool)), _rows(costs)
+    dense = 0.0 if reduced else rates.dense(costs.dense_size)
+    lanes = plan.lanes if plan.mode.ordered else 1
+    if lanes == 1:
+        return sum(map(rates.push, rows)) + dense
+    together = lanes ** _growth(sample)  # times as many distinct rows
+    return (sum(rates.push(count * together) for count in rows) + dense) / lanes + sum(rows) * rates.merge_s
+
+
+def _growth(sample: Sample | None) -> float:
+    """Exponent by which distinct ids grow over batches."""
+    return _HEAPS if sample is None else max((g.exponent for g in sample.growth.values()), default=_HEAPS)
+
+
+def _own(plan: Plan) -> frozenset[str]:
+    """Row groups that workers train themselves, beside others."""
+    ways = resolve_ways(plan.graph, plan.parameters) if plan.mode.has_ranges else {}
+    groups = groups_of(plan.graph) if ways else ()
+    return frozenset(group.name for group in groups if ways[next(iter(group.tables))].kind == GEO)
+
+
+def _rows(costs: Costs, groups: Collection[str] | None = None) -> list[float]:
+    """Distinct rows of a batch, by pull of some groups, or of all."""
+    pulls = [op for op in costs.pulls if groups is None or op.attrs["group"] in groups]
+    return [op.type.shape[0] * costs.batch_size * costs.layers.unique_fraction for op in pulls]
+
+
+def _half(costs: Costs, groups: Collection[str] | None = None) -> float:
+    """Bytes of the rows of a batch one way, of some groups or of all."""
+    layers = [layer for layer in costs.layers.layers if groups is None or set(layer.groups) & set(groups)]
+    return sum(layer.row_bytes for layer in layers) / 2
 
 
 def _settled(plan: Plan, costs: Costs, sample: Sample | None) -> tuple[list[float], float]:
-    """Distinct rows of a unit of batches, by pull, and their bytes with those of the dense parameters."""
-    unit, rows = plan.mode.unit, _rows(costs)
-    growth = _HEAPS if sample is None else max((g.exponent for g in sample.growth.values()), default=_HEAPS)
-    times = unit**growth if unit > 1 else 1.0
-    half = sum(layer.row_bytes for layer in costs.layers.layers) / 2
-    return [count * times for count in rows], half * times + 4.0 * costs.dense_size
+    """Distinct rows of a range of batches, by pull, and their bytes; in Geo with those of the dense parameters."""
+    own, unit = _own(plan) or None, plan.mode.span
+    rows = _rows(costs, own)
+    times = unit ** _growth(sample) if unit > 1 else 1.0
+    return [count * times for count in rows], _half(costs, own) * times + (0.0 if own else 4.0 * costs.dense_size)
 
 
 def _group_s(plan: Plan, costs: Costs) -> float:

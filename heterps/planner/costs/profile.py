@@ -52,6 +52,10 @@ class Rates:
         Seconds by ids of a batch: unique ids and routing.
     pull, push
         Seconds of a shard host by unique rows.
+    create_s
+        Of a shard host for each row that is asked for the first time, over one that is there.
+    merge_s
+        Of a shard host for each row of a lane whose gradient it keeps and adds to those of the other lanes.
     dense
         Seconds of a shard host by dense parameters updated.
     layers
@@ -83,6 +87,8 @@ class Rates:
     call_s: NotNegative
     wire_s_per_byte: NotNegative
     network_bytes_per_s: Positive
+    create_s: NotNegative = 0.0
+    merge_s: NotNegative = 0.0
     batch_s: NotNegative = 0.0
     idle_cores: NotNegative = 0.0
     layers: Mapping[str, Line] = field(default_factory=dict)

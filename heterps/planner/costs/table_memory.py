@@ -13,7 +13,7 @@ from heterps.stages.lowering import Group, groups_of
 from heterps.tables import ACCESSORS, ENTRIES, RULES, ElementAdaGrad, GroupSpec, TableSpec
 from heterps.tables.live.row_layout import RowLayout
 
-__all__ = ["INDEX_BYTES", "forecast_tables", "group_spec", "row_bytes", "with_tiers"]
+__all__ = ["INDEX_BYTES", "forecast_tables", "group_spec", "new_rows", "row_bytes", "with_tiers"]
 
 #: Bytes of the hash index per row at its usual load, and room that growing regions keep.
 INDEX_BYTES = 12.0
@@ -53,14 +53,23 @@ def _forecast(graph: Graph, group: Group, sample: Sample | None, rows: float | N
     if sample is None:
         basis = f"not sampled: taken as {_ROWS_UNKNOWN:,.0f} rows"
         return TableForecast(group.name, _ROWS_UNKNOWN, _ROWS_UNKNOWN * row_bytes(graph, group), storage, basis)
-    growth = sample.growth[group.name]
-    horizon = rows or sample.total_rows or sample.rows
+    growth, horizon = sample.growth[group.name], _horizon(sample, rows)
     expected = growth.rows(horizon * sample.ids_per_row[group.name])
     basis = (
         f"{growth.distinct:,.0f} distinct in {sample.rows:,} sampled rows, growing as ids^{growth.exponent:.2f}; "
         f"after {horizon:,.0f} rows"
     )
     return TableForecast(group.name, expected, expected * row_bytes(graph, group), storage, basis)
+
+
+def new_rows(tables: tuple[TableForecast, ...], sample: Sample | None, rows: float | None) -> float:
+    """Rows that a row of data brings into the tables, on average over the ``rows`` that are trained on."""
+    return 0.0 if sample is None else sum(table.rows for table in tables) / _horizon(sample, rows)
+
+
+def _horizon(sample: Sample, rows: float | None) -> float:
+    """Rows of data after which tables are looked at."""
+    return rows or sample.total_rows or sample.rows
 
 
 def with_tiers(

@@ -7,7 +7,8 @@
 3. A unit is done when every host acknowledged its push under the host's present term.
 4. What is not answered is sent again, the same bytes under the same key; a new term means sending again to that host.
 5. In Sync the next pull goes out only when the unit before is done. A lane that stops (paused, end of Split) says so to
-   every host, so that the others do not wait for it.
+   every host, so that the others do not wait for it. One in the middle of a range of batches (``has_ranges``) cannot
+   stop there: it goes on to the range's end, and says so.
 6. Where dense parameters are all-reduced, the group is one more host to which a unit is pushed last, when all others
    have acknowledged it. It answers when every lane has pushed; a lane that is told to stop meanwhile says so.
 """
@@ -174,7 +175,7 @@ class ClientState:
         nowhere before its end. When draining, go on to the last that is anywhere.
         """
         low = max(self.run.start, min(seen.low for seen in self._seen.values()) - self._base)
-        self.next = self._low = self._turn = low - low % self.mode.span if self._has_ranges else low
+        self.next = self._low = self._turn = self.mode.range_start(low, self._base) if self.mode.has_ranges else low
         if self.until is not None:
             self.until = max(self.until, self._top())
         self._asked = True
@@ -182,7 +183,7 @@ class ClientState:
     def _read(self, read: BatchRead) -> list[Action]:
         self._reading = False
         self._ready = read.n
-        waiting = self._units if self._has_ranges else ()
+        waiting = self._units if self.mode.has_ranges else ()
         return [*(action for unit in list(waiting) for action in self._push_if_whole(unit)), *self._settle()]
 
     def _begin(self, n: int) -> list[Action]:
@@ -198,7 +199,7 @@ class ClientState:
         again.
         """
         n = self.next - 1
-        if self.until is None or n < self.until or (Pull, n) not in self._missing:
+        if self.until is None or n < self.until or (Pull, n) not in self._missing or self._is_inside(n):
             return []
         for host in self._missing.pop((Pull, n)):
             del self._open[host, Pull, n]
@@ -253,22 +254,22 @@ class ClientState:
             return []
         return self._send_all(Push, unit) if self._knows_end(last) else []
 
-    @property
-    def _has_ranges(self) -> bool:
-        """Whether something is owed for several units together."""
-        return self.mode.span > self.mode.unit
+    def _is_inside(self, n: int) -> bool:
+        """Say whether a batch is in the middle of a range: nothing can begin or stop before it."""
+        return n > 0 and self.mode.has_ranges and self.mode.range_start(n, self._base) < n
 
     def _knows_end(self, last: int) -> bool:
         """Say whether it is known if a range ends before a batch: with its number, or with the Split."""
-        if not self._has_ranges or last % self.mode.span == 0 or self._end is not None:
+        if not self._is_inside(last) or self._end is not None:
             return True
         return self.next > last or self._ready == last
 
     def _settles(self, unit: int) -> int:
         """Return how many batches of rows of a worker's own are settled with a unit."""
         last = self._unit_end(unit)
-        ends = self.mode.adds and (last % self.mode.span == 0 or last == self._end)
-        return (last - 1) % self.mode.span + 1 if ends else 0
+        first = self.mode.range_start(last - 1, self._base)
+        ends = self.mode.adds and (last == self.mode.range_end(last - 1, self._base) or last == self._end)
+        return last - first if ends else 0
 
     def _step_failed(self, failed: StepFailed) -> list[Action]:
         n = failed.key.n
@@ -308,20 +309,39 @@ class ClientState:
                 return [*self._begin(self._ready), *self._settle()]
             self._reading = True
             return [Read(self.next)]
+        if self._must_look():
+            self._reading = True
+            return [Read(self.next), *self._say_that_it_waits()]
         if self._units or self._reading or self._missing or not (self._asked or self._end is not None):
             return self._say_that_it_waits()
         return self._report()
 
+    def _must_look(self) -> bool:
+        """Sync: nothing is begun before the last push is acknowledged, but whether that ends its range must be
+        known.
+        """
+        computed = bool(self._units) and self.next - 1 in self._computed
+        return self.mode.ordered and computed and not self._reading and not self._knows_end(self.next)
+
     def _say_that_it_waits(self) -> list[Action]:
         """The others must come to where a lane is that waits for them, or it will never stand."""
-        unit = self._units[0] if self._units else -1
-        if self.until is None or self._group is None or (self._group, Push, unit) not in self._open:
+        stands = self._will_stand()
+        if self.until is None or stands is None:
             return []
-        waits = LaneWaits(self.run.attempt, self._unit_end(unit), self.serial)
+        waits = LaneWaits(self.run.attempt, stands, self.serial)
         if waits == self._told:
             return []
         self._told = waits
         return [Tell(waits)]
+
+    def _will_stand(self) -> int | None:
+        """Return where a lane will be that cannot stop where it was told to; None if it can."""
+        unit = self._units[0] if self._units else -1
+        if self.mode.ordered and self._end is None and (self._is_inside(self.next) or self._is_inside(unit)):
+            end = self.mode.range_end(self.next - 1, self._base)
+            return end if self.until is not None and end > self.until else None
+        waits = self._group is not None and (self._group, Push, unit) in self._open
+        return self._unit_end(unit) if waits else None
 
     def _may_begin(self) -> bool:
         if self._reading or self._end is not None or not self._asked:
@@ -330,7 +350,7 @@ class ClientState:
             return False
         unit = self._unit_of(self.next)
         inside = unit != self.next and unit in self._units  # a begun unit is always completed, as is a begun range
-        begun = inside or (self._has_ranges and self.next % self.mode.span > 0)
+        begun = inside or self._is_inside(self.next)
         if not begun and self.until is not None and self.next >= self.until:
             return False
         if inside or not self.mode.has_copy:

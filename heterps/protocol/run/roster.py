@@ -95,6 +95,7 @@ class Roster:
         self.vacated: set[str] = set()
         """Workers on which an attempt has ended, for whoever waits for that to take out."""
         self._ordered = ordered
+        self._homes: dict[int, str] = {}  # by lane, the worker that ran it last: it may have rows of the lane's own
         self._last = life << 32
         self._numbers = life << 32
         self._streams: dict[int | None, dict[int, LiveAttempt]] = {}
@@ -162,10 +163,20 @@ class Roster:
         self._last += 1
         attempt = LiveAttempt(self._last, pass_, work, worker.name)
         self.attempts[attempt.number] = worker.attempts[attempt.number] = attempt
+        self._homes[work.lane] = worker.name
         self._streams.setdefault(self.stream(attempt), {})[attempt.number] = attempt
         self.going[attempt.number] = attempt
         self._rank(worker)
         return attempt
+
+    def at_home(self, lane: int | None) -> IoWorker | None:
+        """Return the worker that ran a lane last, if it may run it again."""
+        home = None if lane is None or not self._ordered else self.workers.get(self._homes.get(lane, ""))
+        return home if home is not None and home.usable and not home.slow else None
+
+    def leave_home(self, attempt: LiveAttempt) -> None:
+        """Let whoever has room run a lane next."""
+        self._homes.pop(attempt.work.lane, None)
 
     def end(self, attempt: LiveAttempt) -> None:
         """Forget an attempt: whatever it still says is stale."""

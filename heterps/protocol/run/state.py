@@ -360,7 +360,7 @@ class RunState(Workforce):
         roster = self.roster
         for attempt in list(roster.going.values()):
             self._pause(attempt, 0)
-        self._issue(0)
+        self._issue(self._target)  # a lane may end its Split on its way there, and others wait for its next
         if self.book.dirty or roster.going or roster.owing or not self._holders_ready:
             return
         self._level()

@@ -87,7 +87,7 @@ class Workforce:
         self._rests_over: set[int] = set()
         self._moves: list[Move] = []
         self._move_number = life << 32
-        self._target = 0
+        self._target = 0  # draining: the step to which all lanes must come
         self._out: list[do.Instruction] = []
         self._laid_out: tuple[tuple[int, ...], Layout] | None = None  # the layout, and what it was made of
         self._grouped = -1  # comings of the roster for which the group was formed
@@ -124,7 +124,7 @@ class Workforce:
     def _enter(self, phase: Phase) -> None:
         if phase not in TRANSITIONS[self.phase]:
             raise self._error(f"the run cannot go from {self.phase} to {phase}")
-        self.phase = phase
+        self.phase, self._target = phase, 0
 
     def _abort(self, reason: str) -> None:
         if self.phase is not Phase.ABORTED:
@@ -330,6 +330,7 @@ class Workforce:
         """Have it run anew: nothing that this attempt or its twin still sends counts once the new one has asked."""
         self._drop_twins(attempt)
         self._cancel(attempt)
+        self.roster.leave_home(attempt)
         self.book.give_back(attempt.work, clean=False)
 
     def _paced(self, event: ev.WorkerPaced) -> None:
@@ -370,6 +371,7 @@ class Workforce:
         self._out.append(do.Cancel(attempt.number))
 
     def _move_away(self, attempt: LiveAttempt) -> None:
+        self.roster.leave_home(attempt)
         self.roster.move(attempt)
         if attempt.paused:
             self._cancel(attempt)
@@ -412,12 +414,13 @@ class Workforce:
                 self.book.pass_,
                 work.split,
                 work.start,
-                work.lane if self.spec.mode.ordered else worker.number,
+                work.lane,
                 work.step,
                 until,
                 attempt.serial,
                 (self.book.pass_, self.book.floor),
                 self.layout(),
+                worker.number,
             )
         )
 
@@ -442,7 +445,8 @@ class Workforce:
                 self._begin(*found, None)
             return
         while self._holders_ready and self._worker_for(target) is not None and (work := self.book.take(target)):
-            worker = self.roster.free(near=self._held_by(work.split))
+            home = work.lane if self.spec.mode.has_copy else None
+            worker = self.roster.at_home(home) or self.roster.free(near=self._held_by(work.split))
             assert worker is not None
             self._begin(work, worker, target)
 

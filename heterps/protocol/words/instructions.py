@@ -65,11 +65,13 @@ class RunSplit(Instruction):
     start
         Batches below it are known to be applied everywhere.
     lane
-        Sync: the lane. Geo: the number of the trainer, one per worker and never reused.
+        Sync: the lane.
     step
         Sync: the lane's step that batch 0 of this Split belongs to.
     until
         Begin no batch from this number on, except what some host has already seen of: for draining. None: to the end.
+    trainer
+        Number of its worker, never reused: hosts know by it whose rows of their own they follow.
     """
 
     attempt: int
@@ -84,6 +86,7 @@ class RunSplit(Instruction):
     serial: int
     floor: tuple[int, int]
     layout: Layout
+    trainer: int = 0
 
 
 @dataclass(frozen=True, slots=True)

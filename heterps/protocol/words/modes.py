@@ -1,4 +1,4 @@
-"""How lanes and hosts keep in step: Sync, Async, Geo, Cached and Mixed as frozen values.
+"""How lanes and hosts keep in step: Sync, Async, Geo, Cached, Mixed and MixedSync as frozen values.
 
 Each mode answers the questions that the rest of the protocol asks: how many batches make one push (``unit``), how
 many units a Split may have in flight (``depth``), between which batches an attempt may begin and stop (``span``),
@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from heterps.errors import PlanError, UnknownKindError
 from heterps.fields import Count, Found, Natural, check_fields, shown
 
-__all__ = ["Async", "Cached", "Geo", "Mixed", "Mode", "Sync", "mode_from_json", "mode_from_text"]
+__all__ = ["Async", "Cached", "Geo", "Mixed", "MixedSync", "Mode", "Sync", "mode_from_json", "mode_from_text"]
 
 
 _AHEAD = 4  # batches whose rows are asked for while one before them is computed
@@ -43,8 +43,25 @@ class Mode:
 
     @property
     def span(self) -> int:
-        """Batches after which nothing is owed: an attempt begins and stops at a multiple of it."""
+        """Batches after which nothing is owed: an attempt begins and stops where a range of so many does."""
         return self.unit
+
+    @property
+    def has_ranges(self) -> bool:
+        """Whether something is owed for several units together."""
+        return self.span > self.unit
+
+    def range_start(self, n: int, base: int = 0) -> int:
+        """Return the first batch of the range that batch ``n`` of a Split is in; none begins before its Split.
+
+        ``base`` is the step of the Split's first batch where steps are ordered: ranges of all lanes then end at the
+        same steps, so that there are some at which all of them can stop.
+        """
+        return max(0, n - (base + n) % self.span)
+
+    def range_end(self, n: int, base: int = 0) -> int:
+        """Return where the range ends that batch ``n`` is in, if the Split goes on for so long."""
+        return n + self.span - (base + n) % self.span
 
     @property
     def in_flight(self) -> int:
@@ -213,8 +230,42 @@ class Mixed(Mode):
         return max(2, self.depth)
 
 
-_MODES: dict[str, type[Mode]] = {kind.name: kind for kind in (Sync, Async, Geo, Cached, Mixed)}
-_SAID = sorted(_MODES.keys() - {Mixed.name})  # that one follows from how parameters travel
+@dataclass(frozen=True, slots=True)
+class MixedSync(Mode):
+    """Some tables as in Geo, everything else step by step as in Sync: beside what is all-reduced, for example.
+
+    As in :class:`Mixed` the changes of a range go with its last batch; hosts add them up in lane order when they commit
+    its step, and the next batch's rows bring what others changed. So without faults the bits are the same for any
+    number of workers. Ranges go by the steps of a pass, and none goes over the end of a Split.
+
+    Parameters
+    ----------
+    k
+        Steps per range.
+    """
+
+    k: Count = 100
+    name: ClassVar[str] = "mixed-sync"
+    ordered: ClassVar[bool] = True
+    has_copy: ClassVar[bool] = True
+    adds: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_fields(self, PlanError, f"{self.name} mode")
+
+    @property
+    def span(self) -> int:
+        """Steps per range."""
+        return self.k
+
+    @property
+    def held(self) -> int:
+        """One that is computed, and one that is read to know whether the range goes on."""
+        return 2
+
+
+_MODES: dict[str, type[Mode]] = {kind.name: kind for kind in (Sync, Async, Geo, Cached, Mixed, MixedSync)}
+_SAID = sorted(_MODES.keys() - {Mixed.name, MixedSync.name})  # these follow from how parameters travel
 
 
 def mode_from_json(value: Mapping[str, Any] | Found) -> Mode:

@@ -123,9 +123,9 @@ class CacheCopy(CopyUser):
                 for spec in self._job.model.groups
             }
 
-    def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
+    def enter(self, attempt: int, trainer: int, terms: tuple[int, ...]) -> None:
         """Let an attempt train on it."""
-        super().enter(attempt, lane, terms)
+        super().enter(attempt, trainer, terms)
         self._fresh.enter()
 
     def _make_own_dense(self) -> list[OwnDense]:

@@ -20,7 +20,7 @@ class CopyUser:
         """Forget everything: rows are asked for when they are needed."""
         raise NotImplementedError
 
-    def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
+    def enter(self, attempt: int, trainer: int, terms: tuple[int, ...]) -> None:
         """Let an attempt train on it."""
         if self._user is not None or (self._terms is not None and self._terms != terms):
             self._clear()

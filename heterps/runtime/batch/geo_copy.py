@@ -3,6 +3,7 @@
 1. What is settled for a range is what was learned in it and not settled before, divided by the lanes; hosts add it.
 2. A settlement is made once and sent as often as it takes; the range of batches is its key, so it counts once.
 3. An answer brings what others changed since the moment the worker last heard of, and the host's dense parameters.
+   In Sync it is that to the first pull after a range: before it nobody has committed what the range owed.
 4. Whoever leaves a range unfinished leaves nothing: its batches are trained again, here or elsewhere, so what was
    learned from them is dropped with the whole copy. The same if a host returned to an earlier state between attempts.
 """
@@ -74,13 +75,14 @@ class GeoCopy(CopyUser):
         self._learned = Learned()
         self._since_settled = 0  # batches
         self._owed: dict[BatchKey, Settlement] = {}  # ranges whose settlement is on its way
+        self._curious: set[int] = set()  # Sync: hosts that have more than was heard of them
 
     # --- who trains on it
 
-    def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
+    def enter(self, attempt: int, trainer: int, terms: tuple[int, ...]) -> None:
         """Let an attempt train on it."""
-        super().enter(attempt, lane, terms)
-        self._reader = f"{lane}/{self._name}"
+        super().enter(attempt, trainer, terms)
+        self._reader = f"{trainer}/{self._name}"
 
     # --- a batch
 
@@ -94,14 +96,18 @@ class GeoCopy(CopyUser):
                 ids[name] = mine[lacking] if lacking.any() else mine[:0]
         span = self._spans[host]
         dense = np.empty(span.stop - span.start, np.float32) if host in self._without_dense else None
-        reader = "" if host in self._moments else self._reader
+        since = self._moments.get(host) if host in self._curious else None
+        reader = self._reader if since is not None or host not in self._moments else ""
         if dense is None and not reader and not any(map(len, ids.values())):
             return None
-        return Wanted(ids, dense=dense, reader=reader)
+        return Wanted(ids, dense=dense, reader=reader, since=since)
 
     def take(self, work: BatchWork, host: int, wanted: Wanted | None, pulled: Pulled) -> None:
-        """Take rows that were lacking."""
+        """Take what others changed, where that was asked for, and rows that were lacking."""
         assert wanted is not None
+        if pulled.news is not None:
+            self._curious.discard(host)
+            self.refresh(host, pulled.news)
         if pulled.moment is not None:
             self._moments[host], self._versions[host] = pulled.moment, pulled.version
         doubted = pulled.version < self._versions.get(host, 0)
@@ -123,10 +129,10 @@ class GeoCopy(CopyUser):
 
     def learn(self, work: BatchWork) -> None:
         """Apply the rules to what is here."""
-        unit = work.key._replace(n=work.key.n - work.key.n % self._job.mode.span)
-        if self._unit not in (None, unit):
+        if self._unit is not None and work.key.n >= self._unit.n + self._job.mode.span:
             self._close_unit()
-        self._unit = unit
+        if self._unit is None:
+            self._unit = work.key
         step = self._versions.get(0, 0) * self._job.mode.unit + self._since_settled
         with self._phases("rule"):
             skipped = self._dense.learn(work.gradient, step) if self._whole else 0
@@ -155,7 +161,7 @@ class GeoCopy(CopyUser):
             learned.samples,
             learned.loss,
             learned.skipped,
-            self._reader,
+            "" if self._job.mode.ordered else self._reader,
             self._moments.get(host),
         )
 
@@ -170,6 +176,8 @@ class GeoCopy(CopyUser):
     def free(self, unit: BatchKey) -> None:
         """Every host has acknowledged a range."""
         self._owed.pop(unit, None)
+        if self._job.mode.ordered:
+            self._curious = set(self._moments)
 
     def refresh(self, host: int, refreshed: Refreshed) -> None:
         """Take what others changed; where a host cannot say what, its rows are in doubt."""

@@ -18,7 +18,7 @@ from heterps.own_modules import sent_with_code
 from heterps.planner.ways import ALLREDUCE, CACHE, GEO, Way
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.words.layout import deal_shards, owned_by
-from heterps.protocol.words.modes import Cached, Mixed, Mode
+from heterps.protocol.words.modes import Cached, Mixed, MixedSync, Mode
 from heterps.runtime.batch.cache_place import cached_groups, caches_bytes, check_cache_on, check_cache_there
 from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.copy_checks import check_copy
@@ -158,9 +158,9 @@ class Job:
 
     def _check_own(self) -> None:
         own = next((name for name, way in self.ways.items() if way.kind == GEO), None)
-        if own is not None and not isinstance(self.mode, Mixed):
+        if own is not None and not isinstance(self.mode, Mixed | MixedSync):
             cached = next((name for name, way in self.ways.items() if way.kind == CACHE), "")
-            instead = f"leave the cache of {cached!r} out" if cached else "use mode 'async' (--mode async)"
+            instead = f"leave the cache of {cached!r} out" if cached else "use mode 'async' or 'sync' (--mode async)"
             raise PlanError(
                 f"table {own!r} travels by {str(self.ways[own])!r} while others do not, which goes with pushes of "
                 f"single batches: {instead}, not {self.mode.name!r}"
@@ -171,6 +171,13 @@ class Job:
         """Row groups that workers train themselves, beside others that hosts do."""
         ways = {group.name: self.ways.get(group.tables[0].name, Way()) for group in self.model.groups}
         return frozenset(name for name, way in ways.items() if way.kind == GEO)
+
+    def bench_of(self, lane: int) -> int:
+        """Return which of a process's benches a lane is trained on: its own, where each lane has rows of its own.
+
+        Whoever runs how many of the lanes then makes no difference to what they are trained on.
+        """
+        return lane if self.mode.ordered and self.mode.has_copy else 0
 
     @property
     def needs(self) -> Needs:

@@ -2,7 +2,7 @@
 
 1. Rows of the tables that travel by Geo are the worker's own; the others are asked for with each batch.
 2. Every batch is pushed by itself. With the last one of a range goes what the range has changed in the own rows, so
-   that the range counts once, as the batch does.
+   that the range counts once, as the batch does. An all-reduce group gets the dense gradients of each batch alone.
 3. Whoever takes over an unfinished range trains all of it: hosts drop the batches that they have, and nothing of the
    range has reached the own rows' tables.
 """
@@ -41,19 +41,24 @@ class MixedCopy:
     def __init__(self, job: Job, walk: Walk, phases: Phases) -> None:
         self._own = GeoCopy(job, phases, job.own_groups)
         self._others = NoCopy(job, walk, phases, job.own_groups)
-        self._names = job.own_groups
+        self._names, self._hosts = job.own_groups, job.hosts
         self._ranges: dict[BatchKey, BatchKey] = {}  # by the last batch: the range that goes with it
 
     def wanted(self, work: BatchWork, host: int) -> Wanted:
         """Return what a batch needs of others' rows, and the own rows that are not here."""
-        others, own = self._others.wanted(work, host), self._own.wanted(work, host)
-        return others if own is None else replace(others, ids={**others.ids, **own.ids}, reader=own.reader)
+        others = self._others.wanted(work, host)
+        own = self._own.wanted(work, host) if host < self._hosts else None
+        if own is None:
+            return others
+        return replace(others, ids={**others.ids, **own.ids}, reader=own.reader, since=own.since)
 
     def take(self, work: BatchWork, host: int, wanted: Wanted | None, pulled: Pulled) -> None:
         """Take what was asked for."""
         assert wanted is not None
         ids = {name: some for name, some in wanted.ids.items() if name in self._names}
         self._others.take(work, host, wanted, pulled)
+        if host == self._hosts:
+            return
         self._own.take(work, host, Wanted(ids), replace(pulled, dense=None))
 
     def fill(self, work: BatchWork) -> None:
@@ -68,7 +73,7 @@ class MixedCopy:
     def settle(self, unit: BatchKey, works: Sequence[BatchWork], host: int, settles: int = 0) -> PushedGradients:
         """Return a batch's gradients, with the last one of a range what that has changed."""
         others = self._others.settle(unit, works, host)
-        if not settles:
+        if not settles or host == self._hosts:
             return others
         first = self._ranges[unit] = unit._replace(n=unit.n + 1 - settles)
         own = self._own.settle(first, (), host)
@@ -84,10 +89,10 @@ class MixedCopy:
         """Take what others changed in the tables that travel by Geo."""
         self._own.refresh(host, refreshed)
 
-    def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
+    def enter(self, attempt: int, trainer: int, terms: tuple[int, ...]) -> None:
         """Let an attempt train on it."""
         self._ranges.clear()
-        self._own.enter(attempt, lane, terms)
+        self._own.enter(attempt, trainer, terms)
 
     def belongs_to(self, attempt: int) -> bool:
         """Say whether an attempt may still use it."""

@@ -29,10 +29,11 @@ class Wanted:
 
     ``ids`` by group, each id once; ``out`` where the rows go (a buffer of the caller's, made by the receiver if None);
     ``dense`` where the host's dense parameters go, None if they are not wanted; ``reader`` who will follow what others
-    change from then on, empty if nobody. ``lent``: the batch's seed, if the stage holder is to have the rows ready for
-    the stages that compute with them, and none are wanted here. ``slots``: by group, of how many of the first ids the
-    optimiser's slots are wanted, too; ``dense_slots``: those of the dense parameters. ``hints``: whether it is of use
-    to know where the rows stand. ``landing``: as long as it is open, ``out`` and ``dense`` may be written to.
+    change from then on, empty if nobody; where it follows already, it wants to hear what changed ``since``. ``lent``:
+    the batch's seed, if the stage holder is to have the rows ready for the stages that compute with them, and none are
+    wanted here. ``slots``: by group, of how many of the first ids the optimiser's slots are wanted, too;
+    ``dense_slots``: those of the dense parameters. ``hints``: whether it is of use to know where the rows stand.
+    ``landing``: as long as it is open, ``out`` and ``dense`` may be written to.
     """
 
     ids: Mapping[str, U64]
@@ -45,13 +46,14 @@ class Wanted:
     dense_slots: bool = False
     hints: bool = True
     landing: Landing = field(default_factory=Landing)
+    since: Moment | None = None
 
 
 @dataclass(eq=False)
 class Pulled:
     """Answer to Wanted: rows by group, where they stand (a hint for the push), the host's version, and the moment from
     which on a reader follows; optimiser slots, where they were wanted. Every batch of the Split before ``low`` is in
-    it, as the grant says.
+    it, as the grant says. ``news``: what a reader that follows already wanted to hear; the rows are no older.
     """
 
     values: Mapping[str, F32]
@@ -62,6 +64,7 @@ class Pulled:
     slots: Mapping[str, F32] = field(default_factory=dict)
     dense_slots: F32 | None = None
     low: int = 0
+    news: Refreshed | None = None
 
 
 @dataclass(eq=False)
@@ -90,7 +93,7 @@ class PushedGradients:
 
 @dataclass(eq=False)
 class Refreshed:
-    """Answer to a Push of a reader: what changed since it last heard, and the host's dense parameters.
+    """What a reader is told: what changed since it last heard, and the host's dense parameters.
 
     ``known`` is False where the host cannot say what changed; it can from ``moment`` on.
     """
@@ -119,11 +122,13 @@ def sum_pushed(lanes: Sequence[PushedGradients]) -> PushedGradients:
     total = lanes[0].dense
     for lane in lanes[1:]:
         total = None if total is None or lane.dense is None else total + lane.dense
+    names = {name: None for lane in lanes for name in lane.rows}  # some come with the last batch of a range only
     return PushedGradients(
-        {name: sum_there([lane.rows[name] for lane in lanes]) for name in lanes[0].rows},
+        {name: sum_there([lane.rows[name] for lane in lanes if name in lane.rows]) for name in names},
         total,
         sum(lane.samples for lane in lanes),
         sum(lane.loss for lane in lanes),
+        sum(lane.skipped for lane in lanes),
     )
 
 
@@ -154,6 +159,8 @@ def _all_bytes(payload: Wanted | PushedGradients | Pulled | Refreshed | None) ->
             ]
         case Pulled():
             arrays = [*payload.values.values(), *payload.rows.values(), *payload.slots.values(), payload.dense_slots]
+            news = payload.news.rows.values() if payload.news is not None else ()
+            arrays += [array for rows in news for array in rows]
         case Refreshed():
             arrays = [array for rows in payload.rows.values() for array in rows]
         case None:

@@ -63,8 +63,8 @@ class WorkingCopy(Protocol):
     def refresh(self, host: int, refreshed: Refreshed) -> None:
         """Take what others changed at a host."""
 
-    def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
-        """Let an attempt train on it; ``lane`` names its worker, ``terms`` the hosts' state."""
+    def enter(self, attempt: int, trainer: int, terms: tuple[int, ...]) -> None:
+        """Let an attempt train on it; ``trainer`` names its worker, ``terms`` the hosts' state."""
 
     def belongs_to(self, attempt: int) -> bool:
         """Say whether an attempt may still use it."""
@@ -184,7 +184,7 @@ class NoCopy:
         """Nothing is kept that could be refreshed: nobody asks for it."""
         raise TypeError(f"host {host} answered a worker that follows nothing")
 
-    def enter(self, attempt: int, lane: int, terms: tuple[int, ...]) -> None:
+    def enter(self, attempt: int, trainer: int, terms: tuple[int, ...]) -> None:
         """Any number of attempts may share it."""
 
     def belongs_to(self, attempt: int) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from heterps.hardware import Pool
 from heterps.planner.costs.profile import Rates
@@ -16,7 +18,10 @@ from heterps.runtime.wire.service import Listener, Method
 
 __all__ = ["with_calls"]
 
+Bytes = npt.NDArray[np.uint8]
+
 _CALLED_BYTES = 2 << 20  # about the rows of one batch
+_BUFFERS = 8  # that take turns: what a worker sends is not in its caches any more
 _SECONDS = 0.3
 
 
@@ -36,9 +41,10 @@ def with_calls(rates: Rates, pool: Pool, sockets: bool) -> Rates:
 def _over_sockets(rates: Rates) -> Rates:
     listener = Listener(_Echo())
     peer = SocketPeer(listener.address)
+    small, large = (itertools.cycle(_filled(nbytes)) for nbytes in (1, _CALLED_BYTES))
     try:
-        call_cpu, call_wall = _seconds(lambda: _kept(peer, 1))
-        large_cpu, large_wall = _seconds(lambda: _kept(peer, _CALLED_BYTES))
+        call_cpu, call_wall = _seconds(lambda: _kept(peer, next(small)))
+        large_cpu, large_wall = _seconds(lambda: _kept(peer, next(large)))
     finally:
         peer.close()
         listener.close()
@@ -53,9 +59,9 @@ def _over_sockets(rates: Rates) -> Rates:
 
 def _by_reference(rates: Rates, pool: Pool) -> Rates:
     """Within one process: the method itself; what crosses is copied once, half of which either side is charged."""
-    peer, small, large = DirectPeer(_Echo()), np.zeros(1, np.uint8), np.zeros(_CALLED_BYTES, np.uint8)
+    peer, small, large = DirectPeer(_Echo()), np.ones(1, np.uint8), itertools.cycle(_filled(_CALLED_BYTES))
     call_s, _ = _seconds(lambda: peer.call("echo", [small]))
-    copy_s, copy_wall = _seconds(large.copy)
+    copy_s, copy_wall = _seconds(lambda: next(large).copy())
     return replace(
         rates,
         call_s=call_s,
@@ -64,9 +70,14 @@ def _by_reference(rates: Rates, pool: Pool) -> Rates:
     )
 
 
-def _kept(peer: Peer, nbytes: int) -> None:
+def _filled(nbytes: int) -> list[Bytes]:
+    """Buffers with something in them: all pages of one that was never written to are the same page of zeros."""
+    return [np.full(nbytes, number + 1, np.uint8) for number in range(_BUFFERS)]
+
+
+def _kept(peer: Peer, sent: Bytes) -> None:
     """Call, and copy the answer out of the receive buffer as a puller does."""
-    peer.call("echo", [np.zeros(nbytes, np.uint8)]).arrays[0].copy()
+    peer.call("echo", [sent]).arrays[0].copy()
 
 
 def _seconds(call: Callable[[], object]) -> tuple[float, float]:

@@ -1,14 +1,14 @@
 """What the engine takes besides the work: per batch, and while it only waits.
 
-A model of one number is trained on batches of a few rows in a small cluster of this process: what that takes per batch
-is protocol, queues, threads and events. An idle cluster shows what schedulers and workers take to watch over each
-other.
+A model of one number is trained on batches of a few rows in a small cluster: what that takes per batch is protocol,
+queues, threads and events. An idle cluster shows what schedulers, workers and drivers take to watch over each other.
+Where workers are to be processes, so are those of the small cluster: each has an event loop and monitors of its own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -22,29 +22,42 @@ from heterps.protocol.words.modes import Async
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
 from heterps.runtime.cluster.in_process import local_cluster
+from heterps.runtime.measure.own_processes import engine_in_processes
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.run.open import open_cluster
 
-__all__ = ["with_engine"]
+__all__ = ["WORKERS", "engine_taken", "with_engine"]
 
 _ROWS = 8
 _BATCHES = 20_000
 _SECONDS = 1.0
-_WORKERS = {"server": 1, "io": 1}
+_WARM, _LEAST = 50, 200  # batches until all loops are loaded, and to be timed
+WORKERS = {"server": 1, "io": 1}
+_THERE = len(WORKERS) + 2  # and the scheduler, and the driver
+_CALLS = 4  # of a batch: rows and gradients, a caller and a host each
 
 
 def with_engine(rates: Rates, processes: bool) -> Rates:
-    """Return rates with the engine's time per batch, and what an idle worker takes of a core."""
-    with local_cluster(_WORKERS, calm=not processes) as client:
-        time.sleep(0.2)
-        cpu = time.process_time()
-        time.sleep(_SECONDS)
-        idle = (time.process_time() - cpu) / _SECONDS
-        seconds = _batch_s(client, idle)
-    return replace(rates, batch_s=seconds, idle_cores=idle / (len(_WORKERS) + 1))  # and the scheduler
+    """Return rates with the engine's time per batch, and what a worker that waits takes of a core."""
+    if processes:
+        batch_s, idle = engine_in_processes()
+        batch_s = max(0.0, batch_s - _CALLS * rates.call_s)  # which are counted by themselves
+    else:
+        with local_cluster(WORKERS) as client:
+            batch_s, idle = engine_taken(client, time.process_time)
+    return replace(rates, batch_s=batch_s, idle_cores=idle / _THERE)
 
 
-def _batch_s(client: Client, idle: float) -> float:
+def engine_taken(client: Client, clock: Callable[[], float]) -> tuple[float, float]:
+    """Processor seconds of a batch that holds next to nothing, and those of a second without work, by a clock."""
+    time.sleep(0.2)
+    cpu, wall = clock(), time.perf_counter()
+    time.sleep(_SECONDS)
+    idle = (clock() - cpu) / (time.perf_counter() - wall)
+    return _batch_s(client, idle, clock), idle
+
+
+def _batch_s(client: Client, idle: float, clock: Callable[[], float]) -> float:
     """Processor seconds of a batch that holds next to nothing, what an idle cluster takes left out."""
     plan = Plan.fused(_smallest(), batch_size=_ROWS)
     job = Job(Model(plan.graph), _ROWS, Async(depth=plan.depth))
@@ -52,17 +65,17 @@ def _batch_s(client: Client, idle: float) -> float:
     data = arrays({"ids": np.zeros((len(rows), 1), np.uint64), "y": rows})
     engine = open_cluster(job, plan, client, report_s=_SECONDS / 4)
     try:
-        return _timed(engine.train(data, 100), idle)
+        return _timed(engine.train(data, 100), idle, clock)
     finally:
         engine.close()
 
 
-def _timed(run: Iterator[Progress], idle: float) -> float:
-    first = last = next(run)
-    cpu, wall = time.process_time(), time.perf_counter()
-    while not last.done and time.perf_counter() - wall < _SECONDS:
+def _timed(run: Iterator[Progress], idle: float, clock: Callable[[], float]) -> float:
+    first = next(progress for progress in run if progress.batches >= _WARM or progress.done)
+    last, cpu, wall = first, clock(), time.perf_counter()
+    while not last.done and (time.perf_counter() - wall < _SECONDS or last.batches - first.batches < _LEAST):
         last = next(run)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    wall, cpu = time.perf_counter() - wall, clock() - cpu
     return max(0.0, cpu - idle * wall) / max(last.batches - first.batches, 1)
 
 

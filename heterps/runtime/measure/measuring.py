@@ -114,6 +114,7 @@ def _fitted(taken: Sequence[PartsTaken], rates: Rates) -> Rates:
     """Lines through what was taken at a small and at a large batch size."""
     dedupe, pull, push, dense = (_line(taken, name) for name in ("dedupe", "pull", "push", "dense"))
     layers = {name: fit_line({each.rows: each.layers[name] for each in taken}) for name in taken[0].layers}
+    rates = replace(rates, create_s=taken[-1].create_s, merge_s=taken[-1].merge_s)
     return replace(rates, dedupe=dedupe, pull=pull, push=push, dense=dense, layers=layers)
 
 

@@ -24,7 +24,7 @@ from heterps.runtime.batch.device_program import moved
 from heterps.runtime.batch.devices import CPU, ChosenDevice
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
-from heterps.runtime.batch.payload import Wanted
+from heterps.runtime.batch.payload import PushedGradients, Wanted, sum_pushed
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.workers.shard_host import ShardHost
 from heterps.stages import Layer, layers_of
@@ -39,12 +39,17 @@ _SECONDS = 1.5  # of processor time for one pass over the batches; at least two 
 
 @dataclass
 class PartsTaken:
-    """Median seconds per batch: of table parts, with the items they are counted in, and of Layers."""
+    """Median seconds per batch: of table parts, with the items they are counted in, and of Layers.
+
+    And of a row: that is new, over one that is there; that is added to those of other lanes.
+    """
 
     rows: float
     items: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     layers: dict[str, float] = field(default_factory=dict)
+    create_s: float = 0.0
+    merge_s: float = 0.0
 
     @property
     def total_s(self) -> float:
@@ -66,15 +71,21 @@ class Parts:
         self._keys = (BatchKey(0, 0, n) for n in itertools.count())
         self._clock: dict[str, list[float]] = {}
         self._items: dict[str, list[float]] = {}
+        self._made: list[int] = []  # rows that each batch brought into the tables
+        self._before: PushedGradients | None = None  # of the last batch, for what adding two lanes up takes
 
     def measure(self) -> PartsTaken:
         """Run all batches once to fill tables and caches, then time them."""
         self._pass()
-        self._clock, self._items = {}, {}
+        pulls, made = self._clock["pull"], self._made
+        self._clock, self._items, self._made = {}, {}, []
         self._pass()
         median = {name: statistics.median(times) for name, times in self._clock.items()}
+        merge_s = median.pop("merge")
         layers = {step.name: median.pop(step.name) for step in self._layers}
-        return PartsTaken(float(self._n), {k: statistics.mean(v) for k, v in self._items.items()}, median, layers)
+        items = {name: statistics.mean(counts) for name, counts in self._items.items()}
+        create_s = _create_s(pulls, made, median["pull"])
+        return PartsTaken(float(self._n), items, median, layers, create_s, merge_s / max(items["merge"], 1.0))
 
     def _pass(self) -> None:
         until = time.thread_time() + _SECONDS
@@ -88,6 +99,7 @@ class Parts:
         bench, shard = self._bench, self._host.shard
         assert shard is not None
         bench.phases.take()
+        before = sum(map(len, shard.groups.values()))
         work = bench.begin(batch)
         unique = sum(map(len, work.routed.values()))
         self._add("dedupe", sum(len(r.inverse) for r in work.routed.values()), bench.phases.take()["deduplicate"])
@@ -95,6 +107,7 @@ class Parts:
             wanted = bench.copy.wanted(work, 0)
             assert wanted is not None  # the bench has no copy of its own
             work.pulled[0] = self._host.read(replace(wanted, dense=None))
+        self._made.append(sum(map(len, shard.groups.values())) - before)
         for step in self._layers:
             feeds = step.feeds(bench, work)
             with self._timed(step.name, self._n, step.clock):
@@ -103,10 +116,19 @@ class Parts:
         with self._timed("push", unique):
             pushed = bench.copy.settle(work.key, [work], 0)
             shard.apply(next(self._keys), pushed.rows)
+        self._merge(pushed, unique)
         with self._timed("dense", len(work.dense)):
             shard.apply(next(self._keys), None, pushed.dense)
             self._host.read(Wanted({}, dense=wanted.dense))
         bench.free(work)
+
+    def _merge(self, pushed: PushedGradients, unique: int) -> None:
+        """Add the gradients of two batches up as those of two lanes are, which are kept until both are there."""
+        if self._before is not None:
+            start = time.thread_time()
+            sum_pushed([self._before.copy(), pushed.copy()])
+            self._add("merge", unique, (time.thread_time() - start) / 2)
+        self._before = pushed.copy()
 
     def _make_up_gradients(self, work: BatchWork) -> None:
         """Values of rows are as good as gradients; Layers ran apart and have left none."""
@@ -159,6 +181,12 @@ class _Step:
     def _value(self, name: str, n: int) -> F32:
         shape = (n, *self._model.lowered.graph[name].type.shape)
         return self._rng.standard_normal(shape, dtype=np.float32) * np.float32(0.1)
+
+
+def _create_s(pulls: Sequence[float], made: Sequence[int], again_s: float) -> float:
+    """Seconds that a new row takes over one that is there; the first batch, which loads the loops, left out."""
+    more = sum(max(0.0, seconds - again_s) for seconds in pulls[1:])
+    return more / sum(made[1:]) if any(made[1:]) else 0.0
 
 
 def _computes(model: Model, layer: Layer) -> bool:

@@ -22,6 +22,7 @@ from heterps.protocol.words.cut import Cut
 from heterps.protocol.words.events import ServersJoined, WorkerJoined
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.counts import Counts
+from heterps.runtime.batch.exchange import Exchange
 from heterps.runtime.batch.inference import Inference, Inferred
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.payload import Pulled, Wanted
@@ -81,7 +82,7 @@ class InlineEngine(EngineBase):
         self._attempts: dict[int, Attempt] = {}  # those that have not ended; empty between runs
         self._arrivals = Arrivals()  # of the run that goes on, or went on last
         self._member: GroupMember | None = None  # of the run that goes on, where parameters are all-reduced
-        self._bench = Workbench(self.job)
+        self._benches = {0: Workbench(self.job)}  # by lane, where each has rows of its own
 
     # --- training
 
@@ -93,7 +94,7 @@ class InlineEngine(EngineBase):
         self.passes, self.carried = keeper.first, keeper.carried
         if keeper.carried.rate != self.job.rate:
             self.job = self.job.at_rate(keeper.carried.rate)
-            self._bench = Workbench(self.job)  # it may have rows of its own
+            self._benches = {0: Workbench(self.job)}  # they may have rows of their own
         self._runs += 1
         arrivals = self._arrivals = Arrivals()
         if self.job.reduced:
@@ -130,7 +131,7 @@ class InlineEngine(EngineBase):
 
     def peek(self) -> dict[str, Any]:
         """Copy the watched tensors of the batch computed last."""
-        return self._bench.peek(self._fetch)
+        return next((seen for bench in self._benches.values() if (seen := bench.peek(self._fetch))), {})
 
     def pump(self) -> bool:
         """Let every attempt do what it can; False if none could do anything."""
@@ -148,10 +149,13 @@ class InlineEngine(EngineBase):
     def collect(self, reporter: Reporter, exactly: bool = False) -> None:
         """Take metrics and times."""
         member = () if self._member is None else (self._member.phases,)
-        phases = (self._bench.phases, *(host.phases for host in self.hosts.values()), *member)
-        spent, states = total(each.take() for each in phases), self._bench.metrics.take()
-        exchange = self._bench.exchange.take() + self._bench.copy.size
-        reporter.add(_POOL, spent, states, self._bad.counts(), [self._bench.device], exchange)
+        benches = tuple(self._benches.values())
+        phases = (*(bench.phases for bench in benches), *(host.phases for host in self.hosts.values()), *member)
+        reporter.add(_POOL, total(each.take() for each in phases), {}, self._bad.counts())
+        kept = [bench.copy.size for bench in benches]
+        rows = Exchange(local_rows=sum(k.local_rows for k in kept), local_bytes=sum(k.local_bytes for k in kept))
+        for bench in benches:
+            reporter.add(_POOL, {}, bench.metrics.take(), {}, [bench.device], bench.exchange.take() + rows)
         for number, host in self.hosts.items():
             if host.shard is not None:
                 reporter.add(_POOL, {}, tables=held_tables(host.shard, number, _POOL))
@@ -178,8 +182,9 @@ class InlineEngine(EngineBase):
         """Start an attempt; it moves when it is pumped."""
         read = None if split is None else partial(self.job.read, self._dataset, split, bad=self._bad)
         reading = Reading(read, run.start)
-        tell = self._arrivals.tell
-        attempt = Attempt(run, self.job.mode, reading, self._bench, self._link, tell, group=self._member)
+        tell, lane = self._arrivals.tell, self.job.bench_of(run.lane)
+        bench = self._benches[lane] if lane in self._benches else self._benches.setdefault(lane, Workbench(self.job))
+        attempt = Attempt(run, self.job.mode, reading, bench, self._link, tell, group=self._member)
         self._attempts[run.attempt] = attempt
         attempt.start()
 

@@ -68,7 +68,7 @@ def pack_request(
     arrays: list[npt.NDArray[Any]] = []
     if isinstance(payload, Wanted):
         head |= {"groups": list(payload.ids), "dense": payload.dense is not None, "train": payload.train}
-        head |= {"reader": payload.reader, "lent": payload.lent, "hints": payload.hints}
+        head |= {"reader": payload.reader, "since": payload.since, "lent": payload.lent, "hints": payload.hints}
         head |= {"slots": dict(payload.slots), "dense_slots": payload.dense_slots, "half": half}
         arrays = list(payload.ids.values())
     elif isinstance(payload, PushedGradients):
@@ -98,7 +98,7 @@ def unpack_request(message: Message) -> tuple[Any, Wanted | PushedGradients | St
         dense = np.empty(0, np.float32) if head["dense"] else None
         ids = dict(zip(head["groups"], arrays, strict=True))
         more = {name: head[name] for name in ("train", "reader", "lent", "slots", "dense_slots", "hints")}
-        return request, Wanted(ids, dense=dense, **more)
+        return request, Wanted(ids, dense=dense, since=_moment(head["since"]), **more)
     if head["kind"] == "Push":
         powers = iter(head["powers"])
         rows = {name: _unpack_rows(told, arrays, powers) for name, told in head["groups"].items()}
@@ -146,7 +146,11 @@ def pack_reply(reply: messages.Reply, payload: Pulled | Refreshed | None, half: 
     dense = [] if payload.dense is None else [halved(payload.dense, powers)]
     dense += [] if payload.dense_slots is None else [payload.dense_slots]
     head["powers"] = powers or ()
-    return Message(head, [*values, *payload.rows.values(), *payload.slots.values(), *dense])
+    arrays: Arrays = [*values, *payload.rows.values(), *payload.slots.values(), *dense]
+    if payload.news is None:
+        return Message(head, arrays)
+    told = pack_reply(reply, payload.news)
+    return Message({**head, "news": told.head}, [*arrays, *told.arrays])
 
 
 def unpack_reply(message: Message, wanted: Wanted | None = None) -> tuple[messages.Reply, Pulled | Refreshed | None]:
@@ -168,7 +172,8 @@ def _unpack_pulled(head: Mapping[str, Any], arrays: Arrays, wanted: Wanted) -> P
     rows, slots = ({name: arrays.pop(0).copy() for name in head[told]} for told in ("hints", "slots"))
     dense = _into(wanted.dense, arrays.pop(0), powers) if head["dense"] else None
     dense_slots = arrays.pop(0).copy() if head["dense_slots"] else None
-    return Pulled(values, rows, head["version"], dense, _moment(head["moment"]), slots, dense_slots)
+    news = _unpack_refreshed(head["news"], [array.copy() for array in arrays]) if "news" in head else None
+    return Pulled(values, rows, head["version"], dense, _moment(head["moment"]), slots, dense_slots, news=news)
 
 
 def _unpack_refreshed(head: Mapping[str, Any], arrays: Arrays) -> Refreshed:

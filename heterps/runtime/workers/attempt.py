@@ -122,7 +122,7 @@ class Attempt:
 
     def start(self) -> None:
         """Begin."""
-        self.bench.copy.enter(self.run.attempt, self.run.lane, self.run.layout.terms)
+        self.bench.copy.enter(self.run.attempt, self.run.trainer, self.run.layout.terms)
         self._carry_out(self.client.start())
 
     def pump(self, limit: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from heterps.runtime.batch.payload import PushedGradients, Refreshed
+from heterps.runtime.batch.payload import Refreshed
 from heterps.tables import Moment, Shard, begin_following, changes_since, stop_following
 
 __all__ = ["CopyReaders"]
@@ -28,11 +28,11 @@ class CopyReaders:
         self.names.add(reader)
         return begin_following(shard, reader, self._groups)
 
-    def refreshed(self, shard: Shard, sent: PushedGradients) -> Refreshed:
-        """Say what changed since the sender last heard, its own changes included."""
+    def refreshed(self, shard: Shard, reader: str, since: Moment | None) -> Refreshed:
+        """Say what changed since a reader last heard, its own changes included."""
         version = shard.version  # before the values: newer ones under an old version do no harm
-        found = None if sent.since is None else changes_since(shard, sent.reader, sent.since)
-        moment, rows = found or (self.begin(shard, sent.reader), {})
+        found = None if since is None else changes_since(shard, reader, since)
+        moment, rows = found or (self.begin(shard, reader), {})
         return Refreshed(rows, version, moment, found is not None, shard.pull_dense() if self._groups is None else None)
 
     def dismiss(self, shard: Shard | None, trainer: int | None = None) -> None:

@@ -50,6 +50,7 @@ class _Slot:
     """What one running attempt needs for itself; kept for the next."""
 
     bench: Workbench
+    lane: int = 0  # whose rows its bench may have (Job.bench_of)
     links: dict[int, HostLink] = field(default_factory=dict)  # by copy of a shard host
     stages: dict[str, StageLink] = field(default_factory=dict)  # by stage worker
 
@@ -209,7 +210,7 @@ class IoActor:
             self._begun.add(run.attempt)
         # Reading begins while the Split before is still computed.
         with closing(self._reading(run, split, rows or {})) as reading:
-            slot = self._take_slot(run.attempt)
+            slot = self._take_slot(run.attempt, self.job.bench_of(run.lane))
             return self._run(run, reading, slot, addresses, told_every_s) if slot is not None else 0
 
     def _run(self, run: do.RunSplit, reading: Reading, slot: _Slot, addresses: Addresses, told_every_s: float) -> int:
@@ -273,8 +274,9 @@ class IoActor:
             self._ending.add(attempt)
         self._tell(ev.SplitEnding(attempt))
 
-    def _take_slot(self, attempt: int) -> _Slot | None:
-        """Return a free slot, soon that of an attempt that is ending, else a new one; None if the actor closed.
+    def _take_slot(self, attempt: int, lane: int) -> _Slot | None:
+        """Return a free slot of a lane, soon that of an attempt that is ending, else a new one; None if the actor
+        closed.
 
         An instruction ends the wait: the run may need an answer to it before the other attempt can go on.
         """
@@ -283,9 +285,11 @@ class IoActor:
                 self._moved.wait()
             if self._closed:
                 return None
-            if self._slots:
-                return self._slots.pop()
-        return _Slot(Workbench(self.job, where=f"stage 0 on {worker_place(self._worker)}"))
+            found = next((slot for slot in reversed(self._slots) if slot.lane == lane), None)
+            if found is not None:
+                self._slots.remove(found)
+                return found
+        return _Slot(Workbench(self.job, where=f"stage 0 on {worker_place(self._worker)}"), lane)
 
     def _link(self, slot: _Slot, copy: int) -> HostLink:
         link = slot.links.get(copy)

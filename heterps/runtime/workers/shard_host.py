@@ -453,12 +453,13 @@ class ShardHost:
         if not isinstance(sent, PushedGradients) or not sent.reader or not isinstance(reply, Acked):
             return None
         with self.phases("pull"):
-            return self._readers.refreshed(self.tables(), sent)
+            return self._readers.refreshed(self.tables(), sent.reader, sent.since)
 
     def _pull(self, wanted: Wanted) -> Pulled:
         shard = self.tables()
         # First: what is read then is not older.
-        moment = self._readers.begin(shard, wanted.reader) if wanted.reader else None
+        news = None if wanted.since is None else self._readers.refreshed(shard, wanted.reader, wanted.since)
+        moment = self._readers.begin(shard, wanted.reader) if wanted.reader and news is None else None
         values, rows, version = {}, {}, shard.version
         with self.phases("pull"):
             for name, ids in wanted.ids.items():
@@ -474,7 +475,7 @@ class ShardHost:
                     dense, dense_slots = shard.pull_dense_slots(out)
                 else:
                     dense = shard.pull_pushed(out) if wanted.train else shard.pull_dense(out)
-        return Pulled(values, rows if wanted.hints else {}, version, dense, moment, slots, dense_slots)
+        return Pulled(values, rows if wanted.hints else {}, version, dense, moment, slots, dense_slots, news=news)
 
     def _apply(self, key: BatchKey, gradients: PushedGradients, batches: int = 1) -> None:
         with self.phases("push"):

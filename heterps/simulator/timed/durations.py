@@ -50,6 +50,8 @@ class WorkerTimes:
         Each answer of a host.
     learn_s
         Where it trains on rows of its own: looking them up and changing them.
+    settle_s
+        Where ranges of batches are settled beside pushes: laying one out, and taking what others changed.
     """
 
     read_s: float
@@ -58,6 +60,7 @@ class WorkerTimes:
     push_s: float
     call_s: float
     learn_s: float = 0.0
+    settle_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class HostTimes:
     pull_bytes, push_bytes
         Answers to pulls; pushes, which also go to backups.
     settle_s, settle_bytes
-        Where workers train on rows of their own: the changes of a unit of batches in, and as many of the others out.
+        Where workers train on rows of their own: the changes of a range of batches in, and as many of the others out.
     load_s, write_s
         Of one host: reading its part of a cut, or making fresh tables; writing it.
     """

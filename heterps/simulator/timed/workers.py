@@ -45,7 +45,9 @@ class TimedCopy(Copy):
         if kind is Pull:
             return times.serve_s / times.count + times.call_s
         if kind is Push:
-            whole = times.settle_s if self.state.mode.adds else times.apply_s * message.batches
+            mode = self.state.mode
+            whole = times.apply_s * message.batches if mode.has_ranges or not mode.adds else 0.0
+            whole += times.settle_s if message.settles else 0.0
             return whole / times.count + times.call_s
         return 0.0
 
@@ -217,6 +219,7 @@ class TimedTask(Task):
     def _send(self, send: cl.Send) -> None:
         if type(send.request) is Push and send.host < self._hosts:
             seconds = self._times.push_s / self._hosts + self._times.call_s
+            seconds += self._times.settle_s / self._hosts if send.request.settles else 0.0
             self._thread.do(seconds, super()._send, send, own=True, note=self._note(send.request.key.n, True))
         else:
             super()._send(send)

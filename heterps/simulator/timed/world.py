@@ -145,7 +145,7 @@ class TimedWorld(World):
         hosts = self.durations.hosts
         if act == "answered" and type(args[1]) is Pull and type(args[2]) is Granted:
             return hosts.pull_bytes / hosts.count
-        if act == "answered" and type(args[1]) is Push and self.scenario.spec.mode.adds:
+        if act == "answered" and type(args[1]) is Push and args[1].settles:
             return hosts.settle_bytes / hosts.count
         if act == "receive":
             return self._received(args[0])
@@ -174,4 +174,6 @@ class TimedWorld(World):
             return self.durations.group_bytes / max(1, self.scenario.io)
         if type(request) is not Push:
             return 0.0
-        return (hosts.settle_bytes if self.scenario.spec.mode.adds else hosts.push_bytes) / hosts.count
+        mode = self.scenario.spec.mode
+        pushed = hosts.push_bytes if mode.has_ranges or not mode.adds else 0.0
+        return (pushed + (hosts.settle_bytes if request.settles else 0.0)) / hosts.count

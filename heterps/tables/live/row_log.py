@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import TableFullError
+from heterps.tables.live.disk_queue import DEPTH, disk_queue
 from heterps.tables.live.region import Region
 from heterps.tables.live.scratch_file import ScratchFile
-from heterps.tables.loops.disk_reads import PAGE, read_rows
+from heterps.tables.loops.disk_reads import GAP, PAGE, read_rows
 
 __all__ = ["MOST", "LogTraffic", "RowLog"]
 
@@ -37,7 +38,9 @@ U32 = npt.NDArray[np.uint32]
 #: Positions of a log.
 MOST = 2**31 - 2
 #: Reads in flight of a process, rows that one of them is worth a thread, and words of what a thread reads at once.
-READERS, WORTH_IT, READ_WORDS = 32, 16, 1 << 17
+READERS, WORTH_IT, READ_WORDS = 64, 16, 1 << 17
+#: Threads that read through a queue of the kernel, each with many reads in flight, where it has such queues.
+QUEUES = 4
 #: Segments on their way to the disk; whoever fills another one waits.
 FLYING = 3
 
@@ -215,14 +218,30 @@ class RowLog:
         if not len(positions):
             return
         self._read_bytes += 4 * self.stride * len(positions)
-        threads = min(READERS, 1 + len(positions) // WORTH_IT)
-        edges = [len(positions) * t // threads for t in range(threads + 1)]
-        pieces = [(positions[a:b], at[a:b]) for a, b in pairwise(edges)]
-        if threads == 1:
-            self._read_piece(*pieces[0], out)
-            return
-        for done in [_readers().submit(self._read_piece, *piece, out) for piece in pieces]:
+        far = int(positions[-1] - positions[0]) * self.stride > 2 * GAP * len(positions)
+        if far and len(positions) > WORTH_IT and _has_queue():
+            self._in_pieces(
+                min(QUEUES, 1 + len(positions) // DEPTH), _queues(), self._read_scattered, positions, out, at
+            )
+        elif len(positions) > WORTH_IT:
+            threads = min(READERS, 1 + len(positions) // WORTH_IT)
+            self._in_pieces(threads, _readers(), self._read_piece, positions, out, at)
+        else:
+            self._read_piece(positions, at, out)
+
+    def _in_pieces(
+        self, n: int, pool: ThreadPoolExecutor, read: Callable[[I64, I64, U32], None], positions: I64, out: U32, at: I64
+    ) -> None:
+        edges = [len(positions) * t // n for t in range(n + 1)]
+        for done in [pool.submit(read, positions[a:b], at[a:b], out) for a, b in pairwise(edges)]:
             done.result()
+
+    def _read_scattered(self, positions: I64, at: I64, out: U32) -> None:
+        """Read rows that lie far apart through the kernel's queue; what that would not take, one after another."""
+        queue = disk_queue()
+        done = 0 if queue is None else queue.read(self._file.number, self.stride, positions, out, at)
+        if done < len(positions):
+            self._read_piece(positions[done:], at[done:], out)
 
     def _read_piece(self, positions: I64, at: I64, out: U32) -> None:
         memory = _page_memory(self.stride)
@@ -292,6 +311,16 @@ def _page_memory(stride: int) -> U32:
 
 
 @cache
+def _has_queue() -> bool:
+    return disk_queue() is not None
+
+
+@cache
+def _queues() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(QUEUES, thread_name_prefix="rows-queue")
+
+
+@cache
 def _readers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(READERS, thread_name_prefix="rows-read")
 
@@ -301,5 +330,5 @@ def _writer() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="rows-write")
 
 
-for _pool in (_readers, _writer):
+for _pool in (_queues, _readers, _writer):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not come along

@@ -177,7 +177,7 @@ class BrutePlans:
         for stages, ceiling in self.sequences:
             for x in [low, *(x for x in self.steps(stages, ceiling, high) if x > low)]:
                 price = self.price(stages, ceiling, x)
-                if price is None:
+                if price is None or (best is not None and price >= best * high):  # it rises with x, and x ends at high
                     break
                 best = price / x if best is None else min(best, price / x)
         return best
@@ -185,13 +185,19 @@ class BrutePlans:
     def most_rows(self, budget=math.inf):
         """Most rows per second within caps and a price per hour; None: no plan."""
         best = None
+
+        def carries(x):
+            price = self.price(stages, ceiling, x)
+            return price is not None and price <= budget * (1 + SLACK)
+
         for stages, ceiling in self.sequences:
+            if best is not None and not carries(best):  # what a sequence carries at x it carries below x
+                continue
             steps = self.steps(stages, ceiling, math.inf, budget)
             low, high = 0, len(steps)
-            while low < high:  # what a sequence carries at x it carries below x
+            while low < high:
                 middle = (low + high) // 2
-                price = self.price(stages, ceiling, steps[middle])
-                low, high = (middle + 1, high) if price is not None and price <= budget * (1 + SLACK) else (low, middle)
+                low, high = (middle + 1, high) if carries(steps[middle]) else (low, middle)
             if low and (best is None or steps[low - 1] > best):
                 best = steps[low - 1]
         return best

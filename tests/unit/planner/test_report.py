@@ -215,7 +215,7 @@ def test_help_keeps_its_examples_apart():
 
 def test_profile_measures_and_plan_uses_it(tmp_path):
     path = tmp_path / "profile.json"
-    result = run("profile", "graphs/wide_deep.py", "--set", "hidden=[16]", "--out", path)
+    result = run("profile", "graphs/wide_deep.py", "--set", "hidden=[16]", "--in-process", "--out", path)
     assert result.exit_code == 0, result.output
     assert "layer fc0" in result.output
     assert "the engine takes " in result.output

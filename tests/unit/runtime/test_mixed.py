@@ -10,7 +10,7 @@ import pytest
 import heterps as hps
 from heterps import ops
 from heterps.errors import PlanError
-from heterps.protocol.words.modes import Async, Cached, Mixed
+from heterps.protocol.words.modes import Async, Cached, Mixed, MixedSync
 from heterps.tables import SGD, CountEntry, CtrAccessor, Manifest
 
 ROWS, IDS = 640, 200
@@ -91,15 +91,20 @@ def test_it_learns_with_less_said_and_a_saved_model_is_launched_without(tmp_path
 @pytest.mark.parametrize(
     ("options", "user", "message"),
     [
-        ({"mode": "sync"}, {}, r"table 'user' travels by 'geo:3' while others do not.*use mode 'async'.*not 'sync'"),
         ({"mode": "geo:3"}, {}, r"table 'user' travels by 'geo:3' while others do not.*not 'geo'"),
         ({"mode": Async(2, merge=2)}, {}, r"Async\(merge=2\) beside the way 'geo:3'"),
         ({"cache_rows": {"item": 5}}, {}, r"'geo:3' while others do not.*leave the cache of 'item' out.*not 'cache'"),
         ({"parameters": {"user": "geo:3", "item": "geo:4"}}, {}, r"give all the same k: user geo:3, item geo:4"),
         ({"parameters": {"*": "geo:3"}}, {}, r"dense parameter 'out.*' cannot travel by 'geo:3'.*--mode geo:K"),
-        ({"parameters": {"user": "geo:3", "out*": "allreduce"}}, {}, r"'out.*' is all-reduced.*'user' travels by geo"),
+        (
+            {"parameters": {"user": "geo:3", "out*": "allreduce"}},
+            {},
+            r"'out.*' is all-reduced.*mode 'sync'.*not 'mixed'",
+        ),
         ({"parameters": {"user": "geo"}}, {}, r"write geo:k with a whole number"),
         ({"parameters": {"user": "table"}, "mode": Mixed(3)}, {}, r"mode 'mixed', but no table travels by geo"),
+        ({"parameters": {}, "mode": MixedSync(3)}, {}, r"mode 'mixed-sync', but no table travels by geo"),
+        ({"mode": "sync"}, {"rule": hps.Adam()}, r"way 'geo:3': table 'user' has the rule Adam.*SGD and Momentum"),
         ({}, {"rule": hps.Adam()}, r"way 'geo:3': table 'user' has the rule Adam.*SGD and Momentum"),
         ({}, {"entry": CountEntry(3)}, r"way 'geo:3': table 'user' has the entry CountEntry"),
     ],

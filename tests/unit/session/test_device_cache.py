@@ -8,12 +8,11 @@ from typing import Any, ClassVar
 
 import dask
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 import heterps as hps
+from graphs.wide_deep import wide_deep
 from heterps.cli import main
 from heterps.device import FoundDevices, found_devices, namespace
 from heterps.device.fake import TRAFFIC, Traffic
@@ -280,11 +279,12 @@ def test_clipping_there_is_clipping_here() -> None:
 
 @pytest.mark.full
 def test_the_command_takes_it(tmp_path: Path) -> None:
-    hps.Plan.fused(graph(), batch_size=64).save(tmp_path / "plan.json")
-    columns = {name: list(column) for name, column in data(rows=400).columns.items()}
-    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
-    words = ["train", str(tmp_path / "plan.json"), "--data", str(tmp_path / "rows.parquet"), "--device", "fake"]
-    words += ["--cache-rows", "50", "--staleness", "3", "--cache-on", "device"]
-    result = CliRunner().invoke(main, words)
+    hps.Plan.fused(wide_deep(slots=19, dense=5, dim=2, hidden=(8,)), batch_size=2048).save(tmp_path / "plan.json")
+    words = ["train", str(tmp_path / "plan.json"), "--data", "adult:test", "--cache-rows", "500", "--staleness", "3"]
+    words += ["--cache-on", "device", "--profile", "--device"]
+    result = CliRunner().invoke(main, [*words, "fake"])
     assert result.exit_code == 0, result.output
     assert "on fake, hits" in result.output
+    refused = CliRunner().invoke(main, [*words, "cpu"])
+    assert refused.exit_code
+    assert "CPU computes: ask for a device" in " ".join(refused.output.split())

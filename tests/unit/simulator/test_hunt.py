@@ -23,7 +23,7 @@ def test_every_seed_keeps_the_promise(chunk: int) -> None:
     assert found.seeds == size
     noise = {"message lost", "message duplicated", "message late"}
     assert set(found.fired) == {*FAULTS, *noise} - set(UNDRIVEN), "every kind of fault must fire in every chunk"
-    assert set(found.modes) == {"sync", "async", "geo", "cache", "mixed"}
+    assert set(found.modes) == {"sync", "async", "geo", "cache", "mixed", "mixed-sync"}
     assert not never_met(found.met), "every word of an engine must be met in every chunk"
 
 

@@ -8,9 +8,13 @@ from graphs.ctrdnn import ctrdnn
 from graphs.wide_deep import wide_deep
 from heterps.hardware import Hardware
 from heterps.planner import MinCost, plan, play
+from heterps.planner.costs import expectation
 from heterps.planner.costs.expectation import by_hand, forecast
-from heterps.planner.costs.playing import miniature
+from heterps.planner.costs.playing import durations_of, miniature
+from heterps.planner.costs.profile import Line, Profile, Rates
+from heterps.planner.costs.sample import sample_batches
 from heterps.protocol import Sync
+from heterps.runtime.measure.synthetic import synthetic_batch
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +76,26 @@ def test_a_large_plan_is_played_in_miniature(rented):
     assert [stage.units for stage in small.stages] == [6, 3]
     assert (small.lanes, small.shard_hosts) == (6, 3)
     assert miniature(small, 12) is small
+
+
+def test_rows_that_are_new_keep_shard_hosts_busy(rented):
+    """As many as the sample says the tables will hold, spread over the rows of the job."""
+    made = by_hand(wide_deep(), rented, [("cpu", ["*"], 1)], batch_size=256)
+    seen = sample_batches(wide_deep(), [synthetic_batch(wide_deep(), 256, seed) for seed in range(4)])
+    rates = Rates.of(rented.pool("cpu").device)
+    known, plain = (Profile({"cpu": replace(rates, create_s=seconds)}) for seconds in (1e-6, 0.0))
+    costs = [expectation._costs(made, rented, each, seen, None) for each in (known, plain)]
+    rows = sum(table.rows for table in costs[0].tables) / seen.rows * 256  # of a batch
+    took = [each.shard_s(rented.pool("cpu")) for each in costs]
+    assert took[0] - took[1] == pytest.approx(rows * 1e-6)
+    first, second = (play(made, rented, each, seen, splits=(20,)).rows_per_second for each in (known, plain))
+    assert first < second
+
+
+def test_in_sync_gradients_of_all_lanes_are_added_up_before_they_are_applied(rented):
+    made = by_hand(wide_deep(), rented, [("cpu", ["*"], 2)], batch_size=256)
+    rates = replace(Rates.of(rented.pool("cpu").device), push=Line(0.0, 1e-6), dense=Line(1e-3), merge_s=2e-6)
+    costs = expectation._costs(made, rented, Profile({"cpu": rates}), None, None)
+    rows = sum(op.type.shape[0] * 256 * costs.layers.unique_fraction for op in costs.pulls)
+    sync, alone = (durations_of(replace(made, mode=mode), costs).hosts.apply_s for mode in (Sync(), made.mode))
+    assert sync - alone == pytest.approx(rows * (2e-6 + (2**0.8 / 2 - 1) * 1e-6) - 1e-3 / 2)

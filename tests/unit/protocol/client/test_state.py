@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from heterps.protocol import BatchKey, Cached, ClientState, Geo, Layout, Mixed, Mode
+from heterps.protocol import BatchKey, Cached, ClientState, Geo, LaneWaits, Layout, Mixed, MixedSync, Mode, SplitPaused
 from heterps.protocol.client import state as cl
 from heterps.protocol.words import instructions as do
-from heterps.protocol.words.messages import Acked, Granted, Pull, Push, Seen
+from heterps.protocol.words.messages import Acked, Advance, Granted, Pull, Push, Seen
 
 HOSTS = 2
 LAYOUT = Layout(1, tuple(range(HOSTS)), (1,) * HOSTS, tuple(range(HOSTS)))
@@ -16,8 +16,8 @@ LAYOUT = Layout(1, tuple(range(HOSTS)), (1,) * HOSTS, tuple(range(HOSTS)))
 class Played:
     """A client with everything it wants done, in order; hosts answer when they are told to."""
 
-    def __init__(self, k: int, mode: Mode | None = None, low: int = 0) -> None:
-        run = do.RunSplit(1, 1, "w", 0, 0, 0, 7, 0, None, 0, (0, 0), LAYOUT)
+    def __init__(self, k: int, mode: Mode | None = None, low: int = 0, step: int = 0) -> None:
+        run = do.RunSplit(1, 1, "w", 0, 0, 0, 7, step, None, 0, (0, 0), LAYOUT)
         self.client = ClientState(run, mode or Geo(k))
         self.done: list[Any] = []
         self.act(self.client.start())
@@ -172,3 +172,57 @@ def test_a_range_that_has_begun_is_completed_before_the_attempt_stops() -> None:
         played.answer(Push, n)
     assert not played.sent(Pull, 3)
     assert [a.event.upto for a in played.done if isinstance(a, cl.Tell)][-1] == 3
+
+
+@pytest.mark.parametrize(
+    ("low", "begins", "settled"), [(7, 0, [2, 3]), (8, 0, [2, 3]), (9, 2, [3, 3]), (11, 2, [3, 3])]
+)
+def test_in_steps_ranges_end_where_those_of_other_lanes_do(low: int, begins: int, settled: list[int]) -> None:
+    played = Played(0, MixedSync(3), low=low, step=7)  # the Split's first batch is the second of a range of steps
+    assert next(a.n for a in played.done if isinstance(a, cl.Read)) == begins
+    found = []
+    for n in range(begins, begins + 7):
+        played.answer(Pull, n)
+        played.computed(n)
+        assert not played.sent(Pull, n + 1), "one step after another"
+        found.append(played.sent(Push, n)[0].request.settles)  # type: ignore[union-attr]
+        played.answer(Push, n)
+    assert [settles for settles in found if settles][:2] == settled
+    ends = [n for n, settles in enumerate(found, begins) if settles]
+    assert ends == [n for n in range(begins, begins + 7) if (7 + n + 1) % 3 == 0]
+
+
+def test_a_lane_that_cannot_stop_says_where_it_will_stand() -> None:
+    played = Played(0, MixedSync(3))
+    played.answer(Pull, 0)
+    played.computed(0)
+    played.answer(Push, 0)
+    played.act(played.client.handle(do.Pause(1, 0, 1)))
+    assert cl.Forget(BatchKey(0, 0, 1)) not in played.done, "a pull in the middle of a range is not taken back"
+    assert [a.event for a in played.done if isinstance(a, cl.Tell)][-1] == LaneWaits(1, 3, 1)
+    for n in (1, 2):
+        played.answer(Pull, n)
+        played.computed(n)
+        played.answer(Push, n)
+    played.answer(Advance, 3)
+    assert [a.event for a in played.done if isinstance(a, cl.Tell)][-1] == SplitPaused(1, 3, 1)
+    assert not played.sent(Pull, 3)
+
+
+def test_the_last_batch_of_a_range_waits_for_others_too() -> None:
+    played = Played(0, MixedSync(3))
+    for n in range(2):
+        played.answer(Pull, n)
+        played.computed(n)
+        played.answer(Push, n)
+    assert played.client.next == 3
+    played.act(played.client.handle(do.Pause(1, 0, 1)))
+    assert [a.event for a in played.done if isinstance(a, cl.Tell)][-1] == LaneWaits(1, 3, 1)
+
+
+def test_a_pull_before_a_range_is_taken_back() -> None:
+    played = Played(0, MixedSync(3))
+    played.act(played.client.handle(do.Pause(1, 0, 1)))
+    assert cl.Forget(BatchKey(0, 0, 0)) in played.done
+    played.answer(Advance, 0)
+    assert [a.event for a in played.done if isinstance(a, cl.Tell)] == [SplitPaused(1, 0, 1)]

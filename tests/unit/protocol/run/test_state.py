@@ -3,11 +3,13 @@
 import pytest
 
 from heterps.errors import PlanError, ProtocolError
-from heterps.protocol import Async, Cut, Geo, Mode, Phase, RunSpec, RunState, Sync, deal_shards, owned_by
+from heterps.protocol import Async, Cut, Geo, MixedSync, Mode, Phase, RunSpec, RunState, Sync, deal_shards, owned_by
 from heterps.protocol.words import events as ev, instructions as do
 
 
-def started(spec: RunSpec, *, splits: int = 2, io: int = 1, servers: int = 1) -> tuple[RunState, list[do.Instruction]]:
+def started(
+    spec: RunSpec, *, splits: int = 2, io: int = 1, servers: int = 1, holders: tuple[tuple[str, ...], ...] = ()
+) -> tuple[RunState, list[do.Instruction]]:
     """Return a run whose hosts are ready, and what it wants done then."""
     run = RunState(spec)
     out = run.handle(*(ev.WorkerJoined(f"io{i}", "io") for i in range(io)))
@@ -15,7 +17,7 @@ def started(spec: RunSpec, *, splits: int = 2, io: int = 1, servers: int = 1) ->
     creates = [i for i in out if isinstance(i, do.CreateHost)]
     out = run.handle(*(ev.HostReady(c.copy, c.term) for c in creates))
     assert do.NeedSplits(0) in out
-    out += run.handle(ev.SplitsReady(0, splits))
+    out += run.handle(ev.SplitsReady(0, splits, holders=holders))
     run.validate()
     return run, out
 
@@ -466,9 +468,9 @@ def test_geo_forgets_the_trainer_of_a_lost_worker() -> None:
     run, out = started(RunSpec(mode=Geo(k=2), shards=2), splits=1)
     (attempt,) = only(out, do.RunSplit)
     (forget,) = only(run.handle(ev.WorkerLost("io0")), do.ForgetTrainer)
-    assert forget.trainer == attempt.lane
+    assert forget.trainer == attempt.trainer
     (again,) = only(run.handle(ev.WorkerJoined("io1", "io")), do.RunSplit)
-    assert again.lane != attempt.lane
+    assert again.trainer != attempt.trainer
 
 
 @pytest.mark.parametrize(
@@ -719,3 +721,21 @@ def test_a_worker_that_is_to_leave_before_it_has_joined_is_not_used() -> None:
     run.handle(ev.WorkerJoined("late", "io"))
     assert "late" not in run.roster.workers
     assert run.handle(ev.WorkerLeaving("late")) == []
+
+
+@pytest.mark.parametrize(("mode", "second"), [(Sync(), "io1"), (MixedSync(3), "io0")])
+def test_a_lane_with_rows_of_its_own_goes_back_to_them(mode: Mode, second: str) -> None:
+    """Else it is run where its data is."""
+    run, out = started(RunSpec(mode, shards=2), splits=2, io=2, holders=(("io0",), ("io1",)))
+    (first,) = only(out, do.RunSplit)
+    assert first.worker == "io0"
+    (following,) = only(run.handle(ev.SplitDone(first.attempt, 4)), do.RunSplit)
+    assert (following.split, following.worker) == (1, second)
+
+
+def test_a_lane_that_is_to_leave_its_worker_is_not_given_back_to_it() -> None:
+    run, out = started(RunSpec(MixedSync(3), lanes=2, shards=2), io=1)
+    assert {attempt.worker for attempt in only(out, do.RunSplit)} == {"io0"}
+    (pause,) = only(run.handle(ev.WorkerJoined("io1", "io")), do.Pause)
+    (moved,) = only(run.handle(ev.SplitPaused(pause.attempt, 3, pause.serial)), do.RunSplit)
+    assert (moved.worker, moved.start) == ("io1", 3)

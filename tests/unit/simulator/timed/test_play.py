@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from heterps.errors import PlanError
-from heterps.protocol.words.modes import Async, Geo, Sync
+from heterps.protocol.words.modes import Async, Geo, Mixed, MixedSync, Sync
 from heterps.simulator.timed.durations import Crew, Durations, HostTimes, PoolOfWorkers, StageTimes, WorkerTimes
 from heterps.simulator.timed.play import Script, play
 
@@ -25,13 +25,25 @@ def rate(durations, mode=None, splits=(100, 100), **rest):
     return play(durations, Script(mode or Async(2), splits, **rest)).batches_per_second
 
 
-@pytest.mark.parametrize("mode", [Async(2), Sync(), Geo(5)], ids=["async", "sync", "geo"])
+@pytest.mark.parametrize("mode", [Async(2), Sync(), Geo(5), Mixed(5), MixedSync(5)], ids=lambda mode: mode.name)
 def test_a_worker_computes_one_batch_after_another(mode):
     played = play(run(), Script(mode, (20, 20)))
     assert (played.batches, played.rows) == (40, 400)
     assert played.seconds == pytest.approx(40 * 0.03)
     assert played.rows_per_second == pytest.approx(10 / 0.03)
     assert played.busy["stage 0"] == pytest.approx(1.0, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("mode", "seconds"),
+    [(Geo(5), 4 + 1), (Mixed(5), 8.17), (MixedSync(5), 4 * 2 + 20 * 0.01)],
+    ids=["geo", "mixed", "steps"],
+)
+def test_ranges_are_settled_beside_what_is_pushed(mode, seconds):
+    """Each of four takes a second out and one back, each of twenty pushes a hundredth; Geo does two at a time."""
+    hosts = replace(HOSTS, settle_bytes=1e6, push_bytes=1e4)
+    durations = run(kernel=0.0, hosts=hosts, pools={"cpu": PoolOfWorkers(1e6, 1e9)})
+    assert play(durations, Script(mode, (20,))).seconds == pytest.approx(seconds, rel=0.02)
 
 
 def test_reading_goes_on_beside_computing_on_cores_that_are_free():

@@ -1,0 +1,26 @@
+"""What the engine takes, measured in processes of its own."""
+
+import psutil
+import pytest
+
+from heterps.errors import ClusterError
+from heterps.hardware import Hardware
+from heterps.planner.costs.profile import Rates
+from heterps.runtime.measure import own_processes
+from heterps.runtime.measure.engine_share import with_engine
+
+pytestmark = [pytest.mark.cluster, pytest.mark.full, pytest.mark.timeout(240)]
+
+
+def test_the_engine_is_measured_in_processes() -> None:
+    before = set(psutil.Process().children(recursive=True))
+    rates = with_engine(Rates.of(Hardware.local().pool("cpu").device), processes=True)
+    assert 0 < rates.idle_cores < 0.5
+    assert 0 < rates.batch_s < 0.1
+    assert set(psutil.Process().children(recursive=True)) <= before
+
+
+def test_a_measurement_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_processes, "_SCRIPT", "heterps.no_such_module")
+    with pytest.raises(ClusterError, match="no_such_module"):
+        own_processes.engine_in_processes()
