@@ -32,9 +32,11 @@ class ScratchFile:
         except OSError as error:
             raise TableError(f"cannot keep table rows in {folder}: {error}") from error
         self.number = _past_the_cache(plain)
+        self._size = 0  # that was taken: whoever writes makes a file long again that was cut short, with zeros for rows
 
     def allocate(self, start: int, size: int) -> None:
         """Take blocks of the disk, so that it cannot be full when they are written."""
+        self._check_size()
         try:
             os.posix_fallocate(self.number, start, size)
         except OSError as error:
@@ -42,9 +44,11 @@ class ScratchFile:
                 f"no room on disk for table rows: {error.strerror} after {start} bytes in {self.folder}. Free some, "
                 "use more shard hosts, shrink the table, or give it a budget"
             ) from error
+        self._size = max(self._size, start + size)
 
     def write(self, words: npt.NDArray[Any], start: int) -> None:
         """Write whole pages that lie in memory where a page begins."""
+        self._check_size()
         left = memoryview(words.reshape(-1).view(np.uint8))  # type: ignore[arg-type,unused-ignore]
         try:
             while left:
@@ -52,6 +56,10 @@ class ScratchFile:
                 left, start = left[done:], start + done
         except OSError as error:
             raise TableError(f"cannot write table rows in {self.folder}: {error.strerror} at byte {start}") from error
+
+    def _check_size(self) -> None:
+        if os.fstat(self.number).st_size < self._size:
+            raise self.why(self._size, 0)
 
     def why(self, start: int, size: int) -> TableError:
         """Say why bytes could not be read."""
