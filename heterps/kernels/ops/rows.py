@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from heterps.compiled import inline
 from heterps.device.arrays import Array, Namespace
 from heterps.errors import DataError
 from heterps.graph.types import Form
@@ -20,7 +19,7 @@ from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 from heterps.kernels.ops.pointwise import flat_rows
 from heterps.kernels.ops.rows_cuda import cuda_rows, gather_cuda, scatter_cuda
-from heterps.lanes import add_row, copy_row, prefetch
+from heterps.lanes import add_row, copy_row
 
 __all__ = ["Lists", "Rows"]
 
@@ -61,20 +60,6 @@ class Rows:
         return self.offsets[source] if self.offsets else None
 
 
-#: Numbers of rows from which on they do not fit into a core's own cache, positions between asking for one and using it,
-#: and float32 numbers of a cache line.
-FAR, AHEAD, LINE = 1 << 18, 8, 16
-
-
-@inline
-def ask_ahead(flat, width, low, dim, inverse, p):  # type: ignore[no-untyped-def]
-    """Ask for the row of a position some places behind ``p``, where rows are many: the next ones wait otherwise."""
-    if flat.size > FAR and p + AHEAD < inverse.size:
-        at = np.int64(inverse[np.uint64(p + AHEAD)]) * width + low
-        for d in range(0, dim, LINE):
-            prefetch(flat, at + d)
-
-
 # Positions are unsigned: numba guards a signed index against being negative, which costs two thirds of these loops.
 
 
@@ -86,7 +71,6 @@ def gather(values, low, dim, inverse, pad, y, stride, n):  # type: ignore[no-unt
     for i in range(n):
         at = np.uint64(i * stride)
         for _ in range(slots):
-            ask_ahead(flat, width, low, dim, inverse, p)
             row = inverse[p]
             source = np.uint64(row * width + low)
             if row < 0 or row == pad:
@@ -106,7 +90,6 @@ def scatter(gradient, low, dim, inverse, pad, dy, stride, n):  # type: ignore[no
     for i in range(n):
         at = np.uint64(i * stride)
         for _ in range(slots):
-            ask_ahead(flat, width, low, dim, inverse, p)
             row = inverse[p]
             if row >= 0 and row != pad:
                 target = np.uint64(row * width + low)
@@ -125,7 +108,6 @@ def pool(values, low, dim, inverse, offsets, pad, mean, y, stride):  # type: ign
             y[at + np.uint64(d)] = 0
         count = 0
         for p in range(offsets[i], offsets[i + 1]):
-            ask_ahead(flat, width, low, dim, inverse, p)
             row = inverse[np.uint64(p)]
             if row >= 0 and row != pad:
                 count += 1
@@ -148,7 +130,6 @@ def unpool(gradient, low, dim, inverse, offsets, pad, mean, dy, stride):  # type
                 count += inverse[p] >= 0 and inverse[p] != pad
         divisor = dy.dtype.type(max(count, 1))
         for p in range(offsets[i], offsets[i + 1]):
-            ask_ahead(flat, width, low, dim, inverse, p)
             row = inverse[np.uint64(p)]
             if row >= 0 and row != pad:
                 target = np.uint64(row * width + low)
