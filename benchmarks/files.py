@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.workload import DATA_FOLDER, Samples, Workload
+from benchmarks.workload import DATA_FOLDER, ListSamples, Samples, Workload
 
 PARTS = 8  # files of a folder, so that processes can share them
 
@@ -60,16 +60,33 @@ def _columns(workload: Workload, part: Samples) -> dict[str, np.ndarray]:
 
 def slot_text(workload: Workload, part: Samples, path: Path) -> Path:
     """Paddle's MultiSlot lines: per slot its number of values, then the values; ids of all slots in one space."""
-    ids = part.index.astype(np.int64) + np.arange(workload.slots) * workload.ids
+    ids = part.index.astype(np.int64) + np.arange(workload.single) * workload.ids
     line = f"1 %d {workload.dense} " + " ".join(["%.5f"] * workload.dense)
-    line += f" {workload.slots} " + " ".join(["%d"] * workload.slots) + "\n"
+    line += f" {workload.single} " + " ".join(["%d"] * workload.single) + "%s\n"
 
     def write(partial: Path) -> None:
-        rows = zip(part.label.astype(int).tolist(), part.dense.tolist(), ids.tolist(), strict=True)
+        rows = zip(
+            part.label.astype(int).tolist(), part.dense.tolist(), ids.tolist(), _lists(workload, part), strict=True
+        )
         with partial.open("w") as out:
-            out.writelines(line % (label, *dense, *row) for label, dense, row in rows)
+            out.writelines(line % (label, *dense, *row, lists) for label, dense, row, lists in rows)
 
     return _once(path, write)
+
+
+def _lists(workload: Workload, part: Samples) -> Iterator[str]:
+    """What stands behind the slots with one id: the lists of each sample."""
+    if not isinstance(part, ListSamples):
+        yield from [""] * len(part)
+        return
+    ids = (part.listed + (workload.single + part.slot_of_listed()) * workload.ids).tolist()
+    at = 0
+    for lengths in part.lengths.tolist():
+        text = ""
+        for n in lengths:
+            text += f" {n} " + " ".join(map(str, ids[at : at + n]))
+            at += n
+        yield text
 
 
 def _once(path: Path, write: Callable[[Path], None]) -> Path:

@@ -21,10 +21,11 @@ import numpy as np
 import heterps as hps
 from benchmarks import tree
 from benchmarks.serve import DENSE_LR, Settings, serve, settings
-from benchmarks.workload import Samples
+from benchmarks.workload import ListSamples, Samples, Workload
 from graphs.deepfm import deepfm
 from graphs.dlrm import dlrm
 from graphs.wide_deep import wide_deep
+from heterps import ops
 from heterps.data import Salted, Schema, parquet, sparse
 from heterps.data.text.criteo import CATEGORIES, criteo_schema
 from heterps.hardware import Hardware
@@ -38,15 +39,43 @@ TRAINERS = 2
 
 
 def graph(chosen: Settings) -> hps.Graph:
+    if chosen.model == "sparse_heavy":
+        return sparse_heavy(chosen.shape)
     return MODELS[chosen.model](slots=chosen.shape.slots, dense=chosen.shape.dense, dim=chosen.dim)
+
+
+def sparse_heavy(shape: Workload) -> hps.Graph:
+    """Slots with an id each and slots with lists that are added up, all in one table, and a small tower."""
+    lists = [ops.input(f"list{k}", dtype="uint64", ragged=True, mean_length=shape.mean_ids) for k in range(shape.lists)]
+    ids, x = ops.input("ids", shape=(shape.single,), dtype="uint64"), ops.input("x", shape=(shape.dense,))
+    found = [ops.lookup(ids, table="deep", dim=shape.dim)]
+    found += [ops.lookup(some, table="deep", dim=shape.dim, pooling="sum") for some in lists]
+    h = ops.concat(x, *found)
+    for i, width in enumerate(shape.hidden):
+        h = ops.relu(ops.dense(h, width, name=f"fc{i}"))
+    return hps.Graph(loss=ops.logloss(ops.dense(h, 1, name="out"), ops.input("y", shape=())))
 
 
 def in_memory(chosen: Settings, samples: Samples) -> hps.Dataset:
     """The samples as our reader takes them: ids are arbitrary 64-bit numbers, not places in an array."""
-    slot = np.arange(chosen.shape.slots, dtype=np.uint64) << np.uint64(32)
-    ids = chosen.shape.tokens(samples.index).astype(np.uint64) | slot
+    columns = {"x": samples.dense, "ids": hashed(chosen.shape, samples.index), "y": samples.label}
+    if isinstance(samples, ListSamples):
+        columns |= {f"list{k}": in_lists(chosen.shape, samples, k) for k in range(chosen.shape.lists)}
     # Lanes work on Splits: the default of 262,144 rows would leave one lane without work on small data.
-    return hps.arrays({"x": samples.dense, "ids": ids, "y": samples.label}, split_cost=max(1, len(samples) // SPLITS))
+    return hps.arrays(columns, split_cost=max(1, len(samples) // SPLITS))
+
+
+def hashed(shape: Workload, index: np.ndarray, first: int = 0) -> np.ndarray:
+    """64-bit ids of slots from the first on."""
+    slot = np.arange(first, first + index.shape[1], dtype=np.uint64) << np.uint64(32)
+    return shape.tokens(index, first).astype(np.uint64) | slot
+
+
+def in_lists(shape: Workload, samples: ListSamples, k: int) -> hps.Ragged:
+    """The lists of one slot."""
+    mine = samples.listed[samples.slot_of_listed() == k]
+    offsets = np.concatenate([[0], np.cumsum(samples.lengths[:, k])])
+    return hps.Ragged(hashed(shape, mine[:, None], shape.single + k)[:, 0], offsets)
 
 
 def training_data(chosen: Settings) -> hps.Dataset:

@@ -35,15 +35,34 @@ class Model:
 
     def __init__(self, chosen: Settings) -> None:
         shape = chosen.shape
-        self.chosen, self.width = chosen, shape.dim + (chosen.model != "dlrm")
+        self.chosen, self.width = chosen, shape.dim + (chosen.model in ("wide_deep", "deepfm"))
         self.label = paddle.static.data("label", [None, 1], "int64")
         self.x = paddle.static.data("x", [None, shape.dense], "float32")
-        self.ids = paddle.static.data("ids", [None, shape.slots], "int64")
-        rows = self.rows(self.ids.reshape([-1, 1])).reshape([-1, shape.slots, self.width])
-        self.logit = self.interact(rows) if chosen.model == "dlrm" else self.concatenate(rows)
+        self.ids = paddle.static.data("ids", [None, shape.single], "int64")
+        self.lists = [paddle.static.data(f"list{k}", [None, 1], "int64", lod_level=1) for k in range(shape.lists)]
+        rows = self.rows(self.ids.reshape([-1, 1])).reshape([-1, shape.single, self.width])
+        self.logit = self.joined(rows)
         self.score = paddle.nn.functional.sigmoid(self.logit)
         target = paddle.cast(self.label, "float32")
         self.loss = paddle.nn.functional.binary_cross_entropy_with_logits(self.logit, target)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """What a line of the files has, in order."""
+        return [self.label, self.x, self.ids, *self.lists]
+
+    def joined(self, rows: Any) -> Any:
+        """The logit of rows ``[batch, slots with one id, width]``, and of lists where there are any."""
+        if self.chosen.model == "dlrm":
+            return self.interact(rows)
+        return self.add_up(rows) if self.lists else self.concatenate(rows)
+
+    def add_up(self, rows: Any) -> Any:
+        """A tower over rows and sums of lists."""
+        shape = self.chosen.shape
+        sums = [paddle.static.nn.sequence_pool(self.rows(some), "sum") for some in self.lists]
+        h = paddle.concat([self.x, rows.reshape([-1, shape.single * shape.dim]), *sums], axis=1)
+        return self.tower(h, shape.layers(self.chosen.model)[-1], last_relu=False)
 
     def rows(self, ids: Any) -> Any:
         """Look rows up: at the server, or in the trainer's own copy that geo keeps near it."""
@@ -128,8 +147,7 @@ class Trainer:
         """A file's samples in memory and their number (which Paddle tells before the first pass only)."""
         if path not in self.held:
             made = paddle.distributed.InMemoryDataset()
-            inputs = [self.model.label, self.model.x, self.model.ids]
-            made.init(use_var=inputs, pipe_command="cat", batch_size=self.chosen.batch, thread_num=1)
+            made.init(use_var=self.model.inputs, pipe_command="cat", batch_size=self.chosen.batch, thread_num=1)
             made.set_filelist([path])
             made.load_into_memory()
             self.held[path] = made, made.get_memory_data_size()

@@ -21,6 +21,7 @@ from benchmarks.contender import Contender, ContenderError, Entry
 from benchmarks.systems import CASES, Case, entries
 
 TEST_SAMPLES = 102_400
+LIST_SAMPLES = 49_152
 FILES = {"tsv": files.tsv, "parquet": files.parquet}
 
 
@@ -57,9 +58,12 @@ def wanted(case: Case, only: str) -> list[Entry]:
 
 def start(entry: Entry, case: Case, samples: int) -> Contender:
     """Start a system and wait until it is built."""
-    python, shape = peers.ensure(entry.peer) if entry.peer else Path(sys.executable), workload.Workload()
-    data = workload.data_file(shape, samples + TEST_SAMPLES)
-    common = {"data": data, "train": samples, "test": TEST_SAMPLES, **asdict(case)}
+    python, shape = peers.ensure(entry.peer) if entry.peer else Path(sys.executable), workload.shape_of(case.model)
+    test = TEST_SAMPLES
+    if shape.lists:  # ten times the ids of the others
+        samples, test = min(samples, LIST_SAMPLES), workload.CHUNK - LIST_SAMPLES
+    data = workload.data_file(shape, samples + test)
+    common = {"data": data, "train": samples, "test": test, **asdict(case)}
     if case.source in FILES:
         common["file"] = FILES[case.source](shape, samples)
     contender = Contender(entry, python, common)

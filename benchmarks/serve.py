@@ -19,7 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -61,7 +61,7 @@ class Settings:
     @property
     def shape(self) -> workload.Workload:
         """The workload these settings train on."""
-        return workload.Workload(ids=self.ids, dim=self.dim)
+        return replace(workload.shape_of(self.model), ids=self.ids, dim=self.dim)
 
     @property
     def lr(self) -> float:
@@ -79,7 +79,7 @@ class Settings:
 
 DENSE_LR = 0.01
 ROW_RANGE = 0.01
-_NUMBERS = {"train": 0, "test": 0, "batch": 1024, "threads": 2, "ids": 100_000, "dim": 16, "seed": 1}
+_NUMBERS = {"train": 0, "test": 0, "batch": 1024, "threads": 2, "ids": 100_000, "dim": 0, "seed": 1}
 
 
 def settings(argv: list[str] | None = None) -> Settings:
@@ -93,7 +93,9 @@ def settings(argv: list[str] | None = None) -> Settings:
     parser.add_argument("--variant", default="")
     for name, default in _NUMBERS.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    return Settings(**vars(parser.parse_args(argv)))
+    found = vars(parser.parse_args(argv))
+    found["dim"] = found["dim"] or workload.shape_of(found["model"]).dim
+    return Settings(**found)
 
 
 class Stepwise:

@@ -39,6 +39,7 @@ CASES = (
     Case("dlrm", "sgd", 1024),
     Case("wide_deep", "sgd", 1024, "tsv"),
     Case("wide_deep", "sgd", 1024, "parquet"),
+    Case("sparse_heavy", "sgd", 1024),
 )
 
 
@@ -49,12 +50,24 @@ def entries(case: Case) -> list[Entry]:
         Entry(OURS, "benchmarks.ours", pause=False),
         Entry(INLINE, "benchmarks.ours", arguments={"variant": "inline"}),
     ]
+    if case.model == "sparse_heavy":
+        return [*ours, *_with_lists()]
     if case.rule == "rowwise":  # nobody else has it
         return [*ours, Entry("FBGEMM", "benchmarks.peer_fbgemm", "fbgemm")]
     torch = [Entry("PyTorch", "benchmarks.peer_torch", "torch")]
     if case.rule == "sgd":  # AdaGrad's state under Hogwild would need locks
         torch.insert(0, Entry(HOGWILD, "benchmarks.peer_hogwild", "torch"))
     return ours + torch + (_others(case) if case.source == "memory" else [])
+
+
+def _with_lists() -> list[Entry]:
+    """Peers on the workload where slots have lists of ids."""
+    return [
+        Entry("PyTorch", "benchmarks.lists_torch", "torch"),
+        Entry("FBGEMM", "benchmarks.lists_fbgemm", "fbgemm"),
+        Entry("TFRA", "benchmarks.lists_tfra", "tfra"),
+        Entry("Paddle async", "benchmarks.peer_paddle", "paddle", {"variant": "async"}),
+    ]
 
 
 def _others(case: Case) -> list[Entry]:

@@ -20,7 +20,7 @@ import numpy as np
 CHUNK = 65_536
 FACTORS = 4
 DATA_FOLDER = Path(__file__).parent / ".data"
-MODELS = ("wide_deep", "deepfm", "dlrm")
+MODELS = ("wide_deep", "deepfm", "dlrm", "sparse_heavy")
 RULES = ("sgd", "adagrad", "rowwise")
 SOURCES = ("memory", "tsv", "parquet")
 
@@ -45,6 +45,51 @@ class Samples:
         """A contiguous part, without copying."""
         return Samples(self.counts[start:stop], self.index[start:stop], self.label[start:stop])
 
+    def fields(self) -> dict[str, np.ndarray]:
+        """The arrays by name, as files hold them."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class ListSamples(Samples):
+    """Samples where some slots have lists: ``lengths[n, lists]``, and ``listed``, sample after sample, list after list.
+
+    A *bag* is what one slot of one sample has, be it one id or a list.
+    """
+
+    lengths: np.ndarray
+    listed: np.ndarray
+
+    def rows(self, start: int, stop: int) -> ListSamples:
+        """A contiguous part."""
+        before, mine = self.lengths[:start].sum(), self.lengths[start:stop].sum()
+        columns = (column[start:stop] for column in (self.counts, self.index, self.label, self.lengths))
+        return ListSamples(*columns, self.listed[before : before + mine])
+
+    def slot_of_listed(self) -> np.ndarray:
+        """Which of the lists each listed id is in."""
+        return np.repeat(np.tile(np.arange(self.lengths.shape[1]), len(self)), self.lengths.ravel())
+
+    def bag_sizes(self) -> np.ndarray:
+        """Ids of each bag, ``[n, slots]``."""
+        return np.concatenate([np.ones(self.index.shape, np.int64), self.lengths], axis=1)
+
+    def by_sample(self, ids: int) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of all slots in one space and where the bags begin, sample after sample."""
+        sizes, single = self.bag_sizes(), self.index.shape[1]
+        begins = np.cumsum(sizes.ravel()) - sizes.ravel()
+        out, is_listed = np.empty(int(sizes.sum()), np.int64), np.ones(int(sizes.sum()), bool)
+        at = begins.reshape(sizes.shape)[:, :single]
+        out[at], is_listed[at] = self.index + np.arange(single) * ids, False
+        out[is_listed] = self.listed + (single + self.slot_of_listed()) * ids
+        return out, begins
+
+    def by_slot(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and where the bags begin (and the last one ends), slot after slot."""
+        listed = self.listed[np.argsort(self.slot_of_listed(), kind="stable")]
+        ends = np.cumsum(self.bag_sizes().T.ravel())
+        return np.concatenate([self.index.T.ravel(), listed]).astype(np.int64), np.concatenate([[0], ends])
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -57,11 +102,19 @@ class Workload:
     hidden: tuple[int, ...] = (400, 400, 400)
     exponent: float = 1.1
     seed: int = 2026
+    lists: int = 0  # of the slots, the last ones, that have a list of ids each
+    mean_ids: int = 10  # in such a list; 1 to twice as many less one, evenly
 
     @property
     def name(self) -> str:
         """File-name part that tells generated data of different shapes apart."""
-        return f"s{self.slots}-d{self.dense}-v{self.ids}-z{self.exponent:g}-r{self.seed}"
+        lists = f"-l{self.lists}x{self.mean_ids}" if self.lists else ""
+        return f"s{self.slots}-d{self.dense}-v{self.ids}-z{self.exponent:g}-r{self.seed}{lists}"
+
+    @property
+    def single(self) -> int:
+        """Slots with one id each: the first ones."""
+        return self.slots - self.lists
 
     def layers(self, model: str) -> list[list[tuple[int, int]]]:
         """Widths (in, out) of every dense layer, one list per tower, the tower with the output last."""
@@ -79,9 +132,9 @@ class Workload:
         """Multiply-adds of the dense layers, forward and backward, counted as two operations each."""
         return 6 * sum(a * b for tower in self.layers(model) for a, b in tower)
 
-    def tokens(self, index: np.ndarray) -> np.ndarray:
+    def tokens(self, index: np.ndarray, first: int = 0) -> np.ndarray:
         """32-bit ids of ``index[n, slots]`` as a log would hold them; ``tokens % ids`` gives the index back."""
-        slot = np.arange(index.shape[1], dtype=np.uint64)
+        slot = np.arange(first, first + index.shape[1], dtype=np.uint64)
         mixed = _mix(index.astype(np.uint64) + (slot << np.uint64(32)))
         room = np.uint64(2**32 // self.ids - 1)
         return (index.astype(np.uint64) + (mixed % room) * np.uint64(self.ids)).astype(np.uint32)
@@ -95,7 +148,16 @@ class Workload:
     def generate(self, n: int) -> Samples:
         """The first ``n`` samples in memory."""
         parts = list(self.chunks(n))
-        return Samples(*(np.concatenate([getattr(p, f) for p in parts]) for f in ("counts", "index", "label")))
+        return type(parts[0])(**{f: np.concatenate([getattr(p, f) for p in parts]) for f in parts[0].fields()})
+
+
+#: The shape of models that want one of their own; the others train on the usual one.
+SHAPES = {"sparse_heavy": Workload(slots=60, lists=20, dim=32, hidden=(64, 32))}
+
+
+def shape_of(model: str) -> Workload:
+    """The workload that a model is trained on."""
+    return SHAPES.get(model, Workload())
 
 
 @dataclass(frozen=True)
@@ -116,8 +178,8 @@ class _Hidden:
         mass = np.arange(1, w.ids + 1, dtype=np.float64) ** -w.exponent
         scatter = np.stack([rng.permutation(w.ids) for _ in range(w.slots)]).astype(np.int32)
         slope = rng.normal(0, 0.15, w.dense).astype(np.float32)
-        linear = rng.normal(0, 0.35, (w.slots, w.ids)).astype(np.float32)
-        factors = rng.normal(0, 0.15, (w.slots, w.ids, FACTORS)).astype(np.float32)
+        linear = rng.normal(0, 0.35, (w.single, w.ids)).astype(np.float32)
+        factors = rng.normal(0, 0.15, (w.single, w.ids, FACTORS)).astype(np.float32)
         hidden = cls(w, np.cumsum(mass) / mass.sum(), scatter, slope, linear, factors)
         counts, index = hidden.features(np.random.default_rng([w.seed, 1 << 41]))
         # One click in about four: the median logit of a held-out chunk is moved to -1.
@@ -126,15 +188,23 @@ class _Hidden:
     def features(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         w = self.workload
         counts = np.exp(rng.normal(1.0, 1.0, (CHUNK, w.dense))).astype(np.int32)
-        rank = np.searchsorted(self.cumulative, rng.random((CHUNK, w.slots))).clip(max=w.ids - 1)
-        index = np.stack([self.scatter[s][rank[:, s]] for s in range(w.slots)], axis=1)
+        rank = np.searchsorted(self.cumulative, rng.random((CHUNK, w.single))).clip(max=w.ids - 1)
+        index = np.stack([self.scatter[s][rank[:, s]] for s in range(w.single)], axis=1)
         return counts, index
+
+    def listed(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Lengths ``[n, lists]``, and the ids of one sample's lists after those of another's."""
+        w = self.workload
+        lengths = rng.integers(1, 2 * w.mean_ids, (CHUNK, w.lists)).astype(np.int64)
+        slot = np.repeat(np.tile(np.arange(w.single, w.slots), CHUNK), lengths.ravel())
+        rank = np.searchsorted(self.cumulative, rng.random(len(slot))).clip(max=w.ids - 1)
+        return lengths, self.scatter[slot, rank]
 
     def logit(self, counts: np.ndarray, index: np.ndarray) -> np.ndarray:
         total = np.zeros((len(index), FACTORS), np.float32)
         squares = np.zeros_like(total)
         out = np.log1p(counts).astype(np.float32) @ self.slope
-        for s in range(self.workload.slots):
+        for s in range(self.workload.single):
             out += self.linear[s][index[:, s]]
             v = self.factors[s][index[:, s]]
             total += v
@@ -144,7 +214,10 @@ class _Hidden:
     def samples(self, rng: np.random.Generator) -> Samples:
         counts, index = self.features(rng)
         chance = 1 / (1 + np.exp(self.shift - self.logit(counts, index)))
-        return Samples(counts, index, (rng.random(CHUNK) < chance).astype(np.float32))
+        label = (rng.random(CHUNK) < chance).astype(np.float32)
+        if not self.workload.lists:
+            return Samples(counts, index, label)
+        return ListSamples(counts, index, label, *self.listed(rng))
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
@@ -163,7 +236,7 @@ def data_file(workload: Workload, samples: int, folder: Path = DATA_FOLDER) -> P
         folder.mkdir(parents=True, exist_ok=True)
         made = workload.generate(samples)
         partial = path.with_name(f"{path.stem}-{os.getpid()}.npz")
-        np.savez(partial, counts=made.counts, index=made.index, label=made.label)
+        np.savez(partial, **made.fields())
         partial.rename(path)
     return path
 
@@ -171,6 +244,9 @@ def data_file(workload: Workload, samples: int, folder: Path = DATA_FOLDER) -> P
 def read(path: str | Path, start: int = 0, stop: int | None = None) -> Samples:
     """Rows ``start:stop`` of a file of `data_file`; only those stay in memory."""
     with np.load(path) as held:
+        if "lengths" in held:
+            whole = ListSamples(**{name: held[name] for name in held})
+            return whole.rows(start, len(whole) if stop is None else stop)
         return Samples(*(np.array(held[name][start:stop]) for name in ("counts", "index", "label")))
 
 

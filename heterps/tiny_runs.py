@@ -57,7 +57,8 @@ def _group(rules: tuple[Rule, ...]) -> RowGroup:
 
 def _push(needs: Needs) -> None:
     if needs.sparse:
-        _group(needs.sparse).push(RowGradients(_IDS, np.ones((len(_IDS), len(needs.sparse)), np.float32)))
+        gradients, hints = np.ones((len(_IDS), len(needs.sparse)), np.float32), np.zeros(len(_IDS), np.uint32)
+        _group(needs.sparse).push(RowGradients(_IDS, gradients, hints))  # as batches have them, from their pull
 
 
 def _pull(needs: Needs) -> None:

@@ -13,13 +13,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir  # type: ignore[import-untyped,unused-ignore]
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from heterps.compiled import inline
 from heterps.errors import TableError
+from heterps.lanes import prefetch
 from heterps.mixing import GOLDEN, MASK, finalise, finalise_array, finalise_word
 
 __all__ = ["RESERVED", "check_ids", "key_of", "mix", "prefetch", "shard_of", "shards_of"]
@@ -81,20 +78,3 @@ def _cast_ids(array: npt.NDArray[Any], where: str) -> U64:
     if bad:
         raise TableError(f"{where}: {bad[0]!r} is not an id; ids are integers from 0 to 2**64 - 2")
     return array.astype(np.uint64)
-
-
-@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def prefetch(typing_context: Any, array: Any, i: Any) -> Any:
-    """Ask the processor for the cache line of ``array[i]``; no effect on results, ``i`` may be out of range."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, args[0])
-        address = builder.gep(view.data, [args[1]])
-        pointer = builder.bitcast(address, cgutils.voidptr_t)
-        i32 = cgutils.int32_t
-        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, i32, i32, i32])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        builder.call(function, [pointer, i32(0), i32(3), i32(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), emit

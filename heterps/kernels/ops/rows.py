@@ -19,6 +19,7 @@ from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 from heterps.kernels.ops.pointwise import flat_rows
 from heterps.kernels.ops.rows_cuda import cuda_rows, gather_cuda, scatter_cuda
+from heterps.lanes import add_row, copy_row
 
 __all__ = ["Lists", "Rows"]
 
@@ -76,8 +77,7 @@ def gather(values, low, dim, inverse, pad, y, stride, n):  # type: ignore[no-unt
                 for d in range(dim):
                     y[at + np.uint64(d)] = 0
             else:
-                for d in range(dim):
-                    y[at + np.uint64(d)] = flat[source + np.uint64(d)]
+                copy_row(flat, source, y, at, np.uint64(dim))
             at += np.uint64(dim)
             p += 1
 
@@ -93,8 +93,7 @@ def scatter(gradient, low, dim, inverse, pad, dy, stride, n):  # type: ignore[no
             row = inverse[p]
             if row >= 0 and row != pad:
                 target = np.uint64(row * width + low)
-                for d in range(dim):
-                    flat[target + np.uint64(d)] += dy[at + np.uint64(d)]
+                add_row(dy, at, flat, target, np.uint64(dim))
             at += np.uint64(dim)
             p += 1
 
@@ -113,8 +112,7 @@ def pool(values, low, dim, inverse, offsets, pad, mean, y, stride):  # type: ign
             if row >= 0 and row != pad:
                 count += 1
                 source = np.uint64(row * width + low)
-                for d in range(dim):
-                    y[at + np.uint64(d)] += flat[source + np.uint64(d)]
+                add_row(flat, source, y, at, np.uint64(dim))
         if mean and count > 1:
             for d in range(dim):
                 y[at + np.uint64(d)] /= count
@@ -135,8 +133,11 @@ def unpool(gradient, low, dim, inverse, offsets, pad, mean, dy, stride):  # type
             row = inverse[np.uint64(p)]
             if row >= 0 and row != pad:
                 target = np.uint64(row * width + low)
-                for d in range(dim):
-                    flat[target + np.uint64(d)] += dy[at + np.uint64(d)] / divisor
+                if count > 1:
+                    for d in range(dim):
+                        flat[target + np.uint64(d)] += dy[at + np.uint64(d)] / divisor
+                else:
+                    add_row(dy, at, flat, target, np.uint64(dim))
 
 
 @loop

@@ -22,6 +22,7 @@ from heterps.tables.live.partition import RowPartition
 from heterps.tables.live.readers import Changes, Readers
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.live.tiered import TieredPartition
+from heterps.tables.live.waiting_rows import WaitingPartition
 from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.splitting import find_reserved, split_ids
 from heterps.tables.loops.store import GradientColumns
@@ -103,6 +104,8 @@ class RowGroup:
     def _new_partitions(self) -> list[Partition]:
         count, tier = self._count, self._tier
         if tier is None:
+            if self.layout.waits:
+                return [WaitingPartition(self.layout, share=count) for _ in range(count)]
             return [RowPartition(self.layout, share=count) for _ in range(count)]
         return [TieredPartition(self.layout, tier, tier.hot_bytes // count) for _ in range(count)]
 
@@ -198,9 +201,9 @@ class RowGroup:
             left = self._bring(ids, order, bounds)
 
             def work(part: Partition, lo: int, hi: int) -> int:
-                if isinstance(part, RowPartition):
-                    return part.pull(ids, order, lo, hi, rows, flat, make, step)
-                return part.pull_brought(left.get(part), ids, order, lo, hi, rows, flat, make, step)
+                if isinstance(part, TieredPartition):
+                    return part.pull_brought(left.get(part), ids, order, lo, hi, rows, flat, make, step)
+                return part.pull(ids, order, lo, hi, rows, flat, make, step)
 
             self._owners.run(self.partitions, bounds, work)
         return values, rows
@@ -393,9 +396,9 @@ class RowGroup:
             if slots is not None and table in self.layout.slot_columns:
                 part.set_slots(rows, self.layout.slot_columns[table], slots[at])
 
-    def made(self, ids: U64) -> Iterator[tuple[Partition, I32, I64]]:
+    def made(self, ids: U64, *, as_they_are: bool = False) -> Iterator[tuple[Partition, I32, I64]]:
         """Give ids their rows, whatever the entry says; yield some positions at a time with their rows, the partition's
-        lock held: rows are good until the next.
+        lock held: rows are good until the next. They have room for all columns, unless they are wanted as they are.
         """
         order, bounds = self.split(ids)
         order = order[: len(ids)].copy()  # others of this thread may split meanwhile
@@ -407,7 +410,7 @@ class RowGroup:
                     out = np.empty(len(at) * self.spec.width, np.float32)
                     with part.lock:
                         part.pull(ids[at], every, 0, len(at), rows, out, True, 0)
-                        yield part, at, rows.astype(np.int64)
+                        yield part, at, rows.astype(np.int64) if as_they_are else part.whole(rows.astype(np.int64))
 
     def put(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         """Set whole rows (:mod:`~heterps.tables.snapshots.records`) of unique ids, creating absent ones.
@@ -415,7 +418,7 @@ class RowGroup:
         Whatever the rows were before is gone, so nobody else may change them meanwhile.
         """
         ids = check_ids(columns["id"], f"group {self.spec.name!r}")
-        for part, at, rows in self.made(ids):
+        for part, at, rows in self.made(ids, as_they_are=True):
             words = np.zeros((len(at), self.layout.stride), np.uint32)
             fill(self.layout, {name: array[at] for name, array in columns.items()}, words)
             part.set_words(rows, words)

@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from heterps.tables.live.partition import RowPartition
 from heterps.tables.live.tiered import TieredPartition
+from heterps.tables.live.waiting_rows import WaitingPartition
 
 __all__ = ["Owners", "Partition"]
 
 T = TypeVar("T")
-Partition = RowPartition | TieredPartition
+Partition = RowPartition | WaitingPartition | TieredPartition
 #: Ids from which waking another thread costs less than its help brings.
 WORTH_IT = 4096
 

@@ -164,7 +164,20 @@ class RowPartition:
         """Copy out values; see :func:`~heterps.tables.loops.row_loops.pull_rows`."""
         if make:
             self.make_room(hi - lo)
-        return int(pull_rows(self.store, self._block, ids, order, lo, hi, rows, out, make, np.uint32(tick)))
+        return self._pull(ids, order, lo, hi, rows, out, make, make, tick)
+
+    def pull_there(self, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, use: bool, tick: int) -> None:
+        """Copy out values of rows that there are; with ``use`` they count as used now."""
+        self._pull(ids, order, lo, hi, rows, out, False, use, tick)
+
+    def _pull(
+        self, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, use: bool, tick: int
+    ) -> int:
+        return int(pull_rows(self.store, self._block, ids, order, lo, hi, rows, out, make, use, np.uint32(tick)))
+
+    def whole(self, rows: I64) -> I64:
+        """Return where rows are that have room for all columns."""
+        return rows
 
     def push(self, g: GradientColumns, order: I32, lo: int, hi: int, make: bool, tick: int, missing: I32) -> I64:
         """Apply gradients; return (applied, skipped, created, missing), valid until the next push."""
@@ -173,6 +186,9 @@ class RowPartition:
         if not self._has_updates:  # who only reads needs no rule
             self._find_updates()
         self._stats[:] = 0
+        if g.rows.size == 0:
+            g = g._replace(rows=np.empty(len(g.ids), np.uint32))
+            self.find(g.ids, order, lo, hi, g.rows)
         push_rows(self.store, g, self._block, order, lo, hi, make, np.uint32(tick), missing, self._stats)
         return self._stats
 
@@ -183,7 +199,7 @@ class RowPartition:
 
     def find(self, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> int:
         """Write the rows of ids, return how many have none."""
-        return int(find_rows(self.store, ids, order, lo, hi, rows))
+        return int(find_rows(self.store, self._block, ids, order, lo, hi, rows))
 
     def delete(self, rows: npt.ArrayLike) -> None:
         """Delete rows that exist."""

@@ -17,6 +17,7 @@ from heterps.tables.specs.spec import N_SHARDS
 __all__ = ["RouteBuffers", "Routed", "Router"]
 
 U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 F32 = npt.NDArray[np.float32]
@@ -48,39 +49,36 @@ class Routed:
 
 
 @entry_loop
-def _dedupe(ids: U64, places: U64, stamp: np.uint64, unique: U64, inverse: I32) -> int:
+def _dedupe(ids: U64, places: U32, unique: U64, inverse: I32) -> int:
     """Number the ids in order of first appearance; return how many there are, or -1 - i at a reserved id.
 
-    ``places`` is a hash table of ``stamp << 32 | number``: entries of an older stamp count as empty, so nothing has to
-    be cleared between batches.
+    ``places`` is a hash table of numbers, plus one, that is cleared here. Whether an id is new cannot be foreseen, so
+    nothing branches on it: it stands behind those that are known, and an empty place leads to where it stands.
     """
-    mask = np.uint64(places.size - 1)
+    places[:] = 0
+    mask, n = np.uint64(places.size - 1), np.uint64(0)
     homes = np.empty(BLOCK, np.uint64)
-    n = 0
     for start in range(0, ids.size, BLOCK):
         stop = min(start + BLOCK, ids.size)
         for i in range(start, stop):
-            homes[i - start] = (mix(ids[i]) >> np.uint64(32)) & mask
-            prefetch(places, np.int64(homes[i - start]))
+            homes[np.uint64(i - start)] = (mix(ids[np.uint64(i)]) >> np.uint64(32)) & mask
+            prefetch(places, np.int64(homes[np.uint64(i - start)]))
         for i in range(start, stop):
-            id_ = ids[i]
+            id_, place = ids[np.uint64(i)], homes[np.uint64(i - start)]
             if id_ == np.uint64(RESERVED):
                 return -1 - i
-            place = homes[i - start]
+            unique[n] = id_
             while True:
-                entry = places[place]
-                if entry >> np.uint64(32) != stamp:
-                    places[place] = (stamp << np.uint64(32)) | np.uint64(n)
-                    unique[n] = id_
-                    inverse[i] = n
-                    n += 1
-                    break
-                number = np.int64(entry & np.uint64(0xFFFFFFFF))
+                entry = np.uint64(places[place])
+                new = entry == np.uint64(0)
+                number = n if new else entry - np.uint64(1)
                 if unique[number] == id_:
-                    inverse[i] = number
                     break
                 place = (place + np.uint64(1)) & mask
-    return n
+            places[place] = np.uint32(number + np.uint64(1))
+            inverse[np.uint64(i)] = number
+            n += np.uint64(new)
+    return np.int64(n)  # type: ignore[return-value]
 
 
 @entry_loop
@@ -135,10 +133,9 @@ class Router:
     def __init__(self, host_of: Sequence[int] | I32 | None = None, *, hosts: int = 0) -> None:
         self._host_of = np.zeros(N_SHARDS, np.int32) if host_of is None else np.asarray(host_of, np.int32)
         self._hosts = max(int(self._host_of.max()) + 1, hosts)
-        self._places = np.zeros(1024, np.uint64)
+        self._places = np.zeros(1024, np.uint32)
         self._found = np.empty(0, np.uint64)
         self._moved = np.empty(0, np.int32)
-        self._stamp = 0
 
     def route(self, ids: Any, buffers: RouteBuffers | None = None) -> Routed:
         """Return the unique ids of a batch (any shape; the inverse is flat), in buffers that are given or new."""
@@ -157,15 +154,18 @@ class Router:
         return Routed(unique[:n], bounds, inverse)
 
     def _dedupe(self, ids: U64, found: U64, inverse: I32) -> int:
-        n = int(_dedupe(ids, self._places, np.uint64(self._stamp), found, inverse))
+        n = int(_dedupe(ids, self._places[: _room(len(ids))], found, inverse))
         if n < 0:
             raise TableError(f"batch: the id at position {-1 - n} is 2**64 - 1, which is reserved")
         return n
 
     def _reserve(self, n: int) -> None:
-        if 2 * n > len(self._places) or self._stamp == 2**32 - 1:
-            self._places = np.zeros(max(1 << (2 * n - 1).bit_length(), 1024), np.uint64)
-            self._stamp = 0
+        if _room(n) > len(self._places):
+            self._places = np.zeros(_room(n), np.uint32)
         if self._hosts > 1 and len(self._found) < n:
             self._found, self._moved = np.empty(2 * n, np.uint64), np.empty(2 * n, np.int32)
-        self._stamp += 1
+
+
+def _room(n: int) -> int:
+    """Return how many places so many ids have: a power of two, of which at most half are taken."""
+    return max(1 << (2 * n).bit_length(), 1024)

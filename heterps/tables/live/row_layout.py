@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from heterps.tables.hashing import key_of
 from heterps.tables.specs.accessor import COUNTERS
 from heterps.tables.specs.initialisers import Initialiser
-from heterps.tables.specs.rules import Rule, Sum
+from heterps.tables.specs.rules import NUMBERS, Rule, Sum
 from heterps.tables.specs.spec import GroupSpec, TableSpec
 
 __all__ = ["RowLayout", "RowSegment"]
@@ -48,17 +48,19 @@ class RowSegment:
 class RowLayout:
     """The words of a row of a group.
 
-    ``adds``: what arrives are changes that are added to values; slots are there and stay as they are.
+    ``adds``: what arrives are changes that are added to values; slots are there and stay as they are. ``short``: the
+    row has no room for columns that wait for its score (:mod:`~heterps.tables.live.waiting_rows`).
     """
 
-    def __init__(self, group: GroupSpec, seed: int, *, adds: bool = False) -> None:
+    def __init__(self, group: GroupSpec, seed: int, *, adds: bool = False, short: bool = False) -> None:
         self.group, self.seed, self.adds = group, seed, adds
         self.rate = 1.0  # learning rates are multiplied by it
         self.half = group.dtype == "float16"
-        self.width = group.width
+        parts = _parts_of(group, short)
+        self.width = sum(part.n for part in parts)
         self.value = 2
         self.state = self.value + (-(-self.width // 2) if self.half else self.width)
-        self.segments = self._segments()
+        self.segments = self._segments(parts)
         end = self.state + sum(s.rule.slots(s.n) for s in self.segments)
         self.slots = end - self.state
         self.counter = end if group.accessor is not None else -1
@@ -69,15 +71,23 @@ class RowLayout:
         self.stamp = end if end >= LONG and end % 2 else -1
         self.stride = end + (self.stamp >= 0)
 
-    def _segments(self) -> tuple[RowSegment, ...]:
+    def _segments(self, parts: list[_ColumnRun]) -> tuple[RowSegment, ...]:
         out: list[RowSegment] = []
-        slot = self.state
-        for table in self.group.tables:
-            start = self.group.columns(table.name).start
-            for offset, n, rule, init, gated in _parts(table):
-                out.append(RowSegment(table.name, start + offset, n, rule, init, gated, slot))
-                slot += rule.slots(n)
+        column, slot = 0, self.state
+        for table, n, rule, init, gated in parts:
+            out.append(RowSegment(table, column, n, rule, init, gated, slot))
+            column += n
+            slot += rule.slots(n)
         return tuple(out)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a row has columns that wait for its score."""
+        return any(segment.gated for segment in self.segments)
+
+    def shortened(self) -> RowLayout:
+        """Return the layout without those columns."""
+        return RowLayout(self.group, self.seed, adds=self.adds, short=True)
 
     @cached_property
     def slot_columns(self) -> dict[str, slice]:
@@ -103,12 +113,12 @@ class RowLayout:
     def segment_numbers(self) -> npt.NDArray[np.int64]:
         """Integers of each segment."""
         rows = [[0, s.column, s.n, s.slot, s.init.code, s.gated] for s in self.segments]
-        return np.array(rows, np.int64)
+        return np.array(rows, np.int64).reshape(-1, GATED + 1)
 
     @cached_property
     def init_numbers(self) -> npt.NDArray[np.float64]:
         """The two numbers of each segment's initialiser."""
-        return np.array([s.init.numbers(s.n) for s in self.segments], np.float64)
+        return np.array([s.init.numbers(s.n) for s in self.segments], np.float64).reshape(-1, 2)
 
     @cached_property
     def init_keys(self) -> npt.NDArray[np.uint64]:
@@ -138,7 +148,8 @@ class RowLayout:
 
     def rule_numbers(self, step: int) -> npt.NDArray[np.float32]:
         """Numbers of each segment's rule at a step."""
-        return np.stack([rule.at_rate(self.rate).packed(step) for rule in self.rules])
+        rows = [rule.at_rate(self.rate).packed(step) for rule in self.rules]
+        return np.array(rows, np.float32).reshape(-1, NUMBERS)
 
     def _applied(self, rule: Rule) -> Rule:
         """What is done with what arrives: where that is a change to be added, the rule was applied elsewhere."""
@@ -150,13 +161,26 @@ class RowLayout:
         return any(rule.scheduled for rule in self.rules)
 
 
-def _parts(table: TableSpec) -> list[tuple[int, int, Rule, Initialiser, bool]]:
+class _ColumnRun(NamedTuple):
+    """Columns of a table under one rule and one initialiser."""
+
+    table: str
+    n: int
+    rule: Rule
+    init: Initialiser
+    gated: bool
+
+
+def _parts_of(group: GroupSpec, short: bool) -> list[_ColumnRun]:
+    parts = [part for table in group.tables for part in _parts(table)]
+    return [part for part in parts if not (short and part.gated)]
+
+
+def _parts(table: TableSpec) -> list[_ColumnRun]:
     """Split a table's columns into those every row has and those that wait for the score."""
     a = table.accessor
     if a is None or a.embed == table.dim:
-        return [(0, table.dim, table.rule, table.init, False)]
-    parts: list[tuple[int, int, Any, Any, bool]] = []
-    if a.embed:
-        parts.append((0, a.embed, table.rule, table.init, False))
-    rest = table.dim - a.embed
-    return [*parts, (a.embed, rest, a.embedx_rule or table.rule, a.embedx_init or table.init, True)]
+        return [_ColumnRun(table.name, table.dim, table.rule, table.init, False)]
+    parts = [_ColumnRun(table.name, a.embed, table.rule, table.init, False)] if a.embed else []
+    rule, init = a.embedx_rule or table.rule, a.embedx_init or table.init
+    return [*parts, _ColumnRun(table.name, table.dim - a.embed, rule, init, True)]

@@ -20,7 +20,9 @@ from heterps.tables.live.group import RowGroup
 from heterps.tables.live.owners import Partition
 from heterps.tables.live.part_cut import PartCut
 from heterps.tables.live.partition import RowPartition
+from heterps.tables.live.tiered import TieredPartition
 from heterps.tables.live.tiered_cut import TieredCut
+from heterps.tables.live.waiting_cut import WaitingCut
 from heterps.tables.snapshots.records import RowBuffer
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Follow", "GroupCut", "Marks", "ShardCut"]
 
 F32 = npt.NDArray[np.float32]
+_Cut = PartCut | WaitingCut | TieredCut
 
 
 class GroupCut:
@@ -67,7 +70,7 @@ class GroupCut:
         """The logical shards of which all rows are in the cut, because it was not known which had changed."""
         return [shard for shard in self.group.owned if self._of(shard).whole]
 
-    def _of(self, shard: int) -> PartCut | TieredCut:
+    def _of(self, shard: int) -> _Cut:
         return self._parts[self.group.partition_of(shard)]
 
     def rows(self, shard: int) -> int:
@@ -91,9 +94,12 @@ class GroupCut:
             part.end()
 
 
-def _begin(part: Partition, n_shards: int, mark: int = 0, since: int | None = None) -> PartCut | TieredCut:
-    kind = PartCut if isinstance(part, RowPartition) else TieredCut
-    return kind(part, n_shards, mark, since)  # type: ignore[arg-type]
+def _begin(part: Partition, n_shards: int, mark: int = 0, since: int | None = None) -> _Cut:
+    if isinstance(part, RowPartition):
+        return PartCut(part, n_shards, mark, since)
+    if isinstance(part, TieredPartition):
+        return TieredCut(part, n_shards, mark, since)
+    return WaitingCut(part, n_shards, mark, since)
 
 
 Marks = Mapping[str, int]

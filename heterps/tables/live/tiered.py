@@ -233,6 +233,10 @@ class TieredPartition:
 
     # --- rows by number
 
+    def whole(self, rows: I64) -> I64:
+        """Return where rows are that have room for all columns."""
+        return rows
+
     def find(self, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> int:
         """Write the rows of ids, return how many have none."""
         missing = self.hot.find(ids, order, lo, hi, rows)

@@ -1,8 +1,10 @@
-"""The compiled loops over rows: find or create and copy out (pull), find and update (push).
+"""The compiled loops over rows: find or create and copy out (pull), update (push).
 
 Ids come in any order; ``order[lo:hi]`` picks those of the partition at hand. Ids pass in blocks as on a conveyor belt:
-a block's places in the index are asked for, one block later its rows, one block later the rows are used. So misses
-overlap with each other and with the work. A push that knows where its rows are needs no index and asks some rows ahead.
+a block's places in the index are asked for, one block later its rows are known, one block later they are used. So
+misses overlap with each other and with the work. What is asked for is asked for one at a time, between the work on
+others: the processor has room for some twenty misses, and waits when it is asked for more. A push is told where its
+rows are likely to be and needs no index.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.compiled import inline, inner_loop, row_loop
+from heterps.compiled import inline, row_loop
+from heterps.lanes import copy_row
 from heterps.tables.hashing import mix, prefetch
 from heterps.tables.live.row_layout import (
     COLUMN,
@@ -44,7 +47,7 @@ from heterps.tables.loops.store import (
     note,
     start_segment,
 )
-from heterps.tables.loops.vector_lanes import all_finite, copy_row
+from heterps.tables.loops.vector_lanes import all_finite
 
 __all__ = ["NO_ROW", "find_rows", "pull_rows", "push_rows"]
 
@@ -61,106 +64,123 @@ LINE = 16
 AHEAD = 16
 
 #: What a push reports.
-APPLIED, SKIPPED, CREATED, MISSING, HINTED = range(5)
+APPLIED, SKIPPED, CREATED, MISSING = range(4)
 
 
-@inner_loop
-def look_ahead(
-    s: Store, ids: U64, order: I32, lo: int, hi: int, start: int, hashes: I64, rows: I64, end: np.int64
-) -> None:
-    """Move the belt on: the block at ``start`` asks for its places in the index, the one before for its rows.
-
-    ``hashes`` and ``rows`` are rings; ``rows`` has the place, then the likely row or -1. Ids may get and lose rows
-    until it is used, so it is a guess, and the id in the row decides. Words from ``end`` on will not be used.
+@inline
+def look_ahead(s: Store, b: Block, ids: U64, order: I32, lo: int, hi: int, start: int) -> None:
+    """Move the belt on: ids of the block at ``start`` ask for their places in the index, those of the block before get
+    their likely rows: the first with their hash, or -1. ``b.hashes`` and ``b.rows`` are rings; ``b.rows`` has the
+    place, then the row.
     """
-    entries, meta, words, stride = s.entries, s.meta, s.words, s.layout[STRIDE]
-    for i in range(start, min(start + BLOCK, hi)):
-        h = np.int64(mix(ids[order[i]]) >> np.uint64(32))
-        hashes[i & RING] = h
-        place = home(meta, h)
-        rows[i & RING] = place
-        prefetch(entries, place)
-    for i in range(max(start - BLOCK, lo), min(start, hi)):
-        row, place, h = np.int64(-1), rows[i & RING], hashes[i & RING]
-        while True:
-            entry = entries[place]
-            hash_ = np.int64(entry >> np.uint64(32))
-            if entry == np.uint64(0) or hash_ > h:
-                break
-            if hash_ == h:
-                row = np.int64(entry & np.uint64(0xFFFFFFFF)) - 1
-                break
-            place += 1
-        rows[i & RING] = row
-        if row >= 0:
-            for word in range(0, end, LINE):
-                prefetch(words, row * stride + word)
+    entries, meta, hashes, rows = s.entries, s.meta, b.hashes, b.rows
+    for i in range(start, start + BLOCK):
+        if i < hi:
+            h, at = np.int64(mix(ids[np.uint64(order[np.uint64(i)])]) >> np.uint64(32)), np.uint64(i) & RING
+            hashes[at], rows[at] = h, home(meta, h)
+            prefetch(entries, rows[at])
+        if i - BLOCK >= lo and i - BLOCK < hi:
+            at = np.uint64(i - BLOCK) & RING
+            h, place, row = hashes[at], np.uint64(rows[at]), np.int64(-1)
+            while entries[place] != np.uint64(0) and np.int64(entries[place] >> np.uint64(32)) <= h:
+                if np.int64(entries[place] >> np.uint64(32)) == h:
+                    row = np.int64(entries[place] & np.uint64(0xFFFFFFFF)) - 1
+                    break
+                place += np.uint64(1)
+            rows[at] = row
+
+
+@inline
+def copy_out(s: Store, base: np.uint64, out: F32, to: np.uint64) -> None:
+    """Copy the values of a row whose words begin at ``base``."""
+    width, value = np.uint64(s.layout[WIDTH]), np.uint64(s.layout[VALUE])
+    if s.layout[HALF] != 0:
+        decode(s.words, np.int64(base + value), np.int64(width), out, np.int64(to * width))
+    else:
+        copy_row(s.floats, base + value, out, to * width, width)
+
+
+@inline
+def take_likely(s: Store, b: Block, ids: U64, order: I32, first: int, last: int, rows: U32, out: F32) -> Any:
+    """Copy out the likely rows of ids; return how many positions, in ``b.odd``, were no good.
+
+    Those are copied as well, from somewhere, since that takes less time than a branch.
+    """
+    words, stride, end, likely, odd = s.words, s.layout[STRIDE], s.layout[STATE], b.rows, b.odd
+    m = np.uint64(0)
+    for i in range(first, last):
+        for word in range(0, end, LINE):
+            prefetch(words, likely[np.uint64(i + AHEAD) & RING] * stride + word)
+        to = np.uint64(order[np.uint64(i)])
+        row = likely[np.uint64(i) & RING]
+        base = np.uint64(max(row, 0) * stride)
+        rows[to] = np.uint32(row)
+        copy_out(s, base, out, to)
+        odd[m] = i
+        m += np.uint64(row < 0 or id_at(words, np.int64(base)) != ids[to])
+    return np.int64(m)
 
 
 @row_loop
 def pull_rows(
-    s: Store, b: Block, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: np.uint32
+    s: Store,
+    b: Block,
+    ids: U64,
+    order: I32,
+    lo: int,
+    hi: int,
+    rows: U32,
+    out: F32,
+    make: bool,
+    use: bool,
+    tick: np.uint32,
 ) -> Any:
     """Copy the values of rows to ``out`` (flat), creating absent ones if told; return how many were created.
 
-    An id without a row reads as zeros.
+    With ``use`` rows count as used now. An id without a row reads as zeros. Ids may get rows while others are on the
+    belt, so a row on it is a guess, and the id in the row decides.
     """
-    entries, meta, words, floats, layout = s.entries, s.meta, s.words, s.floats, s.layout
-    stride, width, value, end = layout[STRIDE], layout[WIDTH], layout[VALUE], layout[STATE]
-    half = layout[HALF] != 0
-    hashes, likely = b.hashes, b.rows
-    created = 0
+    layout, stride, width, created = s.layout, s.layout[STRIDE], s.layout[WIDTH], 0
+    ticking = use and layout[TICK] >= 0
     for start in range(lo - 2 * BLOCK, hi, BLOCK):
-        look_ahead(s, ids, order, lo, hi, start + 2 * BLOCK, hashes, likely, end)
-        for i in range(max(start, lo), min(start + BLOCK, hi)):
-            to = np.int64(order[i])
-            row, h = likely[i & RING], hashes[i & RING]
-            if row < 0 or id_at(words, row * stride) != ids[to]:
-                row = find(entries, meta, words, stride, ids[to], h)
-                if row < 0 and make:
-                    row = create(s, ids[to], h)
-                    created += 1
-            if row < 0:
-                rows[to] = np.uint32(NO_ROW)
-                for j in range(width):
-                    out[to * width + j] = np.float32(0)
-                continue
+        look_ahead(s, b, ids, order, lo, hi, start + 2 * BLOCK)
+        first, last = max(start, lo), min(start + BLOCK, hi)
+        for j in range(take_likely(s, b, ids, order, first, last, rows, out)):
+            to, h = np.int64(order[b.odd[j]]), b.hashes[np.uint64(b.odd[j]) & RING]
+            row = find(s.entries, s.meta, s.words, stride, ids[to], h)
+            if row < 0 and make:
+                row = create(s, ids[to], h)
+                created += 1
             rows[to] = np.uint32(row)
-            if make and layout[TICK] >= 0:
-                capture(s, row)
-                note(s, row)
-                words[row * stride + layout[TICK]] = tick
-            base = row * stride + value
-            if half:
-                decode(words, base, width, out, to * width)
+            if row >= 0:
+                copy_out(s, np.uint64(row * stride), out, np.uint64(to))
             else:
-                copy_row(floats, np.uint64(base), out, np.uint64(to * width), np.uint64(width))
+                for k in range(width):
+                    out[to * width + k] = np.float32(0)
+        if ticking:
+            for i in range(first, last):
+                row = np.int64(rows[order[i]])
+                if row != NO_ROW:
+                    capture(s, row)
+                    note(s, row)
+                    s.words[row * stride + layout[TICK]] = tick
     return created
 
 
 @row_loop
-def find_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> Any:
+def find_rows(s: Store, b: Block, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> Any:
     """Write the rows of ids; return how many have none."""
-    missing = 0
-    for i in range(lo, hi):
-        id_ = ids[order[i]]
-        h = np.int64(mix(id_) >> np.uint64(32))
-        row = find(s.entries, s.meta, s.words, s.layout[STRIDE], id_, h)
-        rows[order[i]] = np.uint32(row) if row >= 0 else np.uint32(NO_ROW)
-        missing += row < 0
+    words, stride, missing = s.words, s.layout[STRIDE], 0
+    for start in range(lo - 2 * BLOCK, hi, BLOCK):
+        look_ahead(s, b, ids, order, lo, hi, start + 2 * BLOCK)
+        for i in range(max(start, lo), min(start + BLOCK, hi)):
+            prefetch(words, b.rows[np.uint64(i + AHEAD) & RING] * stride)
+            id_, row = ids[order[i]], b.rows[np.uint64(i) & RING]
+            if row < 0 or id_at(words, row * stride) != id_:
+                row = find(s.entries, s.meta, words, stride, id_, b.hashes[np.uint64(i) & RING])
+            rows[order[i]] = np.uint32(row)
+            missing += row < 0
     return missing
-
-
-@inline
-def count_show(s: Store, base: np.int64, show: np.float32, click: np.float32) -> Any:
-    """Add a show and click to a row's counters and return its score."""
-    floats, layout, score = s.floats, s.layout, s.score
-    at = base + layout[COUNTER]
-    floats[at] += show
-    floats[at + 1] += click
-    floats[at + 2] += (show - click) * score[0] + click * score[1]
-    floats[at + 3] = np.float32(0)
-    return (floats[at] - floats[at + 1]) * score[0] + floats[at + 1] * score[1]
 
 
 @inline
@@ -186,43 +206,32 @@ def take_hinted(
             b.at[m], b.base[m], b.noted[noted + m] = at, row * stride, row
             m += np.uint64(1)
         else:
-            b.odd[odd], b.rows[odd] = at, -1
+            b.odd[odd] = at
             odd += np.uint64(1)
     return np.int64(m), np.int64(odd)
 
 
 @inline
 def choose(
-    s: Store,
-    g: GradientColumns,
-    b: Block,
-    order: I32,
-    lo: int,
-    hi: int,
-    m: int,
-    noted: np.uint64,
-    make: bool,
-    missing: I32,
-    stats: I64,
+    s: Store, g: GradientColumns, b: Block, odd: int, m: int, noted: np.uint64, make: bool, missing: I32, stats: I64
 ) -> Any:
-    """Find the rows of gradients that can be applied, behind the ``m`` that are known; return how many there are."""
+    """Search for rows that hints did not tell, behind the ``m`` that are known; return how many there are."""
     entries, meta, words, layout, captured = s.entries, s.meta, s.words, s.layout, s.captured
     stride, width = layout[STRIDE], layout[WIDTH]
-    for i in range(lo, hi):
-        at, row = np.int64(order[i]), b.rows[i & RING]
+    for i in range(odd):
+        at = np.int64(b.odd[i])
         if not all_finite(g.bits, np.uint64(at * width), np.uint64(width)):
             stats[SKIPPED] += 1
             continue
-        if row < 0 or id_at(words, row * stride) != g.ids[at]:
-            h = np.int64(mix(g.ids[at]) >> np.uint64(32))
-            row = find(entries, meta, words, stride, g.ids[at], h)
-            if row < 0 and make:
-                row = create(s, g.ids[at], h)
-                stats[CREATED] += 1
-            if row < 0:
-                missing[stats[MISSING]] = at
-                stats[MISSING] += 1
-                continue
+        h = np.int64(mix(g.ids[at]) >> np.uint64(32))
+        row = find(entries, meta, words, stride, g.ids[at], h)
+        if row < 0 and make:
+            row = create(s, g.ids[at], h)
+            stats[CREATED] += 1
+        if row < 0:
+            missing[stats[MISSING]] = at
+            stats[MISSING] += 1
+            continue
         if row < captured.size and captured[row] == 0:
             capture(s, row)
         b.at[m], b.base[m], b.noted[noted + np.uint64(m)] = at, row * stride, row
@@ -267,8 +276,13 @@ def count_block(s: Store, g: GradientColumns, b: Block, m: int) -> None:
     for j in range(m):
         click = g.clicks[b.at[j]] if g.clicks.size else np.float32(0)
         show = g.shows[b.at[j]] if g.shows.size else np.float32(1)
-        reached = count_show(s, b.base[j], show, click)
-        live = b.base[j] + counter + 4
+        at = b.base[j] + counter
+        floats[at] += show
+        floats[at + 1] += click
+        floats[at + 2] += (show - click) * score[0] + click * score[1]
+        floats[at + 3] = np.float32(0)
+        reached = (floats[at] - floats[at + 1]) * score[0] + floats[at + 1] * score[1]
+        live = at + 4
         b.live[j] = floats[live]
         if b.live[j] == np.float32(0) and reached >= score[2]:
             floats[live] = np.float32(1)
@@ -327,20 +341,15 @@ def push_rows(
     missing: I32,
     stats: I64,
 ) -> None:
-    """Apply gradients to rows; positions of ids without a row go to ``missing`` unless ``make``."""
+    """Apply gradients to rows that ``g.rows`` says or a search finds; positions of ids without a row go to ``missing``
+    unless ``make``.
+    """
     words, layout, noting = s.words, s.layout, s.changed.size > 0
     noted = np.uint64(0)
-    hinted = g.rows.size > 0
-    for start in range(lo if hinted else lo - 2 * BLOCK, hi, BLOCK):
-        stop = min(start + BLOCK, hi)
-        if hinted:
-            m, odd = take_hinted(s, g, b, order, start, stop, hi - 1, noted)
-            rest, first, stop = b.odd, np.int64(0), odd
-        else:
-            look_ahead(s, g.ids, order, lo, hi, start + 2 * BLOCK, b.hashes, b.rows, layout[STRIDE])
-            m, rest, first = np.int64(0), order, np.int64(start)
-        if first < stop and start >= lo:
-            m = choose(s, g, b, rest, first, stop, m, noted, make, missing, stats)
+    for start in range(lo, hi, BLOCK):
+        m, odd = take_hinted(s, g, b, order, start, min(start + BLOCK, hi), hi - 1, noted)
+        if odd > 0:
+            m = choose(s, g, b, odd, m, noted, make, missing, stats)
         update_block(s, g, b, m)
         if layout[TICK] >= 0:
             for j in range(m):

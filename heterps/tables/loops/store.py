@@ -35,7 +35,7 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
 #: Rows that loops work on at a time, and a mask for rings that hold three blocks.
-BLOCK, RING = 32, 127
+BLOCK, RING = 32, np.uint64(127)
 #: Changed rows of a push that are noted together.
 NOTED = 1024
 
@@ -92,7 +92,7 @@ class Block(NamedTuple):
 
 def new_block() -> Block:
     """Return scratch for one thread."""
-    rings = [np.zeros(RING + 1, np.int64) for _ in range(2)]
+    rings = [np.zeros(int(RING) + 1, np.int64) for _ in range(2)]
     kinds = [np.int32, *[np.int64] * 3, *[np.uint64] * 3, *[np.float32] * 2]
     return Block._make([*rings, *(np.zeros(BLOCK, kind) for kind in kinds), np.zeros(NOTED, np.uint32)])
 

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from heterps.compiled import entry_loop, inline
 from heterps.tables.hashing import RESERVED, mix, prefetch
-from heterps.tables.live.row_layout import STRIDE
+from heterps.tables.live.row_layout import GATED, HALF, STRIDE, VALUE, WIDTH
+from heterps.tables.loops.half import decode, encode
 from heterps.tables.loops.index import delete, id_at
-from heterps.tables.loops.store import Store, capture, note
+from heterps.tables.loops.store import Store, capture, note, start_segment
 
 __all__ = [
     "capture_rows",
@@ -21,6 +22,7 @@ __all__ = [
     "ids_at_cut",
     "list_keys",
     "settle_rows",
+    "start_waiting",
 ]
 
 U64 = npt.NDArray[np.uint64]
@@ -46,6 +48,23 @@ def delete_rows(s: Store, rows: I64) -> None:
         capture(s, rows[i])
         h = np.int64(mix(id_at(s.words, rows[i] * stride)) >> np.uint64(32))
         delete(s.entries, s.meta, s.words, stride, rows[i], h)
+
+
+@entry_loop
+def start_waiting(s: Store, rows: I64) -> None:
+    """Give rows the first values of the columns that wait for their score."""
+    stride, width = s.layout[STRIDE], s.layout[WIDTH]
+    half = s.layout[HALF] != 0
+    for i in range(rows.size):
+        base = rows[i] * stride
+        out, at = (s.scratch, 0) if half else (s.floats, base + s.layout[VALUE])
+        if half:
+            decode(s.words, base + s.layout[VALUE], width, s.scratch, 0)
+        for k in range(s.segments.shape[0]):
+            if s.segments[k, GATED] != 0:
+                start_segment(s, k, id_at(s.words, base), out, at)
+        if half:
+            encode(s.scratch, np.int64(0), width, s.words, base + s.layout[VALUE])
 
 
 @entry_loop

@@ -1,16 +1,10 @@
-"""Loops over the values of a row, eight at a time in one register.
-
-LLVM vectorises such loops by itself, but for long ones: 32 values at a time, with a check that arrays do not overlap
-before and a loop for the rest behind. Rows have 8 to 64 values, so that most of the time goes into what is around the
-loop. Here the eight lanes are spelled out instead. Each lane does what the loop over single values does, in the same
-order, so results are the same bits.
+"""Loops over the values of a row, eight at a time in one register (:mod:`heterps.lanes` says why).
 
 Positions are unsigned, since numba has to check signed ones for being negative.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,8 +14,9 @@ from numba import types
 from numba.extending import intrinsic
 
 from heterps.compiled import inline
+from heterps.lanes import onto, pointer
 
-__all__ = ["all_finite", "bound", "copy_row", "step_row"]
+__all__ = ["all_finite", "bound", "step_row"]
 
 F32 = npt.NDArray[np.float32]
 U32 = npt.NDArray[np.uint32]
@@ -31,28 +26,11 @@ _FLOATS, _WORDS = (ir.VectorType(one, 8) for one in (ir.FloatType(), ir.IntType(
 _INFINITE = np.uint32(0x7F800000)
 
 
-def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, lanes: Any = _FLOATS) -> Any:
-    view = context.make_array(kind)(context, builder, array)
-    return builder.bitcast(builder.gep(view.data, [at]), lanes.as_pointer())
-
-
 def _spread(builder: Any, number: Any) -> Any:
     """Return a register with one number in all lanes."""
     nothing = ir.Constant(_FLOATS, ir.Undefined)
     first = builder.insert_element(nothing, number, ir.IntType(32)(0))
     return builder.shuffle_vector(first, nothing, ir.Constant(_WORDS, [0] * 8))
-
-
-def _onto(change: Callable[[Any, Any, Any, list[Any]], Any]) -> Callable[..., Any]:
-    """Return the code of ``out[to:to + 8] = change(out[to:to + 8], source[at:at + 8], numbers)``."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        source = builder.load(_pointer(context, builder, signature.args[0], *args[:2]), align=4)
-        target = _pointer(context, builder, signature.args[2], *args[2:4])
-        builder.store(change(builder, target, source, args[4:]), target, align=4)
-        return context.get_dummy_value()
-
-    return emit
 
 
 def _step(builder: Any, target: Any, source: Any, numbers: list[Any]) -> Any:
@@ -63,36 +41,20 @@ def _step(builder: Any, target: Any, source: Any, numbers: list[Any]) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _copy8(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -> Any:
-    code = _onto(lambda builder, target, loaded, numbers: loaded)
-    return types.void(source, types.uint64, out, types.uint64), code
-
-
-@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def _step8(typing_context: Any, g: Any, g0: Any, w: Any, w0: Any, rate: Any, lower: Any, upper: Any) -> Any:
     number = types.float32
-    return types.void(g, types.uint64, w, types.uint64, number, number, number), _onto(_step)
+    return types.void(g, types.uint64, w, types.uint64, number, number, number), onto(_step)
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def _finite8(typing_context: Any, bits: Any, at: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        loaded = builder.load(_pointer(context, builder, signature.args[0], args[0], args[1], _WORDS), align=4)
+        loaded = builder.load(pointer(context, builder, signature.args[0], args[0], args[1], _WORDS), align=4)
         infinite = ir.Constant(_WORDS, [int(_INFINITE)] * 8)
         bad = builder.icmp_unsigned("==", builder.and_(loaded, infinite), infinite)
         return builder.icmp_unsigned("==", builder.bitcast(bad, ir.IntType(8)), ir.IntType(8)(0))
 
     return types.boolean(bits, types.uint64), emit
-
-
-@inline
-def copy_row(source: F32, at: Pos, out: F32, to: Pos, n: Pos) -> None:
-    """``out[to:to + n] = source[at:at + n]``."""
-    whole = n & ~np.uint64(7)
-    for i in range(np.uint64(0), whole, np.uint64(8)):
-        _copy8(source, at + i, out, to + i)
-    for i in range(whole, n):
-        out[to + i] = source[at + i]
 
 
 @inline

@@ -48,9 +48,9 @@ def counters(shard: KeyedShard, keys: np.ndarray) -> Counters:
     group = shard.groups["g"]
     columns = []
     for key in keys:
-        row = group.find(np.array([key]))[0]
-        part = next(p for p in group.partitions if row < p.high and int(p.words[row, 0]) == key)
-        columns.append(part.counters(np.array([row])))
+        row = group.find(np.array([key])).astype(np.int64)
+        part = next(p for p in group.partitions if row in p.live() and p.ids(row) == key)
+        columns.append(part.counters(row))
     return Counters(*np.concatenate(columns, axis=1))
 
 

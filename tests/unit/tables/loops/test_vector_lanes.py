@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from heterps.compiled import entry_loop
-from heterps.tables.loops.vector_lanes import all_finite, copy_row, step_row
+from heterps.lanes import add_row, copy_row
+from heterps.tables.loops.vector_lanes import all_finite, step_row
 
-copy, step, finite = (
+copy, add, step, finite = (
     entry_loop(lambda a, i, b, j, n: copy_row(a, i, b, j, n)),
+    entry_loop(lambda a, i, b, j, n: add_row(a, i, b, j, n)),
     entry_loop(lambda a, i, b, j, n, rate, low, high: step_row(a, i, b, j, n, rate, low, high)),
     entry_loop(lambda bits, i, n: all_finite(bits, i, n)),
 )
@@ -27,11 +29,22 @@ def test_rows_change_by_the_same_bits_and_nothing_beside_them_does(width: int) -
     with np.errstate(all="ignore"):
         moved = target[row] - rate * taken
         bounded = np.where(moved < low, low, np.where(moved > high, high, moved))
-        wanted = {copy: taken, step: bounded}
+        wanted = {copy: taken, add: target[row] + taken, step: bounded}
     for loop, values in wanted.items():
         expected, found = target.copy(), target.copy()
         expected[row] = values
         loop(source, at, found, to, n, *((rate, low, high) if loop is step else ()))
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("width", [7, 8, 19])
+def test_numbers_of_double_width_are_copied_and_added_alike(width: int) -> None:
+    source, target = np.random.default_rng(width).normal(size=(2, 80))
+    at, to, n, row = np.uint64(3), np.uint64(5), np.uint64(width), slice(5, 5 + width)
+    for loop, values in ((copy, source[3 : 3 + width]), (add, target[row] + source[3 : 3 + width])):
+        expected, found = target.copy(), target.copy()
+        expected[row] = values
+        loop(source, at, found, to, n)
         np.testing.assert_array_equal(found, expected)
 
 

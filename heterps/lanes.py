@@ -1,0 +1,98 @@
+"""Short runs of numbers copied and added, eight at a time in one register, and asked for ahead.
+
+LLVM vectorises such loops by itself, but for long ones: 32 values at a time, with a check that arrays do not overlap
+before and a loop for the rest behind. Rows have 8 to 64 values, so that most of the time goes into what is around the
+loop. Here the eight lanes are spelled out instead. Each lane does what the loop over single values does, in the same
+order, so results are the same bits.
+
+Positions are unsigned, since numba has to check signed ones for being negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir  # type: ignore[import-untyped,unused-ignore]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from heterps.compiled import inline
+
+__all__ = ["add_row", "copy_row", "onto", "pointer", "prefetch"]
+
+Floats = npt.NDArray[np.floating[Any]]
+Pos = np.uint64
+
+
+def pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, lanes: Any = None) -> Any:
+    """Return where eight elements of an array are, as elements of its type unless told."""
+    lanes = lanes or ir.VectorType(context.get_data_type(kind.dtype), 8)
+    view = context.make_array(kind)(context, builder, array)
+    return builder.bitcast(builder.gep(view.data, [at]), lanes.as_pointer())
+
+
+def onto(change: Callable[[Any, Any, Any, list[Any]], Any]) -> Callable[..., Any]:
+    """Return the code of ``out[to:to + 8] = change(out[to:to + 8], source[at:at + 8], numbers)``."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        align = signature.args[0].dtype.bitwidth // 8
+        source = builder.load(pointer(context, builder, signature.args[0], *args[:2]), align=align)
+        target = pointer(context, builder, signature.args[2], *args[2:4])
+        builder.store(change(builder, target, source, args[4:]), target, align=align)
+        return context.get_dummy_value()
+
+    return emit
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _copy8(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -> Any:
+    code = onto(lambda builder, target, loaded, numbers: loaded)
+    return types.void(source, types.uint64, out, types.uint64), code
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _add8(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -> Any:
+    align = source.dtype.bitwidth // 8
+    code = onto(lambda builder, target, loaded, numbers: builder.fadd(builder.load(target, align=align), loaded))
+    return types.void(source, types.uint64, out, types.uint64), code
+
+
+@inline
+def copy_row(source: Floats, at: Pos, out: Floats, to: Pos, n: Pos) -> None:
+    """``out[to:to + n] = source[at:at + n]``; both have elements of one type."""
+    whole = n & ~np.uint64(7)
+    for i in range(np.uint64(0), whole, np.uint64(8)):
+        _copy8(source, at + i, out, to + i)
+    for i in range(whole, n):
+        out[to + i] = source[at + i]
+
+
+@inline
+def add_row(source: Floats, at: Pos, out: Floats, to: Pos, n: Pos) -> None:
+    """``out[to:to + n] += source[at:at + n]``; both have elements of one type."""
+    whole = n & ~np.uint64(7)
+    for i in range(np.uint64(0), whole, np.uint64(8)):
+        _add8(source, at + i, out, to + i)
+    for i in range(whole, n):
+        out[to + i] += source[at + i]
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def prefetch(typing_context: Any, array: Any, i: Any) -> Any:
+    """Ask the processor for the cache line of ``array[i]``; no effect on results, ``i`` may be out of range."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        address = builder.gep(view.data, [args[1]])
+        pointer = builder.bitcast(address, cgutils.voidptr_t)
+        i32 = cgutils.int32_t
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, i32, i32, i32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(function, [pointer, i32(0), i32(3), i32(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), emit
