@@ -34,5 +34,5 @@ def test_a_misspelt_option_names_the_nearest() -> None:
         hps.launch(plan(), engine="inline", chekpoint="cuts")
     with pytest.raises(RunError, match=r"no option 'threads'; it is one of engine='inline'"):
         hps.launch(plan(), engine="dask", threads=2)
-    with pytest.raises(RunError, match="no option 'zzz'; there are batch_size, cache_on, cache_rows, checkpoint, client"):
+    with pytest.raises(RunError, match="no option 'zzz'; there are batch_size, cache_on, cache_rows, checkpoint"):
         hps.launch(plan(), engine="inline", zzz=1)
