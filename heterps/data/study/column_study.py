@@ -31,6 +31,7 @@ _YES = ("1", "true", "t", "yes", "y", "positive", "pos", "click", "clicked")
 _CODED = re.compile(r"(?i:(.*[_ .-])?(id|uid|user|item|code|zip|zipcode|hash))|.*[a-z](Id|ID)")
 _UNNAMED = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 _SCALED = (-10.0, 10.0, 1.0, 0.1, 3.0)  # least, most, largest mean, least and largest deviation of numbers left alone
+_SQUARED = 1e150  # numbers up to this can be squared and added up
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,8 +207,11 @@ def _moments(numbers: npt.NDArray[np.float64]) -> tuple[float, float]:
     """Return mean and deviation in as many digits as people read."""
     if not len(numbers):
         return 0.0, 1.0
-    std = float(f"{numbers.std():.6g}")
-    return float(f"{numbers.mean():.6g}"), std if std > 0 and math.isfinite(std) else 1.0
+    largest = float(np.abs(numbers).max())
+    unit = largest if largest > _SQUARED else 1.0  # so that no square is beyond what a number can be
+    mean, std = (unit * float(moment) for moment in ((numbers / unit).mean(), (numbers / unit).std()))
+    std = float(f"{std:.6g}")
+    return float(f"{mean:.6g}"), std if std > 0 and math.isfinite(std) else 1.0
 
 
 def _yes(values: Sequence[tuple[str, int]]) -> tuple[str, bool]:
