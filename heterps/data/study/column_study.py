@@ -71,19 +71,22 @@ class ColumnLook:
     @property
     def spread(self) -> float:
         """How far the least and the largest number lie apart."""
-        return float(self.numbers.max() - self.numbers.min()) if len(self.numbers) else 0.0
+        return float(self.numbers.max()) - float(self.numbers.min()) if len(self.numbers) else 0.0
 
     @property
     def has_tail(self) -> bool:
         """Whether most numbers are small beside a few, and there are many different ones: counts, amounts."""
         if self.distinct < _VARIED or self.numbers.min() < 0 or self.spread < _LONG:
             return False
-        return float(np.median(self.numbers) - self.numbers.min()) <= _TAIL * self.spread
+        with np.errstate(over="ignore"):  # of two numbers that are too large together
+            middle = float(np.median(self.numbers))
+        return middle - float(self.numbers.min()) <= _TAIL * self.spread
 
     @property
     def counts_rows(self) -> bool:
         """Whether it only numbers the rows."""
-        steps = np.diff(self.numbers)
+        with np.errstate(over="ignore"):  # such a step is none of 1
+            steps = np.diff(self.numbers)
         return self.look == "integer" and not self.missing and len(steps) >= _FEW and bool((steps == 1).mean() > 0.99)
 
 
