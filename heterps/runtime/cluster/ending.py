@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
+import time
 from types import FrameType
 
 from distributed import Nanny, Worker
 
 from heterps.runtime.cluster.letting_go import ACTOR_PREFIX, retire_when_free
+from heterps.runtime.own_threads import logged, start_thread
 
-__all__ = ["leave_on_sigterm"]
+__all__ = ["end_by_force", "leave_on_sigterm"]
+
+#: Seconds that Dask has to end a process: one whose scheduler goes at the same moment may wait for it for ever.
+_ENDING_S = 20.0
 
 
 def leave_on_sigterm(server: Worker | Nanny) -> None:
@@ -28,6 +34,7 @@ def leave_on_sigterm(server: Worker | Nanny) -> None:
     async def leave() -> None:
         if worker := _worker_of(server):
             await retire_when_free(server.scheduler, worker)
+        end_by_force(_ENDING_S)
         signal.raise_signal(signal.SIGTERM)
 
     def begin() -> None:
@@ -38,6 +45,16 @@ def leave_on_sigterm(server: Worker | Nanny) -> None:
         loop.call_soon_threadsafe(begin)
 
     signal.signal(signal.SIGTERM, handle)
+
+
+def end_by_force(after_s: float) -> None:
+    """End this process as SIGTERM does, if it is still there after some seconds."""
+
+    def end() -> None:
+        time.sleep(after_s)
+        os._exit(128 + signal.SIGTERM)
+
+    start_thread("ending", end, failed=logged("ending"))
 
 
 def _worker_of(server: Worker | Nanny) -> str:
