@@ -82,7 +82,7 @@ class MappedRows:
     def __call__(self, ids: U64) -> Values:
         """Return a row for each id: zeros where it has none."""
         out = np.zeros((len(ids), self.group.width), np.float32)
-        todo = np.arange(len(ids))
+        todo = np.argsort(ids)  # neighbours are looked for one after another: they are in the same pages and caches
         for generation in self._generations:
             if not len(todo):
                 break
