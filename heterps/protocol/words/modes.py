@@ -36,6 +36,9 @@ class Mode:
     changed in its unit, and its answer brings what others changed.
     """
 
+    def __post_init__(self) -> None:
+        check_fields(self, PlanError, f"{self.name} mode")
+
     @property
     def unit(self) -> int:
         """Batches per push."""
@@ -107,9 +110,6 @@ class Async(Mode):
     merge: Count = 1
     name: ClassVar[str] = "async"
 
-    def __post_init__(self) -> None:
-        check_fields(self, PlanError, f"{self.name} mode")
-
     @property
     def unit(self) -> int:
         """Batches per push."""
@@ -137,9 +137,6 @@ class Geo(Mode):
     name: ClassVar[str] = "geo"
     has_copy: ClassVar[bool] = True
     adds: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_fields(self, PlanError, f"{self.name} mode")
 
     @property
     def unit(self) -> int:
@@ -174,9 +171,6 @@ class Cached(Mode):
     staleness: Natural = 16
     name: ClassVar[str] = "cache"
     has_copy: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_fields(self, PlanError, f"{self.name} mode")
 
     @property
     def unit(self) -> int:
@@ -216,9 +210,6 @@ class Mixed(Mode):
     has_copy: ClassVar[bool] = True
     adds: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_fields(self, PlanError, f"{self.name} mode")
-
     @property
     def span(self) -> int:
         """Batches per range."""
@@ -249,9 +240,6 @@ class MixedSync(Mode):
     ordered: ClassVar[bool] = True
     has_copy: ClassVar[bool] = True
     adds: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_fields(self, PlanError, f"{self.name} mode")
 
     @property
     def span(self) -> int:

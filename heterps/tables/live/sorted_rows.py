@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,11 @@ from heterps.errors import TableError
 from heterps.mixing import GOLDEN, finalise_array
 from heterps.tables.hashing import shards_of
 from heterps.tables.live.scratch_file import nameless
-from heterps.tables.snapshots.records import ids_of
+from heterps.tables.live.turns import TURN
+from heterps.tables.loops.upkeep import copy_rows
+from heterps.tables.snapshots.records import RowBuffer, ids_of
 
-__all__ = ["SortedRows", "hashes_of"]
+__all__ = ["SortedRows", "copied"]
 
 I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
@@ -29,6 +32,20 @@ def hashes_of(ids: U64) -> U64:
     """Return the half of the hash of each id that rows of a snapshot are in order of."""
     hashes: U64 = finalise_array(ids + np.uint64(GOLDEN)) >> np.uint64(32)
     return hashes
+
+
+def copied(words: U32, out: RowBuffer, done: int) -> Iterator[int]:
+    """Copy rows in a snapshot's order behind the first ``done`` rows of a buffer; yield how many are there by now,
+    after some. When it is full, go on from its beginning.
+    """
+    ids = ids_of(words)
+    order = np.lexsort((ids, hashes_of(ids))).astype(np.uint32)
+    while len(order):
+        done = 0 if done == out.rows else done
+        some, order = np.split(order, [min(TURN, out.rows - done)])
+        copy_rows(words.reshape(-1), words.shape[1], some, out.pieces, out.words, done)
+        done += len(some)
+        yield done
 
 
 class SortedRows:

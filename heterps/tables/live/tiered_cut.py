@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.tables.hashing import shards_of
-from heterps.tables.live.sorted_rows import SortedRows, hashes_of
+from heterps.tables.live.sorted_rows import SortedRows, copied
 from heterps.tables.live.tiered import TieredPartition
 from heterps.tables.live.turns import TURN
 from heterps.tables.loops.row_loops import NO_ROW
-from heterps.tables.loops.upkeep import copy_rows
 from heterps.tables.snapshots.records import RowBuffer, ids_of
 
 __all__ = ["TieredCut"]
@@ -105,15 +104,7 @@ class TieredCut:
         """Copy the rows of a logical shard behind the first ``done`` rows of a buffer; yield how many are there by now,
         after some. When it is full, go on from its beginning.
         """
-        words = np.concatenate([self._hot_rows(shard), self._cold().rows(shard)])
-        ids = ids_of(words)
-        order = np.lexsort((ids, hashes_of(ids))).astype(np.uint32)
-        while len(order):
-            done = 0 if done == out.rows else done
-            some, order = np.split(order, [min(TURN, out.rows - done)])
-            copy_rows(words.reshape(-1), self._part.layout.stride, some, out.pieces, out.words, done)
-            done += len(some)
-            yield done
+        yield from copied(np.concatenate([self._hot_rows(shard), self._cold().rows(shard)]), out, done)
 
     def _hot_rows(self, shard: int) -> U32:
         """Return the rows of a logical shard that were in memory, as they were at the cut."""

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from heterps.tables.live.sorted_rows import hashes_of
+from heterps.tables.live.sorted_rows import copied
 from heterps.tables.live.turns import TURN
 from heterps.tables.live.waiting_rows import WaitingPartition
-from heterps.tables.loops.upkeep import copy_rows
-from heterps.tables.snapshots.records import RowBuffer, ids_of
+from heterps.tables.snapshots.records import RowBuffer
 
 __all__ = ["WaitingCut"]
 
@@ -47,15 +46,7 @@ class WaitingCut:
         """Copy the rows of a logical shard behind the first ``done`` rows of a buffer; yield how many are there by now,
         after some. When it is full, go on from its beginning.
         """
-        words = self._words(shard)
-        ids = ids_of(words)
-        order = np.lexsort((ids, hashes_of(ids))).astype(np.uint32)
-        while len(order):
-            done = 0 if done == out.rows else done
-            some, order = np.split(order, [min(TURN, out.rows - done)])
-            copy_rows(words.reshape(-1), self._part.layout.stride, some, out.pieces, out.words, done)
-            done += len(some)
-            yield done
+        yield from copied(self._words(shard), out, done)
 
     def _words(self, shard: int) -> U32:
         """Return the rows of a logical shard as they were at the cut, whole."""

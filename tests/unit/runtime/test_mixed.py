@@ -60,7 +60,7 @@ def test_every_batch_counts_once_in_both(engine: str, tmp_path: Path) -> None:
         last = list(session.train(data(), epochs=2))[-1]
         assert shows(session.save(tmp_path / "end")) == {"user": 4 * ROWS, "item": 4 * ROWS}
     assert last.samples == 2 * ROWS
-    assert 0 < last.exchange.local_rows <= 2 * IDS, "of the users alone, on two workers"
+    assert 0 < last.exchange.local_rows <= 2 * IDS, "of the users alone; of two copies while an attempt ends"
 
 
 def test_a_run_goes_on_from_a_cut_and_counts_every_batch_once(tmp_path: Path) -> None:

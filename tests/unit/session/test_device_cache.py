@@ -14,14 +14,12 @@ from click.testing import CliRunner
 import heterps as hps
 from graphs.wide_deep import wide_deep
 from heterps.cli import main
-from heterps.device import FoundDevices, found_devices, namespace
+from heterps.device import namespace
 from heterps.device.fake import TRAFFIC, Traffic
 from heterps.errors import ClusterError, HardwareError, PlanError
 from heterps.protocol.words.modes import Async
-from heterps.runtime.batch import job as job_module
 from heterps.runtime.batch.clipping import Clip
 from heterps.runtime.batch.devices import DeviceWish
-from heterps.runtime.run import open as open_module
 from heterps.soak.counted_model import counted_data, counted_plan, shows
 from heterps.tables import ElementAdaGrad
 from heterps.tables.on_device.cache_check import check_device_cache
@@ -201,18 +199,6 @@ def test_whoever_leaves_a_unit_unfinished_leaves_nothing_there() -> None:
 
 
 # --- what cannot be
-
-
-FREE = 2**20
-
-
-@pytest.fixture
-def small_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found() -> FoundDevices:
-        return replace(found_devices(), free_bytes={"fake": FREE})
-
-    for module in (job_module, open_module):
-        monkeypatch.setattr(module, "found_devices", found)
 
 
 @pytest.mark.usefixtures("small_device")

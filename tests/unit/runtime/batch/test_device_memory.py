@@ -8,31 +8,19 @@ import numpy as np
 import pytest
 
 import heterps as hps
-from heterps.device import FoundDevices, found_devices
+from heterps.device import found_devices
 from heterps.device.fake import FakeArray
 from heterps.errors import ClusterError, HardwareError
 from heterps.kernels.program.memory import program_bytes
 from heterps.planner.tiers import with_storage
 from heterps.protocol.words.modes import Async
-from heterps.runtime.batch import job as job_module
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.device_memory import least_bytes
 from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
-from heterps.runtime.run import open as open_module
 from tests import zoo
-
-FREE = 2**20
-
-
-@pytest.fixture
-def small_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found() -> FoundDevices:
-        return replace(found_devices(), free_bytes={"fake": FREE})
-
-    for module in (job_module, open_module):
-        monkeypatch.setattr(module, "found_devices", found)
+from tests.unit.conftest import FREE
 
 
 @pytest.mark.usefixtures("small_device")
