@@ -28,6 +28,8 @@ __all__ = ["depth_for", "durations_of", "even_splits", "miniature", "play_plan",
 _FORWARD = 1 / 3  # of the kernels: a backward pass takes about two forward passes
 _HEAPS = 0.8  # exponent by which distinct ids grow over batches where no data was looked at
 _DISK_BYTES_PER_S = 5e8  # of a cut that is written or read
+#: What a settled row takes of a worker (laid out, heard of again) and of a host (found to be changed), in pulls of one.
+_SETTLING, _TELLING = 4, 3
 _DEEPEST = 512  # batches in flight per lane
 _MOST_PLAYED = 12  # workers beyond which a pipeline is played in miniature, where only its rate is asked for
 _AHEAD = 1.2  # batches in flight over those that are at work, so that those who work need not wait for one
@@ -198,7 +200,8 @@ def _worker(plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: 
     push, settle = cost.push_s + away * wire, 0.0
     if plan.mode.adds:
         settled, bytes_ = _settled(plan, costs, sample)
-        settle = 2 * sum(map(rates.pull, settled)) * slower + 2 * bytes_ * wire
+        learn += sum(map(rates.pull, rows))  # which rows are lacking
+        settle = _SETTLING * sum(map(rates.pull, settled)) * slower + 2 * bytes_ * wire
         push = max(0.0, push - _half(costs, own) * wire) if own else 0.0
     pull = max(0.0, cost.pull_s - _half(costs, own) * wire)
     return WorkerTimes(
@@ -214,7 +217,7 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
     pulled, pushed = half + own, half + (0.0 if reduced else 4.0 * costs.dense_size)
     wire = _wire(costs, server)
     settled, settled_bytes = _settled(plan, costs, sample)
-    settle = sum(map(rates.push, settled)) + sum(map(rates.pull, settled))
+    settle = sum(map(rates.push, settled)) + _TELLING * sum(map(rates.pull, settled))
     held = (sum(table.bytes for table in costs.tables if table.tier == "memory") + costs.dense_bytes) / plan.shard_hosts
     return HostTimes(
         pool=server.name,

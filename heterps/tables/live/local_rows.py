@@ -10,13 +10,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from heterps.errors import TableFullError
 from heterps.tables.live.gradients import RowGradients
 from heterps.tables.live.group import RowGroup
+from heterps.tables.live.region import Region
+from heterps.tables.loops.own_rows import (
+    DOUBTED,
+    HELD,
+    TOUCHED,
+    hear_rows,
+    note_learned,
+    note_used,
+    settle_own,
+    take_new,
+)
 from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.snapshots.records import ids_of
 from heterps.tables.specs.spec import GroupSpec
@@ -25,11 +37,10 @@ __all__ = ["LocalRows", "OwedRows"]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
-U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 F32 = npt.NDArray[np.float32]
 
-_HELD, _DOUBTED, _TOUCHED = np.uint8(1), np.uint8(2), np.uint8(4)
+_NOTHING: F32 = np.empty(0, np.float32)
 
 
 class OwedRows(NamedTuple):
@@ -59,11 +70,11 @@ class LocalRows:
         local = GroupSpec(spec.name, tables, n_shards=1)
         self.spec, self._most = local, most
         self._group = RowGroup(local, seed=seed, owned=(0,))
-        self._room = 0
-        self._then: F32 = np.empty((0, local.width), np.float32)
-        self._flags: U8 = np.empty(0, np.uint8)
-        self._used: U32 = np.empty(0, np.uint32)  # by row: in which stretch between settlements
-        self._counts: F32 = np.empty((0, 2), np.float32)  # by row: shows and clicks since the last settlement
+        part = self._group.only
+        self._then: F32 = _by_row(np.float32, part.most, local.width)
+        self._flags = _by_row(np.uint8, part.most)
+        self._used: U32 = _by_row(np.uint32, part.most)  # in which stretch between settlements
+        self._counts: F32 = _by_row(np.float32, part.most, 2)  # shows and clicks since the last settlement
         self._stretch = 1
 
     def set_rate(self, rate: float) -> None:
@@ -79,97 +90,78 @@ class LocalRows:
         return self._group.nbytes + len(self._group) * (4 * self.spec.width + 1 + 4 + 8)
 
     @property
-    def _now(self) -> F32:
-        first = self._group.layout.value
-        view: F32 = self._group.only.words.view(np.float32)[:, first : first + self.spec.width]
-        return view
-
-    @property
     def ids(self) -> U64:
         """The ids of all rows."""
         return self._ids(self._held())
 
     def _held(self) -> I64:
-        return np.flatnonzero(self._flags & _HELD)
+        return np.flatnonzero(self._flags[: self._high] & HELD)
+
+    @property
+    def _high(self) -> int:
+        """Rows ever used; every array by row has room for them."""
+        high = self._group.only.high
+        room = min(map(len, (self._then, self._flags, self._used, self._counts)))
+        if high > room:
+            raise TableFullError(
+                f"group {self.spec.name!r}: a worker's own copy has room for {room} rows; give local_rows= a bound"
+            )
+        return high
 
     def _ids(self, rows: I64) -> U64:
         return ids_of(self._group.only.words[rows])
 
-    def _grow(self) -> None:
-        high = self._group.only.high
-        if high <= self._room:
-            return
-        room = max(2 * self._room, high, 1024)
-        more = room - self._room
-        self._then = np.concatenate([self._then, np.empty((more, self.spec.width), np.float32)])
-        self._flags = np.concatenate([self._flags, np.zeros(more, np.uint8)])
-        self._used = np.concatenate([self._used, np.zeros(more, np.uint32)])
-        self._counts = np.concatenate([self._counts, np.zeros((more, 2), np.float32)])
-        self._room = room
-
     def lacking(self, ids: U64) -> npt.NDArray[np.bool_]:
         """Say which of unique ids must be asked for; those that are there will be used and are not let go now."""
-        rows = self._group.find(ids)
-        lacking: npt.NDArray[np.bool_] = rows == NO_ROW
-        there = rows[~lacking]
-        self._used[there] = self._stretch
-        lacking[~lacking] = self._flags[there] & _DOUBTED != 0
+        lacking = np.empty(len(ids), np.bool_)
+        note_used(self._group.find(ids), self._flags, self._used, self._stretch, lacking)
         return lacking
 
     def take(self, ids: U64, values: F32, *, doubted: bool = False) -> None:
         """Take rows that were asked for; ``doubted`` if something newer was heard from their host meanwhile."""
-        rows = self._group.create(ids).astype(np.int64)
-        self._grow()
-        new = self._flags[rows] & _HELD == 0
-        self._begin(rows[new], values[new])
-        self._now[rows[new]] = values[new]
-        if doubted:
-            self._flags[rows[new]] |= _DOUBTED
-        else:
-            self._hear(rows[~new], values[~new])
+        rows = self._group.create(ids)
+        if not doubted:
+            there = self._flags[: self._high][rows] & HELD != 0
+            self._hear(rows[there], values[there])
+        self._begin(rows, values, HELD | DOUBTED if doubted else HELD)
         self._used[rows] = self._stretch
 
-    def _begin(self, rows: I64, values: F32) -> None:
-        self._then[rows] = values
-        self._flags[rows], self._counts[rows] = _HELD, 0
+    def _begin(self, rows: U32, values: F32, flags: np.uint8) -> None:
+        """Take values for rows that are new."""
+        store, layout = self._group.only.store, self._group.layout
+        place = (store.floats, layout.stride, layout.value)
+        take_new(rows, values, *place, self._then, self._flags, self._counts, flags)
 
-    def _hear(self, rows: I64, values: F32) -> None:
-        self._now[rows] += values - self._then[rows]
-        self._then[rows] = values
-        self._flags[rows] &= ~_DOUBTED
+    def _hear(self, rows: U32, values: F32) -> None:
+        store, layout = self._group.only.store, self._group.layout
+        hear_rows(rows, values, store.floats, layout.stride, layout.value, self._then, self._flags)
 
     def read(self, ids: U64, out: F32) -> U32:
         """Write the values of unique ids; return where they stand. One that is not there begins anew, in doubt."""
         values, rows = self._group.pull(ids, train=True, out=out)
-        self._grow()
-        new = self._flags[rows] & _HELD == 0
-        if new.any():
-            self._begin(rows[new].astype(np.int64), values[new])
-            self._flags[rows[new]] |= _DOUBTED
+        if not (self._flags[: self._high][rows] & HELD).all():
+            self._begin(rows, values, HELD | DOUBTED)
         self._used[rows] = self._stretch
         return rows
 
     def learn(self, ids: U64, gradients: F32, rows: U32, step: int, show: F32 | None, click: F32 | None) -> int:
         """Apply the rules to rows just read; return how many were left as they are for a NaN or Inf."""
         done = self._group.push(RowGradients(ids, gradients, rows), step=step)
-        self._flags[rows] |= _TOUCHED
-        for column, counts in enumerate((show, click)):
-            if counts is not None:
-                self._counts[rows, column] += counts
+        for column, seen in enumerate((show, click)):
+            note_learned(rows, self._flags, self._counts, column, _NOTHING if seen is None else seen)
         return done.skipped
 
     def settle(self, lanes: int) -> OwedRows:
         """Return what is owed for all rows that learned since the last time, then let the least recent go."""
-        rows = np.flatnonzero(self._flags & _TOUCHED)
-        owed = (self._now[rows] - self._then[rows]) / np.float32(lanes)
-        self._then[rows] += owed
-        counts = self._counts[rows]
-        self._counts[rows] = 0
-        self._flags[rows] &= ~_TOUCHED
-        found = OwedRows(self._ids(rows), owed, counts[:, 0].copy(), counts[:, 1].copy())
+        rows = np.flatnonzero(self._flags[: self._high] & TOUCHED)
+        ids, owed = np.empty(len(rows), np.uint64), np.empty((len(rows), self.spec.width), np.float32)
+        seen = np.empty((2, len(rows)), np.float32)
+        store, layout = self._group.only.store, self._group.layout
+        place = (store.words, store.floats, layout.stride, layout.value)
+        settle_own(rows, *place, self._then, self._flags, self._counts, np.float32(lanes), ids, owed, seen)
         self._let_go()
         self._stretch += 1
-        return found
+        return OwedRows(ids, owed, seen[0], seen[1])
 
     def _let_go(self) -> None:
         if self._most is None or len(self) <= self._most:
@@ -186,9 +178,7 @@ class LocalRows:
 
     def hear(self, ids: U64, values: F32) -> None:
         """Take what others changed; rows that are not here are nobody's concern."""
-        rows = self._group.find(ids)
-        here = rows != NO_ROW
-        self._hear(rows[here].astype(np.int64), values[here])
+        self._hear(self._group.find(ids), values)
 
     def drop(self, ids: U64) -> None:
         """Drop rows that hosts have deleted, with what was learned of them."""
@@ -197,4 +187,10 @@ class LocalRows:
 
     def doubt(self, which: npt.NDArray[np.bool_]) -> None:
         """Ask again for some of the rows, in the order of :attr:`ids`, before they are used next."""
-        self._flags[self._held()[which]] |= _DOUBTED
+        self._flags[self._held()[which]] |= DOUBTED
+
+
+def _by_row(dtype: npt.DTypeLike, rows: int, width: int | None = None) -> npt.NDArray[Any]:
+    """Return zeros for as many rows as there will ever be, or as can be reserved: pages come with rows."""
+    whole = Region(dtype, rows * (width or 1)).array
+    return whole if width is None else whole[: len(whole) // width * width].reshape(-1, width)
