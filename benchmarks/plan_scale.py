@@ -4,7 +4,8 @@ python -m benchmarks.plan_scale [--only NAME ...] [--seconds 30] [--all-batches]
 
 Models that machines write: chains and a transformer of a thousand ops and more, many tables of one kind and of many,
 towers side by side. Each is planned for a number of rows per second on c6i machines and L4s, at one batch size unless
-all are asked for. ``goal`` is what is wanted of the time; the gap is to be at most 2 % where branches are alike.
+all are asked for; small ones on six pools, four of them parts of two machines that are rented whole, at all of them.
+``goal`` is what is wanted of the time; the gap is to be at most 2 % where branches are alike.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import heterps as hps
 from heterps import ops
 from heterps.errors import PlanError
 from heterps.hardware import Hardware
+from heterps.models import ctrdnn, wide_deep
 from heterps.planner import MinCost
 from heterps.planner.planner import BATCH_SIZES, Request, solve
 from heterps.stages import layers_of
@@ -36,14 +38,48 @@ cap = 200
 serves = false
 """
 
+PRODUCTS = """
+[[pool]]
+name = "cpu"
+device = "c6i-8xlarge"
+cap = 40
+
+[[pool]]
+name = "gpu"
+device = "l4"
+cap = 8
+serves = false
+price_per_hour = 0.9
+
+[[product]]
+name = "g6-xlarge"
+cap = 16
+
+[[pool]]
+name = "v100"
+device = "v100"
+
+[[pool]]
+name = "side"
+device = "c6a-8xlarge"
+
+[[product]]
+name = "shelf"
+pools = { v100 = 4, side = 12 }
+price_per_hour = 11.0
+"""
+LINK = '\n[[link]]\nsource = "cpu"\ntarget = "gpu"\nbytes_per_s = 5e9\n'
+
 
 @dataclass(frozen=True)
 class Large:
-    """A model, the rows per second that are asked for, and the seconds that planning may take."""
+    """A model, the rows per second that are asked for, the seconds that planning may take; hardware, batch sizes."""
 
     make: Callable[[], hps.Graph]
     rows_per_second: float
     seconds: float
+    hardware: str = HARDWARE
+    batch_sizes: tuple[int, ...] = (4096,)
 
 
 def chain(length: int) -> hps.Graph:
@@ -117,15 +153,19 @@ MODELS = {
     "100 towers": Large(lambda: towers(100), 1e6, 2.0),
     "1,000 tables": Large(lambda: tables([8] * 1000), 1e5, 10.0),
     "transformer of 996": Large(lambda: transformer(30), 1e5, 2.0),
+    "products, Wide & Deep": Large(wide_deep, 5e5, 2.0, PRODUCTS + LINK, BATCH_SIZES),
+    "products, CTRDNN": Large(lambda: ctrdnn(hidden=(256,) * 16), 5e6, 2.0, PRODUCTS + LINK, BATCH_SIZES),
+    "products, shared stages": Large(lambda: ctrdnn(hidden=(256,) * 16), 5e6, 2.0, PRODUCTS, BATCH_SIZES),
 }
 
 
-def measured(name: str, seconds: float, batch_sizes: tuple[int, ...]) -> str:
+def measured(name: str, seconds: float, batch_sizes: tuple[int, ...] | None) -> str:
     """A row: ops, Layers, seconds until the plan, those of the processor, gap, proof."""
     large = MODELS[name]
     graph = large.make()
     layers = len(layers_of(graph, batch_size=4096).layers)
-    request = Request(graph, Hardware.from_toml(HARDWARE), MinCost(large.rows_per_second), batch_sizes, seconds=seconds)
+    hardware, goal = Hardware.from_toml(large.hardware), MinCost(large.rows_per_second)
+    request = Request(graph, hardware, goal, batch_sizes or large.batch_sizes, seconds=seconds)
     began, worked = time.perf_counter(), time.process_time()
     try:
         made = solve(request)
@@ -149,7 +189,7 @@ def main() -> None:
     print(f"{heads} {'goal':>6} {'gap':>8}  proof", flush=True)
     for name in MODELS:
         if any(part in name for part in chosen.only):
-            print(measured(name, chosen.seconds, BATCH_SIZES if chosen.all_batches else (4096,)), flush=True)
+            print(measured(name, chosen.seconds, BATCH_SIZES if chosen.all_batches else None), flush=True)
 
 
 if __name__ == "__main__":

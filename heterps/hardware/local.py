@@ -82,11 +82,16 @@ def _gemm_flops() -> float:
 
 def _copy_bytes_per_s(threads: int) -> float:
     """Bytes read plus bytes written per second, by all threads together."""
-    arrays = [np.zeros((2, _COPY_FLOATS // threads), np.float32) for _ in range(threads)]
+    arrays = _to_copy(threads)
     moved = 2.0 * 4 * (_COPY_FLOATS // threads) * threads
     with ThreadPoolExecutor(threads) as executor:
         times = executor.map(lambda a: _seconds_per_call(lambda: np.copyto(a[0], a[1])), arrays)
         return moved / max(times)
+
+
+def _to_copy(threads: int) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+    """A target and a source for each thread, written to: memory that never was is one page of zeros, out of a cache."""
+    return [np.ones((2, _COPY_FLOATS // threads), np.float32) for _ in range(threads)]
 
 
 def _seconds_per_call(call: Callable[[], object]) -> float:

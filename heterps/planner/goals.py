@@ -37,8 +37,10 @@ class Goal:
         """Rows per second that must be reached, if any."""
         return None
 
-    def search(self, problem: Problem, solve: Solve, deadline: Deadline = NEVER) -> SearchResult | None:
-        """Find the best placement, None if there is none."""
+    def search(
+        self, problem: Problem, solve: Solve, deadline: Deadline = NEVER, beat: float | None = None
+    ) -> SearchResult | None:
+        """Find the best placement, None if there is none, or none that is better than ``beat``."""
         raise NotImplementedError
 
     def bound(self, problem: Problem) -> float:
@@ -104,11 +106,19 @@ class MinCost(Goal):
         most = 2 * self.rows_per_second if self.up_to is None else self.up_to
         return max(most, self.rows_per_second)
 
-    def search(self, problem: Problem, solve: Solve, deadline: Deadline = NEVER) -> SearchResult | None:
-        """Find the best placement, None if there is none."""
+    def search(
+        self, problem: Problem, solve: Solve, deadline: Deadline = NEVER, beat: float | None = None
+    ) -> SearchResult | None:
+        """Find the best placement, None if there is none, or none that is better than ``beat``."""
         skip = 0.0 if problem.states <= _MANY_STATES else _SKIPPED
         return best_price_per_row(
-            problem, self.rows_per_second, solve, at_most=self._at_most, skip=skip, deadline=deadline
+            problem,
+            self.rows_per_second,
+            solve,
+            at_most=self._at_most,
+            skip=skip,
+            beat=math.inf if beat is None else beat,
+            deadline=deadline,
         )
 
     def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:
@@ -157,9 +167,11 @@ class FixedRate(Goal):
         """Rows per second that must be reached."""
         return self.rows_per_second
 
-    def search(self, problem: Problem, solve: Solve, deadline: Deadline = NEVER) -> SearchResult | None:
-        """Find the best placement, None if there is none."""
-        return best_at(problem, self.rows_per_second, solve)
+    def search(
+        self, problem: Problem, solve: Solve, deadline: Deadline = NEVER, beat: float | None = None
+    ) -> SearchResult | None:
+        """Find the best placement, None if there is none, or none that is better than ``beat``."""
+        return best_at(problem, self.rows_per_second, solve, beat=math.inf if beat is None else beat)
 
     def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:
         """Whether fractions of units would cost less."""
@@ -203,15 +215,17 @@ class MaxThroughput(Goal):
         limit = "" if math.isinf(self.price_per_hour) else f" for at most {self.price_per_hour:,.2f} an hour"
         return f"most rows/s with the given inventory{limit}"
 
-    def search(self, problem: Problem, solve: Solve, deadline: Deadline = NEVER) -> SearchResult | None:
-        """Find the best placement, None if there is none."""
+    def search(
+        self, problem: Problem, solve: Solve, deadline: Deadline = NEVER, beat: float | None = None
+    ) -> SearchResult | None:
+        """Find the best placement, None if there is none, or none that is better than ``beat``."""
         bounded = math.isfinite(self.price_per_hour) and (problem.product_price > 0).all()
         if not bounded and not all(math.isfinite(c) for c in problem.cap):
             raise PlanError(
                 "the most throughput of pools without a cap is unlimited: give every pool a cap in the hardware, or a "
                 "budget (MaxThroughput(price_per_hour=...), --budget), or ask for the least cost (--rows-per-second)"
             )
-        found = best_throughput(problem, solve, budget=self.price_per_hour, deadline=deadline)
+        found = best_throughput(problem, solve, budget=self.price_per_hour, beat=beat or 0.0, deadline=deadline)
         return found and replace(
             found, bound=min(found.bound, max(found.value, self.bound(problem))) if found.gap else found.bound
         )

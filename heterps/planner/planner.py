@@ -24,8 +24,9 @@ from heterps.planner.costs.table_memory import forecast_tables, new_rows
 from heterps.planner.costs.way_costs import choose_ways, dense_way_costs, way_texts
 from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
 from heterps.planner.plan import Plan
-from heterps.planner.solve.assemble import Draft, assemble, check_plan
+from heterps.planner.solve.assemble import Draft
 from heterps.planner.solve.choose import Choice, choose
+from heterps.planner.solve.deepening import finished
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import listed
 from heterps.planner.solve.problem import Placement, Problem, make_problem
@@ -196,9 +197,9 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
     if choice is None:
         raise PlanError(infeasible(request))
     seconds = time.perf_counter() - start
-    draft = choice.draft
     rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else None
-    made = with_gpu_tables(check_plan(assemble(draft, rate, mode), draft.costs))
+    draft, made = finished(choice.draft, rate, mode)
+    made = with_gpu_tables(made)
     on_gpu = (*gpu_texts(made, draft.costs), *gpu_cache_texts(made, ways_of))
     ways = dense_way_costs(draft.costs, made) if draft.costs.dense_size else ()
     k = request.stale or next((way.number for way in ways_of.values() if way.kind == GEO), None)

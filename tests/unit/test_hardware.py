@@ -5,7 +5,7 @@ import pytest
 from heterps.errors import HardwareError
 from heterps.hardware import Device, Hardware, Host, Link, Pool, catalogue
 from heterps.hardware.catalogue import shipped
-from heterps.hardware.local import _known_gpu, local_gpus
+from heterps.hardware.local import _known_gpu, _to_copy, local_gpus
 
 TEXT = """
 [device.box]
@@ -198,3 +198,10 @@ def test_a_price_has_the_date_of_whoever_said_it():
     for wrong in ("2026", "2026-13", "yesterday"):
         with pytest.raises(HardwareError, match=f"price_date is '{wrong}', must be a month"):
             date(f'price_date = "{wrong}"\n')
+
+
+def test_what_is_copied_to_measure_memory_was_written_to():
+    """Memory that never was is one page of zeros, which copies out of a cache."""
+    arrays = _to_copy(2)
+    assert len(arrays) == 2
+    assert all(array.all() for array in arrays)

@@ -6,8 +6,9 @@ end of a Split or of a pass. Kernels are divided into a third for the forward an
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from heterps.hardware import Pool
@@ -23,7 +24,7 @@ from heterps.simulator.timed.play import Played, Script, play
 from heterps.stages import Layer
 from heterps.stages.lowering import groups_of
 
-__all__ = ["depth_for", "durations_of", "even_splits", "miniature", "play_plan", "steady_play"]
+__all__ = ["deeper", "depth_for", "durations_of", "even_splits", "miniature", "play_plan", "steady_play"]
 
 _FORWARD = 1 / 3  # of the kernels: a backward pass takes about two forward passes
 _HEAPS = 0.8  # exponent by which distinct ids grow over batches where no data was looked at
@@ -77,18 +78,34 @@ def even_splits(plan: Plan, batches: int = 40, each: int = 2) -> tuple[int, ...]
 def depth_for(plan: Plan, costs: Costs, rows_per_second: float) -> int:
     """Batches in flight per lane with which a plan can reach a throughput, at most ``_DEEPEST``.
 
-    How long a batch is on its way is played: one worker for every stage, one batch after another. Where pools of
-    unequal speed read, lanes differ in what they carry, and the depth is that of the lane which needs most.
+    How long a batch is on its way is played: one worker for every stage, one batch after another; where stages are on
+    two pools, on every way through them. Where pools of unequal speed read, lanes differ in what they carry, and the
+    depth is that of the lane which needs most.
     """
     first = plan.stages[0]
     at_work = 0.0
     for pool, share in first.shares.items():
-        alone = [replace(stage, units=1, also=()) for stage in (replace(first, pool=pool), *plan.stages[1:])]
-        one = replace(plan, stages=tuple(alone), lanes=1, shard_hosts=plan.replicas)
-        took = play_plan(one, costs, splits=(8,), mode=Async(1))
         batches = rows_per_second / plan.batch_size * share / first.workers[pool]  # a second, of one of its lanes
-        at_work = max(at_work, batches / took.batches_per_second)
+        at_work = max(at_work, batches * _on_its_way_s(plan, costs, pool))
     return min(_DEEPEST, max(DEPTH, math.ceil(_AHEAD * at_work)))
+
+
+def _on_its_way_s(plan: Plan, costs: Costs, pool: str) -> float:
+    """Seconds that a batch which a worker of a pool reads is on its way, on average over the ways it may take."""
+    ways = itertools.product(*(stage.shares.items() for stage in plan.stages[1:]))
+    return sum(math.prod(part for _, part in way) * _way_s(plan, costs, (pool, *(on for on, _ in way))) for way in ways)
+
+
+def _way_s(plan: Plan, costs: Costs, pools: Sequence[str]) -> float:
+    """Seconds that a batch is on its way through one worker of these pools, by stage, with nothing else under way."""
+    stages = tuple(replace(s, pool=pool, units=1, also=()) for s, pool in zip(plan.stages, pools, strict=True))
+    one = replace(plan, stages=stages, lanes=1, shard_hosts=plan.replicas)
+    return 1 / play_plan(one, costs, splits=(8,), mode=Async(1)).batches_per_second
+
+
+def deeper(depth: int) -> int:
+    """The next depth to be tried."""
+    return min(_DEEPEST, math.ceil(1.5 * depth))
 
 
 def steady_play(plan: Plan, costs: Costs) -> tuple[Plan, Played]:

@@ -19,7 +19,7 @@ from heterps.planner.solve.problem import Problem, Segment
 from heterps.planner.solve.search import SearchResult
 from heterps.protocol.words.modes import Async, Mode
 
-__all__ = ["Draft", "assemble", "batches_held", "check_plan", "depth_of"]
+__all__ = ["Draft", "assemble", "batches_held", "check_plan", "depth_of", "played_beside"]
 
 _PLAYED = 0.5  # of what the forecast says that a plan must reach when it is played
 _LEFT_OUT_S = 5e-3  # messages and turns of one batch, which no forecast counts
@@ -100,8 +100,30 @@ def batches_held(segments: Sequence[Segment], depth: int) -> list[int]:
     return [depth, *(min(units[0] * depth, -(-units[0] * depth // k) + 1) for k in units[1:])]
 
 
-def check_plan(made: Plan, costs: Costs) -> Plan:
-    """Play a finished plan once and compare its figures with one another; what contradicts itself stops here.
+@dataclass(frozen=True)
+class PlayedBeside:
+    """A plan in miniature, the rows per second at which it is forecast, and those at which it is played."""
+
+    small: Plan
+    forecast: float
+    played: float
+
+    @property
+    def part(self) -> float:
+        """What part of its forecast it reaches."""
+        return self.played / self.forecast
+
+
+def played_beside(made: Plan, costs: Costs) -> PlayedBeside | None:
+    """Play a plan beside its forecast; None if it cannot be played."""
+    if made.forecast is None or _holds_tables_later(made, costs):
+        return None
+    small, played = steady_play(made, costs)
+    return PlayedBeside(small, min(made.forecast.rows_per_second, _least_rate(made, small)), played.rows_per_second)
+
+
+def check_plan(made: Plan, played: PlayedBeside | None) -> Plan:
+    """Compare the figures of a finished plan with one another; what contradicts itself stops here.
 
     What the forecast leaves out (turns, messages, how many batches are under way) costs a few per cent, of tiny batches
     far more than computing does; a plan that is played at half its forecast beyond that was forecast by mistake.
@@ -115,11 +137,8 @@ def check_plan(made: Plan, costs: Costs) -> Plan:
         pool = made.pool(name)
         if pool.host is None and need > pool.device.memory_bytes:
             raise PlanError(_contradiction(f"memory of a worker of {name} in bytes", pool.device.memory_bytes, need))
-    if made.forecast is not None and not _holds_tables_later(made, costs):
-        small, played = steady_play(made, costs)
-        expected = min(made.forecast.rows_per_second, _least_rate(made, small))
-        if made.batch_size / played.rows_per_second > _slowest_batch(small, expected):
-            raise PlanError(_contradiction("rows per second", expected, played.rows_per_second))
+    if played is not None and made.batch_size / played.played > _slowest_batch(played.small, played.forecast):
+        raise PlanError(_contradiction("rows per second", played.forecast, played.played))
     return made
 
 

@@ -81,7 +81,7 @@ def _backward(x, words, figures, price, whole):  # type: ignore[no-untyped-def]
             if best[j] >= best[i] or not is_inside(words, i, j):
                 continue
             for t in range(types):
-                k = units_needed(x, i, j, t, figures, whole)
+                k = max(1.0, units_needed(x, i, j, t, figures, whole))
                 if k < np.inf:  # times a price of nothing it would be no number
                     best[i] = min(best[i], best[j] + price[t] * k)
     return best
@@ -118,13 +118,14 @@ def chain_price(problem: Problem, x: float) -> float:
     return _reached(problem, x, True)[0] + problem.host_price * problem.shards.hosts(x)
 
 
-def cost_to_go(problem: Problem, x: float) -> Floats:
+def cost_to_go(problem: Problem, x: float, price: Floats | None = None) -> Floats:
     """Least price of the stages after every state, scarcity left out: a lower bound for any search.
 
-    Where types may be mixed, only fractional units give a bound: a mixed stage can undercut every pure one.
+    Where types may be mixed, fractions of units give a bound, but of one unit at least: a mixed stage, in which each of
+    two types has a unit or more, can undercut every pure one. ``price`` stands in for the prices of the types.
     """
-    whole = not problem.mixes.size
-    result: Floats = suited(_backward, problem)(x, problem.words, problem.stage_figures, problem.price, whole)
+    whole, price = not problem.mixes.size, problem.price if price is None else price
+    result: Floats = suited(_backward, problem)(x, problem.words, problem.stage_figures, price, whole)
     return result
 
 

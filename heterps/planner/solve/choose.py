@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.planning_model import DEPTH, at_depth, build_problem, check_pins, server_pools
-from heterps.planner.solve.assemble import Draft, batches_held, depth_of
+from heterps.planner.solve.assemble import Draft, depth_of
+from heterps.planner.solve.deepening import without_room
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import planned
-from heterps.planner.solve.problem import Problem, Segment
 from heterps.planner.solve.search import SearchResult
 from heterps.planner.solve.solvers import solver
 
@@ -88,7 +88,8 @@ class _Hunt:
                     self.undecided.append(f"batches of {costs.batch_size:,}: {_NO_ROOM}")
         except UndecidedError as error:
             self.undecided.append(f"batches of {costs.batch_size:,}: {error}")
-            first = first if first is not None else request.goal.bound(build_problem(costs, server, request.pins))
+            first = error.bound if first is None else first
+            first = request.goal.bound(build_problem(costs, server, request.pins)) if first is None else first
         if first is not None:
             self.bounds.append(first)
 
@@ -138,26 +139,9 @@ def _by_depth(request: Request, costs: Costs, server: Pool, beat: float | None, 
             return
         draft = Draft(costs, outcome.problem, server, outcome.found, request.pins, outcome.complete)
         draft = replace(draft, depth=depth_of(draft))
-        too_many = _without_room(draft)
+        too_many = without_room(draft)
         yield replace(draft, fits=not too_many)
         if not too_many:
             return
         held = max(held + 1, min(too_many))
         problem = at_depth(problem, costs, held)
-
-
-def _without_room(draft: Draft) -> list[int]:
-    """Batches that workers of a stage hold, for the stages whose workers have no room for them."""
-    segments = draft.found.placement.segments
-    return [
-        held
-        for segment, held in zip(segments, batches_held(segments, draft.depth), strict=True)
-        if not _fits(at_depth(draft.problem, draft.costs, held), segment)
-    ]
-
-
-def _fits(problem: Problem, segment: Segment) -> bool:
-    start, stop = segment.start, segment.stop
-    beside = problem.beside_memory[start] + problem.beside_memory[stop]
-    used = problem.memory[stop] - problem.memory[start] + beside <= problem.memory_cap
-    return all(used[t] for t in (segment.type, segment.other) if t >= 0)

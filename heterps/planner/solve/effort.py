@@ -13,7 +13,12 @@ class UndecidedError(Exception):
     """Neither a placement nor the proof that there is none was found within the time and memory there is.
 
     That nothing is feasible is a claim like that something is optimal: without its proof, this is raised instead.
+    ``bound`` is a value that nothing beats, where one is known.
     """
+
+    def __init__(self, message: str, bound: float | None = None) -> None:
+        super().__init__(message)
+        self.bound = bound
 
 
 class Deadline:

@@ -36,7 +36,7 @@ _ENOUGH = 1e-2  # a gap that is not worth looking at all cuts where they are man
 class LargeOutcome:
     """The problem with the cuts that were looked at, the best over them (None: there is none), and if they are all.
 
-    ``beaten``: nothing was searched, because no plan can be better than the value that was to be beaten.
+    ``beaten``: there is no plan that is better than the value that was to be beaten.
     """
 
     problem: Problem
@@ -69,10 +69,11 @@ def planned(
     """
     every, complete = listed(problem, most)
     every = fairly_priced(every, goal.target)
+    if complete and every.states <= _FEW:
+        found = goal.search(every, solve, deadline, beat)
+        return LargeOutcome(every, found, True, beaten=found is None and beat is not None)
     if beat is not None and complete and not goal.can_beat(every, solve, beat):
         return LargeOutcome(every, None, True, beaten=True)
-    if complete and every.states <= _FEW:
-        return LargeOutcome(every, goal.search(every, solve, deadline), True)
     if complete:
         return _thinned(every, goal, solve, deadline)
     return _over_good_cuts(every, goal, solve, deadline, most, beat)

@@ -2,32 +2,41 @@
 
 A label is a way of reaching a state: its price and what it has used of everything scarce. A label that is no better
 in any of these than another at the same state (and, where links count, on the same type) cannot be part of a better
-whole and is dropped.
+whole and is dropped. So is one whose floor (:mod:`heterps.planner.solve.label_floors`) is above what is looked for: at
+first little more than what all plans cost at least, then more, until there is a plan. Until then the lowest floor of
+those that were dropped is what every plan costs at least.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from heterps.compiled import njit
-from heterps.planner.solve.chain import cost_to_go, is_inside, units_needed
-from heterps.planner.solve.problem import TOLERANCE, Placement, Problem, Segment
+from heterps.planner.solve.chain import is_inside, units_needed
+from heterps.planner.solve.label_floors import floors_of, least_in_all
+from heterps.planner.solve.problem import TOLERANCE, Floats, Placement, Problem, Segment
 from heterps.planner.solve.small import suited
 
 __all__ = ["TooManyLabelsError", "label_placement"]
 
-_LABELS = (2_000, 30_000)  # room that is taken at first, and at most
+_LABELS = (64, 2_000, 30_000)  # room that is taken at first, where loops may run as they were written, and at most
 _MOST_CHOICES = 1 << 16
+_WIDER = 0.1  # how much more than the least price is looked for at first
 # Not called from Python: no wrapper has to be compiled.
 _INNER: dict[str, Any] = {"nogil": True, "cache": True, "no_cpython_wrapper": True, "error_model": "numpy"}
 
 
 class TooManyLabelsError(Exception):
-    """The search has outgrown its memory; another method must take over."""
+    """The search has outgrown its memory; another method must take over. No placement costs less than ``bound``."""
+
+    def __init__(self, message: str, bound: float = 0.0) -> None:
+        super().__init__(message)
+        self.bound = bound
 
 
 @njit(**_INNER)
@@ -104,15 +113,19 @@ def _charge(use, x, i, j, t, units, share, dim, host_use, host_cut):  # type: ig
 
 
 @njit(nogil=True, cache=True)
-def _search(x, words, figures, scarce, crossing, prices, most, mixes, to_go, by_type, labels, choices):  # type: ignore[no-untyped-def]
-    """Label all states, given one label at the first; returns the number of labels, -1 if there is no room for more."""
+def _search(x, words, figures, scarce, crossing, prices, most, mixes, floors, dearest, by_type, labels, choices):  # type: ignore[no-untyped-def]
+    """Label all states, given one label at the first, and drop those that cost more than ``dearest`` in all.
+
+    Returns the number of labels, -1 if there is no room for more; and the lowest floor of those that were dropped.
+    """
     dim, limit, link_dim, host_use, host_cut = scarce
+    to_go, lowest = floors[2], np.inf
     price, use, record, following, head = labels
     choice, part, cost = choices
     n, types, count = len(words), len(prices), 1
     for i in range(n - 1):
         for j in range(i + 1, n):
-            if not np.isfinite(to_go[j]) or not is_inside(words, i, j):
+            if not np.isfinite(to_go[0, j]) or not is_inside(words, i, j):
                 continue
             for c in range(_choices(x, i, j, most, mixes, prices, choice, part, cost, figures)):
                 t, units, other, other_units = choice[c, 0], choice[c, 1], choice[c, 2], choice[c, 3]
@@ -120,7 +133,7 @@ def _search(x, words, figures, scarce, crossing, prices, most, mixes, to_go, by_
                     at = head[origin]
                     while at >= 0:
                         if count == len(price):
-                            return -1
+                            return -1, lowest
                         price[count] = price[at] + cost[c]
                         for d in range(len(limit)):
                             use[count, d] = use[at, d]
@@ -134,10 +147,14 @@ def _search(x, words, figures, scarce, crossing, prices, most, mixes, to_go, by_
                         record[count, 0], record[count, 1], record[count, 2] = at, j, t
                         record[count, 3], record[count, 4], record[count, 5] = units, other, other_units
                         slot = j * types + (t if by_type else 0)
-                        if _fits(count, use, limit) and _insert(count, slot, head, following, price, use):
-                            count += 1
+                        if _fits(count, use, limit):
+                            least = least_in_all(count, j, price, use, dim, floors)
+                            if least > dearest:
+                                lowest = min(lowest, least)
+                            elif _insert(count, slot, head, following, price, use):
+                                count += 1
                         at = following[at]
-    return count
+    return count, lowest
 
 
 def label_placement(problem: Problem, x: float) -> Placement | None:
@@ -151,35 +168,60 @@ def label_placement(problem: Problem, x: float) -> Placement | None:
     limit = scarce[1]
     if (used > limit * (1 + TOLERANCE)).any():
         return None
-    labels = _labelled(problem, x, scarce, used)
-    ends = _listed(labels[4][-problem.types :], labels[3])
-    if not ends:
-        return None
-    best = ends[int(np.argmin(_packed(problem, labels[0][ends], labels[1][ends], scarce[0])))]
-    path = _path(labels[2], best)
-    return Placement(path, hosts, price := problem.price_of(path, hosts), price)
+    hunt = _Labels(problem, x, scarce, _first_price(problem, hosts), used)
+    lowest, wider = hunt.root, _WIDER
+    while math.isfinite(lowest):
+        labels, lowest = hunt.labelled(lowest, lowest * (1 + wider))
+        wider *= 2
+        ends = _listed(labels[4][-problem.types :], labels[3])
+        if ends:
+            best = ends[int(np.argmin(_packed(problem, labels[0][ends], labels[1][ends], scarce[0])))]
+            path = _path(labels[2], best)
+            return Placement(path, hosts, price := problem.price_of(path, hosts), price)
+    return None
 
 
-def _labelled(
-    problem: Problem, x: float, scarce: tuple[npt.NDArray[Any], ...], used: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[Any], ...]:
-    """Label all states: (price, use, record, following, head)."""
-    most = np.where(np.isfinite(problem.cap), problem.cap, _MOST_CHOICES)
-    ways = problem.types + int(most[problem.mixes[:, 0]].sum())  # all there are: none may be left out
-    if ways > _MOST_CHOICES:
-        raise TooManyLabelsError(f"{ways:,} ways to divide a stage between two types")
-    choices = np.empty((ways, 4), np.int64), np.empty(ways), np.empty(ways)
-    prices, to_go = np.where(problem.packed, 0.0, problem.price), cost_to_go(problem, x)
-    by_type = bool(np.isfinite(problem.link).any())
-    crossing = np.stack([problem.crossing[0], problem.crossing[1] + problem.passed_on])
-    for room in _LABELS:
-        labels = _first_label(problem, used, room)
-        if suited(_search, problem)(
-            x, problem.words, problem.stage_figures, scarce, crossing, prices, most, problem.mixes, to_go,
-            by_type, labels, choices,
-        ) >= 0:  # fmt: skip
-            return labels
-    raise TooManyLabelsError(f"more than {_LABELS[-1]} labels at {x:g} rows a second")
+def _first_price(problem: Problem, hosts: int) -> float:
+    """What is paid in any case: shard hosts, unless they are units of products, which are paid whole."""
+    return 0.0 if problem.shards.type >= 0 and problem.packed[problem.shards.type] else problem.host_price * hosts
+
+
+class _Labels:
+    """The search at one throughput, for placements that cost so much at most."""
+
+    def __init__(
+        self, problem: Problem, x: float, scarce: tuple[npt.NDArray[Any], ...], price: float, used: Floats
+    ) -> None:
+        self._problem, self._scarce, self._price, self._used = problem, scarce, price, used
+        self._floors = floors = floors_of(problem, x)
+        most = np.where(np.isfinite(problem.cap), problem.cap, _MOST_CHOICES)
+        ways = problem.types + int(most[problem.mixes[:, 0]].sum())  # all there are: none may be left out
+        if ways > _MOST_CHOICES:
+            raise TooManyLabelsError(f"{ways:,} ways to divide a stage between two types", self.root)
+        crossing = np.stack([problem.crossing[0], problem.crossing[1] + problem.passed_on])
+        prices = np.where(problem.packed, 0.0, problem.price)
+        self._figures = x, problem.words, problem.stage_figures, scarce, crossing, prices, most, problem.mixes, floors
+        self._choices = np.empty((ways, 4), np.int64), np.empty(ways), np.empty(ways)
+
+    @property
+    def root(self) -> float:
+        """What every placement costs at least."""
+        first = _first_label(self._problem, self._price, self._used, 1)
+        return float(suited(least_in_all, self._problem)(0, 0, first[0], first[1], self._scarce[0], self._floors))
+
+    def labelled(self, least: float, dearest: float) -> tuple[tuple[npt.NDArray[Any], ...], float]:
+        """Label all states as (price, use, record, following, head) for placements that cost from least to dearest.
+
+        And return what all others cost at least.
+        """
+        by_type = bool(np.isfinite(self._problem.link).any())
+        for room in _LABELS:
+            labels = _first_label(self._problem, self._price, self._used, room)
+            search = suited(_search, self._problem) if room == _LABELS[0] else _search
+            count, lowest = search(*self._figures, dearest, by_type, labels, self._choices)
+            if count >= 0:
+                return labels, lowest
+        raise TooManyLabelsError(f"more than {_LABELS[-1]:,} labels", least)
 
 
 def _packed(
@@ -188,7 +230,7 @@ def _packed(
     use: npt.NDArray[np.float64],
     dim: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float64]:
-    """Price of labels with the products that they need; shard hosts elsewhere, alike for all, are left out."""
+    """Price of labels with the products that they need."""
     needed = np.zeros((len(price), len(problem.product_price)))
     for t in np.flatnonzero(problem.packed):
         p = problem.product[t]
@@ -196,12 +238,12 @@ def _packed(
     return np.asarray(price + needed @ problem.product_price)
 
 
-def _first_label(problem: Problem, used: npt.NDArray[np.float64], room: int) -> tuple[npt.NDArray[Any], ...]:
+def _first_label(problem: Problem, paid: float, used: Floats, room: int) -> tuple[npt.NDArray[Any], ...]:
     """Room for labels (not touched until needed), with one that has done nothing: (parent, state, type, units, ...)."""
     price, use = np.empty(room), np.empty((room, len(used)))
     record, following = np.empty((room, 6), np.int64), np.empty(room, np.int64)
     head = np.full(problem.states * problem.types, -1, np.int64)
-    price[0], use[0], record[0], following[0], head[0] = 0.0, used, (-1, 0, 0, 0, -1, 0), -1, 0
+    price[0], use[0], record[0], following[0], head[0] = paid, used, (-1, 0, 0, 0, -1, 0), -1, 0
     return price, use, record, following, head
 
 

@@ -46,10 +46,10 @@ class SearchResult:
         return abs(self.value - self.bound) / self.value if self.value else 0.0
 
 
-def best_at(problem: Problem, x: float, solve: Solve) -> SearchResult | None:
-    """Least price per hour at a fixed arrival rate."""
-    placement = solve(problem, x)
-    if placement is None:
+def best_at(problem: Problem, x: float, solve: Solve, *, beat: float = np.inf) -> SearchResult | None:
+    """Least price per hour at a fixed arrival rate; None if there is none, or none below ``beat``."""
+    placement = solve(problem, x) if np.isinf(beat) or relaxed_price(problem, x) < beat else None
+    if placement is None or placement.bound >= beat:
         return None
     proof = "exact at this rate" if placement.bound >= placement.price else "the solver's bound at this rate"
     return SearchResult(placement, problem.sustained(placement), placement.price, placement.bound, proof, 1)
@@ -64,12 +64,14 @@ def best_price_per_row(
     tolerance: float = 1e-3,
     skip: float = 0.0,
     most: int = 500,
+    beat: float = np.inf,
     deadline: Deadline = NEVER,
 ) -> SearchResult | None:
     """Least price per row over all throughputs from ``at_least`` to ``at_most``; None if none is feasible.
 
     Stops within a relative ``tolerance`` of the price that fractional units would have, after ``most`` solves, or, once
     there is a plan, at the deadline. Throughputs at which at most the part ``skip`` can be saved are not looked at.
+    Where a price per row is to be ``beat``, None says that no plan costs less.
 
     Raises
     ------
@@ -78,38 +80,59 @@ def best_price_per_row(
     """
     best: SearchResult | None = None
     x, solves, slack, unknown = at_least, 0, 0.0, np.inf  # the last: least price per row of what was not decided
-    while x <= at_most and solves < most and not (best is not None and deadline.over):
+    while x <= at_most and solves < most and not ((best is not None or np.isfinite(beat)) and deadline.over):
         solves += 1
         floor = relaxed_price(problem, x) / x  # never falls with x, so nothing from here on costs less
         if best is not None and floor >= best.value * (1 - tolerance):
             return _closed(best, min(best.value - slack, floor, unknown), "price with fractional units", solves)
-        if best is not None and (lower := _free_price(problem, x)) > best.value * x * _ABOVE:
-            x = lower / best.value * _ABOVE  # before that, not even without scarcity
+        known = beat if best is None else best.value
+        if best is None and floor >= beat:
+            _check_decided(beat, unknown)
+            return None
+        if np.isfinite(known) and (lower := _free_price(problem, x)) > known * x * _ABOVE:
+            x = lower / known * _ABOVE  # before that, not even without scarcity
             continue
         try:
             placement = solve(problem, x)
         except UndecidedError:
             unknown, x = min(unknown, floor), x * _STEP
             continue
-        if placement is None and best is None and np.isfinite(unknown):
-            raise UndecidedError(f"from {at_least:g} to {x:g} rows a second nothing is decided")
+        if placement is None and best is None:
+            _check_decided(beat, unknown)
+            return None
         if placement is None:
             return best and _closed(best, min(best.value - slack, unknown), "all feasible throughputs", solves)
         sustained = min(max(x, problem.sustained(placement)), at_most)  # the rate at which it will run
         slack = max(slack, (placement.price - placement.bound) / x)
-        if best is None or placement.price / sustained < best.value:
+        if placement.price / sustained < known:
             best = SearchResult(placement, sustained, placement.price / sustained, 0.0, "", solves)
+        if best is None:
+            unknown, x = min(unknown, placement.bound / sustained), max(sustained, placement.bound / beat) * _ABOVE
+            continue
         looked = max(sustained, placement.bound / best.value)
         x = max(looked, placement.bound / (best.value * (1 - skip))) * _ABOVE
         if x > looked * _ABOVE:
             unknown = min(unknown, best.value * (1 - skip))
     if best is None:
-        raise UndecidedError(f"from {at_least:g} to {x:g} rows a second nothing is decided")
+        _check_decided(beat, unknown if x > at_most else min(unknown, relaxed_price(problem, x) / x))
+        return None
     settled = min(best.value - slack, unknown)
     if x > at_most:
         return _closed(best, settled, f"all throughputs up to {at_most:,.0f} rows/s", solves)
     why = "time limit" if deadline.over else "stopped"
     return _closed(best, min(settled, relaxed_price(problem, x) / x), f"{why} after {solves} solves", solves)
+
+
+def _check_decided(beat: float, unknown: float) -> None:
+    """Refuse to say that no plan costs less than ``beat`` where what was not decided might: it costs at least so much.
+
+    Raises
+    ------
+    UndecidedError
+        If that is less.
+    """
+    if unknown < beat:
+        raise UndecidedError("nothing is decided for some numbers of rows a second", unknown)
 
 
 def _closed(best: SearchResult, bound: float, proof: str, solves: int) -> SearchResult:
@@ -125,9 +148,9 @@ def _free_price(problem: Problem, x: float) -> float:
 
 
 def best_throughput(
-    problem: Problem, solve: Solve, *, budget: float = np.inf, deadline: Deadline = NEVER
+    problem: Problem, solve: Solve, *, budget: float = np.inf, beat: float = 0.0, deadline: Deadline = NEVER
 ) -> SearchResult | None:
-    """Most rows per second within caps and a price per hour; None if nothing at all is feasible.
+    """Most rows per second within caps and a price per hour; None if nothing at all is feasible, or more than ``beat``.
 
     Raises
     ------
@@ -146,9 +169,9 @@ def best_throughput(
             open_.append(x)
         return placement if placement is not None and placement.price <= budget * (1 + 1e-9) else None
 
-    low, placement = _start(problem, fitting)
+    low, placement = _start(problem, fitting, beat)
     if placement is None and open_:
-        raise UndecidedError("not even the slowest pipeline is decided")
+        raise UndecidedError(f"more than {beat:g} rows a second are not decided")
     if placement is None:
         return None
     high, refuted, solves = np.inf, np.inf, 1  # no plan was found at high; there is none at refuted
@@ -168,10 +191,12 @@ def best_throughput(
     return SearchResult(placement, low, low, refuted, f"{why} after {solves} solves", solves)
 
 
-def _start(problem: Problem, fitting: Callable[[float], Placement | None]) -> tuple[float, Placement | None]:
-    """A throughput so small that whatever is feasible at all is feasible there."""
+def _start(
+    problem: Problem, fitting: Callable[[float], Placement | None], beat: float
+) -> tuple[float, Placement | None]:
+    """What is to be beaten, or a throughput so small that whatever is feasible at all is feasible there."""
     slowest = float((problem.serial[:, -1] + problem.parallel[:, -1]).max())
-    x = 1e-6 / slowest if slowest > 0 else 1.0
+    x = beat * _ABOVE or (1e-6 / slowest if slowest > 0 else 1.0)
     placement = fitting(x)
     return (0.0, None) if placement is None else (max(x, problem.sustained(placement)), placement)
 

@@ -78,8 +78,9 @@ def exact(problem: Problem, x: float, deadline: Deadline = NEVER) -> Placement |
         return free
     try:
         return label_placement(problem, x)
-    except TooManyLabelsError:
-        return _without_labels(problem, x, deadline)
+    except TooManyLabelsError as error:
+        found = _without_labels(problem, x, deadline)
+        return found and replace(found, bound=min(found.price, max(found.bound, error.bound)))
 
 
 def _without_labels(problem: Problem, x: float, deadline: Deadline) -> Placement | None:

@@ -34,24 +34,27 @@ def fitting_batches(graph: Graph, ops: Sequence[str], batch_size: int, free_byte
     return most if free_bytes is None else max(1, min(most, free_bytes // least_bytes(graph, ops, batch_size)))
 
 
-def check_memory(graph: Graph, ops: Sequence[str], batch_size: int, free_bytes: int | None, device: str) -> None:
-    """Refuse batches that cannot fit, with the size that might.
+def check_memory(
+    graph: Graph, ops: Sequence[str], batch_size: int, free_bytes: int | None, device: str, threads: int = 1
+) -> None:
+    """Refuse batches that cannot fit, with the size that might; so many threads train at once, each with a program.
 
     Raises
     ------
     HardwareError
         Where even the least is more than the device has free.
     """
-    if free_bytes is None or least_bytes(graph, ops, batch_size) <= free_bytes:
+    if free_bytes is None or threads * least_bytes(graph, ops, batch_size) <= free_bytes:
         return
-    needs = least_bytes(graph, ops, batch_size)
+    needs = threads * least_bytes(graph, ops, batch_size)
     low, high = 0, batch_size  # fits (nothing does), does not fit
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if least_bytes(graph, ops, middle) <= free_bytes else (low, middle)
+        low, high = (middle, high) if threads * least_bytes(graph, ops, middle) <= free_bytes else (low, middle)
     way = f"batches of {low:,} rows may fit" if low else "not even one row fits: cut the model into more stages"
+    lanes = f" for {threads} lanes of one worker" if threads > 1 else ""
     raise HardwareError(
-        f"batches of {batch_size:,} rows need at least {needs / 2**20:,.1f} MiB on {device}, which has "
+        f"batches of {batch_size:,} rows need at least {needs / 2**20:,.1f} MiB{lanes} on {device}, which has "
         f"{free_bytes / 2**20:,.1f} MiB free; {way}"
     )
 

@@ -279,14 +279,19 @@ class Job:
         """Return what a stage computes on in this process; inference goes by the stage that reads."""
         return self.device_on(stage, found_devices())
 
-    def device_on(self, stage: int, found: FoundDevices) -> ChosenDevice:
-        """Return what a stage computes on where such devices were found; refuse it where a batch cannot fit."""
+    def device_on(self, stage: int, found: FoundDevices, workers: int | None = None) -> ChosenDevice:
+        """Return what a stage computes on where such devices were found; refuse it where batches cannot fit.
+
+        So many workers share the lanes of a mode that runs all of them at once, each lane in a thread of its own; None:
+        as many as there are lanes.
+        """
         chosen = choose_device(self.devices.wanted, found, self.devices.pool(stage))
         graph = self.model.lowered.graph
         ops = self.stages[stage] if not self.fused else tuple(op.name for op in graph)
         if stage == 0:
             check_cache_there(self, chosen, found.free_bytes.get(chosen.place))
-        check_memory(graph, ops, self.batch_size, self._free_bytes(stage, found, chosen), str(chosen))
+        lanes = -(-self.lanes // workers) if workers and not stage and self.mode.ordered else 1
+        check_memory(graph, ops, self.batch_size, self._free_bytes(stage, found, chosen), str(chosen), lanes)
         return chosen
 
     def _free_bytes(self, stage: int, found: FoundDevices, chosen: ChosenDevice) -> int | None:

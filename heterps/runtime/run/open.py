@@ -73,9 +73,10 @@ def check_devices(client: Client, job: Job, pools: Sequence[FoundPool], roles: R
     names = {w.address: w.name for those in workers.values() for w in those}
     found = ask_workers(client, _found_with, names, job.own_parts)
     errors: dict[str, None] = {}
+    reading = sum(len(workers.get(pool, ())) for i, pool in able if i == 0)
     for stage, worker in ((i, worker) for i, pool in able for worker in workers.get(pool, ())):
         try:
-            job.device_on(stage, found[worker.address])
+            job.device_on(stage, found[worker.address], reading)
         except HardwareError as error:
             errors[f"- worker {worker.name}: {error}"] = None
     if errors:

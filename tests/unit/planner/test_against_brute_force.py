@@ -1,7 +1,5 @@
 """Plans, certificates and claims that there is no plan, against every legal plan there is."""
 
-import os
-
 import pytest
 
 from heterps.planner.goals import FixedRate, MinCost
@@ -61,5 +59,8 @@ def test_random_instances():
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("part", range(20))
 def test_many_random_instances(part):
+    """A sixth Layer makes the brute force take twenty times as long: it is there in one of twenty."""
     each = len(SOAKED) // 20
-    check(SOAKED[part * each : (part + 1) * each], most_layers=int(os.environ.get("HETERPS_SOAK_LAYERS", "6")))
+    seeds = SOAKED[part * each : (part + 1) * each]
+    check((seed for seed in seeds if seed % 20), most_layers=5)
+    check((seed for seed in seeds if not seed % 20), most_layers=6)

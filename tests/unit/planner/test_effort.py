@@ -177,6 +177,7 @@ def test_a_contradiction_stops(rented, monkeypatch):
     monkeypatch.setattr(assemble, "depth_of", lambda draft: 1)
     monkeypatch.setattr("heterps.planner.solve.choose.depth_of", lambda draft: 1)
     monkeypatch.setattr("heterps.planner.solve.choose.DEPTH", 1)
+    monkeypatch.setattr("heterps.planner.solve.deepening._TURNS", 0)
     with pytest.raises(PlanError, match=r"contradicts itself \(rows per second: .* planned, .* when it was checked"):
         plan(resnet(), rented, goal=MinCost(1e4), batch_size=64)
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from heterps.cli.plan import command
 from heterps.errors import PlanError
 from heterps.planner.costs.instance import read_instance
+from heterps.planner.solve.joined_pieces import joined
 from heterps.planner.solve.max_load import least_load
 
 
@@ -40,6 +41,19 @@ def saved(tmp_path):
         return str(path)
 
     return save
+
+
+def idle_instance(seed):
+    """A random instance in which many ops take no time and much is moved in no time; where memory may not decide."""
+    data, n = random_instance(seed)
+    rng = random.Random(f"idle in {seed}")
+    idle = {i for i in range(n) if rng.random() < 0.5}
+    nodes = [
+        each | {"cpuLatency": 0.0, "fpgaLatency": 0.0} if each["id"] % n in idle else each for each in data["nodes"]
+    ]
+    cost = {each["id"]: rng.choice((0.0, 0.2, 0.4)) for each in nodes}
+    edges = [each | {"cost": cost[each["sourceId"]]} for each in data["edges"]]
+    return data | {"nodes": nodes, "edges": edges, "maxSizePerFPGA": rng.choice((5.0, 50.0))}, n
 
 
 def random_instance(seed):
@@ -106,6 +120,32 @@ def test_the_load_is_the_least_of_all(saved):
         assert sorted(i for device in found.devices for i in device.ids) == sorted(each["id"] for each in data["nodes"])
         few = least_load(read_instance(saved(data)), most_cuts=1) if n > 1 else found
         assert few.bound <= best * (1 + 1e-9) <= few.load * (1 + 2e-9)
+
+
+def test_pieces_are_joined_only_where_that_loses_nothing(saved):
+    fewer = 0
+    for seed in range(250):
+        data, n = idle_instance(seed)
+        best = min(every_load(data, n), default=None)
+        if best is None:
+            continue
+        read = read_instance(saved(data))
+        found = least_load(read)
+        assert found.load == pytest.approx(best), seed
+        assert sorted(i for device in found.devices for i in device.ids) == sorted(each["id"] for each in data["nodes"])
+        fewer += len(joined(read).ids) < len(read.ids)
+    assert fewer > 50
+
+
+def test_what_takes_no_time_does_not_multiply_cuts(saved):
+    """Twelve layers, each with an output that nobody reads and a state that takes no time: 2^24 cuts and more."""
+    layers, ends, states = range(12), range(12, 24), range(24, 36)
+    idle = [node(i, 0.0, 0.0, size=0.0) for i in (*ends, *states)]
+    chain = [edge(i, i + 1) for i in layers[:-1]]
+    edges = chain + [edge(i, 12 + i) for i in layers] + [edge(24 + i, i, 0.0) for i in layers]
+    found = least_load(read_instance(saved(instance([*(node(i) for i in layers), *idle], edges, 3, 0, 50.0))))
+    assert found.complete
+    assert (found.cuts, found.load) == (13, pytest.approx(4.2))
 
 
 def test_a_chain_worked_out_by_hand(saved):

@@ -43,6 +43,19 @@ def test_on_a_cluster_the_worker_is_named_before_anything_runs() -> None:
         hps.launch(zoo.staged(zoo.graph("wide_deep"), batch_size=100_000), device="fake")
 
 
+@pytest.mark.usefixtures("small_device")
+def test_every_lane_of_a_worker_has_a_program() -> None:
+    graph = zoo.graph("wide_deep")
+    lowered = Model(graph).lowered.graph
+    ops = tuple(op.name for op in lowered)
+    size = next(n for n in range(64, 2**16, 64) if least_bytes(lowered, ops, n) > 0.6 * FREE)
+    two = hps.Plan.fused(graph, batch_size=size, lanes=2)
+    hps.launch(replace(two, lanes=1), device="fake", mode="sync").close()
+    with pytest.raises(ClusterError, match=r"need at least 1\.\d MiB for 2 lanes of one worker on fake, .* may fit"):
+        hps.launch(two, device="fake", mode="sync")
+    hps.launch(two, device="fake", mode="async").close()  # one Split after another, on one program
+
+
 def test_rows_of_tables_leave_less_for_batches() -> None:
     io, compute = (tuple(part.ops) for part in hps.partition(zoo.graph("wide_deep")).parts)
     found = replace(found_devices(), free_bytes={"fake": FREE})
