@@ -287,10 +287,8 @@ def link_to_host(
     """Take the nearest way to a shard host; ``apart``: one for pushes and one for everything else."""
     service = local_service(address)
     near = service if isinstance(service, HostService) else None
-    if near is not None:
-        return DirectLink(near)
-    pushes = SocketPeer(address, tls=tls) if apart else None
-    return SocketLink(SocketPeer(address, tls=tls), phases, half, pushes)
+    pushes = SocketPeer(address, tls=tls) if apart else None  # connects with its first call
+    return SocketLink(SocketPeer(address, tls=tls), phases, half, pushes) if near is None else DirectLink(near)
 
 
 def link_to_stage(address: Address, tls: ssl.SSLContext | None = None) -> StageLink:
