@@ -81,7 +81,8 @@ def run(module: str, given: Sequence[str], link: Link) -> dict[str, float]:
         if len(seen) < 2:
             logs = "\n".join(file.read_text()[-2000:] for file in Path(name).glob("*.log"))
             raise RuntimeError(f"no figures: the driver ended with {driver.wait()}\n{logs}")
-        return _figures(seen[0], seen[-1])
+        carriers = lab.carriers  # of packets that are held up: where they take the cores, figures are theirs
+        return _figures(seen[0], seen[-1]) | ({"carrier cores": sum(carriers)} if carriers else {})
 
 
 def _figures(first: Any, last: Any) -> dict[str, float]:

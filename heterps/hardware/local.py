@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from heterps.hardware.catalogue import catalogue
@@ -21,7 +22,7 @@ __all__ = ["local_gpus", "measure_local", "memory_limit_bytes"]
 
 _GEMM_SIDE = 512
 _COPY_FLOATS = 8 << 20  # 32 MB: beyond the caches of most machines
-_SECONDS = 0.03
+_SECONDS = 0.02
 
 
 @functools.cache
@@ -29,8 +30,9 @@ def measure_local() -> Hardware:
     """One unit is one core of this machine; all units share its memory bandwidth."""
     cores, memory = len(os.sched_getaffinity(0)), memory_limit_bytes()
     with threadpool_limits(1):
-        flops, copy = _gemm_flops(), _copy_bytes_per_s(1)
-        together = _copy_bytes_per_s(cores) if cores > 1 else copy
+        pair = _to_copy()
+        flops, copy = _gemm_flops(), _copy_bytes_per_s(pair, 1)
+        together = _copy_bytes_per_s(pair, cores) if cores > 1 else copy
     host = Host("local", cores, memory, max(together, copy))
     device = Device(
         "local-core", "cpu", {"float32": flops}, memory / cores, copy, copy / 2, launch_s=5e-6, source="measured here"
@@ -80,18 +82,17 @@ def _gemm_flops() -> float:
     return 2.0 * _GEMM_SIDE**3 / _seconds_per_call(lambda: np.matmul(a, a, out=out))
 
 
-def _copy_bytes_per_s(threads: int) -> float:
-    """Bytes read plus bytes written per second, by all threads together."""
-    arrays = _to_copy(threads)
-    moved = 2.0 * 4 * (_COPY_FLOATS // threads) * threads
+def _copy_bytes_per_s(pair: npt.NDArray[np.float32], threads: int) -> float:
+    """Bytes read plus bytes written per second, by all threads together, each with a part of a pair of arrays."""
+    parts = np.array_split(pair, threads, axis=1)
     with ThreadPoolExecutor(threads) as executor:
-        times = executor.map(lambda a: _seconds_per_call(lambda: np.copyto(a[0], a[1])), arrays)
-        return moved / max(times)
+        times = executor.map(lambda part: _seconds_per_call(lambda: np.copyto(part[0], part[1])), parts)
+        return pair.nbytes / max(times)
 
 
-def _to_copy(threads: int) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
-    """A target and a source for each thread, written to: memory that never was is one page of zeros, out of a cache."""
-    return [np.ones((2, _COPY_FLOATS // threads), np.float32) for _ in range(threads)]
+def _to_copy() -> npt.NDArray[np.float32]:
+    """A target and a source, written to: memory that never was is one page of zeros, out of a cache."""
+    return np.ones((2, _COPY_FLOATS), np.float32)
 
 
 def _seconds_per_call(call: Callable[[], object]) -> float:

@@ -354,7 +354,12 @@ class Task:
                 payload = (owned, tuple(self._grads[request.key.n + i] for i in range(request.batches)), None)
         elif type(request) is Pull and isinstance(own, OwnRows):
             payload = own.since(host)
-        self.world.to_copy(self.client.layout.copies[host], request, (self, request), payload)
+        given = (self.client.layout.copies[host], request, (self, request), payload)
+        if self.world.scenario.push_delay and type(request) is Push:
+            wait = self.world.scenario.push_delay * self.world.net.random()
+            self.world.net.at(wait, self.process, self.world.to_copy, *given)
+        else:
+            self.world.to_copy(*given)
 
     def _to_group(self, host: int, request: Request) -> None:
         """The group is reached in the same process, through the member there."""

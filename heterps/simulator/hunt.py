@@ -100,6 +100,8 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         yield replace(scenario, spec=replace(spec, hosts=spec.hosts - 1, stage_hosts=0))
     if scenario.io > 1:
         yield replace(scenario, io=scenario.io - 1)
+    if scenario.push_delay:
+        yield replace(scenario, push_delay=0.0)
     if scenario.held:
         yield replace(scenario, held=False)
     if scenario.lazy:

@@ -105,6 +105,8 @@ class Scenario:
         What happens when.
     cut_every
         Time between cuts that a clock asks for (0: none does).
+    push_delay
+        How long a push waits at its worker at the most, while other requests overtake it.
     """
 
     seed: int
@@ -123,6 +125,7 @@ class Scenario:
     faults: tuple[Fault, ...]
     cut_every: float = 0.0
     held: bool = False
+    push_delay: float = 0.0
 
     def __str__(self) -> str:
         spec = self.spec
@@ -137,6 +140,7 @@ class Scenario:
             f"noise in the first {self.quiet} messages: loss {self.loss:.2f}, duplication {self.duplication:.2f}, "
             f"lateness {self.lateness:.2f}",
             *([f"a cut is asked for every {self.cut_every}"] if self.cut_every else []),
+            *([f"pushes wait up to {self.push_delay}"] if self.push_delay else []),
         ]
         return "\n".join(lines + [str(fault) for fault in self.faults])
 
@@ -201,6 +205,7 @@ def _draw_all(seed: int) -> Scenario:
         faults=tuple(sorted((*_draw_faults(rng, theme, spec), *_apart(seed, spec)))),
         cut_every=rng.choice((0.0, 0.0, 0.0, 1.0, 5.0, 20.0)),
         held=Random(f"held {seed}").random() < 0.3,  # drawn apart: other draws of a seed stay as they were
+        push_delay=_draw_push_delay(seed, spec.mode),
     )
     return _noisier(drawn) if drawn.spec.group else drawn
 
@@ -209,6 +214,11 @@ def _apart(seed: int, spec: RunSpec) -> list[Fault]:
     """Draw further faults, each kind from numbers of its own: other draws of a seed stay as they were."""
     more = [*_draw_rests(seed, spec), *_draw_leaves(seed), *_draw_slow(seed), *_draw_drivers(seed)]
     return [*_draw_holds(seed), *_draw_losses(seed, spec), *_draw_breaks(seed), *more]
+
+
+def _draw_push_delay(seed: int, mode: Mode) -> float:
+    """Let pushes be overtaken where engines send them apart from pulls, in some worlds."""
+    return Random(f"pushes of {seed}").choice((0.0, 0.0, 3.0, 6.0)) if mode.any_order else 0.0
 
 
 def _noisier(scenario: Scenario) -> Scenario:

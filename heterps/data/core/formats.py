@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from heterps.data.columnar.json_lines import json_lines
-from heterps.data.columnar.parquet_files import parquet
 from heterps.data.core.dataset import Dataset
 from heterps.data.core.files import expand, open_bytes
-from heterps.data.sources.adult import adult
-from heterps.data.sources.images import image_folder
-from heterps.data.text.criteo import CRITEO_COLUMNS, Criteo
-from heterps.data.text.delimited_text import csv, tsv
-from heterps.data.text.libsvm import libsvm
-from heterps.data.text.slot_text import slot_text
+from heterps.data.core.reader_table import Reader, ReaderTable
+from heterps.data.text.criteo import CRITEO_COLUMNS
 from heterps.errors import IMPORT_FIRST, DataError, UnknownKindError
 from heterps.own_modules import may_replace
 
 __all__ = ["READERS", "guess_format", "open_dataset", "register_reader"]
 
-Reader = Callable[..., Dataset]
-
-READERS: dict[str, Reader] = {
-    "adult": adult,
-    "criteo": Criteo,
-    "csv": csv,
-    "images": image_folder,
-    "jsonl": json_lines,
-    "libsvm": libsvm,
-    "parquet": parquet,
-    "slots": slot_text,
-    "tsv": tsv,
-}
+READERS = ReaderTable(
+    {
+        "adult": "heterps.data.sources.adult:adult",
+        "criteo": "heterps.data.text.criteo:Criteo",
+        "csv": "heterps.data.text.delimited_text:csv",
+        "images": "heterps.data.sources.images:image_folder",
+        "jsonl": "heterps.data.columnar.json_lines:json_lines",
+        "libsvm": "heterps.data.text.libsvm:libsvm",
+        "parquet": "heterps.data.columnar.parquet_files:parquet",
+        "slots": "heterps.data.text.slot_text:slot_text",
+        "tsv": "heterps.data.text.delimited_text:tsv",
+    }
+)
 
 
 _SUFFIXES = {

@@ -7,7 +7,6 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from heterps.data.columnar.raw_rows import raw_rows
 from heterps.data.core.data_form import DataForm
 from heterps.data.core.dataset import Dataset
 from heterps.data.core.files import expand, first_line
@@ -45,6 +44,8 @@ def given_data(given: Any, form: DataForm | None, columns: Collection[str]) -> D
             f"nothing says how rows ({type(given).__name__}) become batches: the model was not trained on files or "
             "frames. Give a Dataset, or the columns of batches as a dict of arrays"
         )
+    from heterps.data.columnar.raw_rows import raw_rows  # rows given one by one are rare, and need Arrow's columns
+
     return raw_rows(given, form.fields)
 
 

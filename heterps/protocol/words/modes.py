@@ -72,6 +72,15 @@ class Mode:
         return 1
 
     @property
+    def any_order(self) -> bool:
+        """Whether batches of a Split need not take turns: a pull may overtake a push on its way to the same host.
+
+        Not in Sync. Not where workers keep rows: which pushes are in the rows that come, and what changed since, is
+        told by answers that come in the order of what was asked.
+        """
+        return not (self.ordered or self.has_copy)
+
+    @property
     def held(self) -> int:
         """Batches that an attempt may hold at once."""
         return self.in_flight * self.unit

@@ -134,8 +134,19 @@ class DirectLink:
         """Nothing is held."""
 
 
+class _HostLane:
+    """One connection to a host, which is opened anew after it was lost, and the thread that calls through it."""
+
+    def __init__(self, peer: Peer, name: str) -> None:
+        self.peer, self.courier = peer, Courier(name, peer.close)
+
+
 class SocketLink:
     """A shard host in another process. Requests go out one after another from a thread of the link's own.
+
+    ``pushes`` is the same host once more, over another connection and from another thread: then rows that are asked for
+    do not wait until gradients have arrived. Pushes stay in their order, but a pull may overtake them
+    (:attr:`~heterps.protocol.words.modes.Mode.any_order`).
 
     ``phases`` takes the time of laying messages out and of copying what came back; not that of waiting for it, while
     the caller computes or counts its own waiting.
@@ -143,32 +154,35 @@ class SocketLink:
 
     is_far = True
 
-    def __init__(self, peer: Peer, phases: Phases | None = None, half: bool = False) -> None:
-        self._peer = peer  # opens its connection anew after one was lost
+    def __init__(
+        self, peer: Peer, phases: Phases | None = None, half: bool = False, pushes: Peer | None = None
+    ) -> None:
         self._half = half  # whether rows, parameters and gradients of training travel as float16
         self._phases = phases or Phases()  # of the caller's bench
-        self._courier = Courier("link", peer.close)
+        self._lane = _HostLane(peer, "link")
+        self._push_lane = self._lane if pushes is None else _HostLane(pushes, "push-link")
 
     def send(self, request: Request, payload: Payload, done: Done, failed: Failed) -> None:
         """Queue a request."""
+        lane = self._push_lane if isinstance(request, Push) else self._lane
 
         def errand() -> None:
             try:
-                answer = self._ask(request, payload)
+                answer = self._ask(lane.peer, request, payload)
             except PeerLost:
-                if self._courier.closed:
+                if lane.courier.closed:
                     return
                 sleep(_RETRY_S)
                 answer = None, None
             done(*answer)
 
-        self._courier.send(errand, failed)
+        lane.courier.send(errand, failed)
 
-    def _ask(self, request: Request, payload: Payload) -> tuple[Reply | None, Pulled | Refreshed | None]:
+    def _ask(self, peer: Peer, request: Request, payload: Payload) -> tuple[Reply | None, Pulled | Refreshed | None]:
         phase = "push" if isinstance(request, Push) else "pull"
         with self._phases(phase):
             message = pack_request(request, payload, self._half)
-        reply = self._peer.call("request", message.arrays, **message.head)
+        reply = peer.call("request", message.arrays, **message.head)
         if "wait" in reply.head:  # a Sync pull that is not due yet: the client asks again, unless it has other plans
             return None, None
         with self._phases(phase):
@@ -177,22 +191,23 @@ class SocketLink:
     def read(self, wanted: Wanted) -> Pulled:
         """Ask in the calling thread."""
         message = pack_read(wanted)
-        pulled = unpack_reply(self._peer.call("read", message.arrays, **message.head), wanted)[1]
+        pulled = unpack_reply(self._lane.peer.call("read", message.arrays, **message.head), wanted)[1]
         assert isinstance(pulled, Pulled)
         return pulled
 
     def dense(self, known: str | None = None) -> tuple[str, F32 | None]:
         """Ask in the calling thread."""
-        return unpack_dense(self._peer.call("dense", known=known))
+        return unpack_dense(self._lane.peer.call("dense", known=known))
 
     def rows(self, seed: int, ids: Mapping[str, U64]) -> Mapping[str, Any]:
         """Ask in the calling thread."""
         message = pack_rows(ids, seed=seed)
-        return unpack_rows(self._peer.call("lent", message.arrays, **message.head))
+        return unpack_rows(self._lane.peer.call("lent", message.arrays, **message.head))
 
     def close(self) -> None:
-        """End the thread once it is done with what it does now."""
-        self._courier.close()
+        """End the threads once they are done with what they do now."""
+        for lane in {self._lane, self._push_lane}:
+            lane.courier.close()
 
 
 class StageLink:
@@ -263,12 +278,17 @@ class _StageLane:
 
 
 def link_to_host(
-    address: Address, tls: ssl.SSLContext | None = None, phases: Phases | None = None, half: bool = False
+    address: Address,
+    tls: ssl.SSLContext | None = None,
+    phases: Phases | None = None,
+    half: bool = False,
+    apart: bool = False,
 ) -> HostLink:
-    """Take the nearest way to a shard host."""
+    """Take the nearest way to a shard host; ``apart``: one for pushes and one for everything else."""
     service = local_service(address)
     near = service if isinstance(service, HostService) else None
-    return SocketLink(SocketPeer(address, tls=tls), phases, half) if near is None else DirectLink(near)
+    pushes = SocketPeer(address, tls=tls) if apart else None  # connects with its first call
+    return SocketLink(SocketPeer(address, tls=tls), phases, half, pushes) if near is None else DirectLink(near)
 
 
 def link_to_stage(address: Address, tls: ssl.SSLContext | None = None) -> StageLink:

@@ -115,7 +115,7 @@ class Attempt:
         # Computing takes long, and what comes meanwhile waits: another batch's acknowledgement, upon which the next one
         # is asked for. Where answers travel, batches wait here until nothing else is to be done.
         self._granted: deque[BatchKey] = deque()
-        self._may_wait = not (mode.has_copy or mode.ordered) and group is None  # batches need not take turns
+        self._may_wait = mode.any_order and group is None
         self._is_far = False  # whether answers travel
 
     # --- driving

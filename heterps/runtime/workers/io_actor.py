@@ -295,7 +295,7 @@ class IoActor:
         link = slot.links.get(copy)
         if link is None:
             link = slot.links[copy] = link_to_host(
-                self._addresses[copy], self._tls, slot.bench.phases, self.job.half_on_wire
+                self._addresses[copy], self._tls, slot.bench.phases, self.job.half_on_wire, self.job.mode.any_order
             )
         return link
 

@@ -27,6 +27,13 @@ with hps.launch(wide_deep(slots=19, dense=5, hidden=(8,)), engine="dask", sparse
     hps.adult("train").schema
 """
 TRAIN = "from heterps.cli import train"
+OTHER_READERS = (
+    "columnar.json_lines",
+    "columnar.parquet_files",
+    "sources.images",
+    "study.importance",
+    "text.slot_text",
+)
 NOT_FOR_TRAINING = ("cupy", "networkx", "numba.np.linalg", "pyarrow.compute", "pyarrow.parquet", "scipy.linalg")
 
 
@@ -47,6 +54,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed(program: str) -> None:
 def test_training_a_small_model_imports_little(program: str, more: tuple[str, ...]) -> None:
     found = imported(program)
     assert "numba" in found
+    assert found.isdisjoint(f"heterps.data.{name}" for name in OTHER_READERS)
     assert found.isdisjoint({*NOT_FOR_TRAINING, *more} - ({"cupy"} if gpu_available() else set()))
 
 

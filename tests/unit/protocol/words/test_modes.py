@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from heterps.errors import PlanError, UnknownKindError
-from heterps.protocol import Async, Geo, Mode, Sync, mode_from_json
+from heterps.protocol import Async, Cached, Geo, Mixed, MixedSync, Mode, Sync, mode_from_json
 
 modes = st.one_of(
     st.just(Sync()),
@@ -27,3 +27,8 @@ def test_nonsense_is_refused_by_name(make: object) -> None:
 def test_unknown_modes_are_named() -> None:
     with pytest.raises(UnknownKindError, match=r'"half".*async, cache, geo, sync'):
         mode_from_json({"mode": "half"})
+
+
+def test_pulls_may_overtake_pushes_only_where_no_answer_counts_on_their_order() -> None:
+    assert [mode.any_order for mode in (Async(), Async(merge=2))] == [True, True]
+    assert not any(mode.any_order for mode in (Sync(), Geo(), Cached(), Cached(0), Mixed(), MixedSync()))

@@ -12,11 +12,20 @@ import pytest
 
 from heterps.errors import HeterpsError, RunError, TableFullError
 from heterps.protocol.words.keys import BatchKey
-from heterps.protocol.words.messages import Ask, Seen
+from heterps.protocol.words.messages import Acked, Ask, Granted, Pull, Push, Request, Seen
 from heterps.runtime.batch.crossing import StageOutcome
+from heterps.runtime.wire.door import hang_up
 from heterps.runtime.wire.links import DirectLink, StageLink, link_to_host, link_to_stage
 from heterps.runtime.wire.message import Message
-from heterps.runtime.wire.packing import _kinds, pack_error, pack_outcome, pack_reply, unpack_error, unpack_step
+from heterps.runtime.wire.packing import (
+    _kinds,
+    pack_error,
+    pack_outcome,
+    pack_reply,
+    unpack_error,
+    unpack_header,
+    unpack_step,
+)
 from heterps.runtime.wire.peer import PeerLost
 from heterps.runtime.wire.service import Address, Listener, Method
 
@@ -109,6 +118,103 @@ def test_a_host_that_raises_tells_the_request_and_goes_on() -> None:
     assert answers.get(timeout=5) == Seen(1, 0, 0)
     link.close()
     listener.close()
+
+
+class Pushed:
+    """A host on which a push takes until ``go``; says what came, and which pushes are done."""
+
+    def __init__(self) -> None:
+        self.came: SimpleQueue[tuple[str, int]] = SimpleQueue()
+        self.go = threading.Event()
+
+    @property
+    def methods(self) -> Mapping[str, Method]:
+        return {"request": self._request}
+
+    def _request(self, message: Message) -> Message:
+        request = unpack_header(message.head)
+        self.came.put((type(request).__name__, request.key.n))
+        if isinstance(request, Pull):
+            return pack_reply(Granted(1), None)
+        self.go.wait(60)
+        self.came.put(("done", request.key.n))
+        return pack_reply(Acked(1), None)
+
+    def what_came(self, count: int) -> list[tuple[str, int]]:
+        return [self.came.get(timeout=60) for _ in range(count)]
+
+
+def push(n: int) -> Request:
+    return Push(1, 1, BatchKey(0, 0, n), 0, n, 1, 0)
+
+
+def pull(n: int) -> Request:
+    return Pull(1, 1, BatchKey(0, 0, n), 0, n)
+
+
+@pytest.fixture
+def pushed() -> Iterator[tuple[Pushed, Listener]]:
+    host = Pushed()
+    listener = Listener(host)
+    yield host, listener
+    host.go.set()
+    listener.close()
+
+
+def test_a_push_that_takes_long_holds_up_no_pull(pushed: tuple[Pushed, Listener]) -> None:
+    """The push is not done before the pull's answer is here: over one connection it would never come."""
+    host, listener = pushed
+    link, answers = link_to_host(replace(listener.address, process="another"), apart=True), SimpleQueue[Any]()
+    link.send(push(0), None, lambda reply, _: answers.put(reply), answers.put)
+    assert host.what_came(1) == [("Push", 0)]
+    link.send(pull(1), None, lambda reply, _: answers.put(reply), answers.put)
+    assert answers.get(timeout=20) == Granted(1)
+    host.go.set()
+    assert answers.get(timeout=60) == Acked(1)
+    link.close()
+
+
+def test_pushes_arrive_one_after_another_in_their_order(pushed: tuple[Pushed, Listener]) -> None:
+    host, listener = pushed
+    link, answers = link_to_host(replace(listener.address, process="another"), apart=True), SimpleQueue[Any]()
+    for n in range(3):
+        link.send(push(n), None, lambda reply, _: answers.put(reply), answers.put)
+    assert host.what_came(1) == [("Push", 0)]
+    host.go.set()
+    assert host.what_came(5) == [("done", 0), ("Push", 1), ("done", 1), ("Push", 2), ("done", 2)]
+    assert [answers.get(timeout=60) for _ in range(3)] == [Acked(1)] * 3
+    link.close()
+
+
+def test_where_order_counts_a_pull_comes_after_the_push_before_it(pushed: tuple[Pushed, Listener]) -> None:
+    host, listener = pushed
+    link, answers = link_to_host(replace(listener.address, process="another")), SimpleQueue[Any]()
+    for request in (push(0), pull(1)):
+        link.send(request, None, lambda reply, _: answers.put(reply), answers.put)
+    host.go.set()
+    assert host.what_came(3) == [("Push", 0), ("done", 0), ("Pull", 1)]
+    assert [answers.get(timeout=60) for _ in range(2)] == [Acked(1), Granted(1)]
+    link.close()
+
+
+def test_a_host_that_is_gone_answers_neither_and_both_find_the_next_one(pushed: tuple[Pushed, Listener]) -> None:
+    """Each connection is lost and opened again by itself."""
+    host, listener = pushed
+    link, answers = link_to_host(replace(listener.address, process="another"), apart=True), SimpleQueue[Any]()
+    host.go.set()
+    both = (push(0), pull(0))
+    for request in both:
+        link.send(request, None, lambda reply, _: answers.put(reply), answers.put)
+    assert {type(answers.get(timeout=60)) for _ in both} == {Acked, Granted}
+    for connection in [*listener._connections]:
+        hang_up(connection)
+    for request in both:
+        link.send(request, None, lambda reply, _: answers.put(reply), answers.put)
+    assert [answers.get(timeout=60) for _ in both] == [None, None]  # to be sent again
+    for request in both:
+        link.send(request, None, lambda reply, _: answers.put(reply), answers.put)
+    assert {type(answers.get(timeout=60)) for _ in both} == {Acked, Granted}
+    link.close()
 
 
 def test_a_closed_link_bothers_nobody(serve: Serve) -> None:

@@ -22,7 +22,7 @@ from heterps.metrics import AUC
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.layout import Layout
 from heterps.protocol.words.messages import Push, Request
-from heterps.protocol.words.modes import Async, Mode, Sync
+from heterps.protocol.words.modes import Async, Cached, Mode, Sync
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
@@ -376,6 +376,21 @@ def test_a_link_that_an_attempt_makes_after_the_close_is_closed_too(
     go.set()
     assert attempt.result(LONG_S) < BATCHES
     assert [link.closed for link in io.links] == [True]
+
+
+@pytest.mark.parametrize(("mode", "apart"), [(Async(2), True), (Sync(), False), (Cached(3), False)])
+def test_pushes_go_apart_where_no_answer_counts_on_their_order(
+    make: Callable[..., Io], monkeypatch: pytest.MonkeyPatch, mode: Mode, apart: bool
+) -> None:
+    io, asked = make(mode), []
+
+    def link(*args: Any) -> Link:
+        asked.append(args[4])
+        return io._link()
+
+    monkeypatch.setattr(io_actor, "link_to_host", link)
+    assert io.begin(1).result(LONG_S) == BATCHES
+    assert asked == [apart]
 
 
 def test_a_task_runs_on_the_actor_of_its_run_and_worker(
