@@ -40,7 +40,7 @@ def main() -> int:
     try:
         with ExitStack() as stack:
             session, twin, victims = _open(soak, stack, random)
-            for found in rounds(session, twin, victims, choose, random, Pace()):
+            for found in rounds(session, twin, victims, choose, random, Pace(), warm=True):
                 tally.end_round(found.hits, found.exact)
                 screen.print(f"round {tally.rounds}: {found}")
                 if time.monotonic() > until or not left:

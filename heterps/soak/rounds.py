@@ -92,8 +92,33 @@ def each_once(left: list[str]) -> Chooser:
     return choose
 
 
+@dataclass
+class Headway:
+    """When a run last got further than it had ever been: what is trained again after a return to a cut is none."""
+
+    most: int = 0
+    at: float = 0.0
+
+    def note(self, now: float, samples: int) -> None:
+        """Take in how far the run is."""
+        if samples > self.most:
+            self.most, self.at = samples, now
+
+
+def nobody(able: Callable[[str], bool]) -> str | None:
+    """Choose nothing."""
+    return None
+
+
 def rounds(
-    session: hps.Session, twin: hps.Session | None, victims: Victims, choose: Chooser, random: Random, pace: Pace
+    session: hps.Session,
+    twin: hps.Session | None,
+    victims: Victims,
+    choose: Chooser,
+    random: Random,
+    pace: Pace,
+    *,
+    warm: bool = False,
 ) -> Iterator[Round]:
     """Train round after round.
 
@@ -103,11 +128,14 @@ def rounds(
         What is trained, and what is trained the same without being hit, to the bit; None: nothing is.
     victims, choose, random, pace
         Who is hit, by what, when.
+    warm
+        Nobody is hit in the first round, while processes still load what they run: that would count as a stop.
     """
     data, total, epochs = counted_data(session, ROWS), 0, LEAST
     while True:
         begin, wanted = time.monotonic(), ROWS * epochs
-        samples, hits = hit_while_training(session, data, epochs, wanted, victims, choose, random, pace)
+        chooser = nobody if warm and not total else choose
+        samples, hits = hit_while_training(session, data, epochs, wanted, victims, chooser, random, pace)
         seconds, total = time.monotonic() - begin, total + wanted
         counted = tuple(session.engine.each_shard(count_shows))
         apart = "" if samples == wanted else f"the run says {samples:,} of {wanted:,}"
@@ -141,16 +169,16 @@ def hit_while_training(
     """Train once, hitting workers; return the samples that were applied, and what each hit did."""
     applied: list[tuple[float, int]] = []
     hits: list[tuple[float, str]] = []
-    next_hit, over_at, moved, found = time.monotonic() + random.uniform(*pace.between_s), 0.0, 0.0, 0
+    next_hit, over_at, headway, found = time.monotonic() + random.uniform(*pace.between_s), 0.0, Headway(), 0
     for progress in session.train(data, epochs):
-        now = time.monotonic()
-        moved, found = now if progress.samples > found else moved, progress.samples
+        now, found = time.monotonic(), progress.samples
+        headway.note(now, found)
         applied.append((now, found))
         if now > over_at > 0:
             victims.over(hits[-1][1])
             over_at = 0.0
         # Only what goes on is hit again: each stop is to be that of one fault.
-        able = now - moved < GOING_ON_S and found < SAFE * samples and not progress.unprotected and not over_at
+        able = now - headway.at < GOING_ON_S and found < SAFE * samples and not progress.unprotected and not over_at
         if able and now > next_hit:
             fault = choose(victims.able)
             if fault is not None and victims.hit(fault):
