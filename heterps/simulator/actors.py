@@ -301,16 +301,20 @@ class Task:
         """Tell what a working copy found wrong, if anything."""
         self.world.problem = self.world.problem or problem
 
-    def computed(self, key: BatchKey, stage: str) -> None:
-        """A stage actor returned the gradients of a batch."""
+    def computed(self, key: BatchKey, stage: str, made: tuple[BatchKey, int] | None = None) -> None:
+        """A stage actor returned the gradients of a batch; ``made`` where it has parameters that nobody else sees."""
         self._steps.pop((key, stage), None)
         if key.n in self._stepping:  # else another stage worker has done it meanwhile
             self._stepping.discard(key.n)
-            own = self._own.values(key) if self._own is not None else ()
-            self._grads[key.n] = (key, gradient(key, [*self._pulled.get(key.n, []), *own]))
+            self._grads[key.n] = made or self.gradient(key)
             if self._own is not None:
                 self._blame(self._own.learn(self._grads[key.n]))
         self.receive(cl.Computed(key, stage))
+
+    def gradient(self, key: BatchKey, *more: tuple[int, int]) -> tuple[BatchKey, int]:
+        """Compute a batch from what was pulled for it, and what is only where it is computed."""
+        own = self._own.values(key) if self._own is not None else ()
+        return key, gradient(key, [*self._pulled.get(key.n, []), *own, *more])
 
     def _act(self, actions: list[cl.Action]) -> None:
         for action in actions:
@@ -362,7 +366,10 @@ class Task:
             self.world.to_copy(*given)
 
     def _to_group(self, host: int, request: Request) -> None:
-        """The group is reached in the same process, through the member there."""
+        """The group is reached in the same process, through the member there, or through that of the lane's stage."""
+        if self.world.scenario.spec.compute:
+            self.world.to_home(self, host, request)
+            return
         grads = (self._grads[request.key.n],) if type(request) is Push else None
 
         def answered(reply: Reply, values: Any) -> None:

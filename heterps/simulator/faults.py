@@ -184,6 +184,15 @@ class _Faults:
         return _kill(world, _pick(world, "compute", pick))
 
     @staticmethod
+    def freeze_compute(world: World, pick: int) -> bool:
+        return _freeze(world, _pick(world, "compute", pick))
+
+    @staticmethod
+    def join_compute(world: World, pick: int) -> bool:
+        world.join("compute")
+        return True
+
+    @staticmethod
     def lose_stage(world: World, pick: int) -> bool:
         process = _pick(world, "compute", pick)
         if process is not None:

@@ -1,12 +1,13 @@
-"""What the engine has on an io worker where dense parameters are all-reduced: MemberState and the parameters."""
+"""What the engine has on a worker that computes where dense parameters are all-reduced: MemberState, parameters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from heterps.protocol import BatchKey
 from heterps.protocol.group.member import MemberState
 from heterps.protocol.words import decisions as de, group as gr
-from heterps.protocol.words.messages import Acked, Push, StoreGroup
+from heterps.protocol.words.messages import Acked, Push, Request, StoreGroup
 from heterps.simulator.network import Process
 from heterps.simulator.rows import SimulatedShard
 
@@ -24,6 +25,7 @@ class Member:
         self.state = MemberState(process.name, world.scenario.spec.lanes)
         self.shard = SimulatedShard()
         self._payloads: dict[Push, Any] = {}  # gradients that lanes brought
+        self._left: dict[BatchKey, tuple[BatchKey, int]] = {}  # gradients that the stage of this process computed
         self._kept: dict[tuple[int, int, int], Any] = {}  # by step and lane: the segment owned here
         self._sums: dict[str, Any] = {}  # by owner: its sum of the present step
         self._position: gr.Position | None = None  # of these sums
@@ -33,10 +35,21 @@ class Member:
         request = message.request if type(message) is gr.Relayed else message
         if type(request) is Push and payload is not None:
             self._payloads[request] = payload
+        elif type(message) is Push and message.key in self._left:
+            self._payloads[message] = (self._left[message.key],)
         if type(message) is gr.FormGroup and message.term > self.state.term:
             self._kept.clear()
+            self._left.clear()
         for decision in self.state.handle(message, tag):
             getattr(self, _CARRY_OUT[type(decision)])(decision)
+
+    def asked(self, request: Request, tag: Any) -> None:
+        """Take a request of a lane elsewhere, which brings nothing along."""
+        self.receive(request, tag)
+
+    def leave(self, gradient: tuple[BatchKey, int]) -> None:
+        """Take the gradient of a batch that the stage of this process computed, for the push that will name it."""
+        self._left[gradient[0]] = gradient
 
     def _to(self, member: str, act: str, *args: Any) -> None:
         process = self.world.process(member)

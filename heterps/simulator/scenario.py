@@ -34,6 +34,8 @@ FAULTS = (
     "leave server",
     "slow io",
     "lose driver",
+    "freeze compute",
+    "join compute",
 )
 """Kinds of planned faults (cuts, rests and moves are no faults, but what faults must not disturb)."""
 
@@ -164,7 +166,7 @@ _LOSE_IO = ("crash io", "freeze io", "fail split", "slow split", "leave io", "jo
 _LOSE_COMPUTE = ("crash compute", "lose stage")
 
 THEMES = (
-    Theme((1, 2), (1, 2, 2, 3), FAULTS[:-5], (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
+    Theme((1, 2), (1, 2, 2, 3), FAULTS[:-7], (1, 2, 3, 4), (0, 1, 1, 2), (0, 0.03, 0.1)),
     Theme((2,), (1, 1, 2), _LOSE_COPIES, (2, 3, 4), (0, 1, 2), (0, 0.05, 0.1), (3, 4, 6)),
     Theme((1,), (2, 2, 3), (*_LOSE_HOSTS, "freeze io", "rest"), (2, 3), (1, 2, 3), (0, 0.05, 0.2)),
     Theme((1,), (2, 2, 3), (*_LOSE_IO, "rest", "rest"), (1, 2, 3), (1, 2, 3), (0, 0.05, 0.2)),
@@ -186,7 +188,7 @@ def _draw_all(seed: int) -> Scenario:
     rng = Random(seed)
     theme = rng.choice(THEMES)
     spec = _with_own_tables(seed, _with_cache(seed, _with_holder(seed, _draw_spec(rng, theme))))
-    spec = replace(spec, group=_draw_group(seed, spec.mode) and spec.mode.ordered and not spec.compute)
+    spec = replace(spec, group=spec.mode.ordered and not spec.stage_hosts and _draw_group(seed, spec))
     noisy = rng.random() < 0.7
     drawn = Scenario(
         seed=seed,
@@ -327,9 +329,11 @@ def _draw_breaks(seed: int) -> list[Fault]:
     return [Fault(rng.randint(1, 3), "break cut", rng.randrange(60), after)] if rng.random() < 0.2 else []
 
 
-def _draw_group(seed: int, mode: Mode) -> bool:
-    """Say whether a Sync run all-reduces its dense parameters; often where it also has tables that travel by Geo."""
-    return Random(f"group of {seed}").random() < (0.5 if mode.has_ranges else 0.08)
+def _draw_group(seed: int, spec: RunSpec) -> bool:
+    """Say whether a Sync run all-reduces its dense parameters; often where it also has tables that travel by Geo, or
+    stage workers that do it.
+    """
+    return Random(f"group of {seed}").random() < (0.5 if spec.mode.has_ranges or spec.compute else 0.08)
 
 
 def _draw_losses(seed: int, spec: RunSpec) -> list[Fault]:
@@ -338,7 +342,10 @@ def _draw_losses(seed: int, spec: RunSpec) -> list[Fault]:
     """
     rng = Random(f"losses of {seed}")
     count = rng.choice((0, 0, 1, 2, 3)) if spec.group else 0
-    kinds, moments = ("crash io", "crash io", "freeze io", "join io"), (*_OF_GROUP, "SplitPaused", "WorkerLost")
+    kinds: tuple[str, ...] = ("crash io", "crash io", "freeze io", "join io")
+    if spec.compute:
+        kinds = ("crash compute", "crash compute", "freeze compute", "join compute", "lose stage", "crash io")
+    moments = (*_OF_GROUP, "SplitPaused", "WorkerLost")
     return [
         Fault(rng.randint(1, 6), rng.choice(kinds), rng.randrange(60), rng.choice(moments))
         if rng.random() < 0.6

@@ -10,7 +10,7 @@ from heterps.protocol import BatchKey, Cut, Phase, RunState, deal_shards
 from heterps.protocol.run.found import found
 from heterps.protocol.run.story import brief
 from heterps.protocol.words import decisions as de, events as ev, group as gr, instructions as do
-from heterps.protocol.words.messages import Acked
+from heterps.protocol.words.messages import Acked, Reply, Request
 from heterps.simulator import check
 from heterps.simulator.actors import Copy, Task
 from heterps.simulator.faults import fire, let_go
@@ -247,7 +247,7 @@ class World:
         return next(process for process in self.processes if process.name == name)
 
     def member(self, process: Process) -> Member:
-        """Return the member of the all-reduce group that lives in an io worker."""
+        """Return the member of the all-reduce group that lives in a worker that computes."""
         return self.members.setdefault(process.name, Member(self, process))
 
     def _to_member(self, instruction: gr.FormGroup | gr.CatchUp | gr.WriteBack) -> None:
@@ -298,7 +298,27 @@ class World:
             self.net.send(process, self._step, process, task, key)
 
     def _step(self, process: Process, task: Task, key: BatchKey) -> None:
-        self.net.send(task.process, task.computed, key, process.name)
+        self.net.send(task.process, task.computed, key, process.name, self.computed_there(process, task, key))
+
+    def computed_there(self, process: Process, task: Task, key: BatchKey) -> tuple[BatchKey, int] | None:
+        """On a stage worker that is a member of a group: compute with its parameters, and leave the gradient there."""
+        if not self.scenario.spec.group:
+            return None
+        member = self.member(process)
+        made = task.gradient(key, (self.scenario.spec.shards, member.shard.value))
+        member.leave(made)
+        return made
+
+    def to_home(self, task: Task, host: int, request: Request) -> None:
+        """Take a lane's request to the group: to the member where the lane computes, without a gradient."""
+        home = task.client.layout.home(task.run.lane)
+        if not home or (process := self.process(home)).lost:
+            return  # no answer
+
+        def answered(reply: Reply, _: Any) -> None:
+            self.net.send(task.process, task.answered, host, request, reply, None)
+
+        self.net.send(process, self.member(process).asked, request, answered)
 
     # --- instructions for the engine itself
 
@@ -315,6 +335,7 @@ class World:
 
     def _create_stage(self, create: do.CreateStage) -> None:
         process = self.process(create.worker)
+        self.members.pop(process.name, None)  # another actor, and so another member of a group
         self.net.send(process, self._stage_made, process, reliable=True)
 
     def _stage_made(self, process: Process) -> None:

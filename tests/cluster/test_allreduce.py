@@ -50,3 +50,24 @@ def test_the_scheduler_is_killed_and_tables_go_on_where_a_group_was(launched: La
     assert "the scheduler is gone" in err
     launched.wait_until_gone()
     check(run(launched, "sync", "none", *pools, checkpoint=folder, resume=folder), "sync")
+
+
+STAGES = ("--servers", "1", "--io", "2", "--compute", "2")
+
+
+@pytest.mark.parametrize("parameters", [ALL, HYBRID], ids=["all", "hybrid"])
+def test_a_stage_worker_is_killed_and_costs_nothing(launched: Launched, parameters: dict[str, str]) -> None:
+    """No cut is there to return to: the other one has the same parameters."""
+    check(run(launched, "sync", "compute", *STAGES, staged=True, parameters=parameters), "sync")
+
+
+@pytest.mark.parametrize("victim", ["io", "server", "none"])
+def test_stages_reduce_whoever_else_is_killed(launched: Launched, victim: str) -> None:
+    cuts = {"checkpoint": str(launched.folder / "model"), "every_s": 0.2}
+    check(run(launched, "sync", victim, *STAGES, staged=True, parameters=ALL, **cuts), "sync")
+
+
+def test_a_frozen_stage_worker_is_lost_to_the_group(launched: Launched) -> None:
+    launched.environment["DASK_HETERPS__TIMEOUTS__CALL"] = "15s"
+    cuts = {"checkpoint": str(launched.folder / "model"), "every_s": 0.2}
+    check(run(launched, "sync", "compute", *STAGES, staged=True, freeze=True, parameters=ALL, **cuts), "sync")

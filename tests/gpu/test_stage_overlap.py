@@ -20,8 +20,9 @@ from heterps.runtime.batch.crossing import StageOutcome
 from heterps.runtime.batch.devices import CPU, DeviceWish
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
+from heterps.runtime.batch.stage_params import StageParams
 from heterps.runtime.workers import stage as stage_module
-from heterps.runtime.workers.stage import Flight, StageParams, StageService
+from heterps.runtime.workers.stage import Flight, StageService
 from tests.gpu.planted import Mistake
 from tests.gpu.streams import RaceError
 from tests.gpu.timed_device import TimedDevice, timed

@@ -122,8 +122,9 @@ def durations_of(plan: Plan, costs: Costs, sample: Sample | None = None) -> Dura
     layers = [_layers_of(costs, stage) for stage in plan.stages]
     reduced = _is_reduced(plan)
     own = 0.0 if reduced else sum(layer.cost.parameter_bytes for layer in layers[0])
-    away = sum(layer.cost.parameter_bytes for part in layers[1:] for layer in part)
-    stages = tuple(_stage(plan, costs, layers, i) for i in range(len(plan.stages)))
+    stay = 2 if reduced else 1  # gradients of a stage that all-reduces its parameters stay there
+    away = sum(layer.cost.parameter_bytes for part in layers[stay:] for layer in part)
+    stages = tuple(_stage(plan, costs, layers, i, reduced) for i in range(len(plan.stages)))
     return Durations(
         pools={pool.name: _pool(costs, pool) for pool in costs.hardware.pools},
         worker=_worker(plan, costs, layers[0], away, sample),
@@ -186,14 +187,15 @@ def _crossing(plan: Plan, costs: Costs, i: int) -> tuple[float, float]:
     return sum(e.forward_bytes for e in tensors.values()), sum(e.backward_bytes for e in tensors.values())
 
 
-def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int) -> StageTimes:
+def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced: bool) -> StageTimes:
     stage, mine = plan.stages[i], layers[i]
     pool = costs.hardware.pool(stage.pool)
     cost, wire, call = _total(costs, mine, pool), _wire(costs, pool), costs.rates(pool).call_s * costs.crowding(pool)
     into, back = _crossing(plan, costs, i) if i else (0.0, 0.0)
     out, returned = _crossing(plan, costs, i + 1) if i + 1 < len(plan.stages) else (0.0, 0.0)
-    behind = sum(layer.cost.parameter_bytes for part in layers[i + 1 :] for layer in part)
-    dense = sum(layer.cost.parameter_bytes for layer in mine) if i else 0.0
+    first = 2 if reduced else 1  # whose parameters come from hosts, and gradients go back
+    behind = sum(layer.cost.parameter_bytes for part in layers[max(first, i + 1) :] for layer in part)
+    dense = sum(layer.cost.parameter_bytes for layer in mine) if i >= first else 0.0
     server, bus = costs.hardware.pool(plan.shard_pool), pool.device.bus_bytes_per_s
     return StageTimes(
         crews=_crews(costs, stage, mine),
@@ -296,9 +298,10 @@ def _settled(plan: Plan, costs: Costs, sample: Sample | None) -> tuple[list[floa
 
 def _group_s(plan: Plan, costs: Costs) -> float:
     """What a member takes for a step: its segment of every lane added up, what it sends and gets, the rule."""
-    pool = costs.hardware.pool(plan.stages[0].pool)
+    stage = plan.stages[0 if plan.is_fused else 1]
+    pool = costs.hardware.pool(stage.pool)
     rates, bytes_ = costs.rates(pool), 4.0 * costs.dense_size
-    workers = max(1, sum(plan.stages[0].workers.values()))
+    workers = max(1, sum(stage.workers.values()))
     others = (workers - 1) / workers
     moved = 2 * bytes_ * others * (1 + plan.lanes / workers)
     adding = bytes_ / workers * plan.lanes * 3 / rates.bytes_per_s

@@ -1,7 +1,8 @@
 """What dense parameters cost a step by each way they can travel, and which is chosen where nobody has said so.
 
 Through tables every lane gets all parameters and sends all gradients; the hosts add them up and step. All-reduced, a
-lane's gradient goes to the owners of its segments, each adds its own, all get all sums, and every worker steps.
+lane's gradient goes to the owners of its segments, each adds its own, all get all sums, and every worker steps: those
+that compute, so in a plan of several stages those of the first behind the one that reads.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class WayCost:
 
 def dense_way_costs(costs: Costs, plan: Plan) -> tuple[WayCost, ...]:
     """Return what each way would take in a plan, tables first."""
-    stage = plan.stages[0]
+    stage = plan.stages[0 if plan.is_fused else 1]  # whose workers would hold them
     pool, workers = costs.hardware.pool(stage.pool), sum(stage.workers.values())
     server = costs.hardware.pool(plan.shard_pool)
     return _by_table(costs, plan, pool, server, workers), _by_group(costs, plan, pool, workers)
@@ -73,12 +74,24 @@ def _sent(costs: Costs, pool: Pool, bytes_: float) -> float:
 def _barred(plan: Plan, pool: Pool, workers: int, memory: float) -> str:
     if not plan.mode.ordered:
         return f"it takes Sync mode, the plan is {plan.mode.name}"
-    if not plan.is_fused:
-        return f"it takes a plan of one stage, this one has {len(plan.stages)}"
     if workers < 2:
         return "there is one worker only"
+    if not plan.is_fused and (why := _barred_in_stages(plan, workers)):
+        return why
     free = pool.device.memory_bytes - plan.memory_bytes.get(pool.name, 0.0)
     return f"a worker of {pool.name} has no memory for it" if pool.host is None and memory > free else ""
+
+
+def _barred_in_stages(plan: Plan, workers: int) -> str:
+    """Say why the workers of the first compute stage cannot all-reduce among themselves."""
+    stage_of = {op: i for i, stage in enumerate(plan.stages) for op in stage.ops}
+    away = next((piece.op for piece in ParamLayout(plan.graph) if stage_of.get(piece.op) != 1), None)
+    if away is not None:
+        return f"it goes between the workers of stage 1, but {away} is in stage {stage_of.get(away)}"
+    if plan.lanes < workers:
+        return f"each lane computes on one worker, and {plan.lanes} lanes leave some of {workers} idle"
+    on_gpu = [table.group for table in plan.forecast.tables if table.tier.startswith("gpu")] if plan.forecast else []
+    return f"the worker that has {on_gpu[0]} on its GPU holds all dense parameters" if on_gpu else ""
 
 
 def choose_ways(graph: Graph, ways: tuple[WayCost, ...]) -> Mapping[str, str]:

@@ -10,7 +10,9 @@
    every host, so that the others do not wait for it. One in the middle of a range of batches (``has_ranges``) cannot
    stop there: it goes on to the range's end, and says so.
 6. Where dense parameters are all-reduced, the group is one more host to which a unit is pushed last, when all others
-   have acknowledged it. It answers when every lane has pushed; a lane that is told to stop meanwhile says so.
+   have acknowledged it. It answers when every lane has pushed; a lane that is told to stop meanwhile says so. Where its
+   members are stage workers, a lane computes on its home and nowhere else: that one has granted the step, so it has
+   every step before it, and it has the gradient that the push speaks of.
 """
 
 from __future__ import annotations
@@ -229,12 +231,17 @@ class ClientState:
         """Send batches to stage actors; where none is left they wait for the next layout."""
         actions: list[Action] = []
         for n in numbers:
-            stages = self.layout.stages
+            stages = self._able()
             stage = "" if stages is None else self.credits.take(stages) if stages else None
             self._computing[n] = stage
             if stage is not None:
                 actions.append(Compute(BatchKey(*self._stream, n), stage))
         return actions
+
+    def _able(self) -> tuple[str, ...] | None:
+        """Return the stage workers that may compute a batch; None where compute is fused."""
+        stages = self.layout.stages
+        return (self.layout.home(self.run.lane),) if stages and self.layout.group is not None else stages
 
     def _has_computed(self, done: Computed) -> list[Action]:
         n = done.key.n

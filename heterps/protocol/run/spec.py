@@ -65,7 +65,8 @@ class RunSpec:
     retries
         Attempts at one Split in a row that make no progress before the run is given up.
     group
-        Dense parameters are all-reduced by the io workers (Sync only).
+        Dense parameters are all-reduced (Sync only), by those who compute: stage workers if there are any, else the
+        io workers.
     final_cut
         Make a cut at the end, before Finish, so that a host lost afterwards costs nothing.
     """

@@ -16,6 +16,7 @@ Rules
    Hosts that outlive their driver then never stand before, or beside, the cut that the next one reads.
 6. Rows move by copying first; owners change for all hosts at once, with new terms.
    Where dense parameters are all-reduced, the hosts get them then, before anything else: cuts and saves are theirs.
+   Where stage workers do that, every lane begins anew when one of them comes or goes.
 7. A cut that a host could not load is none: the run counts from the one before it, and all hosts return to that.
 8. A cut of nothing new is not made: a clock that asks while the last cut is written must not keep the run from ending.
 9. Tables that outlived their driver are adopted all or not at all; what they have of anything that was not done may be
@@ -116,7 +117,7 @@ class RunState(Workforce):
         self._stays[event.worker] = event.stay  # it may be lost before the word that it joined has come
         self._forget_worker(event.worker)
         if self._stages.pop(event.worker, False):
-            self._announce()
+            self._restage()
         self.fleet.lose_stage(event.worker)
         for copy in self.fleet.on(event.worker):
             self._copy_lost(ev.CopyLost(copy))
@@ -186,7 +187,19 @@ class RunState(Workforce):
             return
         if not self.group.members or self._grouped != self.roster.comings:
             self._grouped = self.roster.comings
-            self._out += self.group.form(self.roster.workers)
+            formed = self.group.form(self._able_stages() if self.spec.compute else self.roster.workers)
+            self._out += formed
+            if formed and self.spec.compute:
+                self._begin_lanes_anew()
+
+    def _begin_lanes_anew(self) -> None:
+        """What stage workers were computing, and had computed and not settled, went with the group's last term.
+
+        New attempts ask where their lanes stand. One that is paused has nothing under way.
+        """
+        for attempt in [a for a in self.roster.attempts.values() if not a.paused]:
+            if attempt.number in self.roster.attempts:  # else its twin was replaced, and it with that one
+                self._replace(attempt)
 
     def _member_formed(self, event: ev.MemberFormed) -> None:
         if self.group is None or not self.group.formed(event.worker, event.term, event.applied, event.served):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -101,10 +102,13 @@ class Workforce:
 
     def _lay_out(self) -> Layout:
         hosts = self.fleet.hosts
-        stages = tuple(w for w, ready in self._stages.items() if ready) if self.spec.compute else None
+        stages = tuple(self._able_stages()) if self.spec.compute else None
         copies = tuple(host.primary or 0 for host in hosts)
         group = None if self.group is None else self.group.term
         return Layout(self._version, copies, tuple(host.term for host in hosts), self.fleet.owners, stages, group)
+
+    def _able_stages(self) -> Iterator[str]:
+        return (worker for worker, ready in self._stages.items() if ready)
 
     @property
     def _holders_ready(self) -> bool:
@@ -171,7 +175,7 @@ class Workforce:
         if not self.fleet.is_holder(event.worker):  # what it was computing others compute again
             self.fleet.lose_stage(event.worker)
             if self._stages.pop(event.worker, False):
-                self._announce()
+                self._restage()
 
     def _let_go(self) -> None:
         """Let workers go that were to leave and have nothing of the run any more."""
@@ -219,14 +223,20 @@ class Workforce:
         if self._stages.get(event.worker) is False:
             self._stages[event.worker] = True
             self.moves += 1
-            self._announce()
+            self._restage()
 
     def _stage_lost(self, event: ev.StageLost) -> None:
         if self._stages.get(event.worker):
             self._stages[event.worker] = False
             self._vacated.add(event.worker)
             self._out.append(do.CreateStage(event.worker))
-            self._announce()
+            self._restage()
+
+    def _restage(self) -> None:
+        """Other stage workers can be called than before; where they are the members of a group, it forms anew."""
+        if self.group is not None:
+            self.group.dissolve()
+        self._announce()
 
     # --- splits and attempts
 

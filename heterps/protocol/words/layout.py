@@ -27,7 +27,8 @@ class Layout(NamedTuple):
         Compute workers whose stage actors are ready; None where compute is fused with the IO stage.
     group
         Term of the all-reduce group; None where there is none. To a client it is one more host, behind all others,
-        which it reaches in its own process.
+        which it reaches through its lane's home: the member in its own process, or with stages the one where its
+        batches are computed.
     """
 
     version: int
@@ -41,6 +42,14 @@ class Layout(NamedTuple):
     def holders(self) -> tuple[int, ...]:
         """Terms of all who hold parameters: the hosts, then the group."""
         return self.terms if self.group is None else (*self.terms, self.group)
+
+    def home(self, lane: int) -> str:
+        """Return the stage worker that a lane computes on where the group's members are stage workers; "" for none.
+
+        The same under one term of the group: whoever comes or goes makes another.
+        """
+        stages = self.stages or ()
+        return stages[lane % len(stages)] if stages else ""
 
     def owned(self, host: int) -> tuple[int, ...]:
         """Return the shards of a host, in order."""

@@ -252,7 +252,7 @@ class Workbench:
         for stage, flat in outcome.dense.items():
             for here, there in self._spans_of(stage):
                 work.gradient[here] = flat[there]
-        for stage in outcome.kept:  # the holder adds what it has
+        for stage in set(outcome.kept) - set(outcome.dense):  # the holder adds what it has
             for here, _ in self._spans_of(stage):
                 work.gradient[here] = 0
         work.kept = (batch_seed(self.model.seed, *work.key),) if outcome.kept else ()

@@ -20,7 +20,8 @@ F32 = npt.NDArray[np.float32]
 class StageOutcome:
     """What a stage gives back: gradients of what it was fed, dense gradients by stage, the loss, the prediction.
 
-    ``kept`` are the stages whose dense gradient the holder of their parameters has already.
+    ``kept`` are the stages whose dense gradient the holder of their parameters has already; where that has some of
+    them only, all came back as well.
     """
 
     gradients: dict[str, Any] = field(default_factory=dict)

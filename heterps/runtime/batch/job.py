@@ -27,6 +27,7 @@ from heterps.runtime.batch.devices import AUTO, ChosenDevice, DeviceWish, choose
 from heterps.runtime.batch.flat_part import FlatPart
 from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.own_parts import OwnParts
+from heterps.runtime.batch.stage_checks import check_stage_group
 from heterps.stages.lowering import pull_name
 from heterps.tables import N_SHARDS, DenseSpec, GroupSpec, cached_row_bytes
 from heterps.tables.on_device.able import check_group
@@ -219,10 +220,18 @@ class Job:
                 f"{first!r} is all-reduced, which adds the lanes of a step in order: use mode 'sync' (--mode sync), "
                 f"not {self.mode.name!r}, or send it by its table (--parameters '*=table')"
             )
-        if not self.fused:
+        if self.stage_group:
+            check_stage_group(self.model, self.stages, self.reduced)
+        if self.stage_group and self.holder:
             raise PlanError(
-                f"{first!r} is all-reduced, which no engine does between the workers of a later stage yet: use a plan "
-                f"of one stage (Plan.fused), not of {len(self.stages)}"
+                f"{first!r} is all-reduced between the workers of a stage, all of which hold it, but dense_on='stage' "
+                "or storage='gpu' has one of them hold all dense parameters: leave one of the two out"
+            )
+        if self.stage_group and self.clip:
+            raise PlanError(
+                f"{first!r} is all-reduced between the workers of a stage, where its gradient stays, but gradients are "
+                "clipped where a batch comes back to the worker that read it: leave clip_norm and clip_value out, or "
+                "send it by its table (--parameters '*=table')"
             )
 
     def _check_stages(self) -> None:
@@ -251,6 +260,11 @@ class Job:
     def reduced(self) -> tuple[DenseSpec, ...]:
         """Dense parameters that are all-reduced, in the order of the flat vector."""
         return tuple(spec for spec in self.model.parameters if self._is_reduced(spec.name))
+
+    @property
+    def stage_group(self) -> bool:
+        """Whether the workers of the first compute stage all-reduce; else those that read, where any do."""
+        return bool(self.reduced) and not self.fused
 
     def _is_reduced(self, name: str) -> bool:
         return name in self.ways and self.ways[name].kind == ALLREDUCE

@@ -100,6 +100,7 @@ class NoCopy:
         ops = [op.name for op in walk.graph] if walk.ops is None else walk.ops
         self._has_dense = walk.train and ParamLayout(walk.graph, ops).size > 0  # else others compute with them
         self._holder = job.hosts - 1 if job.holder else -1
+        self._leaves = job.stage_group  # then gradients that are all-reduced stay where they were computed
         self._lent = job.lent if walk.train else frozenset()
         self._widths = {spec.name: spec.width for spec in job.model.groups if spec.name in job.on_gpu}
         self._seed = job.model.seed
@@ -116,7 +117,8 @@ class NoCopy:
                 if group.name not in self._lent:
                     out[group.name] = work.rows(group.name, group.width)[low:high]
             part = self._parts[host]
-            dense = part.room(work.dense) if self._has_dense and part.size else None
+            here = self._has_dense and part.size and not (self._leaves and host == self._hosts)
+            dense = part.room(work.dense) if here else None
         lent = batch_seed(self._seed, *work.key) if self._lent and host == self._holder else None
         return Wanted(ids, out, dense, self._walk.train, lent=lent)
 
@@ -166,6 +168,8 @@ class NoCopy:
                 pulled.version,
             )
         samples, loss = (work.read.size, work.loss) if host == 0 else (0, 0.0)
+        if self._leaves and host == self._hosts:
+            return PushedGradients(rows, kept=work.kept)
         part, holds = self._parts[host], host == self._holder
         dense = part.take(work.gradient) if part.size and not (holds and work.is_all_kept) else None
         return PushedGradients(rows, dense, samples, loss, kept=work.kept if holds else ())

@@ -98,7 +98,8 @@ class ClusterCarrier:
         )
         self._readers: dict[str, ActorLine] = {}  # io actors by worker, made or being made
         self._members: dict[int | str, Address] = {}  # of an all-reduce group; those of workers that are gone stay
-        self._directory = Directory(self._addresses)
+        self._directory = Directory(self._addresses)  # of io actors
+        self._stage_directory = Directory(self._addresses)  # of stage actors that are members of a group
         self.tasks = SplitTasks(client, run, arrivals, self.attendance.name, self._directory)
         self._gathering = ReportGathering(
             self._lines, self._readers.values, self._counter, fetch, self._give_up, arrivals
@@ -211,7 +212,7 @@ class ClusterCarrier:
         )
 
         def made(_: Any) -> None:
-            if self.job.reduced:
+            if self.job.reduced and not self.job.stage_group:
                 self._arrivals.when(line.ask("member_address"), there, partial(self._give_up, worker))
             else:
                 joined()
@@ -279,21 +280,25 @@ class ClusterCarrier:
         worker = self.tasks.worker_of(attempt)
         line = self._readers.get(worker)
         if line is not None:
-            self._ask(worker, line, "deliver", attempt, instruction)
+            self._ask(self._directory, worker, line, "deliver", attempt, instruction)
         if isinstance(instruction, do.Cancel):
             self.tasks.forget(attempt)
 
     def to_member(self, instruction: MemberInstruction) -> None:
-        """Hand an instruction to the member on an io worker; one that is gone needs none."""
-        line = self._readers.get(instruction.worker)
+        """Hand an instruction to the member on an io or stage worker; one that is gone needs none."""
+        worker = instruction.worker
+        if self.job.stage_group:
+            line, directory = self.stages.line(worker), self._stage_directory
+        else:
+            line, directory = self._readers.get(worker), self._directory
         if line is not None:
-            self._ask(instruction.worker, line, "to_member", instruction)
+            self._ask(directory, worker, line, "to_member", instruction)
 
-    def _ask(self, worker: str, line: ActorLine, method: str, *args: Any) -> None:
-        """Hand something to an io actor, with the addresses that it may not have."""
-        sent = self._directory.send(worker)
+    def _ask(self, directory: Directory, worker: str, line: ActorLine, method: str, *args: Any) -> None:
+        """Hand something to an actor, with the addresses that it may not have."""
+        sent = directory.send(worker)
         told = line.ask(method, *args, sent.addresses)
-        self._arrivals.when(told, lambda _: self._directory.has(worker, sent), partial(self._give_up, worker))
+        self._arrivals.when(told, lambda _: directory.has(worker, sent), partial(self._give_up, worker))
 
     def create_host(self, create: do.CreateHost) -> None:
         """Make a shard host, or take the one of the run before."""
@@ -308,6 +313,7 @@ class ClusterCarrier:
 
     def create_stage(self, worker: str) -> None:
         """Make the stage actors of a compute worker, once the shard hosts are there."""
+        self._stage_directory.forget(worker)
         self.stages.want(worker)
 
     # --- workers that are to leave

@@ -17,6 +17,7 @@ from heterps.runtime.run.line import ActorLine
 from heterps.runtime.run.remote import Remote
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.wire.service import Address
+from heterps.runtime.workers.delivery import member_key
 from heterps.runtime.workers.stage_actor import StageActor
 
 __all__ = ["StageLines"]
@@ -51,7 +52,7 @@ class StageLines:
         lost: Callable[[str, ClusterError], None],
     ) -> None:
         self.addresses: dict[int | str, Address] = {}
-        """Where batches go: first compute stages, by worker."""
+        """Where batches go: first compute stages, by worker; and the members of an all-reduce group on them."""
         self._job, self._client, self._run, self._roles = job, client, run, roles
         stages = roles.stages
         self._attendance, self._arrivals, self._hosts, self._on_lost = attendance, arrivals, hosts, lost
@@ -152,7 +153,20 @@ class StageLines:
 
     def _ready(self, worker: str, addresses: Mapping[int, Address]) -> None:
         self.addresses[worker] = addresses[1]
+        line = self.line(worker)
+        if self._job.stage_group and line is not None:
+            told, lost = partial(self._joins_group, worker), partial(self._on_lost, worker)
+            self._arrivals.when(line.ask("member_address"), told, lost)
+        else:
+            self._arrivals.tell(ev.StageReady(worker))
+
+    def _joins_group(self, worker: str, address: Address) -> None:
+        self.addresses[member_key(worker)] = address
         self._arrivals.tell(ev.StageReady(worker))
+
+    def line(self, worker: str) -> ActorLine | None:
+        """Return the line to the first stages of a worker, if it has them."""
+        return self._lines.get((1, worker))
 
     def steps(self) -> dict[str, int]:
         """Return how many batches each compute worker has computed, by name."""

@@ -10,7 +10,7 @@ import itertools
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from time import sleep
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,7 @@ __all__ = [
     "StageLink",
     "StepService",
     "link_to_host",
+    "link_to_member",
     "link_to_stage",
 ]
 
@@ -55,11 +56,16 @@ _RETRY_S = 0.2  # between tries at a host that does not answer: the run needs ti
 
 
 @runtime_checkable
-class HostService(Protocol):
-    """A shard host, as a caller in its own process sees it."""
+class RequestService(Protocol):
+    """Somebody who holds parameters, as a lane in its own process sees it."""
 
     def request(self, request: Request, payload: Payload, done: Done) -> None:
         """Take a request; ``done`` is called with the answer, now or later."""
+
+
+@runtime_checkable
+class HostService(RequestService, Protocol):
+    """A shard host, as a caller in its own process sees it."""
 
     def read(self, wanted: Wanted) -> Pulled:
         """Read rows and parameters without training."""
@@ -289,6 +295,13 @@ def link_to_host(
     near = service if isinstance(service, HostService) else None
     pushes = SocketPeer(address, tls=tls) if apart else None  # connects with its first call
     return SocketLink(SocketPeer(address, tls=tls), phases, half, pushes) if near is None else DirectLink(near)
+
+
+def link_to_member(address: Address, tls: ssl.SSLContext | None = None, phases: Phases | None = None) -> HostLink:
+    """Take the nearest way to a member of an all-reduce group on a stage worker, which takes requests only."""
+    service: Any = local_service(address)
+    near = isinstance(service, RequestService)
+    return DirectLink(cast(HostService, service)) if near else SocketLink(SocketPeer(address, tls=tls), phases)
 
 
 def link_to_stage(address: Address, tls: ssl.SSLContext | None = None) -> StageLink:

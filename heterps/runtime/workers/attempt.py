@@ -87,6 +87,8 @@ class Attempt:
         What waits at stage workers, of all attempts of this worker.
     group
         The all-reduce group's member in this process; None where there is none.
+    home
+        ``home(worker)`` is the way to the group through its member on a stage worker; None where none has one.
     """
 
     def __init__(
@@ -100,13 +102,15 @@ class Attempt:
         stage: Callable[[str], StageLink] | None = None,
         credits: Credits | None = None,
         group: GroupService | None = None,
+        home: Callable[[str], HostLink] | None = None,
     ) -> None:
         self.run, self.bench = run, bench
         self.client = ClientState(run, mode, credits)  # called by the attempt's own thread only
         self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()  # filled by any thread, emptied by its own
         self.ended = False  # once true nothing is carried out any more
         self.batches = 0  # that were read
-        self._reading, self._link, self._tell, self._stage, self._group = reading, link, tell, stage, group
+        self._reading, self._link, self._tell, self._stage = reading, link, tell, stage
+        self._group, self._home = group, home
         self._works: dict[int, BatchWork] = {}  # batches in flight, from Read to Free
         self._landings: dict[tuple[int, int], Landing] = {}  # of rows that are waited for, by batch and host
         self._whole = False  # whether all that was owed to hosts is acknowledged
@@ -305,6 +309,12 @@ class Attempt:
             self._is_far |= self._may_wait and link.is_far
             self.bench.exchange.add(sent=bytes_in(payload, self._is_halved))
             link.send(request, payload, done, self.fail)
+        elif self._home is not None:
+            home = self.client.layout.home(self.run.lane)
+            if home:
+                self._home(home).send(request, payload, done, self.fail)
+            else:  # nobody is there; who comes makes a new term, and this lane begin anew
+                self._later(lambda: self.client.timed_out(host, request))
         else:
             assert self._group is not None
             self.bench.exchange.add(sent=bytes_in(payload))

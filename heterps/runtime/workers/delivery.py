@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from heterps.data import Dataset
 from heterps.protocol.words import events as ev
+from heterps.runtime.wire.peer import Peer, PeerLost, connect
 from heterps.runtime.wire.service import Address
 
 __all__ = [
@@ -16,6 +18,8 @@ __all__ = [
     "decode_event",
     "local_run",
     "member_key",
+    "peer_at",
+    "reducing_failed",
     "run_here",
     "teller",
     "topic",
@@ -51,6 +55,20 @@ def run_here(run: str) -> LocalRun | None:
 def member_key(worker: str) -> str:
     """Return what addresses call the member of an all-reduce group on a worker."""
     return f"member on {worker}"
+
+
+def peer_at(addresses: Addresses, name: str | int, tls: ssl.SSLContext | None) -> Peer:
+    """Return a new way to the member of an all-reduce group on a worker, or to a copy of a shard host."""
+    address = addresses.get(member_key(name) if isinstance(name, str) else name)
+    if address is None:
+        raise PeerLost(f"nobody has said where {name} is")
+    return connect(address, tls=tls)
+
+
+def reducing_failed(tell: Callable[[ev.Event], None], place: str, error: Exception) -> None:
+    """A mistake of ours in a member, as what a lost worker causes is dealt with: the run ends and names it."""
+    reason = f"{type(error).__name__}: {error}"
+    tell(ev.AbortAsked(f"all-reducing failed on {place}: {reason}"))
 
 
 def topic(run: str) -> str:

@@ -1,7 +1,8 @@
 """A member of an all-reduce group: carries out what the protocol's MemberState decides, on parameters it holds itself.
 
-Every worker that computes has one. Lanes of its own process call it directly; what they say goes to the other members
-from threads of their own, one for each member and lane, as a push is answered only when every lane has pushed.
+Every worker that computes has one (on stage workers :mod:`heterps.runtime.workers.stage_member`). Lanes of its own
+process call it directly; what they say goes to the other members from threads of their own, one for each member and
+lane, as a push is answered only when every lane has pushed.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ from heterps.runtime.wire.peer import Peer, PeerLost
 from heterps.runtime.wire.service import Method
 from heterps.tables import Shard
 
-__all__ = ["GroupMember"]
+__all__ = ["Done", "GroupMember", "answered"]
 
 F32 = npt.NDArray[np.float32]
 Done = Callable[[Reply | None, Pulled | None], None]
@@ -140,8 +141,8 @@ class GroupMember:
         with self._lock:
             if isinstance(request, Push):
                 assert isinstance(payload, PushedGradients)
-                assert payload.dense is not None
-                self._gradients[request] = payload.dense
+                if payload.dense is not None:  # else it was pushed before, and nobody needs it any more
+                    self._gradients[request] = payload.dense
             self._handle(request, _Caller(done, payload, request))
 
     def ahead(self, push: Push, gradient: F32, low: int) -> None:
@@ -265,6 +266,8 @@ class GroupMember:
     def _kept(self, push: Push) -> F32:
         """Return the segment of a gradient that came with its push, or ahead of it."""
         if self._arrived is None:
+            if push not in self._early:
+                raise RunError(f"{push} came to member {self.worker} without its gradient")
             return self._early.pop(push)
         # That of a lane here belongs to us until it is answered; what came through a socket does not.
         return self._arrived if push in self._gradients else self._arrived.copy()
@@ -288,7 +291,7 @@ class GroupMember:
         wanted = caller.payload
         assert isinstance(wanted, Wanted)
         with self.phases("pull"), wanted.landing as is_open:
-            dense = self.shard.pull_dense(wanted.dense) if is_open else None
+            dense = self.shard.pull_dense(wanted.dense) if is_open and wanted.dense is not None else None
         caller(reply, Pulled({}, {}, self.shard.version, dense))
 
     def _add(self, pushes: tuple[Push, ...]) -> None:
@@ -474,7 +477,7 @@ class _WaitingMember:
         self._answer = Message({"wait": True})  # until there is another
 
     def __call__(self, reply: Reply | None, sums: F32 | None) -> None:
-        self._answer = Message({}, [sums]) if sums is not None else pack_reply(_some(reply), None)
+        self._answer = Message({}, [sums]) if sums is not None else pack_reply(answered(reply), None)
         self._answered.set()
 
     def wait(self) -> Message:
@@ -483,7 +486,8 @@ class _WaitingMember:
         return self._answer
 
 
-def _some(reply: Reply | None) -> Reply:
+def answered(reply: Reply | None) -> Reply:
+    """Return an answer that must be one."""
     if reply is None:
         raise RunError("a member was given neither an answer nor a sum")
     return reply

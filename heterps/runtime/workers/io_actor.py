@@ -29,12 +29,12 @@ from heterps.runtime.batch.kept_metrics import merge_states
 from heterps.runtime.batch.phases import total
 from heterps.runtime.batch.reading import Reading
 from heterps.runtime.config import settings
-from heterps.runtime.wire.links import HostLink, StageLink, link_to_host, link_to_stage
-from heterps.runtime.wire.peer import Peer, PeerLost, connect
+from heterps.runtime.wire.links import HostLink, StageLink, link_to_host, link_to_member, link_to_stage
+from heterps.runtime.wire.peer import Peer
 from heterps.runtime.wire.service import Address, Listener
 from heterps.runtime.wire.worker_sockets import client_tls, listen_on, server_tls, worker_place
 from heterps.runtime.workers.attempt import Attempt
-from heterps.runtime.workers.delivery import Addresses, member_key, run_here, teller
+from heterps.runtime.workers.delivery import Addresses, member_key, peer_at, reducing_failed, run_here, teller
 from heterps.runtime.workers.group_member import GroupMember
 from heterps.runtime.workers.shared_credits import SharedCredits
 
@@ -52,15 +52,16 @@ class _Slot:
     bench: Workbench
     lane: int = 0  # whose rows its bench may have (Job.bench_of)
     links: dict[int, HostLink] = field(default_factory=dict)  # by copy of a shard host
-    stages: dict[str, StageLink] = field(default_factory=dict)  # by stage worker
+    stages: dict[Address, StageLink] = field(default_factory=dict)  # one made anew on its worker is another
+    homes: dict[Address, HostLink] = field(default_factory=dict)  # to members of a group on stage workers
 
     def let_go(self) -> None:
         """Close all links; they are made anew when they are needed."""
-        for link in self.links.values():
+        for link in (*self.links.values(), *self.homes.values()):
             link.close()
         for stage in self.stages.values():
             stage.close()
-        self.links, self.stages = {}, {}
+        self.links, self.stages, self.homes = {}, {}, {}
 
 
 class IoActor:
@@ -85,7 +86,7 @@ class IoActor:
         self._ending: set[int] = set()  # attempts that have read all: their slot will soon be free
         self._closed = False
         self._bad = BadBook(self.dataset.bad_input) if self.dataset is not None else None  # of all attempts
-        self._member = self._make_member() if job.reduced else None
+        self._member = self._make_member() if job.reduced and not job.stage_group else None
         self._listener = self._listen(self._member) if self._member is not None else None
         _ACTORS[run, self._worker.address] = self
 
@@ -97,16 +98,11 @@ class IoActor:
         return Listener(member, listen_on(self._worker), server_tls(self._worker), self._member_failed)
 
     def _member_failed(self, error: Exception) -> None:
-        """A mistake of ours, as what a lost worker causes is dealt with: the run ends and names it."""
-        reason = f"{type(error).__name__}: {error}"
-        self._tell(ev.AbortAsked(f"all-reducing failed on {worker_place(self._worker)}: {reason}"))
+        reducing_failed(self._tell, worker_place(self._worker), error)
 
     def _peer(self, name: str | int) -> Peer:
         with self._lock:
-            address = self._addresses.get(member_key(name) if isinstance(name, str) else name)
-        if address is None:
-            raise PeerLost(f"nobody has said where {name} is")
-        return connect(address, tls=self._tls)
+            return peer_at(self._addresses, name, self._tls)
 
     # --- called by the driver
 
@@ -224,6 +220,7 @@ class IoActor:
             None if self.job.fused else partial(self._stage, slot),
             self._credits,
             self._member,
+            partial(self._home, slot) if self.job.stage_group else None,
         )
         with self._lock:
             if self._closed:  # whoever closed has not seen this attempt, so nobody would end it
@@ -300,9 +297,17 @@ class IoActor:
         return link
 
     def _stage(self, slot: _Slot, worker: str) -> StageLink:
-        if worker not in slot.stages:
-            slot.stages[worker] = link_to_stage(self._addresses[worker], self._tls)
-        return slot.stages[worker]
+        address = self._addresses[worker]
+        if address not in slot.stages:
+            slot.stages[address] = link_to_stage(address, self._tls)
+        return slot.stages[address]
+
+    def _home(self, slot: _Slot, worker: str) -> HostLink:
+        """Return the way to the all-reduce group through its member on a stage worker."""
+        address = self._addresses[member_key(worker)]
+        if address not in slot.homes:
+            slot.homes[address] = link_to_member(address, self._tls, slot.bench.phases)
+        return slot.homes[address]
 
     def _told(self, every_s: float) -> Callable[[ev.Event], None]:
         """Pass events on; of the many that only say how far it is, one in so many seconds."""

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from heterps.device import CopyStreams, array_namespace, is_host
+from heterps.device import CopyStreams
 from heterps.device.pinned import pinned_block
 from heterps.kernels.ops.rows import Rows
 from heterps.kernels.program.param_layout import ParamLayout
@@ -29,37 +29,18 @@ from heterps.runtime.batch.device_program import DeviceProgram
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.phases import WAITING, Phases
 from heterps.runtime.batch.placed import placed
+from heterps.runtime.batch.stage_params import StageParams
 from heterps.runtime.wire.message import Message, ReceiveRing
 from heterps.runtime.wire.packing import pack_outcome, unpack_step
 from heterps.runtime.wire.service import Method
 from heterps.runtime.workers.stage_holder import LentGradient
+from heterps.runtime.workers.stage_member import StageMember
 from heterps.stages.lowering import pull_name
 
-__all__ = ["DenseSource", "Flight", "NextStage", "StageParams", "StageService"]
+__all__ = ["DenseSource", "Flight", "NextStage", "StageService"]
 
 F32 = npt.NDArray[np.float32]
 _LAST, _MIDDLE = 3, 8  # batches on a device: one copied up, one computing, one copied down; or waiting for others
-
-
-@dataclass(eq=False)
-class StageParams:
-    """Parameters of a stage, and by shard host the mark of the state they have; fresh ones have none.
-
-    They are here, or on the stage's device once they came from there.
-    """
-
-    flat: Any
-    marks: dict[int, str] = field(default_factory=dict)
-    changed: bool = True  # since they were last brought to where they are computed with
-
-    def write(self, span: slice, values: Any) -> None:
-        """Set some of them; all come from one place, the host or a device."""
-        if is_host(self.flat) and not is_host(values):
-            self.flat = array_namespace(values).empty(self.flat.shape, np.float32)
-        elif is_host(values) and not is_host(self.flat):
-            self.flat = np.empty(self.flat.shape, np.float32)
-        self.flat[span] = values
-        self.changed = True
 
 
 @dataclass(eq=False)
@@ -75,6 +56,8 @@ class Flight:
     dense: Any = None  # its gradient, for that one
     lent: dict[str, Rows] = field(default_factory=dict)  # by feed: what the holder has lent
     rows: dict[str, LentGradient] = field(default_factory=dict)  # by group: their gradients, for that one
+    member: StageMember | None = None  # of the group that all-reduces its dense parameters, in this process
+    term: int = 0  # of the group when the flight began
 
 
 class GradientHolder(Protocol):
@@ -99,6 +82,9 @@ class DenseSource(Protocol):
 
     def rows(self, seed: int, ids: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the rows that the holder has lent to a batch, by group, where they are."""
+
+    def member(self) -> StageMember | None:
+        """Return the member of an all-reduce group in this process; asked where stage workers all-reduce."""
 
 
 NextStage = Callable[[int, Mapping[str, Any]], StageOutcome]
@@ -139,6 +125,7 @@ class StageService:
         self._needs = needs_behind(job, index)  # what the stages behind are fed
         lent = [group for group in job.model.lowered.groups if group.name in job.lent]
         self._pulls = {pull_name(group): group.name for group in lent}  # feeds that the stage holder has
+        self._is_reduced = job.stage_group and index == 1  # whether its dense parameters are, all or some
         self._slots = threading.Semaphore(slots)  # held while computing, never while waiting for anybody
         self._lock = threading.Lock()  # around what follows
         self._free: list[tuple[DeviceProgram, StageParams]] = []  # that no call uses
@@ -159,6 +146,8 @@ class StageService:
         program, params = self._take()
         holder = self._source.holder()
         flight = Flight(program, params, seed, feeds, holder, 0 if holder is None else holder.mark)
+        if self._is_reduced and (member := self._source.member()) is not None:
+            flight.member, flight.term = member, member.term
         try:
             with self.phases(WAITING):
                 self._source.fill(program.layout, params)
@@ -242,7 +231,7 @@ class StageService:
         if program.has_steps:
             with self.phases("backward"):
                 gradients = program.take_gradients()
-                if flight.holder is None:
+                if flight.holder is None and not self._is_left(flight, gradients.dense, outcome):
                     outcome.dense[self.index] = gradients.dense.copy()
                 add_gradients(outcome.gradients, {name: np.array(g) for name, g in gradients.inputs.items()})
                 if self._behind is None:
@@ -254,6 +243,13 @@ class StageService:
         with self._lock:
             self.steps += 1
         return outcome
+
+    def _is_left(self, flight: Flight, gradient: F32, outcome: StageOutcome) -> bool:
+        """Leave the dense gradient with the group's member here; whether that has all of it, and none goes back."""
+        if flight.member is None:
+            return False
+        outcome.kept = (*outcome.kept, self.index)
+        return flight.member.keep(flight.seed, flight.program.layout, gradient, flight.term)
 
     def _computing(self) -> AbstractContextManager[Any]:
         return self._slots

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import itertools
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
-from distributed import get_worker
+from distributed import Worker, get_worker
 
 from heterps.errors import ClusterError, HardwareError, UnknownKindError
 from heterps.kernels.program.param_layout import ParamLayout
-from heterps.protocol.words.events import StageLost
+from heterps.protocol.words.events import Event, StageLost
 from heterps.runtime.batch.crossing import StageOutcome
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.phases import total
+from heterps.runtime.batch.stage_params import StageParams
+from heterps.runtime.config import settings
 from heterps.runtime.own_threads import logged, start_thread
 from heterps.runtime.wire.links import HostLink, link_to_host, link_to_stage
 from heterps.runtime.wire.own_links import OwnLinks
-from heterps.runtime.wire.peer import PeerLost
+from heterps.runtime.wire.peer import Peer, PeerLost
 from heterps.runtime.wire.service import Address, Listener, local_service
 from heterps.runtime.wire.worker_sockets import client_tls, listen_on, server_tls, worker_place
-from heterps.runtime.workers.delivery import teller
+from heterps.runtime.workers.delivery import Addresses, peer_at, reducing_failed, teller
 from heterps.runtime.workers.shard_host import ShardHost
-from heterps.runtime.workers.stage import StageParams, StageService
+from heterps.runtime.workers.stage import StageService
+from heterps.runtime.workers.stage_member import StageMember
 
 __all__ = ["DenseReader", "StageActor", "StagesBehind"]
 
@@ -57,7 +61,9 @@ class StageActor:
         self.run = run
         worker = get_worker()
         tls, tell = client_tls(worker), teller(run, worker)
-        self._source = DenseReader(job, hosts, tls)  # of all stages here
+        self._tls, self._addresses = tls, dict[int | str, Address]()  # the latter of copies and members: what was told
+        self._member = self._make_member(job, worker, tell) if job.stage_group and 1 in stages else None
+        self._source = DenseReader(job, hosts, tls, self._member)  # of all stages here
         self._behind = {i: StagesBehind(i, behind[i], tls) for i in behind}  # for stages that run elsewhere
         self._stages: dict[int, StageService] = {}  # that run here
         for i in sorted(stages, reverse=True):
@@ -68,20 +74,34 @@ class StageActor:
                     job, i, self._source, behind_it, worker.state.nthreads, worker_place(worker)
                 )
         # One for each stage; what ends one of them ends the stage.
+        listens = partial(Listener, failed=lambda error: tell(StageLost(worker.address)))
+        place, secured = listen_on(worker), server_tls(worker)
         self._listeners = {
-            i: Listener(
-                stage,
-                listen_on(worker),
-                server_tls(worker),
-                failed=lambda error: tell(StageLost(worker.address)),
-                ring=stage.receive_ring,
-            )
-            for i, stage in self._stages.items()
+            i: listens(stage, place, secured, ring=stage.receive_ring) for i, stage in self._stages.items()
         }
+        self._door = None if self._member is None else listens(self._member, place, secured)
+
+    def _make_member(self, job: Job, worker: Worker, tell: Callable[[Event], None]) -> StageMember:
+        failed = partial(reducing_failed, tell, worker_place(worker))
+        return StageMember(job, worker.address, tell, self._peer, failed, settings().table_threads)
+
+    def _peer(self, name: str | int) -> Peer:
+        return peer_at(self._addresses, name, self._tls)
 
     def addresses(self) -> dict[int, Address]:
         """Return where each stage is to be called."""
         return {i: listener.address for i, listener in self._listeners.items()}
+
+    def member_address(self) -> Address:
+        """Return where the member of the all-reduce group is to be called."""
+        assert self._door is not None
+        return self._door.address
+
+    def to_member(self, instruction: Any, addresses: Addresses) -> None:
+        """Hand an instruction to the member of the all-reduce group."""
+        self._addresses = {**self._addresses, **addresses}
+        assert self._member is not None
+        self._member.deliver(instruction)
 
     def move(self, hosts: Sequence[Address]) -> None:
         """Read parameters from new shard hosts from now on."""
@@ -95,12 +115,17 @@ class StageActor:
         """Return times since the last call, and what computes."""
         stages = self._stages.values()
         devices = {stage.device for stage in stages if stage.computes}
-        return {"phases": total(stage.phases.take() for stage in stages), "devices": devices}
+        holders = [] if self._member is None else [self._member.phases]
+        phases = total(phases.take() for phases in (*(stage.phases for stage in stages), *holders))
+        return {"phases": phases, "devices": devices}
 
     def close(self) -> None:
         """Stop answering."""
         for listener in self._listeners.values():
             listener.close()
+        if self._door is not None and self._member is not None:
+            self._door.close()
+            self._member.close()
         for behind in self._behind.values():
             behind.close()
         self._source.close()
@@ -116,10 +141,20 @@ def _able(worker: str) -> Iterator[None]:
 
 
 class DenseReader:
-    """Reads dense parameters from the shard hosts, where they have changed; each thread has links of its own."""
+    """Reads dense parameters from the shard hosts, where they have changed; each thread has links of its own.
 
-    def __init__(self, job: Job, hosts: Sequence[Address], tls: ssl.SSLContext | None = None) -> None:
-        self._model, self._tls = job.model, tls
+    Those that the workers of the stage all-reduce come from the member in this process.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        hosts: Sequence[Address],
+        tls: ssl.SSLContext | None = None,
+        member: StageMember | None = None,
+    ) -> None:
+        self._model, self._tls, self._member = job.model, tls, member
+        self._reduced = {spec.name for spec in job.reduced}
         self._ranges = job.dense_ranges
         self._links = self._to(hosts)  # replaced as one when hosts move
         self._hosts, self._has_holder = hosts, job.holder
@@ -142,13 +177,19 @@ class DenseReader:
         """Return the rows that the stage holder has lent to a batch."""
         return self._links.to(len(self._hosts) - 1).rows(seed, ids)
 
+    def member(self) -> StageMember | None:
+        """Return the member of the all-reduce group in this process."""
+        return self._member
+
     def close(self) -> None:
         """Let go of the connections."""
         self._links.close()
 
     def fill(self, layout: ParamLayout, params: StageParams) -> None:
         """Bring the parameters of a layout to their present state."""
-        spans = {piece.name: piece.span for piece in layout}
+        if self._member is not None:
+            self._member.fill(layout, params)
+        spans = {piece.name: piece.span for piece in layout if piece.name not in self._reduced}
         for host, (first, last) in enumerate(self._ranges):
             wanted = [spec for spec in self._model.parameters[first:last] if spec.name in spans]
             if not wanted:

@@ -171,7 +171,7 @@ class TimedTask(Task):
             note = self._note(request.key.n, False)
         self._thread.do(seconds, super().answered, host, request, reply, values, note=note)
 
-    def computed(self, key: BatchKey, stage: str) -> None:
+    def computed(self, key: BatchKey, stage: str, made: tuple[BatchKey, int] | None = None) -> None:
         """Gradients are there; where another worker computed them, this stage's own backward follows."""
         if not stage:
             super().computed(key, stage)
@@ -180,7 +180,7 @@ class TimedTask(Task):
         self._io.credits.measured(stage, (self.world.net.now - begun) / there)
         own = self.world.durations.stages[0]
         seconds = own.backward_s + self._times.call_s
-        self._thread.do(seconds, super().computed, key, stage, note=self._note(key.n, True))
+        self._thread.do(seconds, super().computed, key, stage, made, note=self._note(key.n, True))
 
     # --- what it does
 

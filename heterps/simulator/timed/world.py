@@ -53,7 +53,7 @@ class TimedWorld(World):
         return TimedCopy(self, process, create)
 
     def member(self, process: Process) -> TimedMember:
-        """Return the member of the all-reduce group that lives in an io worker."""
+        """Return the member of the all-reduce group that lives in a worker that computes."""
         if process.name not in self.members:
             self.members[process.name] = TimedMember(self, process)
         found = self.members[process.name]
@@ -126,7 +126,11 @@ class TimedWorld(World):
 
     def _step(self, process: Process, task: Task, key: BatchKey) -> None:
         worker = self._stages[process.name]
-        worker.step(key, lambda: self.net.send(task.process, task.computed, key, process.name))
+
+        def back() -> None:
+            self.net.send(task.process, task.computed, key, process.name, self.computed_there(process, task, key))
+
+        worker.step(key, back)
 
     # --- what is seen
 
@@ -143,15 +147,20 @@ class TimedWorld(World):
     def _size(self, act: str, args: tuple[Any, ...]) -> float:
         """Bytes of a message, by what it is for."""
         hosts = self.durations.hosts
-        if act == "answered" and type(args[1]) is Pull and type(args[2]) is Granted:
+        if act == "answered" and type(args[1]) is Pull and type(args[2]) is Granted and args[0] < hosts.count:
             return hosts.pull_bytes / hosts.count
         if act == "answered" and type(args[1]) is Push and args[1].settles:
             return hosts.settle_bytes / hosts.count
         if act == "receive":
             return self._received(args[0])
         if act == "_given":
-            return self.durations.group_bytes / max(1, self.scenario.io)
+            return self._segment_bytes
         return self._between_stages(act, args)
+
+    @property
+    def _segment_bytes(self) -> float:
+        """What a member of an all-reduce group owns of a gradient."""
+        return self.durations.group_bytes / max(1, self.scenario.compute or self.scenario.io)
 
     def _between_stages(self, act: str, args: tuple[Any, ...]) -> float:
         """Bytes of what stages send each other, and get from the hosts; 0 for all else."""
@@ -171,7 +180,7 @@ class TimedWorld(World):
         hosts = self.durations.hosts
         request = message.request if type(message) is de.Forward else message
         if type(message) is gr.Relayed and type(message.request) is Push:
-            return self.durations.group_bytes / max(1, self.scenario.io)
+            return self._segment_bytes
         if type(request) is not Push:
             return 0.0
         mode = self.scenario.spec.mode

@@ -1,5 +1,7 @@
 """The planner knows what each way costs, and chooses the cheaper one where nothing is pinned."""
 
+from dataclasses import replace
+
 import pytest
 from click.testing import CliRunner
 
@@ -64,6 +66,42 @@ def test_tables_are_kept_where_they_must_be(rest, why):
     made = planned(resnet(18, width=16), **rest)
     assert set(made.parameters.values()) <= {"table"}
     assert why in " ".join(made.assumptions)
+
+
+def in_stages(graph, hardware, *parts, lanes: int = 4, workers: int = 3) -> Plan:
+    """A plan that reads on four workers and computes the ops of each part on others."""
+    fused = replace(by_hand(graph, hardware), lanes=lanes)
+    (stage,) = fused.stages
+    rest = tuple(op for op in stage.ops if not any(op in part for part in parts))
+    pieces = [(rest, 4), *((tuple(part), workers) for part in parts)]
+    return replace(fused, stages=tuple(replace(stage, layers=(), ops=ops, units=units) for ops, units in pieces))
+
+
+DENSE = ("fc0", "relu0", "fc1", "relu1", "out")
+
+
+def test_workers_of_a_stage_may_all_reduce_among_themselves():
+    graph, hardware = wide_deep(slots=4, dense=3, dim=4, hidden=(512, 512)), cluster()
+    table, group = costs_of(graph, hardware, in_stages(graph, hardware, DENSE))
+    assert not group.barred
+    size = 4.0 * Request(graph, hardware, MaxThroughput(), (32,)).costs(32).dense_size
+    assert group.worker_bytes == pytest.approx(2 * size * 2 / 3 * (1 + 4 / 3))  # three of them, four lanes
+    assert table.worker_bytes == pytest.approx(2 * size * 4 / 3)
+
+
+@pytest.mark.parametrize(
+    ("parts", "rest", "why"),
+    [
+        ((DENSE[:2], DENSE[2:]), {}, "it goes between the workers of stage 1, but fc1 is in stage 2"),
+        ((DENSE[2:],), {}, "it goes between the workers of stage 1, but fc0 is in stage 0"),
+        ((DENSE,), {"lanes": 2}, "each lane computes on one worker, and 2 lanes leave some of 3 idle"),
+        ((DENSE,), {"workers": 1}, "there is one worker only"),
+    ],
+    ids=["two stages", "where data is read", "few lanes", "one worker"],
+)
+def test_stages_that_cannot_all_reduce_say_why(parts, rest, why):
+    graph, hardware = wide_deep(slots=4, dense=3, dim=4, hidden=(512, 512)), cluster()
+    assert costs_of(graph, hardware, in_stages(graph, hardware, *parts, **rest))[1].barred == why
 
 
 def test_bytes_follow_from_lanes_and_workers():

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from heterps.protocol import ClientState, HostState
+from heterps.protocol import ClientState, HostState, RunState
 from heterps.protocol.group.member import MemberState
 from heterps.protocol.run.group import ReduceGroup
 from heterps.protocol.words import group as gr
@@ -14,6 +14,7 @@ from heterps.protocol.words.messages import Push, Refused
 from tests.unit.protocol.planting import Planted
 
 planted = PLANTED = Planted()
+of_stages = PLANTED_IN_STAGES = Planted()  # where stage workers are the members
 
 
 @planted
@@ -148,3 +149,21 @@ def relays_without_term(patch: pytest.MonkeyPatch) -> None:
         return good(self, gr.Relayed(self.term, relayed.home, request), tag)
 
     patch.setattr(MemberState, "_relayed", relayed)
+
+
+@of_stages
+def any_member_computes(patch: pytest.MonkeyPatch) -> None:
+    """A batch is computed by the stage worker that has least to do, not by its lane's home."""
+    patch.setattr(ClientState, "_able", lambda self: self.layout.stages)
+
+
+@of_stages
+def lanes_go_on_under_a_new_term(patch: pytest.MonkeyPatch) -> None:
+    """Lanes push again what stage workers computed under the last term, or compute what that term had granted."""
+    patch.setattr(RunState, "_begin_lanes_anew", lambda self: None)
+
+
+@of_stages
+def the_group_outlives_its_members(patch: pytest.MonkeyPatch) -> None:
+    """Stage workers come and go, and the group stays as it was."""
+    patch.setattr(RunState, "_restage", lambda self: self._announce())

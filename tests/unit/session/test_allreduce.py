@@ -15,7 +15,6 @@ from heterps.runtime.workers.group_member import GroupMember
 from heterps.tables.snapshots.snapshot import Snapshots
 from heterps.testing.engine_contract import plan, same, tables, trained
 from heterps.testing.small_model import columns, data
-from tests.unit.runtime.run.test_dask_engine import staged
 
 pytestmark = pytest.mark.xdist_group("dask")
 
@@ -124,8 +123,6 @@ def test_a_second_training_goes_on_from_the_first() -> None:
 def test_what_cannot_be_reduced_is_refused_by_name() -> None:
     with pytest.raises(PlanError, match=r"'fc.weight' is all-reduced, which adds the lanes.*use mode 'sync'"):
         hps.launch(plan(), engine="inline", mode="async", parameters=ALL)
-    with pytest.raises(PlanError, match=r"'fc.weight' is all-reduced.*use a plan of one stage.*not of 2"):
-        hps.launch(staged(lanes=3), mode="sync", parameters=ALL)
 
 
 def test_buckets_go_out_while_backward_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

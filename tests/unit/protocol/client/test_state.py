@@ -4,7 +4,19 @@ from typing import Any
 
 import pytest
 
-from heterps.protocol import BatchKey, Cached, ClientState, Geo, LaneWaits, Layout, Mixed, MixedSync, Mode, SplitPaused
+from heterps.protocol import (
+    BatchKey,
+    Cached,
+    ClientState,
+    Geo,
+    LaneWaits,
+    Layout,
+    Mixed,
+    MixedSync,
+    Mode,
+    SplitPaused,
+    Sync,
+)
 from heterps.protocol.client import state as cl
 from heterps.protocol.words import instructions as do
 from heterps.protocol.words.messages import Acked, Advance, Granted, Pull, Push, Seen
@@ -226,3 +238,18 @@ def test_a_pull_before_a_range_is_taken_back() -> None:
     assert cl.Forget(BatchKey(0, 0, 0)) in played.done
     played.answer(Advance, 0)
     assert [a.event for a in played.done if isinstance(a, cl.Tell)] == [SplitPaused(1, 0, 1)]
+
+
+def test_a_lane_computes_on_its_home_where_stage_workers_all_reduce() -> None:
+    """Whoever is free: its home alone has granted the step, and has the gradient when it is pushed."""
+    layout = Layout(1, (0,), (1,), (0,), ("u", "v", "w"), group=5)
+    assert [layout.home(lane) for lane in range(4)] == ["u", "v", "w", "u"]
+    client = ClientState(do.RunSplit(1, 1, "x", 0, 0, 0, 4, 0, None, 0, (0, 0), layout), Sync())
+    client.credits.take(("v",))  # it has something to do already
+    for host, request in client.start():
+        out = client.reply(host, request, Seen(layout.holders[host], 0, 0))
+    assert out == [cl.Read(0)]
+    for host, request in client.handle(cl.BatchRead(0)):
+        out = client.reply(host, request, Granted(layout.holders[host]))
+    assert out == [cl.Compute(BatchKey(0, 0, 0), "v")]
+    assert client.handle(cl.StepFailed(BatchKey(0, 0, 0), "v")) == out, "and nowhere else"

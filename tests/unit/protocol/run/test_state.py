@@ -4,7 +4,7 @@ import pytest
 
 from heterps.errors import PlanError, ProtocolError
 from heterps.protocol import Async, Cut, Geo, MixedSync, Mode, Phase, RunSpec, RunState, Sync, deal_shards, owned_by
-from heterps.protocol.words import events as ev, instructions as do
+from heterps.protocol.words import events as ev, group as gr, instructions as do
 
 
 def started(
@@ -703,6 +703,48 @@ def test_a_compute_worker_goes_at_once_and_attempts_compute_elsewhere() -> None:
     assert announce.layout.stages == ("v",)
     assert let_go == do.LetGo("u")
     assert run.handle(ev.StageReady("u")) == []
+
+
+def reducing_stages() -> tuple[RunState, list[do.Instruction]]:
+    """A run of two lanes whose dense parameters stage worker "u" holds alone, and what that wants done."""
+    run = RunState(RunSpec(shards=4, mode=Sync(), lanes=2, compute=True, group=True))
+    (create,) = run.handle(ev.WorkerJoined("a", "server"))
+    run.handle(ev.HostReady(create.copy, create.term), *(ev.WorkerJoined(name, "compute") for name in "uv"))
+    (form,) = run.handle(ev.StageReady("u"))
+    assert form.members == ("u",)
+    run.handle(ev.WorkerJoined("x", "io", slots=2), ev.SplitsReady(0, 2))
+    run.handle(ev.MemberFormed("u", form.term, None, served=0))
+    return run, run.handle(ev.MemberReady("u", form.term))
+
+
+def test_lanes_begin_anew_when_a_stage_worker_joins_the_group() -> None:
+    """Under the new term, when all members are ready; what was under way is cancelled before."""
+    run, out = reducing_stages()
+    first = only(out, do.RunSplit)
+    assert [run.layout().home(split.lane) for split in first] == ["u", "u"]
+    out = run.handle(ev.StageReady("v"))
+    assert only(out, do.Announce) == []
+    assert [i.attempt for i in only(out, do.Cancel)] == [split.attempt for split in first]
+    form = only(out, gr.FormGroup)[0]
+    assert form.members == ("u", "v")
+    run.handle(*(ev.MemberFormed(name, form.term, (0, 0), served=form.term - 1) for name in "uv"))
+    again = only(run.handle(*(ev.MemberReady(name, form.term) for name in "uv")), do.RunSplit)
+    assert [split.layout.home(split.lane) for split in again] == ["u", "v"]
+    assert {split.oldest for split in again} == {split.attempt for split in again}, "the attempts before are fenced"
+
+
+def test_a_lane_that_stands_when_a_stage_worker_is_lost_goes_on() -> None:
+    run, out = reducing_stages()
+    run.handle(ev.StageReady("v"))
+    form = run.group
+    assert form is not None
+    run.handle(*(ev.MemberFormed(name, form.term, (0, 0), served=form.term - 1) for name in "uv"))
+    attempts = only(run.handle(*(ev.MemberReady(name, form.term) for name in "uv")), do.RunSplit)
+    pauses = only(run.handle(ev.RestAsked(1)), do.Pause)
+    run.handle(*(ev.SplitPaused(p.attempt, 0, p.serial) for p in pauses))
+    out = run.handle(ev.WorkerLost("v"))
+    assert only(out, do.Cancel) == []
+    assert set(run.roster.attempts) == {split.attempt for split in attempts}
 
 
 def test_a_compute_worker_that_holds_parameters_stays() -> None:

@@ -17,7 +17,8 @@ from heterps.protocol.words.modes import Async
 from heterps.runtime.batch.crossing import StageOutcome
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
-from heterps.runtime.workers.stage import StageParams, StageService
+from heterps.runtime.batch.stage_params import StageParams
+from heterps.runtime.workers.stage import StageService
 
 N = 6
 

@@ -16,10 +16,11 @@ from heterps.protocol.words.modes import Async
 from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
+from heterps.runtime.batch.stage_params import StageParams
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.service import Address, Listener, Method
 from heterps.runtime.workers.shard_host import ShardHost
-from heterps.runtime.workers.stage import StageParams, StageService
+from heterps.runtime.workers.stage import StageService
 from heterps.runtime.workers.stage_actor import DenseReader
 from heterps.testing.small_model import graph
 

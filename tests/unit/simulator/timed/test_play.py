@@ -131,6 +131,15 @@ def test_an_all_reduced_step_takes_its_bytes_and_its_rule():
     assert reduced == pytest.approx(2 / (0.03 + 0.01 + 0.01 + 0.005), rel=0.1)  # half out, half in, the rule
 
 
+def test_stage_workers_all_reduce_and_nothing_dense_goes_to_readers():
+    """Of two lanes; a batch takes 0.03, then half of a gradient goes out, half comes in, and the rule is applied."""
+    stages = (StageTimes((Crew("cpu", 2),), 0.0, 0.0), StageTimes((Crew("gpu", 2),), 0.01, 0.02))
+    pools = {"cpu": PoolOfWorkers(1e6, 1e6), "gpu": PoolOfWorkers(1e8, 1e8)}  # readers could not carry a gradient
+    given = run(2, stages=stages, pools=pools, group_bytes=2e6, group_s=0.005)
+    found = rate(given, Sync(), lanes=2, group=True)
+    assert found == pytest.approx(2 / (0.03 + 0.01 + 0.01 + 0.005), rel=0.1)
+
+
 def test_cuts_drain_and_go_on():
     """Also while an attempt waits for the one before it to end: it answers before its turn."""
     hosts = replace(HOSTS, write_s=0.1)
