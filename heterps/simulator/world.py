@@ -295,15 +295,16 @@ class World:
         """Have a batch computed on a compute worker."""
         process = self.process(name)
         if not process.lost:
-            self.net.send(process, self._step, process, task, key)
+            self.net.send(process, self._step, process, task, key, task.client.layout.group)
 
-    def _step(self, process: Process, task: Task, key: BatchKey) -> None:
-        self.net.send(task.process, task.computed, key, process.name, self.computed_there(process, task, key))
-
-    def computed_there(self, process: Process, task: Task, key: BatchKey) -> tuple[BatchKey, int] | None:
-        """On a stage worker that is a member of a group: compute with its parameters, and leave the gradient there."""
+    def _step(self, process: Process, task: Task, key: BatchKey, term: int | None) -> None:
         if not self.scenario.spec.group:
-            return None
+            self.net.send(task.process, task.computed, key, process.name)
+        elif self.member(process).state.has_parameters_of(term):  # else no answer, as from a worker that is lost
+            self.net.send(task.process, task.computed, key, process.name, self.computed_there(process, task, key))
+
+    def computed_there(self, process: Process, task: Task, key: BatchKey) -> tuple[BatchKey, int]:
+        """On a stage worker that is a member of a group: compute with its parameters, and leave the gradient there."""
         member = self.member(process)
         made = task.gradient(key, (self.scenario.spec.shards, member.shard.value))
         member.leave(made)

@@ -7,6 +7,7 @@ import numpy as np
 from heterps.compiled import Warmed, accounts
 from heterps.protocol.words.keys import BatchKey
 from heterps.tables.live.gradients import RowGradients
+from heterps.tables.live.local_rows import LocalRows
 from heterps.tables.live.routing import Router
 from heterps.tables.live.shard import Shard
 from heterps.tables.loops.rule_calls import address_of
@@ -39,6 +40,11 @@ def warm() -> tuple[Warmed, ...]:
         gradients = RowGradients(routed.ids, np.ones_like(pulled.values), pulled.rows if n else None)
         shard.apply(BatchKey(0, 0, n), {"warm": gradients}, np.ones(4, np.float32))
     shard.pull("warm", routed.ids, train=False)
+    own = LocalRows(group, seed=0)
+    own.take(routed.ids, pulled.values)
+    own.learn(routed.ids, np.ones_like(pulled.values), own.read(routed.ids, pulled.values), 0, None, None)
+    own.hear(own.settle(1).ids, pulled.values)
+    own.lacking(routed.ids)
     for kind in (FTRL, SGD, AdaGrad, Momentum, RowWiseAdaGrad, SharedAdam, StdAdaGrad, Sum):
         address_of(kind())
     return accounts("heterps.tables.")

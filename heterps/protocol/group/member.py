@@ -112,6 +112,13 @@ class MemberState:
         """Say whether a request of a lane here is not answered yet: what it takes may be tried again."""
         return request in self._open
 
+    def has_parameters_of(self, term: int | None) -> bool:
+        """Say whether a batch that was granted under a term may be computed here.
+
+        Not by one that was made anew in the place of the member that granted it, nor by one that is catching up.
+        """
+        return self.serving and term == self.term
+
     @property
     def adding(self) -> Position | None:
         """The step whose sums are being gathered, or were last."""

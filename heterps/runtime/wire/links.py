@@ -81,7 +81,7 @@ class HostService(RequestService, Protocol):
 class StepService(Protocol):
     """A stage, as a caller in its own process sees it."""
 
-    def step(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
+    def step(self, seed: int, feeds: Mapping[str, Any], term: int | None = None) -> StageOutcome:
         """Run the stage, and those behind it, on one batch."""
 
 
@@ -232,14 +232,19 @@ class StageLink:
         self._turn = itertools.count()
 
     def step(
-        self, seed: int, feeds: Mapping[str, Any], done: Callable[[StageOutcome | None], None], failed: Failed
+        self,
+        seed: int,
+        feeds: Mapping[str, Any],
+        done: Callable[[StageOutcome | None], None],
+        failed: Failed,
+        term: int | None = None,
     ) -> None:
-        """Queue a batch.
+        """Queue a batch, which was granted under a term of the group that all-reduces, where there is one.
 
         ``done`` takes the outcome, ``done(None)`` says that the stage worker, or whom it needs, does not answer;
         ``failed`` takes what the stage raised.
         """
-        self._lanes[next(self._turn) % len(self._lanes)].step(seed, feeds, done, failed)
+        self._lanes[next(self._turn) % len(self._lanes)].step(seed, feeds, done, failed, term)
 
     def call(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
         """Run the stage in the calling thread and wait for it; in the same process without laying anything out."""
@@ -259,11 +264,16 @@ class _StageLane:
         self._courier = Courier("stage-link", peer.close)
 
     def step(
-        self, seed: int, feeds: Mapping[str, Any], done: Callable[[StageOutcome | None], None], failed: Failed
+        self,
+        seed: int,
+        feeds: Mapping[str, Any],
+        done: Callable[[StageOutcome | None], None],
+        failed: Failed,
+        term: int | None,
     ) -> None:
         def errand() -> None:
             try:
-                outcome = self.call(seed, feeds)
+                outcome = self.call(seed, feeds, term)
             except PeerLost:
                 if self._courier.closed:
                     return
@@ -273,10 +283,10 @@ class _StageLane:
 
         self._courier.send(errand, failed)
 
-    def call(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
+    def call(self, seed: int, feeds: Mapping[str, Any], term: int | None = None) -> StageOutcome:
         if isinstance(self._peer, DirectPeer) and isinstance(self._peer.service, StepService):
-            return self._peer.service.step(seed, feeds)
-        message = pack_step(seed, feeds)
+            return self._peer.service.step(seed, feeds, term)
+        message = pack_step(seed, feeds, term)
         return unpack_outcome(self._peer.call("step", message.arrays, **message.head))
 
     def close(self) -> None:

@@ -266,15 +266,16 @@ def _unpack(form: Mapping[str, Any], arrays: Arrays) -> Any:
     return Rows(values, inverse, offsets)
 
 
-def pack_step(seed: int, feeds: Mapping[str, Any]) -> Message:
+def pack_step(seed: int, feeds: Mapping[str, Any], term: int | None = None) -> Message:
     """Lay a call to ``step`` out for the wire."""
     told, arrays = pack_feeds(feeds)
-    return Message({"seed": seed, "feeds": told}, arrays)
+    return Message({"seed": seed, "feeds": told, "term": term}, arrays)
 
 
-def unpack_step(message: Message) -> tuple[int, dict[str, Any]]:
+def unpack_step(message: Message) -> tuple[int, dict[str, Any], int | None]:
     """Inverse of :func:`pack_step`."""
-    return message.head["seed"], unpack_feeds(message.head["feeds"], list(message.arrays))
+    head = message.head
+    return head["seed"], unpack_feeds(head["feeds"], list(message.arrays)), head["term"]
 
 
 def pack_outcome(outcome: StageOutcome) -> Message:

@@ -276,7 +276,7 @@ class Attempt:
             self._post(lambda: self._stepped(key, stage, outcome))
 
         assert self._stage is not None
-        self._stage(stage).step(seed, feeds, done, self.fail)
+        self._stage(stage).step(seed, feeds, done, self.fail, self.client.layout.group)
 
     def _stepped(self, key: BatchKey, stage: str, outcome: StageOutcome | None) -> list[Action]:
         if outcome is None:

@@ -32,6 +32,7 @@ from heterps.runtime.batch.placed import placed
 from heterps.runtime.batch.stage_params import StageParams
 from heterps.runtime.wire.message import Message, ReceiveRing
 from heterps.runtime.wire.packing import pack_outcome, unpack_step
+from heterps.runtime.wire.peer import PeerLost
 from heterps.runtime.wire.service import Method
 from heterps.runtime.workers.stage_holder import LentGradient
 from heterps.runtime.workers.stage_member import StageMember
@@ -57,7 +58,7 @@ class Flight:
     lent: dict[str, Rows] = field(default_factory=dict)  # by feed: what the holder has lent
     rows: dict[str, LentGradient] = field(default_factory=dict)  # by group: their gradients, for that one
     member: StageMember | None = None  # of the group that all-reduces its dense parameters, in this process
-    term: int = 0  # of the group when the flight began
+    term: int = 0  # of the group, under which the batch was granted
 
 
 class GradientHolder(Protocol):
@@ -136,21 +137,22 @@ class StageService:
         most = job.batches_on(index, self.device, _LAST if behind is None else _MIDDLE)
         self._turns: AbstractContextManager[Any] = nullcontext() if most is None else threading.Semaphore(most)
 
-    def step(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
+    def step(self, seed: int, feeds: Mapping[str, Any], term: int | None = None) -> StageOutcome:
         """Run the stage, and those behind it, on one batch."""
         with self._turns:
-            return self.finish(self.begin(seed, feeds))
+            return self.finish(self.begin(seed, feeds, term))
 
-    def begin(self, seed: int, feeds: Mapping[str, Any]) -> Flight:
+    def begin(self, seed: int, feeds: Mapping[str, Any], term: int | None = None) -> Flight:
         """Copy a batch to the device and queue what can be computed with it; on a CPU it is computed."""
         program, params = self._take()
         holder = self._source.holder()
         flight = Flight(program, params, seed, feeds, holder, 0 if holder is None else holder.mark)
         if self._is_reduced and (member := self._source.member()) is not None:
-            flight.member, flight.term = member, member.term
+            flight.member, flight.term = member, -1 if term is None else term
         try:
             with self.phases(WAITING):
                 self._source.fill(program.layout, params)
+                self._check_term(flight)
                 self._borrow(flight)
             self._send(flight)
             with self._computing(), placed(self.where):
@@ -161,6 +163,14 @@ class StageService:
             self._give_back(flight)
             raise
         return flight
+
+    def _check_term(self, flight: Flight) -> None:
+        """Refuse to compute with parameters of another term of the group than that under which the lane was granted.
+
+        Terms grow only: if the term is the same now, it was when the parameters were read.
+        """
+        if flight.member is not None and not flight.member.has_parameters_of(flight.term):
+            raise PeerLost(f"{self.where} is not of term {flight.term}")
 
     def finish(self, flight: Flight) -> StageOutcome:
         """Wait for what the batch gives, with the stages behind."""

@@ -44,11 +44,10 @@ class StageMember(GroupMember):
 
     # --- for the stage of this process
 
-    @property
-    def term(self) -> int:
-        """The group's present term: gradients that are computed from now on are of it."""
+    def has_parameters_of(self, term: int) -> bool:
+        """Say whether the parameters here are those with which batches that were granted under a term are computed."""
         with self._lock:
-            return self.state.term
+            return self.state.has_parameters_of(term)
 
     def fill(self, layout: ParamLayout, params: StageParams) -> None:
         """Bring the parameters of a layout that are all-reduced to their present state."""

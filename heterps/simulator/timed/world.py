@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from heterps.protocol import BatchKey
@@ -124,13 +125,8 @@ class TimedWorld(World):
         found = [self.copies[number] for number in self.run.layout().copies]
         return [copy for copy in found if isinstance(copy, TimedCopy)]
 
-    def _step(self, process: Process, task: Task, key: BatchKey) -> None:
-        worker = self._stages[process.name]
-
-        def back() -> None:
-            self.net.send(task.process, task.computed, key, process.name, self.computed_there(process, task, key))
-
-        worker.step(key, back)
+    def _step(self, process: Process, task: Task, key: BatchKey, term: int | None) -> None:
+        self._stages[process.name].step(key, partial(super()._step, process, task, key, term))
 
     # --- what is seen
 

@@ -167,3 +167,9 @@ def lanes_go_on_under_a_new_term(patch: pytest.MonkeyPatch) -> None:
 def the_group_outlives_its_members(patch: pytest.MonkeyPatch) -> None:
     """Stage workers come and go, and the group stays as it was."""
     patch.setattr(RunState, "_restage", lambda self: self._announce())
+
+
+@of_stages
+def one_made_anew_computes(patch: pytest.MonkeyPatch) -> None:
+    """A stage that was made anew computes a batch that the one before it had granted, with parameters of its own."""
+    patch.setattr(MemberState, "has_parameters_of", lambda self, term: True)

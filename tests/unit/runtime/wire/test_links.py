@@ -50,7 +50,7 @@ class Trouble:
         self._raise()
         return pack_reply(Seen(1, 0, 0), None)
 
-    def step(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
+    def step(self, seed: int, feeds: Mapping[str, Any], term: int | None = None) -> StageOutcome:
         self._raise()
         return StageOutcome(loss=float(seed), prediction=np.zeros(1))
 
@@ -95,7 +95,7 @@ def test_a_stage_has_several_batches_at_once(serve: Serve) -> None:
     both = threading.Barrier(3)
 
     class Stage(Trouble):
-        def step(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
+        def step(self, seed: int, feeds: Mapping[str, Any], term: int | None = None) -> StageOutcome:
             both.wait(timeout=60)
             return super().step(seed, feeds)
 

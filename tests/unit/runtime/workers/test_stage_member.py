@@ -18,6 +18,8 @@ from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.payload import PushedGradients, Wanted
 from heterps.runtime.batch.stage_params import StageParams
 from heterps.runtime.wire.packing import pack_request, unpack_reply
+from heterps.runtime.wire.peer import PeerLost
+from heterps.runtime.workers.stage import StageService
 from heterps.runtime.workers.stage_member import StageMember
 from heterps.stages import partition
 from heterps.testing.small_model import graph
@@ -131,3 +133,34 @@ def test_lanes_of_other_processes_ask_and_pull_without_parameters() -> None:
     assert pulled.dense is None
     later = Pull(1, 1, BatchKey(0, 0, 1), 0, 1)
     assert request(pack_request(later, Wanted({}))).head == {"wait": True}
+
+
+class FromMember:
+    """Dense parameters of a stage, all of which its group has."""
+
+    def __init__(self, member: StageMember) -> None:
+        self._member = member
+
+    def fill(self, layout: ParamLayout, params: StageParams) -> None:
+        self._member.fill(layout, params)
+
+    def holder(self) -> None:
+        return None
+
+    def rows(self, seed: int, ids: Any) -> Any:
+        raise AssertionError("nothing was lent")
+
+    def member(self) -> StageMember:
+        return self._member
+
+
+def test_a_stage_computes_with_parameters_of_the_term_under_which_its_lane_was_granted() -> None:
+    alone = Alone(fc="allreduce", out="allreduce")
+    stage = StageService(job(fc="allreduce", out="allreduce"), 1, FromMember(alone.member))
+    assert alone.member.has_parameters_of(1)
+    alone.form(2)
+    with pytest.raises(PeerLost, match="not of term 1"):
+        stage.step(7, {}, 1)
+    alone.member.deliver(FormGroup("a", 3, 0, ("a",)))
+    with pytest.raises(PeerLost, match="not of term 3"):  # it has not caught up
+        stage.step(7, {}, 3)
