@@ -388,7 +388,11 @@ class ClientState:
         return [*(self._back_out() if self.mode.ordered else []), *self._settle()]
 
     def _top(self) -> int:
-        return max(seen.top for seen in self._seen.values()) - self._base
+        """Return before which batch a lane cannot stop: what is anywhere; where there are ranges, what was pushed of
+        one, too, which is begun then, whoever did that.
+        """
+        ranges = self.mode.has_ranges
+        return max(max(seen.top, seen.low) if ranges else seen.top for seen in self._seen.values()) - self._base
 
     def _resume(self, resume: Resume) -> list[Action]:
         if resume.serial <= self.serial:

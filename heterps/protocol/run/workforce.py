@@ -473,9 +473,10 @@ class Workforce:
         There is need where nobody is free, or only one that is slow.
         """
         worker = self.roster.free()
-        paused = self.roster.paused() if target is not None and self.book.dirty else None
-        if paused is not None and (worker is None or self.roster.workers[paused.worker].slow < worker.slow):
-            self._cancel(paused)
+        while target is not None and self.book.dirty and (paused := self.roster.paused()) is not None:
+            if worker is not None and self.roster.workers[paused.worker].slow >= worker.slow:
+                break
+            self._cancel(paused)  # one whose Split has been read takes no slot: then it takes another to have one
             self.book.give_back(paused.work, clean=True)
             worker = self.roster.free()
         return worker

@@ -28,13 +28,23 @@ LAYOUT = Layout(1, tuple(range(HOSTS)), (1,) * HOSTS, tuple(range(HOSTS)))
 class Played:
     """A client with everything it wants done, in order; hosts answer when they are told to."""
 
-    def __init__(self, k: int, mode: Mode | None = None, low: int = 0, step: int = 0) -> None:
-        run = do.RunSplit(1, 1, "w", 0, 0, 0, 7, step, None, 0, (0, 0), LAYOUT)
+    def __init__(
+        self,
+        k: int,
+        mode: Mode | None = None,
+        low: int = 0,
+        step: int = 0,
+        until: int | None = None,
+        top: int | None = None,
+    ) -> None:
+        run = do.RunSplit(1, 1, "w", 0, 0, 0, 7, step, until, 0, (0, 0), LAYOUT)
         self.client = ClientState(run, mode or Geo(k))
         self.done: list[Any] = []
         self.act(self.client.start())
         for host in range(HOSTS):
-            self.act(self.client.reply(host, self.sent(cl.Send, 0)[host].request, Seen(1, low, low)))
+            self.act(
+                self.client.reply(host, self.sent(cl.Send, 0)[host].request, Seen(1, low, low if top is None else top))
+            )
 
     def act(self, actions: list[Any]) -> None:
         for action in actions:
@@ -230,6 +240,22 @@ def test_the_last_batch_of_a_range_waits_for_others_too() -> None:
     assert played.client.next == 3
     played.act(played.client.handle(do.Pause(1, 0, 1)))
     assert [a.event for a in played.done if isinstance(a, cl.Tell)][-1] == LaneWaits(1, 3, 1)
+
+
+@pytest.mark.parametrize("told", ["before", "after"])
+def test_a_range_of_which_another_attempt_has_pushed_a_batch_has_begun(told: str) -> None:
+    """Hosts have it, though they have not applied it: a cut before the range's end would be without it."""
+    played = Played(0, MixedSync(3), low=1, top=0, until=0 if told == "before" else None)
+    if told == "after":
+        played.act(played.client.handle(do.Pause(1, 0, 1)))
+    assert not played.sent(Advance, 0)
+    for n in range(3):
+        played.answer(Pull, n)
+        played.computed(n)
+        played.answer(Push, n)
+    played.answer(Advance, 3)
+    last = [a.event for a in played.done if isinstance(a, cl.Tell)][-1]
+    assert last == SplitPaused(1, 3, 0 if told == "before" else 1)
 
 
 def test_a_pull_before_a_range_is_taken_back() -> None:

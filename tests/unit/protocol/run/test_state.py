@@ -385,6 +385,20 @@ def test_a_worker_that_has_read_its_split_is_given_another_beside_it() -> None:
     assert third.split == 2
 
 
+def test_a_cut_takes_a_slot_from_who_has_one() -> None:
+    """What has read its Split has none: to stop that one alone would leave the cut without a worker for ever."""
+    run, out = started(RunSpec(shards=2), splits=3)
+    (first,) = only(out, do.RunSplit)
+    (lost,) = only(run.handle(ev.SplitEnding(first.attempt)), do.RunSplit)
+    (third,) = only(run.handle(ev.SplitEnding(lost.attempt)), do.RunSplit)
+    run.handle(ev.WorkerHeld(first.worker, 1), ev.SplitSlow(lost.attempt))
+    paused = only(run.handle(ev.CutAsked()), do.Pause)
+    assert {pause.attempt for pause in paused} == {first.attempt, third.attempt}
+    assert not only(run.handle(*(ev.SplitPaused(pause.attempt, 0, pause.serial) for pause in paused)), do.MarkCut)
+    (again,) = only(run.handle(ev.WorkerFreed(first.worker, 2)), do.RunSplit)
+    assert again.split == lost.split, "whether it was applied must be known before a cut"
+
+
 def test_splits_of_a_worker_that_dies_between_two_are_both_run_again() -> None:
     run, out = started(RunSpec(shards=2), splits=2)
     (first,) = only(out, do.RunSplit)
