@@ -9,15 +9,15 @@ from tests.cluster.conftest import Launched
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("faults"), pytest.mark.full]
 
 DRIVER = """
-import json, logging, pathlib, sys, time
+import json, logging, os, pathlib, signal, sys
 from dataclasses import replace
 import numpy as np
 import heterps as hps
 from heterps import ops
 from distributed import Client
 
-NAME, MODE, OPTIONS = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-IDS, ROWS, EPOCHS = 500, 6_000, 3
+NAME, MODE, OPTIONS, LOST = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])
+IDS, ROWS, EPOCHS = 500, 6_000, 12
 
 def plan():
     ids, y = ops.input("ids", (4,), "uint64"), ops.input("y")
@@ -37,8 +37,10 @@ with Client() as client, hps.launch(plan(), client=client, mode=MODE, report_s=0
     for last in session.train(data(), epochs=EPOCHS):
         if last.batches:
             pathlib.Path(f"{NAME}.batches").write_text(str(last.batches))
-        if NAME == "first" and last.samples > 0.8 * ROWS * EPOCHS:
-            time.sleep(10)  # it is to be lost before its end, however late that is noticed here
+        # By its own hand, as soon as it knows: whoever watched it might be late.
+        if LOST and last.batches >= LOST["batch"] and list(pathlib.Path("model/checkpoint").glob("*/manifest.json")):
+            os.kill(os.getpid(), getattr(signal, LOST["by"]))
+            LOST = None
     result = {"samples": last.samples, "batches": last.batches, "digest": digest(session)}
 if NAME == "second":
     with hps.launch(plan(), engine="inline", mode=MODE) as session:
@@ -48,13 +50,14 @@ if NAME == "second":
 """
 
 SCRIPT = '''
-import json, os, pathlib, random, shutil, signal, subprocess, sys, time
+import json, os, pathlib, signal, subprocess, sys, time
+import psutil
 from distributed import Client
 
 MODE, GIVEN_UP, BATCH = sys.argv[1:]
 
-def driver(name, **options):
-    words = [sys.executable, "driver.py", name, MODE, json.dumps(options)]
+def driver(name, lost=None, **options):
+    words = [sys.executable, "driver.py", name, MODE, json.dumps(options), json.dumps(lost)]
     return subprocess.Popen(words, stderr=open(f"{name}.err", "w"))
 
 def batches(name):
@@ -69,17 +72,16 @@ def forget_client(dask_scheduler, name):
         if client != name:
             comm.abort()
 
-first = driver("first", checkpoint="model", every_s=0.5)
-while batches("first") < int(BATCH) or not list(pathlib.Path("model/checkpoint").glob("*/manifest.json")):
-    assert first.poll() is None, pathlib.Path("first.err").read_text()
-    time.sleep(0.02)
+by = "SIGSTOP" if GIVEN_UP == "yes" else "SIGKILL"
+first = driver("first", {"batch": int(BATCH), "by": by}, checkpoint="model", every_s=0.5)
 if GIVEN_UP == "yes":
-    os.kill(first.pid, signal.SIGSTOP)
+    while psutil.Process(first.pid).status() != psutil.STATUS_STOPPED:
+        assert first.poll() is None, pathlib.Path("first.err").read_text()
+        time.sleep(0.02)
     with Client() as client:
         client.run_on_scheduler(forget_client, name=client.id)
 else:
-    first.kill()
-    first.wait()
+    assert first.wait() == -signal.SIGKILL, pathlib.Path("first.err").read_text()
 for path in pathlib.Path("model/checkpoint").rglob("*.parquet"):
     path.write_bytes(b"nobody reads this")
 second = driver("second", resume="model", **({} if GIVEN_UP == "yes" else {"checkpoint": "model", "every_s": 0.5}))

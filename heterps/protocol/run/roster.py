@@ -43,8 +43,8 @@ class LiveAttempt:
 class IoWorker:
     """A worker that runs Splits. ``number`` is never used again: it names the worker's rows in Geo.
 
-    ``leaving`` says that it will go, ``held`` that it can begin nothing for now, as the engine saw it at ``look``,
-    ``slow`` that it is far behind the others, as seen at ``pace_look``.
+    ``leaving`` says that it will go, ``held`` that it can begin nothing for now, ``slow`` that it is far behind the
+    others.
     """
 
     name: str
@@ -52,9 +52,7 @@ class IoWorker:
     slots: int
     leaving: bool = False
     held: bool = False
-    look: int = 0
     slow: bool = False
-    pace_look: int = 0
     attempts: dict[int, LiveAttempt] = field(default_factory=dict)
 
     @property
@@ -78,6 +76,29 @@ class IoWorker:
         return sum(not attempt.moving for attempt in self.attempts.values())
 
 
+class _Looks:
+    """What the engine saw of workers, one thing: its last word counts, whatever is heard when, or before who joined."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[int, bool]] = {}
+
+    def hear(self, worker: str, found: bool, look: int) -> bool:
+        """Take a word; return whether it is news."""
+        if look <= self._last.get(worker, (0, False))[0]:
+            return False
+        self._last[worker] = look, found
+        return True
+
+    def of(self, worker: str) -> bool:
+        """Return what was seen last."""
+        return self._last.get(worker, (0, False))[1]
+
+    def forget(self, worker: str) -> None:
+        """A worker is gone: what was seen of it says nothing about whoever comes under its name."""
+        if worker in self._last:
+            self._last[worker] = self._last[worker][0], False
+
+
 class Roster:
     """Who runs what."""
 
@@ -95,6 +116,8 @@ class Roster:
         self.vacated: set[str] = set()
         """Workers on which an attempt has ended, for whoever waits for that to take out."""
         self._ordered = ordered
+        self._held = _Looks()
+        self._slow = _Looks()
         self._homes: dict[int, str] = {}  # by lane, the worker that ran it last: it may have rows of the lane's own
         self._last = life << 32
         self._numbers = life << 32
@@ -111,12 +134,15 @@ class Roster:
         self._numbers += 1
         self.comings += 1
         found = self.workers[worker] = IoWorker(worker, self._numbers, FAR if self._ordered else slots)
+        found.held, found.slow = self._held.of(worker), self._slow.of(worker)
         self._rank(found)
 
     def part(self, name: str) -> IoWorker | None:
         """A worker is gone; return it with the attempts that it had, which are still to be ended."""
         worker = self.workers.pop(name, None)
         if worker is not None:
+            self._held.forget(name)
+            self._slow.forget(name)
             self.comings += 1
             for ranking in (self._able, self._fullest, self._emptiest):
                 ranking.drop(name)
@@ -127,15 +153,17 @@ class Roster:
         worker.leaving = True
         self._rank(worker)
 
-    def hold(self, worker: IoWorker, held: bool, look: int) -> None:
-        """A worker can begin nothing for now, or can again."""
-        worker.held, worker.look = held, look
-        self._rank(worker)
+    def hold(self, name: str, held: bool, look: int) -> None:
+        """A worker, which may join later, can begin nothing for now, or can again."""
+        if self._held.hear(name, held, look) and name in self.workers:
+            self.workers[name].held = held
+            self._rank(self.workers[name])
 
-    def pace(self, worker: IoWorker, slow: bool, look: int) -> None:
-        """A worker is far behind the others, or is not any more."""
-        worker.slow, worker.pace_look = slow, look
-        self._rank(worker)
+    def pace(self, name: str, slow: bool, look: int) -> None:
+        """A worker, which may join later, is far behind the others, or is not any more."""
+        if self._slow.hear(name, slow, look) and name in self.workers:
+            self.workers[name].slow = slow
+            self._rank(self.workers[name])
 
     def _rank(self, worker: IoWorker) -> None:
         """Put a worker that has changed where it belongs."""

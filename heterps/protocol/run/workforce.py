@@ -203,15 +203,10 @@ class Workforce:
         self.fleet.gone(name)
 
     def _held(self, event: ev.WorkerHeld) -> None:
-        self._hold(event.worker, event.look, True)
+        self.roster.hold(event.worker, True, event.look)
 
     def _freed(self, event: ev.WorkerFreed) -> None:
-        self._hold(event.worker, event.look, False)
-
-    def _hold(self, name: str, look: int, held: bool) -> None:
-        worker = self.roster.workers.get(name)
-        if worker is not None and look > worker.look:
-            self.roster.hold(worker, held, look)
+        self.roster.hold(event.worker, False, event.look)
 
     def _lose_io(self, worker: IoWorker) -> None:
         for attempt in list(worker.attempts.values()):
@@ -344,9 +339,7 @@ class Workforce:
         self.book.give_back(attempt.work, clean=False)
 
     def _paced(self, event: ev.WorkerPaced) -> None:
-        worker = self.roster.workers.get(event.worker)
-        if worker is not None and event.look > worker.pace_look:
-            self.roster.pace(worker, event.slow, event.look)
+        self.roster.pace(event.worker, event.slow, event.look)
 
     def _layout_wanted(self, event: ev.LayoutWanted) -> None:
         attempt = self._attempt(event.attempt)

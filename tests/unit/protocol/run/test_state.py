@@ -509,6 +509,17 @@ def test_a_held_worker_is_given_nothing_until_it_is_freed_whatever_order_that_is
     assert not run.waiting_for()  # what it runs goes on
 
 
+def test_what_was_said_of_a_worker_before_it_joined_counts() -> None:
+    run = RunState(RunSpec(shards=4))
+    (create,) = run.handle(ev.WorkerJoined("s", "server"))
+    run.handle(ev.WorkerHeld("w", 1), ev.WorkerFreed("w", 2), ev.WorkerJoined("w", "io"), ev.WorkerHeld("w", 1))
+    run.handle(ev.WorkerHeld("v", 3), ev.WorkerJoined("v", "io"), ev.SplitsReady(0, 2))
+    begun = only(run.handle(ev.HostReady(create.copy, create.term)), do.RunSplit)
+    assert {split.worker for split in begun} == {"w"}, "one was freed, whatever is heard again; the other is held"
+    run.handle(ev.WorkerLost("v"))
+    assert only(run.handle(ev.WorkerJoined("v", "io", stay=1)), do.RunSplit), "that was said of another"
+
+
 def made(instructions: list[do.Instruction]) -> list[tuple[int, str, bool]]:
     """Return the copies that are to be made: host, worker, whether it is a backup."""
     return [(c.host, c.worker, c.cut is None) for c in instructions if isinstance(c, do.CreateHost)]
