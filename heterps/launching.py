@@ -86,7 +86,8 @@ def launch(
     engine
         ``"auto"`` or ``"dask"``; ``"inline"`` runs everything in the calling thread, without Dask.
     mode
-        ``"sync"``, ``"async"``, ``"geo:100"``, or a mode value such as ``Async(depth=4)``; by default the plan's.
+        ``"sync"``, ``"async"``, ``"async:2:8"`` (two pushes of eight batches each under way), ``"geo:100"``, or a mode
+        value such as ``Async(depth=4)``; by default the plan's.
     sparse, dense
         Rules of tables and of dense parameters where the graph names none; by default ``ElementAdaGrad(lr=0.01)``,
         whose steps do not depend on the scale of the loss, and ``Adam(lr=0.001)``.

@@ -60,7 +60,9 @@ Examples:
 @click.option("--batch-size", type=click.IntRange(1), help="Rows per batch [default: 1024, or the plan's].")
 @click.option("--epochs", type=click.IntRange(1), default=1, show_default=True, help="Passes over the data.")
 @click.option(
-    "--mode", metavar="MODE", help="sync, async, geo:K (rows of one's own, settled every K batches), cache:N."
+    "--mode",
+    metavar="MODE",
+    help="sync, async, async:DEPTH:MERGE (MERGE batches a push), geo:K (rows of one's own, settled every K), cache:N.",
 )
 @click.option(
     "--cache-rows",

@@ -85,6 +85,11 @@ class Mode:
         """Batches that an attempt may hold at once."""
         return self.in_flight * self.unit
 
+    @property
+    def dense_every(self) -> int:
+        """Batches for which dense parameters are asked for once, where workers keep no rows."""
+        return 1
+
     def to_json(self) -> dict[str, Any]:
         """Return the mode as a JSON object that :func:`mode_from_json` reads."""
         return {"mode": self.name, **asdict(self)}
@@ -112,7 +117,7 @@ class Async(Mode):
     depth
         Units in flight per Split; bounds staleness.
     merge
-        Batches whose gradients are summed before one push.
+        Batches whose gradients are summed before one push, and for which dense parameters are asked for once.
     """
 
     depth: Count = 2
@@ -128,6 +133,11 @@ class Async(Mode):
     def in_flight(self) -> int:
         """Units in flight."""
         return self.depth
+
+    @property
+    def dense_every(self) -> int:
+        """Batches of a push."""
+        return self.merge
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,13 +285,12 @@ def mode_from_json(value: Mapping[str, Any] | Found) -> Mode:
 
 
 def mode_from_text(text: str) -> Mode:
-    """Read a mode's name, or one with its first number: ``async:4`` (depth), ``geo:100`` (k), ``cache:16``."""
-    name, colon, number = text.partition(":")
+    """Read a mode's name, or one with its numbers: ``async:4`` (depth), ``async:2:8`` (and merge), ``geo:100`` (k)."""
+    name, *given = text.split(":")
     if name not in _SAID:
         raise UnknownKindError(f"mode {shown(text)} is not known: use one of {', '.join(_SAID)}")
     numbers = [f.name for f in fields(_MODES[name])]
-    if not colon:
-        return _MODES[name]()
-    if not numbers or not number.isdecimal():
-        raise PlanError(f"mode {shown(text)}: use {name}{':N with a whole number N' if numbers else ' alone'}")
-    return _MODES[name](**{numbers[0]: int(number)})
+    if len(given) > len(numbers) or not all(map(str.isdecimal, given)):
+        forms = " or ".join(f"{name}:{':'.join(numbers[:n]).upper()}" for n in range(1, len(numbers) + 1))
+        raise PlanError(f"mode {shown(text)}: use {f'{forms} with whole numbers' if numbers else f'{name} alone'}")
+    return _MODES[name](**dict(zip(numbers, map(int, given), strict=False)))

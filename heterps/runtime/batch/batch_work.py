@@ -29,6 +29,7 @@ class BatchWork:
     gradient: F32  # of those parameters, in the same order
     values: dict[str, F32] = field(default_factory=dict)  # by group: unique rows, later their gradients; grows only
     batch: Batch | None = None  # None while nobody uses this work
+    moment: int = 0  # how many batches its bench had begun with it
     routed: dict[str, Routed] = field(default_factory=dict)  # by group: where each id's row comes from
     routes: dict[str, RouteBuffers] = field(default_factory=lambda: defaultdict(RouteBuffers))  # that it lies in
     pulled: dict[int, Pulled] = field(default_factory=dict)  # by host: the answer that was accepted

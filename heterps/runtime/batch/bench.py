@@ -83,6 +83,7 @@ class Workbench:
         self.metrics = KeptMetrics(self.walk.metrics, job.model.label)
         self._routers = {group.name: Router(job.owners_of(group.name), hosts=job.hosts) for group in self.walk.groups}
         self._free: list[BatchWork] = []  # whose buffers wait for another batch
+        self._begun = 0  # batches
         self._programs = [self._program()]  # that no batch in flight holds, but the first, which all share
         self.exchange = ExchangeCounter()
         self.copy = self._copy()
@@ -118,7 +119,8 @@ class Workbench:
         if self._drawing:
             seed = batch_seed(self.model.seed, *batch.key)
             batch = replace(batch, columns=with_drawn(self._drawing, batch.columns, batch.size, seed))
-        work.batch, work.pulled = batch, {}
+        self._begun += 1
+        work.batch, work.pulled, work.moment = batch, {}, self._begun
         with self.phases("deduplicate"):
             for group in self.walk.groups:
                 ids, buffers = ids_of(batch, group), work.routes[group.name]

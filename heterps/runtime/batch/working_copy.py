@@ -21,6 +21,7 @@ from heterps.ragged import Ragged
 from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.exchange import Exchange
 from heterps.runtime.batch.job import Job
+from heterps.runtime.batch.kept_parameters import KeptParameters
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, Wanted
 from heterps.runtime.batch.phases import Phases
 from heterps.runtime.batch.walk import Walk
@@ -99,6 +100,8 @@ class NoCopy:
         self._parts = job.parts  # by host, then the group: its piece of the dense parameters
         ops = [op.name for op in walk.graph] if walk.ops is None else walk.ops
         self._has_dense = walk.train and ParamLayout(walk.graph, ops).size > 0  # else others compute with them
+        every = job.mode.dense_every if self._has_dense else 1
+        self._kept = KeptParameters(every, self._parts) if every > 1 else None
         self._holder = job.hosts - 1 if job.holder else -1
         self._leaves = job.stage_group  # then gradients that are all-reduced stay where they were computed
         self._lent = job.lent if walk.train else frozenset()
@@ -118,6 +121,7 @@ class NoCopy:
                     out[group.name] = work.rows(group.name, group.width)[low:high]
             part = self._parts[host]
             here = self._has_dense and part.size and not (self._leaves and host == self._hosts)
+            here = here and (self._kept is None or self._kept.asks(work, host))
             dense = part.room(work.dense) if here else None
         lent = batch_seed(self._seed, *work.key) if self._lent and host == self._holder else None
         return Wanted(ids, out, dense, self._walk.train, lent=lent)
@@ -125,9 +129,14 @@ class NoCopy:
     def take(self, work: BatchWork, host: int, wanted: Wanted | None, pulled: Pulled) -> None:
         """Note where rows stand; they are in the buffers that were given with the question."""
         work.pulled[host] = pulled
+        if self._kept is not None:
+            self._kept.take(work, host, pulled)
 
     def fill(self, work: BatchWork) -> None:
         """Hosts have written to the buffers; pieces of dense parameters that do not touch come beside them."""
+        if self._kept is not None:
+            self._kept.fill(work)
+            return
         for host, part in enumerate(self._parts):
             dense = work.pulled[host].dense
             if dense is not None:
@@ -190,6 +199,8 @@ class NoCopy:
 
     def enter(self, attempt: int, trainer: int, terms: tuple[int, ...]) -> None:
         """Any number of attempts may share it."""
+        if self._kept is not None:
+            self._kept.enter(attempt, terms)
 
     def belongs_to(self, attempt: int) -> bool:
         """Say yes."""

@@ -82,7 +82,15 @@ def test_default_rules_are_refused_with_what_to_give() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "mode"), [("sync", Sync()), ("async", Async()), ("async:4", Async(4)), ("geo", Geo()), ("geo:7", Geo(7))]
+    ("text", "mode"),
+    [
+        ("sync", Sync()),
+        ("async", Async()),
+        ("async:4", Async(4)),
+        ("async:2:8", Async(2, merge=8)),
+        ("geo", Geo()),
+        ("geo:7", Geo(7)),
+    ],
 )
 def test_modes_as_text(text: str, mode: hps.Geo) -> None:
     assert mode_from_text(text) == mode
@@ -90,7 +98,14 @@ def test_modes_as_text(text: str, mode: hps.Geo) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("geo:x", "geo:N with a whole number"), ("geo:", "geo:N"), ("sync:3", "use sync alone"), ("geo:0", "k")],
+    [
+        ("geo:x", "geo:K with whole numbers"),
+        ("geo:", "geo:K"),
+        ("geo:1:2", "geo:K"),
+        ("async:2:x", "async:DEPTH or async:DEPTH:MERGE"),
+        ("sync:3", "use sync alone"),
+        ("geo:0", "k"),
+    ],
 )
 def test_modes_that_make_no_sense_are_named(text: str, message: str) -> None:
     with pytest.raises(PlanError, match=message):
