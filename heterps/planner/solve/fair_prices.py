@@ -22,9 +22,13 @@ _CLOSE = 1e-4  # relative distance of the bound from what any division could giv
 
 
 def fairly_priced(problem: Problem, x: float | None) -> Problem:
-    """Return the problem with the prices of products divided as is best at x rows a second."""
-    if x is None or (np.bincount(problem.product) == 1).all():
+    """Return the problem with the prices of products divided as is best at x rows a second, or without x at very few.
+
+    Where all work scales the best division is the same at all throughputs.
+    """
+    if (np.bincount(problem.product) == 1).all():
         return problem
+    x = problem.slowest if x is None else x
     price, best, cuts = problem.price, (-np.inf, problem.price), []
     for _ in range(_ROUNDS):
         least, units = relaxed_units(replace(problem, price=price), x)

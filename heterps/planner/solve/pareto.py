@@ -158,7 +158,7 @@ def _search(x, words, figures, scarce, crossing, prices, most, mixes, floors, de
 
 
 def label_placement(problem: Problem, x: float) -> Placement | None:
-    """Cheapest placement at x rows a second that fits everything scarce; None if there is none.
+    """Cheapest placement at x rows a second that fits everything scarce; None if there is none within the budget.
 
     Units that are parts of products are counted as they are used and paid for at the end: what is paid for within one
     product makes no difference.
@@ -169,9 +169,9 @@ def label_placement(problem: Problem, x: float) -> Placement | None:
     if (used > limit * (1 + TOLERANCE)).any():
         return None
     hunt = _Labels(problem, x, scarce, _first_price(problem, hosts), used)
-    lowest, wider = hunt.root, _WIDER
-    while math.isfinite(lowest):
-        labels, lowest = hunt.labelled(lowest, lowest * (1 + wider))
+    lowest, wider, most = hunt.root, _WIDER, problem.budget * (1 + TOLERANCE)
+    while lowest <= most and math.isfinite(lowest):
+        labels, lowest = hunt.labelled(lowest, min(lowest * (1 + wider), most))
         wider *= 2
         ends = _listed(labels[4][-problem.types :], labels[3])
         if ends:

@@ -125,6 +125,9 @@ class Problem:
         The parameter side.
     kinds
         ``"cpu"`` or ``"gpu"`` by type.
+    budget
+        Price per hour above which placements are of no interest: a solver may say that there is none where all cost
+        more.
     """
 
     members: Bools
@@ -152,6 +155,7 @@ class Problem:
     mixes: npt.NDArray[np.int64]
     shards: Shards
     kinds: tuple[str, ...]
+    budget: float = np.inf
 
     @property
     def types(self) -> int:
@@ -320,6 +324,12 @@ class Problem:
         """Whether stages compete for something, so that each cannot be sized by itself."""
         scarce = np.isfinite(self.cap) | self.packed
         return bool(scarce.any() or len(self.capacity) or np.isfinite(self.link).any())
+
+    @property
+    def slowest(self) -> float:
+        """Rows per second, so few that whatever is feasible at all is feasible there."""
+        longest = float((self.serial[:, -1] + self.parallel[:, -1]).max())
+        return 1e-6 / longest if longest > 0 else 1.0
 
     @cached_property
     def order(self) -> tuple[int, ...]:

@@ -157,6 +157,7 @@ def best_throughput(
     UndecidedError
         If no plan was found and it was not proved that there is none.
     """
+    problem = problem if np.isinf(budget) else replace(problem, budget=budget)
     open_: list[float] = []  # throughputs of which it is not known whether they are feasible
 
     def fitting(x: float) -> Placement | None:
@@ -194,9 +195,8 @@ def best_throughput(
 def _start(
     problem: Problem, fitting: Callable[[float], Placement | None], beat: float
 ) -> tuple[float, Placement | None]:
-    """What is to be beaten, or a throughput so small that whatever is feasible at all is feasible there."""
-    slowest = float((problem.serial[:, -1] + problem.parallel[:, -1]).max())
-    x = beat * _ABOVE or (1e-6 / slowest if slowest > 0 else 1.0)
+    """The first placement: above what is to be beaten, or at a throughput at which whatever is feasible at all is."""
+    x = beat * _ABOVE or problem.slowest
     placement = fitting(x)
     return (0.0, None) if placement is None else (max(x, problem.sustained(placement)), placement)
 

@@ -56,6 +56,9 @@ def idle_instance(seed):
     return data | {"nodes": nodes, "edges": edges, "maxSizePerFPGA": rng.choice((5.0, 50.0))}, n
 
 
+SIZES = [(0.5, 0.1), (0.1, 0.5)]  # of what a piece reads, and makes
+
+
 def random_instance(seed):
     rng = random.Random(seed)
     n = rng.randint(1, 5)
@@ -135,6 +138,13 @@ def test_pieces_are_joined_only_where_that_loses_nothing(saved):
         assert sorted(i for device in found.devices for i in device.ids) == sorted(each["id"] for each in data["nodes"])
         fewer += len(joined(read).ids) < len(read.ids)
     assert fewer > 50
+
+
+def test_a_piece_that_takes_no_time_stays_with_what_it_reads_if_that_is_large(saved):
+    nodes = [node(0), node(1, 0.0, 0.0), node(2)]
+    found = [least_load(read_instance(saved(instance(nodes, [edge(0, 1, a), edge(1, 2, b)], 2, 0)))) for a, b in SIZES]
+    assert [each.load for each in found] == [pytest.approx(1.1), pytest.approx(1.1)]
+    assert [each.cuts for each in found] == [4, 3]
 
 
 def test_what_takes_no_time_does_not_multiply_cuts(saved):

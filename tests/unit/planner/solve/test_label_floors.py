@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,16 @@ def ruled_out(problem, x):
     except pareto.TooManyLabelsError as error:
         return error.bound
     return 0.0
+
+
+def test_beyond_a_budget_nothing_is_looked_for():
+    for seed in range(40):
+        problem = over_downsets(problem_of(instance(seed, most_layers=3)))[0]
+        found = pareto.label_placement(problem, 0.7)
+        if found is not None:
+            enough, short = (replace(problem, budget=part * found.price) for part in (1.0, 0.999))
+            assert pareto.label_placement(enough, 0.7) == found, seed
+            assert pareto.label_placement(short, 0.7) is None, seed
 
 
 def test_a_search_says_whether_a_value_can_be_beaten():

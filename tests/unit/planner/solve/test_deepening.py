@@ -1,0 +1,64 @@
+"""Plans get as many batches in flight as they need when they are played, within their memory."""
+
+from dataclasses import replace
+
+import pytest
+
+from graphs.ctrdnn import ctrdnn
+from heterps.hardware import Hardware
+from heterps.planner import MaxThroughput
+from heterps.planner.costs.playing import depth_for
+from heterps.planner.planner import Request
+from heterps.planner.solve import deepening
+from heterps.planner.solve.assemble import assemble, played_beside
+
+TWO_GPUS = """
+[[pool]]
+name = "cpu"
+device = "c6i-8xlarge"
+cap = 20
+
+[[pool]]
+name = "gpu"
+device = "l4"
+cap = 1
+serves = false
+
+[[pool]]
+name = "slow"
+device = "t4"
+cap = 2
+serves = false
+"""
+
+
+@pytest.fixture(scope="module")
+def draft():
+    """Readers, a stage on two pools and shard hosts, all of them busy more than nine tenths of the time."""
+    return Request(ctrdnn(), Hardware.from_toml(TWO_GPUS), MaxThroughput(), (1024,)).best().draft
+
+
+def part(draft):
+    return played_beside(assemble(draft), draft.costs).part
+
+
+def test_a_plan_that_is_played_too_slow_gets_more_batches_in_flight(draft):
+    assert any(stage.also for stage in assemble(draft).stages)
+    assert part(draft) < 0.8
+    deeper, made = deepening.finished(draft, None, None)
+    assert made.depth == deeper.depth == made.mode.depth > draft.depth
+    assert part(deeper) > 1.1 * part(draft)
+
+
+def test_no_more_than_fit_into_memory(draft, monkeypatch):
+    monkeypatch.setattr(deepening, "without_room", lambda more: [more.depth])
+    assert deepening.finished(draft, None, None)[0] == draft
+
+
+def test_a_batch_may_take_the_slower_way(draft):
+    """The depth counts how long batches are on their way on average, over both pools of a stage."""
+    made, rate = assemble(draft), draft.found.rows_per_second
+    first, last = made.stages
+    ways = [replace(last, pool=pool, units=3, also=()) for pool in last.workers]
+    alone = sorted(depth_for(replace(made, stages=(first, way)), draft.costs, 100 * rate) for way in ways)
+    assert alone[0] < depth_for(made, draft.costs, 100 * rate) < alone[1]
