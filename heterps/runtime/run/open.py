@@ -102,7 +102,8 @@ def needs_of_roles(plan: Plan, roles: Roles) -> tuple[Need, ...]:
 
 def check_plan(client: Client, plan: Plan, roles: Roles, wish: DeviceWish) -> None:
     """Compare the cluster with what the plan was made for: refuse what cannot run, log what makes it slower."""
-    for warning in validate(on_pools(plan, roles), discover(client, links=False, wish=wish)):
+    every = [(pool, wish.pool(i).kind == "gpu") for i in range(len(roles.stages)) for pool in roles.pools_of(i)]
+    for warning in validate(on_pools(plan, roles), discover(client, links=False, wish=wish.on(every))):
         _LOG.warning("the forecast may not hold: %s", warning)
 
 
