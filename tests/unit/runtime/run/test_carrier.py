@@ -495,6 +495,7 @@ def test_a_cancelled_attempt_is_told_and_then_forgotten(start: Start) -> None:
     task = played.run(1, IO_0)
     for instruction in (do.Cancel(1), do.Pause(1, 3, 1), do.Cancel(1), do.Cancel(9)):
         played.carrier.to_attempt(instruction.attempt, instruction)
+    played.until(lambda: played.actor(IO_0).asked("deliver"))  # a thread of the line's own does that
     played.look()
     assert [call[1] for call in played.actor(IO_0).asked("deliver")] == [do.Cancel(1)]
     assert task.released
