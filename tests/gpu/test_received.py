@@ -147,7 +147,7 @@ def test_ids_lie_behind_what_goes_to_the_device() -> None:
     }
     message = pack_step(5, given)
     assert [array.dtype == np.uint64 for array in message.arrays] == [False] * (len(message.arrays) - 2) + [True] * 2
-    seed, got = unpack_step(message)
+    seed, got, _ = unpack_step(message)
     assert seed == 5
     assert list(got) == list(given)
     assert got["a"].ids.tolist() == [0, 1, 2]

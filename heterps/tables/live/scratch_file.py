@@ -58,8 +58,9 @@ class ScratchFile:
             raise TableError(f"cannot write table rows in {self.folder}: {error.strerror} at byte {start}") from error
 
     def _check_size(self) -> None:
-        if os.fstat(self.number).st_size < self._size:
-            raise self.why(self._size, 0)
+        taken = self._size  # before the look at the file, which others may make longer meanwhile, and then say so
+        if os.fstat(self.number).st_size < taken:
+            raise self.why(taken, 0)
 
     def why(self, start: int, size: int) -> TableError:
         """Say why bytes could not be read."""

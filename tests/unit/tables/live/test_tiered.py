@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import mmap
 import os
 import threading
 from collections.abc import Callable
@@ -35,6 +36,7 @@ from heterps.tables import (
 )
 from heterps.tables.live.changed_ids import ChangedIds
 from heterps.tables.live.cold_rows import DiskTier
+from heterps.tables.live.scratch_file import ScratchFile
 from heterps.tables.live.tiered import TieredPartition
 from heterps.tables.snapshots.load import load_table
 from heterps.tables.snapshots.records import RowBuffer
@@ -230,7 +232,8 @@ def file_of(part: TieredPartition) -> int:
 
 def test_a_file_cut_short_is_an_error_with_a_name(trained: Pair) -> None:
     (part,) = trained.parts
-    part.cold.log._land(0)  # what is being written would make the file long again
+    with part.lock:  # rows are moved together in the background
+        part.cold.log._land(0)  # what is being written would make the file long again
     os.ftruncate(file_of(part), 4096)
     with pytest.raises(TableError, match=r"rows in .*rows was cut short: it has 4096 bytes.*last checkpoint"):
         trained.disk.pull("g", np.arange(UNIVERSE, dtype=np.uint64))
@@ -402,3 +405,19 @@ def test_ids_of_one_hash_are_told_apart(tmp_path: Path) -> None:
     pair.check()
     pair.save("checkpoint")
     audit(pair.parts[0])
+
+
+def test_a_file_that_grows_while_it_is_looked_at_was_not_cut_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, look = ScratchFile(tmp_path), os.fstat
+    file.allocate(0, 4096)
+
+    def meanwhile(number: int) -> os.stat_result:
+        found = look(number)
+        monkeypatch.setattr("os.fstat", look)
+        file.allocate(4096, 4096)  # as another thread does
+        return found
+
+    monkeypatch.setattr("os.fstat", meanwhile)
+    file.write(np.frombuffer(mmap.mmap(-1, 4096), np.uint32), 0)
