@@ -11,6 +11,7 @@ from heterps.data.core.schema import check_distinct
 from heterps.data.study.choices import Choices
 from heterps.data.study.column_study import ColumnLook, Look
 from heterps.data.study.infer_schema import Study, study_columns
+from heterps.errors import DataError
 from heterps.later import later
 
 __all__ = ["look_at_arrow", "study_table"]
@@ -48,11 +49,21 @@ def look_at_arrow(name: str, column: Any) -> ColumnLook:
     if look in ("integer", "float"):
         return _numbers(name, column, typed)
     missing = column.null_count
+    _check_text(name, column)
     if look == "text":
         missing += int(pc.sum(pc.equal(pc.binary_length(column), 0)).as_py() or 0)
     if look in ("list", "object", "empty"):
         return ColumnLook(name, len(column), missing, 0, look)
     return _named(name, column, look, missing, typed or ("dates" if look == "date" else ""))
+
+
+def _check_text(name: str, column: Any) -> None:
+    """Refuse text that is none: Arrow takes any bytes for it until they are looked at."""
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise DataError(f"column {name!r} has text that is not UTF-8 ({error}): write it as UTF-8") from error
 
 
 def _look(kind: Any) -> Look:

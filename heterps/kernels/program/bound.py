@@ -8,6 +8,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from heterps.device.arrays import Array
 from heterps.errors import HeterpsError, OpError
 from heterps.graph.types import Form
@@ -26,6 +28,13 @@ Action = tuple[Callable[[Any], None], Any, str]  # what to run, on what, and for
 def _add(pair: tuple[Array, Array]) -> None:
     target, more = pair
     target += more
+
+
+def _any_number() -> np.errstate:
+    """Let NumPy say nothing of numbers that are none: BLAS also computes what lies behind the ends of short matrices,
+    and a gradient that is none is found where it is applied.
+    """
+    return np.errstate(invalid="ignore")
 
 
 def _timed(
@@ -167,9 +176,10 @@ class BoundCalls:
         """Run every step; with ``predict`` the loss only turns its input into a prediction."""
         name = loss = self._scope.graph.loss
         try:
-            for run, call, name in self._forward:
-                if not predict or name != loss:
-                    run(call)
+            with _any_number():
+                for run, call, name in self._forward:
+                    if not predict or name != loss:
+                        run(call)
             if predict and loss in self.calls:
                 name, predicts = loss, kernel(self._scope.graph[loss].kind).predict
                 assert predicts is not None
@@ -216,9 +226,10 @@ class BoundCalls:
             for step, i in self._scope.consumers(name):
                 self.calls[step.name].dxs[i] = Lists(rows, fed.offsets) if isinstance(fed, Lists) else rows
         try:
-            for action in self._backward:
-                action[0](action[1])
-                done(action[2])
+            with _any_number():
+                for action in self._backward:
+                    action[0](action[1])
+                    done(action[2])
         except Exception as error:
             raise self._named(error, action[2], "backward") from error
 

@@ -7,6 +7,7 @@ import pytest
 from heterps.data import Category, Match, Number
 from heterps.data.study.arrow_looks import look_at_arrow
 from heterps.data.study.column_study import ColumnLook, look_at_text, study_feature, study_label
+from heterps.errors import DataError
 
 RNG = np.random.default_rng(0)
 
@@ -118,3 +119,9 @@ def test_integers_called_so_are_codes(name: str) -> None:
 
 def test_a_category_keeps_its_name() -> None:
     assert study_feature(text(["a"])).recipe == Category("c")
+
+
+def test_bytes_that_are_said_to_be_text_are_refused_by_the_name_of_their_column() -> None:
+    odd = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\3\0\0\0"), pa.py_buffer(b"\x80|q")])
+    with pytest.raises(DataError, match=r"column 'c' has text that is not UTF-8 .*: write it as UTF-8"):
+        look_at_arrow("c", pa.chunked_array([odd]))
