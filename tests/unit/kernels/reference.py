@@ -76,9 +76,9 @@ def _fm(op: Op, xs: list[Any], p: Params) -> Any:
 
 
 def _logloss(op: Op, xs: list[Any], p: Params) -> Any:
-    probability = 1 / (1 + np.exp(-xs[0].reshape(())))
-    y = xs[1].reshape(())
-    return -(y * np.log(probability) + (1 - y) * np.log(1 - probability))
+    z, y = xs[0].reshape(()), xs[1].reshape(())
+    # Of a probability near 1 the rest to 1 has few digits left: both logarithms are taken of the logit.
+    return y * np.logaddexp(0, -z) + (1 - y) * np.logaddexp(0, z)
 
 
 def _split(op: Op, xs: list[Any], p: Params) -> Any:
