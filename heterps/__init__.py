@@ -5,9 +5,9 @@ Names are imported when they are first used: every worker of a cluster imports t
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from heterps.later import names_later
 from heterps.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -97,14 +97,7 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'heterps' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = names_later(__name__, _HOME, globals())
 
 
 def __dir__() -> list[str]:

@@ -1,11 +1,12 @@
-"""Libraries that take long to import and that most programs never call: imported when they are first used."""
+"""What takes long to import and most programs never call, imported when it is first used: libraries, names."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["later"]
+__all__ = ["later", "names_later"]
 
 
 class _Later:
@@ -31,3 +32,23 @@ def later(name: str) -> Any:
     '[1]'
     """
     return _Later(name)
+
+
+def names_later(package: str, homes: Mapping[str, str], scope: dict[str, Any]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package whose names are imported when they are first used.
+
+    Parameters
+    ----------
+    package, scope
+        Its name, and its globals: what was asked for once is there from then on.
+    homes
+        By name, the module that has it.
+    """
+
+    def imported(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(sorted(homes))}")
+        scope[name] = value = getattr(importlib.import_module(homes[name]), name)
+        return value
+
+    return imported

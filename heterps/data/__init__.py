@@ -5,8 +5,9 @@ Names are imported when they are first used: every worker imports this package, 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from heterps.later import names_later
 
 if TYPE_CHECKING:
     from heterps.data.columnar.json_lines import JsonLines as JsonLines, json_lines as json_lines
@@ -98,17 +99,10 @@ _HOMES = {
     "text.libsvm": "LibSvm libsvm",
     "text.slot_text": "SlotText slot_text",
 }
-_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+_HOME = {name: f"heterps.data.{home}" for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'heterps.data' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(importlib.import_module(f"heterps.data.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = names_later(__name__, _HOME, globals())
 
 
 def __dir__() -> list[str]:

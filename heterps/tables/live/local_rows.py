@@ -128,13 +128,16 @@ class LocalRows:
 
     def _begin(self, rows: U32, values: F32, flags: np.uint8) -> None:
         """Take values for rows that are new."""
-        store, layout = self._group.only.store, self._group.layout
-        place = (store.floats, layout.stride, layout.value)
-        take_new(rows, values, *place, self._then, self._flags, self._counts, flags)
+        take_new(rows, values, *self._now, self._then, self._flags, self._counts, flags)
 
     def _hear(self, rows: U32, values: F32) -> None:
-        store, layout = self._group.only.store, self._group.layout
-        hear_rows(rows, values, store.floats, layout.stride, layout.value, self._then, self._flags)
+        hear_rows(rows, values, *self._now, self._then, self._flags)
+
+    @property
+    def _now(self) -> tuple[F32, int, int]:
+        """All rows as they are, what one takes, and where its values begin."""
+        layout = self._group.layout
+        return self._group.only.store.floats, layout.stride, layout.value
 
     def read(self, ids: U64, out: F32) -> U32:
         """Write the values of unique ids; return where they stand. One that is not there begins anew, in doubt."""
@@ -156,9 +159,8 @@ class LocalRows:
         rows = np.flatnonzero(self._flags[: self._high] & TOUCHED)
         ids, owed = np.empty(len(rows), np.uint64), np.empty((len(rows), self.spec.width), np.float32)
         seen = np.empty((2, len(rows)), np.float32)
-        store, layout = self._group.only.store, self._group.layout
-        place = (store.words, store.floats, layout.stride, layout.value)
-        settle_own(rows, *place, self._then, self._flags, self._counts, np.float32(lanes), ids, owed, seen)
+        words = self._group.only.store.words
+        settle_own(rows, words, *self._now, self._then, self._flags, self._counts, np.float32(lanes), ids, owed, seen)
         self._let_go()
         self._stretch += 1
         return OwedRows(ids, owed, seen[0], seen[1])
