@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import peers
-from heterps.kernels.ops.rows import gather, scatter
+from heterps.kernels.ops.row_loops import NONE, gather, scatter
 from heterps.protocol import BatchKey
 from heterps.tables import (
     SGD,
@@ -73,15 +73,17 @@ class Ours:
         self.out, self.sums = (np.empty((BATCH * SLOTS, DIM), np.float32) for _ in range(2))
         self.at = np.empty((BATCH * SLOTS, DIM), np.float32)
         self.grads = np.ones((BATCH * SLOTS, DIM), np.float32)
+        self.offsets = np.zeros(1, np.int64)  # no lists
+        self.lookup = np.array([[0, DIM, -1, NONE, BATCH, 0, 0, 0, SLOTS * DIM, SLOTS]])
 
     def step(self, ids: np.ndarray) -> None:
         """Train one batch."""
         routed = self.router.route(ids)
         n = len(routed)
         pulled = self.shard.pull("g", routed.ids, out=self.out)
-        gather(pulled.values, 0, DIM, routed.inverse, -1, self.at.reshape(-1), SLOTS * DIM, BATCH)
+        gather(pulled.values, routed.inverse, self.offsets, self.at.reshape(-1), self.lookup)
         self.sums[:n] = 0
-        scatter(self.sums[:n], 0, DIM, routed.inverse, -1, self.grads.reshape(-1), SLOTS * DIM, BATCH)
+        scatter(self.sums[:n], routed.inverse, self.offsets, self.grads.reshape(-1), self.lookup)
         self.n += 1
         self.shard.push(BatchKey(0, 0, self.n), {"g": RowGradients(routed.ids, self.sums[:n], pulled.rows)})
 

@@ -22,7 +22,7 @@ from numba.extending import intrinsic
 
 from heterps.compiled import inline
 
-__all__ = ["add_row", "copy_row", "onto", "pointer", "prefetch"]
+__all__ = ["add_row", "copy_row", "onto", "pointer", "prefetch", "prefetch_near"]
 
 Floats = npt.NDArray[np.floating[Any]]
 Pos = np.uint64
@@ -81,9 +81,8 @@ def add_row(source: Floats, at: Pos, out: Floats, to: Pos, n: Pos) -> None:
         out[to + i] += source[at + i]
 
 
-@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def prefetch(typing_context: Any, array: Any, i: Any) -> Any:
-    """Ask the processor for the cache line of ``array[i]``; no effect on results, ``i`` may be out of range."""
+def _asking(level: int) -> Callable[..., Any]:
+    """Return the code that asks for the cache line of ``array[i]``, for the first-level cache (3) or the second (2)."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, args[0])
@@ -92,7 +91,23 @@ def prefetch(typing_context: Any, array: Any, i: Any) -> Any:
         i32 = cgutils.int32_t
         kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, i32, i32, i32])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        builder.call(function, [pointer, i32(0), i32(3), i32(1)])
+        builder.call(function, [pointer, i32(0), i32(level), i32(1)])
         return context.get_dummy_value()
 
-    return types.void(array, types.intp), emit
+    return emit
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def prefetch(typing_context: Any, array: Any, i: Any) -> Any:
+    """Ask for the cache line of ``array[i]`` from memory; no effect on results, ``i`` may be out of range.
+
+    It comes to the second-level cache. The first one has room for some twenty misses, and whoever asks for more waits;
+    the second has room for more, and is near.
+    """
+    return types.void(array, types.intp), _asking(2)
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def prefetch_near(typing_context: Any, array: Any, i: Any) -> Any:
+    """The same for what is in the second-level or third-level cache already: it comes to the first."""
+    return types.void(array, types.intp), _asking(3)

@@ -15,7 +15,7 @@ allocates nothing that grows with the batch except through :meth:`Call.scratch`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,6 +149,8 @@ class Kernel:
     draw
         Kinds without ``forward`` that make ids: ``draw(attrs, rows, seed)`` returns them. It runs where data is read,
         since rows can be pulled only when the ids are known; programs are fed the result like a column.
+    together
+        Forward and backward of several calls that follow each other, with the results of one after another.
     """
 
     cost: Callable[[OpWork], OpCost]
@@ -161,6 +163,7 @@ class Kernel:
     random: bool = False
     partial: bool = False
     draw: Callable[[Mapping[str, Any], int, int], npt.NDArray[Any]] | None = None
+    together: tuple[Callable[[Sequence[Call]], None], Callable[[Sequence[Call]], None]] | None = None
 
 
 _KERNELS: dict[str, Kernel] = {}

@@ -65,7 +65,10 @@ def test_tiny_runs_compile_all_but_what_reads(demo: list[Any]) -> None:
 
 
 def test_a_demo_compiles_no_more_than_it_did(demo: list[Any]) -> None:
-    """Its first minute is what this is: who adds to it knows why, and says so here."""
+    """Its first minute is what this is: who adds to it knows why, and says so here.
+
+    78 until four loops over looked up rows became parts of two, of which each is compiled once for all lookups.
+    """
     loaded = demo[2]
-    assert len(loaded) <= 78
+    assert len(loaded) <= 80
     assert sum(loaded.values()) <= 1200

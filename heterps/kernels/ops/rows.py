@@ -5,8 +5,10 @@ Backward adds positions in the order of the batch, so equal input gives equal bi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +17,15 @@ from heterps.device.arrays import Array, Namespace
 from heterps.errors import DataError
 from heterps.graph.types import Form
 from heterps.kernels.cost import OpCost, OpWork, read_only
-from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call, Kernel, register_kernel
 from heterps.kernels.ops.pointwise import flat_rows
+from heterps.kernels.ops.row_loops import MEAN, NONE, SUM, gather, pool_max, scatter, unpool_max
 from heterps.kernels.ops.rows_cuda import cuda_rows, gather_cuda, scatter_cuda
-from heterps.lanes import add_row, copy_row
 
 __all__ = ["Lists", "Rows"]
+
+_POOLINGS = {"none": NONE, "sum": SUM, "mean": MEAN}
+_NO_OFFSETS = np.zeros(1, np.int64)
 
 
 class Lists(NamedTuple):
@@ -58,114 +62,6 @@ class Rows:
     def offsets_of(self, source: int) -> Array | None:
         """Offsets of one id column; None means fixed slots."""
         return self.offsets[source] if self.offsets else None
-
-
-# Positions are unsigned: numba guards a signed index against being negative, which costs two thirds of these loops.
-
-
-@loop
-def gather(values, low, dim, inverse, pad, y, stride, n):  # type: ignore[no-untyped-def]
-    """Copy each position's row; y is flat with ``stride`` numbers per sample."""
-    flat, width = values.reshape(-1), values.shape[1]
-    slots, p = inverse.size // max(n, 1), 0
-    for i in range(n):
-        at = np.uint64(i * stride)
-        for _ in range(slots):
-            row = inverse[p]
-            source = np.uint64(row * width + low)
-            if row < 0 or row == pad:
-                for d in range(dim):
-                    y[at + np.uint64(d)] = 0
-            else:
-                copy_row(flat, source, y, at, np.uint64(dim))
-            at += np.uint64(dim)
-            p += 1
-
-
-@loop
-def scatter(gradient, low, dim, inverse, pad, dy, stride, n):  # type: ignore[no-untyped-def]
-    """Add each position's gradient to its row, positions in order."""
-    flat, width = gradient.reshape(-1), gradient.shape[1]
-    slots, p = inverse.size // max(n, 1), 0
-    for i in range(n):
-        at = np.uint64(i * stride)
-        for _ in range(slots):
-            row = inverse[p]
-            if row >= 0 and row != pad:
-                target = np.uint64(row * width + low)
-                add_row(dy, at, flat, target, np.uint64(dim))
-            at += np.uint64(dim)
-            p += 1
-
-
-@loop
-def pool(values, low, dim, inverse, offsets, pad, mean, y, stride):  # type: ignore[no-untyped-def]
-    """Sum or mean of the rows of each list; padding counts for nothing."""
-    flat, width = values.reshape(-1), values.shape[1]
-    for i in range(offsets.size - 1):
-        at = np.uint64(i * stride)
-        for d in range(dim):
-            y[at + np.uint64(d)] = 0
-        count = 0
-        for p in range(offsets[i], offsets[i + 1]):
-            row = inverse[np.uint64(p)]
-            if row >= 0 and row != pad:
-                count += 1
-                source = np.uint64(row * width + low)
-                add_row(flat, source, y, at, np.uint64(dim))
-        if mean and count > 1:
-            for d in range(dim):
-                y[at + np.uint64(d)] /= count
-
-
-@loop
-def unpool(gradient, low, dim, inverse, offsets, pad, mean, dy, stride):  # type: ignore[no-untyped-def]
-    """Backward of :func:`pool`."""
-    flat, width = gradient.reshape(-1), gradient.shape[1]
-    for i in range(offsets.size - 1):
-        at = np.uint64(i * stride)
-        count = 0
-        if mean:
-            for p in range(offsets[i], offsets[i + 1]):
-                count += inverse[p] >= 0 and inverse[p] != pad
-        divisor = dy.dtype.type(max(count, 1))
-        for p in range(offsets[i], offsets[i + 1]):
-            row = inverse[np.uint64(p)]
-            if row >= 0 and row != pad:
-                target = np.uint64(row * width + low)
-                if count > 1:
-                    for d in range(dim):
-                        flat[target + np.uint64(d)] += dy[at + np.uint64(d)] / divisor
-                else:
-                    add_row(dy, at, flat, target, np.uint64(dim))
-
-
-@loop
-def pool_max(values, low, dim, inverse, offsets, pad, winner, y, stride):  # type: ignore[no-untyped-def]
-    """Largest number per column of each list, and which row gave it (the first of equals; -1: none)."""
-    for i in range(offsets.size - 1):
-        at = i * stride
-        for d in range(dim):
-            y[at + d] = 0
-            winner[i, d] = -1
-        for p in range(offsets[i], offsets[i + 1]):
-            row = inverse[p]
-            if row >= 0 and row != pad:
-                for d in range(dim):
-                    value = values[row, low + d]
-                    if winner[i, d] < 0 or value > y[at + d]:
-                        y[at + d] = value
-                        winner[i, d] = row
-
-
-@loop
-def unpool_max(gradient, low, dim, winner, dy, stride):  # type: ignore[no-untyped-def]
-    """Backward of :func:`pool_max`: all of it to the winner."""
-    for i in range(winner.shape[0]):
-        for d in range(dim):
-            row = winner[i, d]
-            if row >= 0:
-                gradient[row, low + d] += dy[i * stride + d]
 
 
 class Gathering(NamedTuple):
@@ -216,16 +112,11 @@ def gather_pool_forward(c: Call) -> None:
     y = _target(c, g)
     if not c.loops:
         _gather_on_device(c, g, y)
-        return
-    flat, stride = flat_rows(y)
-    if g.pooling == "none":
-        gather(g.values, g.low, g.dim, g.inverse, g.pad, flat, stride, y.shape[0])
     elif g.pooling == "max":
         winner = c.scratch("winner", (c.n, g.dim), np.int32)
-        pool_max(g.values, g.low, g.dim, g.inverse, _offsets(c, g), g.pad, winner, flat, stride)
+        pool_max(g.values, g.low, g.dim, g.inverse, _offsets(c, g), g.pad, winner, *flat_rows(y))
     else:
-        mean = g.pooling == "mean"
-        pool(g.values, g.low, g.dim, g.inverse, _offsets(c, g), g.pad, mean, flat, stride)
+        _loop_over(gather, g.values, [Lookup(c, g, y)])
 
 
 def gather_pool_backward(c: Call) -> None:
@@ -237,14 +128,74 @@ def gather_pool_backward(c: Call) -> None:
     dy = c.dy.values if isinstance(c.dy, Lists) else c.dy
     if not c.loops:
         _scatter_on_device(c, g, gradient, dy)
-        return
-    flat, stride = flat_rows(dy)
-    if g.pooling == "none":
-        scatter(gradient, g.low, g.dim, g.inverse, g.pad, flat, stride, dy.shape[0])
     elif g.pooling == "max":
-        unpool_max(gradient, g.low, g.dim, c.scratch("winner", (c.n, g.dim), np.int32), flat, stride)
+        unpool_max(gradient, g.low, g.dim, c.scratch("winner", (c.n, g.dim), np.int32), *flat_rows(dy))
     else:
-        unpool(gradient, g.low, g.dim, g.inverse, _offsets(c, g), g.pad, g.pooling == "mean", flat, stride)
+        _loop_over(scatter, gradient, [Lookup(c, g, dy)])
+
+
+class Lookup(NamedTuple):
+    """One gather on one batch, and where its vectors or their gradients lie."""
+
+    call: Call
+    rows: Gathering
+    vectors: Array
+
+
+def gathers_forward(calls: Sequence[Call]) -> None:
+    """Several neighbouring gathers, those of one pull at a time."""
+    for some in _by_pull(calls):
+        if all(map(_can_join, some)):
+            found = [Lookup(c, _gathering(c), c.y) for c in some]
+            _loop_over(gather, found[0].rows.values, found)
+        else:
+            for c in some:
+                gather_pool_forward(c)
+
+
+def gathers_backward(calls: Sequence[Call]) -> None:
+    """The same back, in the order given."""
+    for some in _by_pull(calls):
+        gradient = some[0].dxs[0]
+        if gradient is not None and all(map(_can_join, some)):
+            _loop_over(scatter, gradient, [Lookup(c, _gathering(c), c.dy) for c in some])
+        else:
+            for c in some:
+                gather_pool_backward(c)
+
+
+def _by_pull(calls: Sequence[Call]) -> list[list[Call]]:
+    return [list(some) for _, some in groupby(calls, key=lambda c: id(c.xs[0]))]
+
+
+def _can_join(c: Call) -> bool:
+    """Whether a loop over several lookups can do it: where results have a fixed size, and are no largest values."""
+    return c.loops and c.attrs["pooling"] in _POOLINGS and isinstance(c.y, np.ndarray)
+
+
+def _loop_over(run: Callable[..., None], rows: Array, lookups: Sequence[Lookup]) -> None:
+    """Call a loop with the arrays of the first lookup, and the numbers of all."""
+    lists = [_offsets(c, g) if g.pooling != "none" else None for c, g, _ in lookups]
+    offsets = next((each for each in lists if each is not None), _NO_OFFSETS)
+    inverse, vectors = lookups[0].rows.inverse, lookups[0].vectors
+    starts = [array.ctypes.data for array in (inverse, offsets, vectors)]
+    numbers = [_numbers(lookup, each, starts) for lookup, each in zip(lookups, lists, strict=True)]
+    run(rows, inverse, offsets, flat_rows(vectors)[0], np.array(numbers, np.int64))
+
+
+def _numbers(lookup: Lookup, offsets: Array | None, starts: Sequence[int]) -> tuple[int, ...]:
+    """What a loop has to know of a lookup, in the order of :mod:`~heterps.kernels.ops.row_loops`."""
+    _, g, vectors = lookup
+    n, stride = vectors.shape[0], vectors.strides[0] // vectors.itemsize
+    first, at = _place(g.inverse, starts[0]), _place(vectors, starts[2])
+    where = 0 if offsets is None else _place(offsets, starts[1])
+    slots = g.inverse.size // max(n, 1)
+    return g.low, g.dim, g.pad, _POOLINGS[g.pooling], n, first, where, at, stride, slots
+
+
+def _place(array: Array, start: int) -> int:
+    """Elements from an address to the beginning of an array."""
+    return int(array.ctypes.data - start) // int(array.itemsize)
 
 
 def _gather_on_device(c: Call, g: Gathering, y: Array) -> None:
@@ -376,4 +327,14 @@ def lookup_cost(work: OpWork) -> OpCost:
 register_kernel("input", Kernel(read_only))
 register_kernel("lookup", Kernel(lookup_cost))
 register_kernel("pull", Kernel(pull_cost))
-register_kernel("gather_pool", Kernel(gather_cost, gather_pool_forward, gather_pool_backward, strided=2, unread=(1,)))
+register_kernel(
+    "gather_pool",
+    Kernel(
+        gather_cost,
+        gather_pool_forward,
+        gather_pool_backward,
+        strided=2,
+        unread=(1,),
+        together=(gathers_forward, gathers_backward),
+    ),
+)

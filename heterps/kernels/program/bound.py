@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
 from time import perf_counter
 from typing import Any
 
@@ -65,8 +66,9 @@ class BoundCalls:
         self._param_calls = [(step.param_op, call) for step, call in self._steps if step.param_op]
         self._params: Any = None
         self._dparams: Any = None
-        self._forward = self._with_rows_timed("gather", self._plan_forward())
-        self._backward = self._with_rows_timed("scatter", self._plan_backward())
+        self._single = self._plan_forward(), self._plan_backward()
+        self._forward = self._with_rows_timed("gather", self._joined(self._single[0], 0))
+        self._backward = self._with_rows_timed("scatter", self._joined(self._single[1], 1))
 
     def _view(self, base: Array | None) -> Array | None:
         return base if base is None or base.ndim == 0 else base[: self.n]
@@ -118,6 +120,24 @@ class BoundCalls:
                 actions.append((step.kernel.backward, call, step.name))
             actions += adds
         return actions
+
+    def _joined(self, actions: list[Action], way: int) -> list[Action]:
+        """Let calls that follow each other be one action where their kernel can do several; ``way`` 1 is backward."""
+        kernels = {step.name: step.kernel for step, _ in self._steps}
+
+        def together(action: Action) -> Callable[[Any], None] | None:
+            made = kernels[action[2]]
+            is_own = action[0] is (made.forward, made.backward)[way]
+            return made.together[way] if made.together is not None and is_own else None
+
+        joined: list[Action] = []
+        for run, some in groupby(actions, key=together):
+            several = list(some)
+            if run is None or len(several) == 1:
+                joined += several
+            else:
+                joined.append((run, [call for _, call, _ in several], several[-1][2]))
+        return joined
 
     def _reads_rows(self, step: Step) -> bool:
         return any(self._scope.type(name).form is Form.ROWS for name in step.inputs)
@@ -248,7 +268,7 @@ class BoundCalls:
         plain = self._forward, self._backward
         self._forward, self._backward = (
             [(_timed(run, f"{name} {way}", spent, clock), call, name) for run, call, name in actions]
-            for way, actions in zip(("forward", "backward"), plain, strict=True)
+            for way, actions in zip(("forward", "backward"), self._single, strict=True)
         )
         try:
             yield

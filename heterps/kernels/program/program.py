@@ -278,8 +278,8 @@ class Program:
     def _array(self, value: Array, dtype: Any) -> Array:
         if self.xp is not np:
             return to_device(value, self.xp, dtype)
-        if (dtype is not None and value.dtype != dtype) or not value.flags.c_contiguous:
-            return np.ascontiguousarray(value, dtype)
+        if (dtype is not None and value.dtype != dtype) or not (value.flags.c_contiguous and value.flags.aligned):
+            return np.require(value, dtype, ("C", "A"))
         return value if value.flags.writeable else unlocked(value)
 
     def _check_missing(self, bound: BoundCalls, missing: list[str]) -> bool:

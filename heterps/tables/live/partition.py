@@ -13,7 +13,7 @@ from heterps.errors import TableError
 from heterps.tables.live.changes import ChangeLog, Stretch
 from heterps.tables.live.region import Region, physical_bytes
 from heterps.tables.live.row_layout import UPDATE, RowLayout
-from heterps.tables.live.turns import TURN
+from heterps.tables.live.turns import PULL_TURN
 from heterps.tables.loops import index
 from heterps.tables.loops.filling import fill_index
 from heterps.tables.loops.row_loops import NO_ROW, find_rows, pull_rows, push_rows
@@ -61,7 +61,7 @@ class RowPartition:
         Rows that there will be at most, if that is known.
     """
 
-    turn = TURN
+    turn = PULL_TURN
     """Positions to work on at a time."""
 
     def __init__(self, layout: RowLayout, *, share: int = 1, most: int | None = None) -> None:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from heterps.compiled import entry_loop
 from heterps.errors import TableError
-from heterps.tables.hashing import RESERVED, check_ids, mix, prefetch
+from heterps.lanes import prefetch_near
+from heterps.tables.hashing import RESERVED, check_ids, mix
 from heterps.tables.specs.spec import N_SHARDS
 
 __all__ = ["RouteBuffers", "Routed", "Router"]
@@ -62,7 +63,7 @@ def _dedupe(ids: U64, places: U32, unique: U64, inverse: I32) -> int:
         stop = min(start + BLOCK, ids.size)
         for i in range(start, stop):
             homes[np.uint64(i - start)] = (mix(ids[np.uint64(i)]) >> np.uint64(32)) & mask
-            prefetch(places, np.int64(homes[np.uint64(i - start)]))
+            prefetch_near(places, np.int64(homes[np.uint64(i - start)]))
         for i in range(start, stop):
             id_, place = ids[np.uint64(i)], homes[np.uint64(i - start)]
             if id_ == np.uint64(RESERVED):

@@ -21,7 +21,7 @@ from heterps.tables.live.changes import Stretch
 from heterps.tables.live.partition import RowPartition
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.live.short_words import ShortWords
-from heterps.tables.live.turns import TURN
+from heterps.tables.live.turns import PULL_TURN
 from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.store import GradientColumns
 from heterps.tables.loops.tier_loops import insert_rows
@@ -46,7 +46,7 @@ class WaitingPartition:
     holds :attr:`lock`.
     """
 
-    turn = TURN
+    turn = PULL_TURN
 
     def __init__(self, layout: RowLayout, *, share: int = 1) -> None:
         self.layout, self.lock = layout, threading.Lock()

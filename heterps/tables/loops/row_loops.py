@@ -61,7 +61,7 @@ F32 = npt.NDArray[np.float32]
 NO_ROW = 2**32 - 1
 LINE = 16
 #: Ids between asking for a hinted row and using it.
-AHEAD = 16
+AHEAD = 24
 
 #: What a push reports.
 APPLIED, SKIPPED, CREATED, MISSING = range(4)

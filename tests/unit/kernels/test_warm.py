@@ -74,7 +74,7 @@ def test_no_op_in_float32_compiles_anything_after_warming(name: str, data: st.Da
 def test_the_command_says_what_it_did() -> None:
     result = CliRunner().invoke(main, ["warm"])
     assert result.exit_code == 0
-    assert "heterps.kernels.ops.rows.gather" in result.output
+    assert "heterps.kernels.ops.row_loops.gather" in result.output
     assert "loops" in result.output
 
 
