@@ -14,9 +14,9 @@ two memtables, the rest a cache of blocks, or of rows (``--rocks-rows``: the sha
 
 Printed: microseconds a sample, the 99th percentile of a batch, bytes that the process read from and wrote to the disk a
 sample (``/proc/self/io``), reads a second, and a sample in the first and the last quarter of what was measured, bytes
-written for each changed row as a multiple of the row, bytes of the index a row, the resident memory before there was a store
-(Python, batches that were drawn) and the largest. ``--before`` and ``--after`` are commands around each measurement:
-whatever makes the machine quiet that long, while filling takes minutes.
+written for each changed row as a multiple of the row, bytes of the index a row, the resident memory before there was a
+store (Python, batches that were drawn) and the largest. ``--before`` and ``--after`` are commands around each
+measurement: whatever makes the machine quiet that long, while filling takes minutes.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ def timed(store: Store, options: argparse.Namespace, kind: str, drawn: Drawn) ->
         store.step(ids, gradients)
         now = time.perf_counter()
         took, last = now - last, now
-        if now - start < seconds / 2:  # not measured: the first batches
+        if now - start < seconds / 2 and n < len(drawn) // 3:  # not measured: the first batches
             before, began = disk(), now
             continue
         times.append(took)

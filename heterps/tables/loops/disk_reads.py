@@ -80,7 +80,8 @@ def read_scattered(
 ) -> Any:
     """Do what :func:`read_rows` does with ``depth`` reads in flight, through a queue of the kernel (Linux AIO).
 
-    Reads begin and end with units, of so many words. ``memory`` is divided among them; ``control`` stands at ``place``. Whatever fails, none is left in flight.
+    Reads begin and end with units, of so many words. ``memory`` is divided among the reads; ``control`` stands at
+    ``place``. Whatever fails, none is left in flight.
     """
     asked, came, firsts, counts, free = 8 * depth, 9 * depth, 13 * depth, 14 * depth, 15 * depth
     room = memory.size // depth // unit * unit
