@@ -4,8 +4,8 @@
 and pushes batches of 4096 samples with 26 ids, drawn by Zipf 1.1 or evenly. Each store runs in a process of its own;
 all go past the page cache (``O_DIRECT``), so that memory is what it is given: for ours rows in memory, index and
 buffers, for RocksDB (``pip install rocksdict``) its caches, memtables, index and filters. ``--cgroup`` has the kernel
-hold each to it: a memory cgroup of ``--memory`` and what the process had before (as root). Before it is measured, each
-store has trained the ids drawn most often, as many as ours has memory for (RocksDB: ``--warm``). A batch is made unique
+hold each to it: a memory cgroup of ``--memory``, beyond what the process had before (as root). Before it is measured,
+each store has trained the ids drawn most often, as many as ours has memory for (RocksDB: ``--warm``). A batch is made unique
 before; its gradients are the same for all. Rows of the batches to come are read ahead by ours (``--ahead 0``: not).
 
 RocksDB: filled by sorted files, ids of a batch in 32 multi-gets at once, rows in one write batch, no log of writes, no
@@ -244,10 +244,11 @@ def disk() -> tuple[int, int]:
     return int(found["read_bytes"]), int(found["write_bytes"])
 
 
-def run(store: Store, options: argparse.Namespace, memory: float | None) -> list[dict[str, Any]]:
+def run(
+    store: Store, options: argparse.Namespace, memory: float | None, drawn: dict[str, Drawn]
+) -> list[dict[str, Any]]:
     """Fill and warm one store, then measure it with ids of each kind."""
     rows = int(options.rows)
-    drawn = {kind: before_hand(kind, rows) for kind in options.ids.split(",")}
     resident, start = resident_bytes(), time.perf_counter()
     store.fill(rows)
     filled = time.perf_counter() - start
@@ -331,11 +332,13 @@ def resident_bytes() -> int:
 
 @contextmanager
 def confined(extra: float) -> Iterator[None]:
-    """Let this process have so many bytes more than now, page cache included: a memory cgroup (version 1)."""
+    """Let this process have so many bytes more than now, page cache included: a memory cgroup (version 1).
+
+    What it has by now stays with the group that it comes from.
+    """
     group = Path(f"/sys/fs/cgroup/memory/heterps-{os.getpid()}")
     group.mkdir()
-    resident = resident_bytes()
-    (group / "memory.limit_in_bytes").write_text(str(int(resident + extra)))
+    (group / "memory.limit_in_bytes").write_text(str(int(extra)))
     (group / "cgroup.procs").write_text(str(os.getpid()))
     try:
         yield
@@ -347,6 +350,7 @@ def confined(extra: float) -> Iterator[None]:
 def one(options: argparse.Namespace) -> None:
     """Measure one store in this process, print JSON."""
     rows, memory = int(options.rows), None if options.store == "memory" else options.memory
+    drawn = {kind: before_hand(kind, rows) for kind in options.ids.split(",")}
     limit = confined(memory) if options.cgroup and memory is not None else nullcontext()
     with tempfile.TemporaryDirectory(dir=options.folder) as name, limit:
         made: Store = (
@@ -354,7 +358,7 @@ def one(options: argparse.Namespace) -> None:
             if options.store == "rocksdb"
             else Ours(rows, memory, Path(name))
         )
-        print(json.dumps(run(made, options, memory)))
+        print(json.dumps(run(made, options, memory, drawn)))
 
 
 def main() -> None:

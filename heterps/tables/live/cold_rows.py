@@ -119,7 +119,9 @@ class ColdRows:
         self.enter(words, self.log.append(words), np.zeros(len(words), np.uint8))
 
     def remove(self, ids: U64, positions: I64) -> U8:
-        """Take rows out of the index; what stands in the log stays until it is released. Return their counts."""
+        """Take rows out of the index; what stands in the log stays until it is released. Return their counts, ABSENT
+        where an id has no row at its position.
+        """
         counts = np.empty(len(ids), np.uint8)
         remove_positions(*self._index, ids, positions, counts)
         return counts

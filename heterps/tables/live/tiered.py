@@ -28,6 +28,7 @@ from heterps.tables.live.region import Region
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.live.turns import TURN
 from heterps.tables.loops import index
+from heterps.tables.loops.cold_index import ABSENT
 from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.store import GradientColumns
 from heterps.tables.loops.tier_loops import AGED, LEAST_USED, choose_leaving, insert_rows, new_choice, touch_rows
@@ -131,7 +132,6 @@ class TieredPartition:
         words = log.read(positions)
         with self.lock:
             good = (log.uses(positions) == uses) & (ids_of(words) == wanted)
-            good[good] = self.cold.has(wanted[good], positions[good])
             self._make_room(hi - lo)
             self._take_in(words[good], positions[good], used)
             return left if left == self.left else None
@@ -158,10 +158,10 @@ class TieredPartition:
     def _take_in(self, words: U32, positions: I64, used: bool, changes: bool = False) -> None:
         if not len(words):
             return
-        positions, first = np.unique(positions, return_index=True)
-        words = words[first]
-        slots = np.empty(len(words), np.int64)
         counts = self.cold.remove(ids_of(words), positions)
+        there = counts != ABSENT  # not listed twice, and not brought in by another thread meanwhile
+        words, positions, counts = words[there], positions[there], counts[there]
+        slots = np.empty(len(words), np.int64)
         insert_rows(self.hot.store, words.reshape(-1), slots)
         if changes:
             self.cold.log.release(positions)

@@ -24,6 +24,7 @@ from heterps.tables.hashing import mix, prefetch
 from heterps.tables.loops.index import id_at
 
 __all__ = [
+    "ABSENT",
     "CELL",
     "CHAINS",
     "CHAIN_ROWS",
@@ -61,8 +62,10 @@ _HASHES, _NEXT = 20, 31
 _FIRST_LEVEL, CHAINS, CHAIN_ROWS = 16, 1 << 16, 160
 #: Of an entry's word, the position + 1, and one of the count, which is 3 at most.
 _POSITION, _ONE = 0x3FFFFFFF, 1 << 30
-#: Ids between asking for a chain and looking at it.
-AHEAD = 8
+#: In place of the count of an entry that is not there.
+ABSENT = np.uint8(255)
+#: Ids whose chains are gone through side by side.
+AHEAD = 16
 
 
 def new_state() -> I64:
@@ -176,33 +179,61 @@ def place_of(cells: U32, heads: U32, state: I64, id_: np.uint64, position: np.in
 
 
 @inline
-def look_ahead(cells: U32, heads: U32, state: I64, ids: U64, i: int) -> None:
-    """Ask for the chain of an id soon to come, and for the first cell of one that comes before it."""
-    later, soon = min(i + 2 * AHEAD, ids.size - 1), min(i + AHEAD, ids.size - 1)
-    prefetch(heads, chain_of(state, hash_of(ids[later])))
-    cell = np.int64(heads[chain_of(state, hash_of(ids[soon]))]) - 1
+def begin(cells: U32, heads: U32, state: I64, ids: U64, first: int, last: int, walks: I64) -> None:
+    """Ask for the first cells of the chains of some ids; write which they are."""
+    for i in range(first, last):
+        walks[i - first] = chain_of(state, hash_of(ids[i]))
+        prefetch(heads, walks[i - first])
+    for i in range(first, last):
+        walks[i - first] = np.int64(heads[walks[i - first]]) - 1
+        ask(cells, walks[i - first])
+
+
+@inline
+def ask(cells: U32, cell: np.int64) -> None:
+    """Ask for a cell, if it is one."""
     if cell >= 0:
         prefetch(cells, CELL * cell)
         prefetch(cells, CELL * cell + 16)
 
 
+@inline
+def has_part(cells: U32, cell: np.int64, part: np.uint32) -> Any:
+    """Tell whether a cell may have an entry with such a hash: all are looked at, without a branch."""
+    twice, found = part | (part << np.uint32(16)), np.uint32(0)
+    for k in range(PLACES // 2):
+        x = cells[CELL * cell + _HASHES + k] ^ twice
+        found |= np.uint32((x & np.uint32(0xFFFF)) == np.uint32(0)) | np.uint32((x >> np.uint32(16)) == np.uint32(0))
+    return found != np.uint32(0)
+
+
 @entry_loop
 def list_candidates(cells: U32, heads: U32, state: I64, ids: U64, at: I64, positions: I64) -> Any:
-    """List all positions with the hash of an id, and whose; return how many there are, listed while there is room."""
-    n = 0
-    for i in range(ids.size):
-        look_ahead(cells, heads, state, ids, i)
-        h = hash_of(ids[i])
-        part = np.uint32(h >> 16)
-        cell = np.int64(heads[chain_of(state, h)]) - 1
-        while cell >= 0:
-            for k in range(PLACES):
-                word = cells[CELL * cell + k] & np.uint32(_POSITION)
-                if part_at(cells, cell, k) == part and word != np.uint32(0):
-                    if n < at.size:
-                        at[n], positions[n] = i, np.int64(word) - 1
-                    n += 1
-            cell = np.int64(cells[CELL * cell + _NEXT]) - 1
+    """List all positions with the hash of an id, and whose; return how many there are, listed while there is room.
+
+    The chains of some ids are gone through side by side: nobody waits for memory.
+    """
+    n, walks = 0, np.empty(AHEAD, np.int64)
+    for first in range(0, ids.size, AHEAD):
+        last = min(first + AHEAD, ids.size)
+        begin(cells, heads, state, ids, first, last, walks)
+        on_the_way = True
+        while on_the_way:
+            on_the_way = False
+            for i in range(first, last):
+                cell = walks[i - first]
+                if cell < 0:
+                    continue
+                part = np.uint32(hash_of(ids[i]) >> 16)
+                for k in range(PLACES if has_part(cells, cell, part) else 0):
+                    word = cells[CELL * cell + k] & np.uint32(_POSITION)
+                    if part_at(cells, cell, k) == part and word != np.uint32(0):
+                        if n < at.size:
+                            at[n], positions[n] = i, np.int64(word) - 1
+                        n += 1
+                walks[i - first] = np.int64(cells[CELL * cell + _NEXT]) - 1
+                ask(cells, walks[i - first])
+                on_the_way = True
     return n
 
 
@@ -218,30 +249,37 @@ def put_positions(cells: U32, heads: U32, state: I64, rows: U32, stride: int, po
         state[COUNT] += 1
 
 
+@inline
+def take_out(cells: U32, heads: U32, state: I64, chain: np.int64, place: np.int64) -> None:
+    """Take out the entry at a place: the last one of the chain's first cell comes there."""
+    head = np.int64(heads[chain]) - 1
+    last = entries_of(cells, head) - 1
+    write(cells, place // CELL, place % CELL, cells[CELL * head + last], part_at(cells, head, last))
+    cells[CELL * head + last] = np.uint32(0)
+    if last == 0:
+        heads[chain] = cells[CELL * head + _NEXT]
+        set_free(cells, state, head)
+    state[COUNT] -= 1
+
+
 @entry_loop
 def remove_positions(cells: U32, heads: U32, state: I64, ids: U64, positions: I64, counts: U8) -> None:
-    """Take out entries that are there; write their counts."""
-    for i in range(ids.size):
-        look_ahead(cells, heads, state, ids, i)
-        chain = chain_of(state, hash_of(ids[i]))
-        place = place_of(cells, heads, state, ids[i], positions[i])
-        counts[i] = np.uint8(cells[place] >> np.uint32(30))
-        head = np.int64(heads[chain]) - 1
-        last = entries_of(cells, head) - 1
-        part = part_at(cells, head, last)
-        write(cells, place // CELL, place % CELL, cells[CELL * head + last], part)
-        cells[CELL * head + last] = np.uint32(0)
-        if last == 0:
-            heads[chain] = cells[CELL * head + _NEXT]
-            set_free(cells, state, head)
-        state[COUNT] -= 1
+    """Take out entries; write their counts, ABSENT where there is none."""
+    walks = np.empty(AHEAD, np.int64)
+    for first in range(0, ids.size, AHEAD):
+        last = min(first + AHEAD, ids.size)
+        begin(cells, heads, state, ids, first, last, walks)
+        for i in range(first, last):
+            place = place_of(cells, heads, state, ids[i], positions[i])
+            counts[i] = ABSENT if place < 0 else np.uint8(cells[place] >> np.uint32(30))
+            if place >= 0:
+                take_out(cells, heads, state, chain_of(state, hash_of(ids[i])), place)
 
 
 @entry_loop
 def has_positions(cells: U32, heads: U32, state: I64, ids: U64, positions: I64, found: Flags) -> None:
     """Tell which ids have an entry with a position."""
     for i in range(ids.size):
-        look_ahead(cells, heads, state, ids, i)
         found[i] = place_of(cells, heads, state, ids[i], positions[i]) >= 0
 
 
