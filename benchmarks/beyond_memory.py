@@ -5,8 +5,9 @@ and pushes batches of 4096 samples with 26 ids, drawn by Zipf 1.1 or evenly. Eac
 all go past the page cache (``O_DIRECT``), so that memory is what it is given: for ours rows in memory, index and
 buffers, for RocksDB (``pip install rocksdict``) its caches, memtables, index and filters. ``--cgroup`` has the kernel
 hold each to it: a memory cgroup of ``--memory``, beyond what the process had before (as root). Before it is measured,
-each store has trained the ids drawn most often, as many as ours has memory for (RocksDB: ``--warm``). A batch is made unique
-before; its gradients are the same for all. Rows of the batches to come are read ahead by ours (``--ahead 0``: not).
+each store has trained the ids drawn most often, as many as ours has memory for (RocksDB: ``--warm``). A batch is made
+unique before; its gradients are the same for all. Rows of the batches to come are read ahead by ours (``--ahead 0``:
+not).
 
 RocksDB: filled by sorted files, ids of a batch in 32 multi-gets at once, rows in one write batch, no log of writes, no
 compression, blocks of 4 KB, filters but for the last level (every id has a row), an eighth of the memory for each of

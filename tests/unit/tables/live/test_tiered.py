@@ -300,7 +300,7 @@ def test_rows_used_most_stay_in_memory(tmp_path: Path) -> None:
             misses, fewest = [0], 0
         fewest += int((ids >= part.capacity).sum())
         shard.pull("g", ids)
-    assert misses[0] < 1.3 * fewest
+    assert misses[0] < 1.22 * fewest, "1.25 where counts are not taken along"
 
 
 def test_an_id_with_two_rows_is_refused(tmp_path: Path) -> None:
