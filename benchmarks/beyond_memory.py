@@ -4,17 +4,20 @@
 and pushes batches of 4096 samples with 26 ids, drawn by Zipf 1.1 or evenly. Each store runs in a process of its own;
 all go past the page cache (``O_DIRECT``), so that memory is what it is given: for ours rows in memory, index and
 buffers, for RocksDB (``pip install rocksdict``) its caches, memtables, index and filters. ``--cgroup`` has the kernel
-hold each to it: a memory cgroup of ``--memory`` and what the process had before (as root). Before it is measured, each
-store has trained the ids drawn most often, as many as ours has memory for (RocksDB: ``--warm``). A batch is made unique
-before; its gradients are the same for all. Rows of the batches to come are read ahead by ours (``--ahead 0``: not).
+hold each to it: a memory cgroup of ``--memory``, beyond what the process had before (as root). Before it is measured,
+each store has trained the ids drawn most often, as many as ours has memory for (RocksDB: ``--warm``). A batch is made
+unique before; its gradients are the same for all. Rows of the batches to come are read ahead by ours (``--ahead 0``:
+not).
 
 RocksDB: filled by sorted files, ids of a batch in 32 multi-gets at once, rows in one write batch, no log of writes, no
 compression, blocks of 4 KB, filters but for the last level (every id has a row), an eighth of the memory for each of
 two memtables, the rest a cache of blocks, or of rows (``--rocks-rows``: the share of the cache).
 
 Printed: microseconds a sample, the 99th percentile of a batch, bytes that the process read from and wrote to the disk a
-sample (``/proc/self/io``), bytes written for each changed row as a multiple of the row, bytes of the index a row, and
-the largest resident memory.
+sample (``/proc/self/io``), reads a second, and a sample in the first and the last quarter of what was measured, bytes
+written for each changed row as a multiple of the row, bytes of the index a row, the resident memory before there was a
+store (Python, batches that were drawn) and the largest. ``--before`` and ``--after`` are commands around each
+measurement: whatever makes the machine quiet that long, while filling takes minutes.
 """
 
 from __future__ import annotations
@@ -38,14 +41,18 @@ import numpy as np
 
 from heterps.protocol import BatchKey
 from heterps.tables import GroupSpec, RowGradients, RowWiseAdaGrad, Shard, TableSpec
+from heterps.tables.live.partition import RowPartition
+from heterps.tables.live.tiered import TieredPartition
 
 DIM, SAMPLES, SLOTS, RATE = 16, 4096, 26, 0.01
 ROW_BYTES = 8 + 4 * (DIM + 1)  # id, values, the rule's slot
 CHUNK, WARM = 1 << 18, 1 << 17
 VALUES = np.random.default_rng(1).random((CHUNK, DIM + 1), np.float32)  # of every chunk
-DRAWN = 1 << 26  # bytes of ids that are drawn before
+DRAWN = 1 << 28  # bytes of ids that are drawn before
 READERS = 32  # threads that get rows of RocksDB, as many as ours reads with
+INDEX_BYTES, BUFFERS = 7, 128e6  # of ours: for a row on disk; of the log and of reads
 STORES = ("memory", "ours", "rocksdb")
+Drawn = list[tuple[np.ndarray, np.ndarray]]
 
 
 class Store(Protocol):
@@ -60,6 +67,9 @@ class Store(Protocol):
     def ahead(self, ids: np.ndarray) -> None:
         """Read rows that will be asked for."""
 
+    def reads(self) -> float:
+        """Return how many reads the disk was asked for until now."""
+
     def facts(self, rows: int) -> dict[str, float]:
         """Return figures of its own."""
 
@@ -70,7 +80,7 @@ class Ours:
     def __init__(self, rows: int, memory: float | None, folder: Path) -> None:
         storage = "memory" if memory is None else "ssd"
         group = GroupSpec("g", (TableSpec("t", DIM, RowWiseAdaGrad(RATE)),), storage=storage)  # type: ignore[arg-type]
-        hot = None if memory is None else int(max(memory - 12 * rows - 64e6, 1e6))
+        hot = None if memory is None else int(max(memory - INDEX_BYTES * rows - BUFFERS, 1e6))
         self.shard = Shard([group], folder=folder, hot_bytes=hot)
         self.group, self.steps = self.shard.group("g"), 0
 
@@ -93,13 +103,19 @@ class Ours:
         """Read rows that will be asked for."""
         self.shard.prefetch("g", ids)
 
+    def reads(self) -> float:
+        """Return how many reads the disk was asked for until now: one for a row, nearly always."""
+        (part,) = self.group.partitions
+        return part.cold.log.traffic.read / (4 * part.layout.stride) if isinstance(part, TieredPartition) else 0.0
+
     def facts(self, rows: int) -> dict[str, float]:
         """Return figures of its own."""
         (part,) = self.group.partitions
-        if not hasattr(part, "cold"):
+        if not isinstance(part, TieredPartition):
+            assert isinstance(part, RowPartition)
             return {"index_bytes_row": 8.0 * int(part.meta[0]) / rows}
         return {
-            "index_bytes_row": (part.cold.nbytes + 8 * int(part.hot.meta[0]) + 4 * part.capacity) / rows,
+            "index_bytes_row": (part.cold.nbytes + 8 * int(part.hot.meta[0]) + 5 * part.capacity) / rows,
             "hot_rows": float(part.capacity),
             "file_of_rows": part.cold.log.nbytes / (rows * ROW_BYTES),
         }
@@ -172,6 +188,10 @@ class RocksDB:
     def ahead(self, ids: np.ndarray) -> None:
         """Read rows that will be asked for."""
 
+    def reads(self) -> float:
+        """Return how many reads the disk was asked for until now, if all were of a block."""
+        return disk()[0] / 4096
+
     def facts(self, rows: int) -> dict[str, float]:
         """Return figures of its own."""
         return {}
@@ -208,7 +228,7 @@ def batches(kind: str, rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield ids, noise[: len(ids)]
 
 
-def before_hand(kind: str, rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def before_hand(kind: str, rows: int) -> Drawn:
     """Draw batches before anything is measured."""
     drawn, size = [], 0
     for ids, gradients in batches(kind, rows):
@@ -225,36 +245,48 @@ def disk() -> tuple[int, int]:
     return int(found["read_bytes"]), int(found["write_bytes"])
 
 
-def run(store: Store, options: argparse.Namespace, memory: float | None) -> list[dict[str, Any]]:
+def run(
+    store: Store, options: argparse.Namespace, memory: float | None, drawn: dict[str, Drawn]
+) -> list[dict[str, Any]]:
     """Fill and warm one store, then measure it with ids of each kind."""
     rows = int(options.rows)
-    start = time.perf_counter()
+    resident, start = resident_bytes(), time.perf_counter()
     store.fill(rows)
     filled = time.perf_counter() - start
     if memory is not None:
-        often = min(rows, int((memory - 12 * rows) / (ROW_BYTES + 32)))
-        often = min(often, options.warm) if options.store == "rocksdb" else often
+        often = options.warm if options.store == "rocksdb" else int(store.facts(rows)["hot_rows"])
+        often = min(often, rows)
         for first in reversed(range(0, often, WARM)):  # those used most are used last
             ids = placed(np.arange(first, min(first + WARM, often), dtype=np.uint64), rows)
             store.step(ids, np.zeros((len(ids), DIM), np.float32))
+    store.step(*next(iter(drawn.values()))[-1])  # loops are compiled
     warmed = time.perf_counter() - start - filled
-    found = [measured(store, options, kind) for kind in options.ids.split(",")]
+    found = [measured(store, options, kind, drawn[kind]) for kind in drawn]
     more = {
-        "max_rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "rss_before_gb": resident / 1e9,
+        "max_rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9,
         "fill_s": filled,
         "warm_s": warmed,
     }
     return [{**each, **more, **store.facts(rows)} for each in found]
 
 
-def measured(store: Store, options: argparse.Namespace, kind: str) -> dict[str, Any]:
+def measured(store: Store, options: argparse.Namespace, kind: str, drawn: Drawn) -> dict[str, Any]:
     """Measure a store that is filled."""
-    rows, seconds = int(options.rows), options.seconds
+    subprocess.run(options.before, shell=True, check=True, stdout=subprocess.DEVNULL)
+    try:
+        return timed(store, options, kind, drawn)
+    finally:
+        subprocess.run(options.after, shell=True, check=True, stdout=subprocess.DEVNULL)
+
+
+def timed(store: Store, options: argparse.Namespace, kind: str, drawn: Drawn) -> dict[str, Any]:
+    seconds = options.seconds
     ahead = options.ahead if options.store == "ours" else 0
-    drawn = before_hand(kind, rows)
     readers = ThreadPoolExecutor(max(1, ahead))
     reading: list[Future[None]] = [readers.submit(store.ahead, ids) for ids, _ in drawn[:ahead]]
     times: list[float] = []
+    reads: list[float] = []
     samples = changed = 0
     start = last = time.perf_counter()
     before, began = disk(), start
@@ -265,10 +297,11 @@ def measured(store: Store, options: argparse.Namespace, kind: str) -> dict[str, 
         store.step(ids, gradients)
         now = time.perf_counter()
         took, last = now - last, now
-        if now - start < seconds / 2:  # not measured: the first batches
+        if now - start < seconds / 2 and n < len(drawn) // 3:  # not measured: the first batches
             before, began = disk(), now
             continue
         times.append(took)
+        reads.append(store.reads())
         samples, changed = samples + SAMPLES, changed + len(ids)
         if now - start > 1.5 * seconds:
             break
@@ -281,19 +314,32 @@ def measured(store: Store, options: argparse.Namespace, kind: str) -> dict[str, 
         "p50_batch_ms": 1e3 * statistics.median(times),
         "p99_batch_ms": 1e3 * float(np.quantile(times, 0.99)),
         "batches": len(times),
+        "reads_s": (reads[-1] - reads[0]) / sum(times[1:]) if len(times) > 1 else 0.0,
+        "reads_sample_first": _slope(reads[: len(reads) // 4]),
+        "reads_sample_last": _slope(reads[-(len(reads) // 4) :]),
         "read_bytes_sample": read / samples,
         "written_bytes_sample": written / samples,
         "written_of_changed_row": written / changed / ROW_BYTES,
     }
 
 
+def _slope(counts: list[float]) -> float:
+    return (counts[-1] - counts[0]) / (len(counts) - 1) / SAMPLES if len(counts) > 1 else 0.0
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 @contextmanager
 def confined(extra: float) -> Iterator[None]:
-    """Let this process have so many bytes more than now, page cache included: a memory cgroup (version 1)."""
+    """Let this process have so many bytes more than now, page cache included: a memory cgroup (version 1).
+
+    What it has by now stays with the group that it comes from.
+    """
     group = Path(f"/sys/fs/cgroup/memory/heterps-{os.getpid()}")
     group.mkdir()
-    resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    (group / "memory.limit_in_bytes").write_text(str(int(resident + extra)))
+    (group / "memory.limit_in_bytes").write_text(str(int(extra)))
     (group / "cgroup.procs").write_text(str(os.getpid()))
     try:
         yield
@@ -305,6 +351,7 @@ def confined(extra: float) -> Iterator[None]:
 def one(options: argparse.Namespace) -> None:
     """Measure one store in this process, print JSON."""
     rows, memory = int(options.rows), None if options.store == "memory" else options.memory
+    drawn = {kind: before_hand(kind, rows) for kind in options.ids.split(",")}
     limit = confined(memory) if options.cgroup and memory is not None else nullcontext()
     with tempfile.TemporaryDirectory(dir=options.folder) as name, limit:
         made: Store = (
@@ -312,7 +359,7 @@ def one(options: argparse.Namespace) -> None:
             if options.store == "rocksdb"
             else Ours(rows, memory, Path(name))
         )
-        print(json.dumps(run(made, options, memory)))
+        print(json.dumps(run(made, options, memory, drawn)))
 
 
 def main() -> None:
@@ -326,6 +373,8 @@ def main() -> None:
     parser.add_argument("--rocks-rows", type=float, default=0.0, help="Share of RocksDB's cache that holds rows.")
     parser.add_argument("--cgroup", action="store_true", help="Have the kernel hold stores to their memory.")
     parser.add_argument("--ahead", type=int, default=2, help="Batches whose rows ours reads ahead.")
+    parser.add_argument("--before", default="true", help="Command to run before each measurement.")
+    parser.add_argument("--after", default="true", help="Command to run after each measurement.")
     parser.add_argument("--folder", default=tempfile.gettempdir())
     parser.add_argument("--store", choices=STORES, help=argparse.SUPPRESS)
     options = parser.parse_args()

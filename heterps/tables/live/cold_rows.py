@@ -11,13 +11,22 @@ import numpy.typing as npt
 from heterps.errors import TableError
 from heterps.tables.live.region import Region
 from heterps.tables.live.row_log import MOST, RowLog
-from heterps.tables.loops import index
-from heterps.tables.loops.tier_loops import (
+from heterps.tables.loops.cold_index import (
+    CELL,
+    CHAIN_ROWS,
+    CHAINS,
+    COUNT,
+    HIGH,
+    PLACES,
+    age_cells,
     bits_of_positions,
+    chains_of,
     has_positions,
+    list_alike,
     list_candidates,
     list_positions,
     move_positions,
+    new_state,
     put_positions,
     remove_positions,
 )
@@ -28,12 +37,11 @@ __all__ = ["ColdRows", "DiskTier"]
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
+U8 = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 
-#: Entries per thousand places from which the index grows, and to how many per thousand: 10 to 12 bytes a row.
-_LOAD, _GROW = 800, 1200
-#: Places that are looked through at a time for ids with two rows, and entries of one hash that are compared for sure.
-_CHECKED, _ALIKE = 1 << 22, 64
+#: Chains that are looked through at a time for ids with two rows, and cells that are aged at a time.
+_CHECKED, _AGED = 1 << 13, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -62,31 +70,39 @@ class ColdRows:
     """Whoever calls holds the lock of the partition."""
 
     def __init__(self, stride: int, tier: DiskTier) -> None:
-        self.log = RowLog(stride, tier.folder, tier.block_bytes)
-        self._meta = index.new_meta(4 * stride)
-        self._meta[index.LOAD], self._meta[index.GROW] = _LOAD, _GROW
-        places = _GROW * 1000 // _LOAD + 1000  # a thousand rows, at its emptiest and with one run of all behind it
-        self._region = Region(np.uint64, MOST // 1000 * places + 2 * index.LEAST)
-        self._entries: U64 = self._region.array
-        self.most = min(MOST, (len(self._entries) - 2 * index.LEAST) // places * 1000)
+        self._state = new_state()
+        chains = CHAINS + MOST // CHAIN_ROWS
+        self._heads: U32 = Region(np.uint32, chains).array
+        self._cells: U32 = Region(np.uint32, CELL * (MOST // PLACES + chains)).array  # the first of each is not full
+        self.log = RowLog(stride, tier.folder, tier.block_bytes, self._most_rows())
+        self._ageing = 0  # cells that are still to be aged
+
+    def _most_rows(self) -> int:
+        """Return for how many rows there is address space."""
+        cells = len(self._cells) // CELL - CHAINS
+        return min(MOST, CHAIN_ROWS * len(self._heads), cells * CHAIN_ROWS * PLACES // (CHAIN_ROWS + PLACES))
 
     def __len__(self) -> int:
-        return int(self._meta[index.COUNT])
+        return int(self._state[COUNT])
 
     @property
     def nbytes(self) -> int:
         """Bytes of the index."""
-        return 8 * int(self._meta[index.CAP])
+        return 4 * (CELL * int(self._state[HIGH]) + chains_of(self._state))
 
     def candidates(self, ids: U64) -> tuple[I64, I64]:
         """Return the positions at which rows of ids may stand, and whose: of another id with the same hash, perhaps."""
         room = 2 * len(ids) + 64
         while True:
             at, positions = np.empty(room, np.int64), np.empty(room, np.int64)
-            n = int(list_candidates(self._entries, self._meta, ids, at, positions))
+            n = int(list_candidates(*self._index, ids, at, positions))
             if n <= room:
                 return at[:n], positions[:n]
             room = n
+
+    @property
+    def _index(self) -> tuple[U32, U32, I64]:
+        return self._cells, self._heads, self._state
 
     def find(self, ids: U64) -> tuple[I64, I64]:
         """Return the positions of rows of ids, and whose; reads the rows."""
@@ -94,57 +110,68 @@ class ColdRows:
         good = ids_of(self.log.read(positions)) == ids[at]
         return at[good], positions[good]
 
-    def enter(self, words: U32, positions: I64) -> None:
-        """Make rows known that stand at positions."""
-        put_positions(self._entries, self._meta, np.ascontiguousarray(words).reshape(-1), self.log.stride, positions)
+    def enter(self, words: U32, positions: I64, counts: U8) -> None:
+        """Make rows known that stand at positions, and were used so often."""
+        put_positions(*self._index, np.ascontiguousarray(words).reshape(-1), self.log.stride, positions, counts)
 
     def add(self, words: U32) -> None:
         """Add rows for which there is room in the log."""
-        self.enter(words, self.log.append(words))
+        self.enter(words, self.log.append(words), np.zeros(len(words), np.uint8))
 
-    def remove(self, ids: U64, positions: I64) -> None:
-        """Take rows out of the index; what stands in the log stays until it is released."""
-        remove_positions(self._entries, self._meta, ids, positions)
+    def remove(self, ids: U64, positions: I64) -> U8:
+        """Take rows out of the index; what stands in the log stays until it is released. Return their counts, ABSENT
+        where an id has no row at its position.
+        """
+        counts = np.empty(len(ids), np.uint8)
+        remove_positions(*self._index, ids, positions, counts)
+        return counts
 
     def has(self, ids: U64, positions: I64) -> Flags:
         """Tell which ids have their rows at these positions."""
         found = np.empty(len(ids), np.bool_)
-        has_positions(self._entries, self._meta, ids, positions, found)
+        has_positions(*self._index, ids, positions, found)
         return found
 
     def rewrite(self, words: U32, positions: I64) -> None:
         """Put other words in place of those of the same ids at positions; there is room in the log."""
-        move_positions(self._entries, self._meta, ids_of(words), positions, self.log.append(words))
+        move_positions(*self._index, ids_of(words), positions, self.log.append(words))
         self.log.release(positions)
+
+    def age(self, all_: bool) -> None:
+        """Lower counts a little further, of some cells at a time; those of all by one where told."""
+        self._ageing = int(self._state[HIGH]) if all_ else self._ageing
+        first = max(0, self._ageing - _AGED)
+        age_cells(self._cells, first, self._ageing)
+        self._ageing = first
 
     def positions(self) -> I64:
         """Return the positions of all rows, ascending."""
         found = np.empty(len(self), np.uint32)
-        list_positions(self._entries, int(self._meta[index.CAP]), found)
+        list_positions(self._cells, self._state, found)
         found.sort()
         return found.astype(np.int64)
 
     def bits(self) -> U64:
         """Return the same as a bit for each position."""
         bits = np.zeros(-(-self.log.extent // 64), np.uint64)
-        bits_of_positions(self._entries, int(self._meta[index.CAP]), bits)
+        bits_of_positions(self._cells, self._state, bits)
         return bits
 
     def check_unique(self) -> None:
         """Refuse ids that have two rows: those whose hashes are the same are read and compared."""
-        end = int(self._meta[index.CAP])
-        while self._entries[end]:
-            end += 1
-        for first in range(0, end, _CHECKED):
-            self._check_places(self._entries[first : min(first + _CHECKED + _ALIKE, end)])
+        chains, marks = chains_of(self._state), np.zeros(1 << 16, np.uint8)
+        for first in range(0, chains, _CHECKED):
+            ids = ids_of(self.log.read(self._alike(first, min(first + _CHECKED, chains), marks)))
+            found, counts = np.unique(ids, return_counts=True)
+            if (counts > 1).any():
+                raise TableError(f"id {found[counts > 1][0]} has two rows")
 
-    def _check_places(self, entries: U64) -> None:
-        entries = entries[entries != 0]
-        hashes = entries >> np.uint64(32)
-        alike = np.flatnonzero(hashes[1:] == hashes[:-1])
-        some = entries[np.union1d(alike, alike + 1)]
-        ids, counts = np.unique(
-            ids_of(self.log.read((some & np.uint64(0xFFFFFFFF)).astype(np.int64) - 1)), return_counts=True
-        )
-        if (counts > 1).any():
-            raise TableError(f"id {ids[counts > 1][0]} has two rows")
+    def _alike(self, first: int, last: int, marks: U8) -> I64:
+        """Return the positions of rows in chains whose hash another one has, too."""
+        room = 1 << 12
+        while True:
+            positions = np.empty(room, np.int64)
+            n = int(list_alike(self._cells, self._heads, first, last, marks, positions))
+            if n <= room:
+                return positions[:n]
+            room = n

@@ -48,14 +48,17 @@ class DiskQueue:
         self._memory: U32 = np.empty(0, np.uint32)
         self._control = np.zeros(CONTROL * DEPTH, np.int64)
 
-    def read(self, file: int, stride: int, positions: I64, out: U32, at: I64) -> int:
-        """Read the rows at ascending positions, each to its row of ``out``; return how many before a failure."""
+    def read(self, file: int, unit: int, stride: int, positions: I64, out: U32, at: I64) -> int:
+        """Read the rows at ascending positions, each to its row of ``out``; return how many before a failure.
+
+        Reads begin and end with units, of so many words.
+        """
         size = DEPTH * PAGE * max(PAGES, stride // PAGE + 3)
         if len(self._memory) < size:
             self._memory = Region(np.uint32, size).array
         memory, control = self._memory, self._control
         words = (self._context, self._submit, self._await, file, memory.ctypes.data, memory, DEPTH)
-        return int(read_scattered(*words, control.ctypes.data, control, stride, positions, out.reshape(-1), at))
+        return int(read_scattered(*words, control.ctypes.data, control, unit, stride, positions, out.reshape(-1), at))
 
 
 class _OwnQueue(threading.local):

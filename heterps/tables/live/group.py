@@ -198,7 +198,7 @@ class RowGroup:
         values, rows = self._out(len(ids), out), np.empty(len(ids), np.uint32)
         flat = values.reshape(-1)
         with self._room_for(ids, order, bounds, make):
-            left = self._bring(ids, order, bounds)
+            left = self._bring(ids, order, bounds, True)
 
             def work(part: Partition, lo: int, hi: int) -> int:
                 if isinstance(part, TieredPartition):
@@ -213,15 +213,15 @@ class RowGroup:
         if self._tier is not None:
             ids = check_ids(ids, f"group {self.spec.name!r}")
             order, bounds = self.split(ids)
-            self._bring(ids, order, bounds)
+            self._bring(ids, order, bounds, False)
 
-    def _bring(self, ids: U64, order: I32, bounds: I64) -> dict[TieredPartition, int | None]:
+    def _bring(self, ids: U64, order: I32, bounds: I64, used: bool) -> dict[TieredPartition, int | None]:
         """Bring rows on disk into memory, many at a time; return what tells whether those of a partition are there."""
         left: dict[TieredPartition, int | None] = {}
         for part, (lo, hi) in zip(self.partitions, pairwise(bounds.tolist()), strict=True):
             if isinstance(part, TieredPartition):
                 most = max(part.turn, part.capacity // 4)
-                found = [part.bring(ids, order, first, min(first + most, hi)) for first in range(lo, hi, most)]
+                found = [part.bring(ids, order, first, min(first + most, hi), used) for first in range(lo, hi, most)]
                 left[part] = found[0] if len(found) == 1 else None
         return left
 

@@ -27,7 +27,7 @@ from heterps.errors import TableFullError
 from heterps.tables.live.disk_queue import DEPTH, disk_queue
 from heterps.tables.live.region import Region
 from heterps.tables.live.scratch_file import ScratchFile
-from heterps.tables.loops.disk_reads import GAP, PAGE, read_rows
+from heterps.tables.loops.disk_reads import GAP, PAGE, SECTOR, read_rows
 
 __all__ = ["MOST", "LogTraffic", "RowLog"]
 
@@ -35,8 +35,8 @@ I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 U32 = npt.NDArray[np.uint32]
 
-#: Positions of a log.
-MOST = 2**31 - 2
+#: Positions of a log: with one more they have 30 bits.
+MOST = 2**30 - 2
 #: Reads in flight of a process, rows that one of them is worth a thread, and words of what a thread reads at once.
 READERS, WORTH_IT, READ_WORDS = 64, 16, 1 << 17
 #: Threads that read through a queue of the kernel, each with many reads in flight, where it has such queues.
@@ -63,6 +63,8 @@ class RowLog:
         Where the file is.
     block_bytes
         What is written at once, at least.
+    most
+        Positions that there may be.
 
     Attributes
     ----------
@@ -72,11 +74,11 @@ class RowLog:
         A position shifted right by it is a segment.
     """
 
-    def __init__(self, stride: int, folder: Path, block_bytes: int) -> None:
+    def __init__(self, stride: int, folder: Path, block_bytes: int, most: int = MOST) -> None:
         self.stride, self.folder = stride, folder
         self.shift = max(10, (max(block_bytes // (4 * stride), 1) - 1).bit_length())
         self.segment_rows = 1 << self.shift
-        self.live: I32 = np.zeros((MOST >> self.shift) + 1, np.int32)
+        self.live: I32 = np.zeros((most >> self.shift) + 1, np.int32)
         self._uses: I32 = np.zeros(len(self.live), np.int32)  # how often a segment was begun
         self._file = ScratchFile(folder)
         self._segments = 0  # of the file
@@ -89,6 +91,7 @@ class RowLog:
         self._spare: list[U32] = []
         self._lock = threading.Lock()  # of what is in memory: read() may be called by anybody
         self._read_bytes = self._written_bytes = 0
+        self._unit = SECTOR  # of reads that are not of whole pages
 
     def _new_memory(self) -> U32:
         words: U32 = Region(np.uint32, self.segment_rows * self.stride).array[: self.segment_rows * self.stride]
@@ -147,7 +150,7 @@ class RowLog:
             self.reclaim()
         while self.room < n:
             if self._segments == len(self.live) - 1:
-                raise TableFullError(f"a log has no more than {MOST} positions: use more threads or shard hosts")
+                raise TableFullError(f"a log has no more than {self.extent} positions: use more threads or shard hosts")
             self._file.allocate(self._segments * self._segment_bytes, self._segment_bytes)
             self._free.append(self._segments)
             self._segments += 1
@@ -237,9 +240,14 @@ class RowLog:
             done.result()
 
     def _read_scattered(self, positions: I64, at: I64, out: U32) -> None:
-        """Read rows that lie far apart through the kernel's queue; what that would not take, one after another."""
-        queue = disk_queue()
-        done = 0 if queue is None else queue.read(self._file.number, self.stride, positions, out, at)
+        """Read rows that lie far apart through the kernel's queue; what that would not take, one after another.
+
+        By sectors: a disk answers a tenth more of them than of pages. Where it has none, the first read fails.
+        """
+        queue, unit = disk_queue(), self._unit
+        done = 0 if queue is None else queue.read(self._file.number, unit, self.stride, positions, out, at)
+        if not done:
+            self._unit = PAGE
         if done < len(positions):
             self._read_piece(positions[done:], at[done:], out)
 

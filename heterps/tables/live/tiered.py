@@ -2,8 +2,8 @@
 
 1. A row is in memory or on disk, never in both indices. In memory it is a row of an ordinary partition, and all loops
    work on it there; so before a loop runs, the rows that it will look for are brought in.
-2. Before rows are brought in or made, as many leave as need be: a clock takes those not used since its hand passed.
-   Rows in use are never among them, since room for a turn is made before its rows are touched.
+2. Before rows are brought in or made, as many leave as need be, those used least (:mod:`~heterps.tables.loops.\
+   tier_loops`). Rows in use are never among them, since room for a turn is made before its rows are touched.
 3. A row that has changed is added to the log when it leaves; one that has not goes back to where it was read.
 4. A row's number is a row in memory, or a position on disk with :data:`COLD` set. It is good while the lock is held.
 """
@@ -27,9 +27,11 @@ from heterps.tables.live.partition import NO_BITS, NO_MARK, RowPartition
 from heterps.tables.live.region import Region
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.live.turns import TURN
+from heterps.tables.loops import index
+from heterps.tables.loops.cold_index import ABSENT
 from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.store import GradientColumns
-from heterps.tables.loops.tier_loops import TOUCHED, clock, insert_rows, touch_rows
+from heterps.tables.loops.tier_loops import AGED, LEAST_USED, choose_leaving, insert_rows, new_choice, touch_rows
 from heterps.tables.loops.upkeep import copy_rows, delete_rows
 from heterps.tables.snapshots.records import RowBuffer, ids_of
 
@@ -39,6 +41,7 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
+U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
 
@@ -46,8 +49,10 @@ Flags = npt.NDArray[np.bool_]
 COLD = 1 << 31
 #: Rows in memory at least, and rows that leave it together where there is room on disk.
 LEAST, LEAVING = 64, 16384
-#: What a row in memory takes beside its words: entries of a half-empty index, a tag, a bit.
-BESIDE = 24
+#: Entries of the index of rows in memory per thousand places, and by how much it grows.
+_LOAD, _GROW = 820, 1150
+#: What a row in memory takes beside its words: a place in that index, where it is on disk, a count, a bit.
+BESIDE = 15
 _NO_HINTS: U32 = np.empty(0, np.uint32)
 
 
@@ -68,12 +73,21 @@ class TieredPartition:
         most = self.capacity + self.turn  # room for new rows is asked for before free ones are used
         self.hot = RowPartition(layout, most=most)
         self.cold = ColdRows(layout.stride, tier)
-        self._tags: U32 = Region(np.uint32, self.capacity).array
-        self._hand = 0
+        self._fit_index(most)
+        self._at: U32 = Region(np.uint32, most).array  # 1 + the position on disk where the same stands
+        self._uses: U8 = Region(np.uint8, most).array
+        self._choice = new_choice()
         self.left = 0
         """How often rows have left memory."""
         self._changes: ChangedIds | None = None
         self._compaction = Compaction(self, tier.compaction)
+
+    def _fit_index(self, most: int) -> None:
+        """Have the index of rows in memory end with as many places as it needs then, after so many steps of growth."""
+        meta, places = self.hot.meta, 1000 * most // _LOAD + 1
+        while places * 1000 // _GROW > int(meta[index.CAP]):
+            places = places * 1000 // _GROW + 1
+        meta[index.CAP], meta[index.LOAD], meta[index.GROW] = max(places, int(meta[index.CAP])), _LOAD, _GROW
 
     def __len__(self) -> int:
         return len(self.hot) + len(self.cold)
@@ -102,9 +116,9 @@ class TieredPartition:
 
     # --- into memory and out of it
 
-    def bring(self, ids: U64, order: I32, lo: int, hi: int) -> int | None:
-        """Bring the rows of at most half of what fits into memory, without the lock while they are read. Takes the lock
-        itself.
+    def bring(self, ids: U64, order: I32, lo: int, hi: int, used: bool) -> int | None:
+        """Bring the rows of at most half of what fits into memory, without the lock while they are read; that they are
+        used now is counted, not that they will be. Takes the lock itself.
 
         Return what :attr:`left` is while all of them are there; None if some may have left again.
         """
@@ -112,15 +126,14 @@ class TieredPartition:
         with self.lock:
             self._make_room(hi - lo)
             left = self.left
-            absent = self._touch(ids, _NO_HINTS, order, lo, hi, False)
+            absent = self._touch(ids, _NO_HINTS, order, lo, hi, used, False)
             at, positions = self.cold.candidates(ids[absent])
             wanted, uses = ids[absent][at], log.uses(positions)
         words = log.read(positions)
         with self.lock:
             good = (log.uses(positions) == uses) & (ids_of(words) == wanted)
-            good[good] = self.cold.has(wanted[good], positions[good])
             self._make_room(hi - lo)
-            self._take_in(words[good], positions[good])
+            self._take_in(words[good], positions[good], used)
             return left if left == self.left else None
 
     def _present(
@@ -128,58 +141,74 @@ class TieredPartition:
     ) -> None:
         """Make sure that rows of a turn are in memory, and that there is room for new ones."""
         self._make_room(hi - lo, promised)
-        absent = self._touch(ids, hints, order, lo, hi, changes)
+        absent = self._touch(ids, hints, order, lo, hi, False, changes)
         if len(absent) and len(self.cold):
             wanted = ids[absent]
             at, positions = self.cold.candidates(wanted)
             words = self.cold.log.read(positions)
             good = ids_of(words) == wanted[at]
-            self._take_in(words[good], positions[good], changes)
+            self._take_in(words[good], positions[good], True, changes)
 
-    def _touch(self, ids: U64, hints: U32, order: I32, lo: int, hi: int, changes: bool) -> I32:
-        absent = np.empty(hi - lo, np.int32)
-        log = self.cold.log
-        n = touch_rows(self.hot.store, ids, hints, order, lo, hi, self._tags, log.live, log.shift, changes, absent)
+    def _touch(self, ids: U64, hints: U32, order: I32, lo: int, hi: int, used: bool, changes: bool) -> I32:
+        absent, log = np.empty(hi - lo, np.int32), self.cold.log
+        known = (self._uses, self._choice, used, self._at, log.live, log.shift, changes)
+        n = touch_rows(self.hot.store, ids, hints, order, lo, hi, *known, absent)
         return absent[: int(n)]
 
-    def _take_in(self, words: U32, positions: I64, changes: bool = False) -> None:
+    def _take_in(self, words: U32, positions: I64, used: bool, changes: bool = False) -> None:
         if not len(words):
             return
-        positions, first = np.unique(positions, return_index=True)
-        words = words[first]
+        counts = self.cold.remove(ids_of(words), positions)
+        there = counts != ABSENT  # not listed twice, and not brought in by another thread meanwhile
+        words, positions, counts = words[there], positions[there], counts[there]
         slots = np.empty(len(words), np.int64)
-        self.cold.remove(ids_of(words), positions)
         insert_rows(self.hot.store, words.reshape(-1), slots)
         if changes:
             self.cold.log.release(positions)
-        self._tags[slots] = np.uint32(TOUCHED) | (positions + 1).astype(np.uint32) * np.uint32(not changes)
+        self._at[slots] = 0 if changes else positions + 1
+        self._uses[slots] = counts + np.uint8(used)
 
     def _make_room(self, n: int, promised: bool = False) -> None:
         """Let rows leave until so many fit in; perhaps there is room on disk that was promised."""
         short = n - (self.capacity - len(self.hot))
         if short <= 0:
             return
-        hot, log = self.hot, self.cold.log
-        slots = np.empty(max(short, min(LEAVING, self.capacity // 8)), np.int64)
-        self._hand = int(clock(hot.store.words, self.layout.stride, self._tags, self._hand, hot.high, slots))
+        log = self.cold.log
+        slots, counts = self._choose(max(short, min(LEAVING, self.capacity // 8)))
         changed, due = self._homes(slots) < 0, short if promised else 0
         try:
             log.reserve(int(changed.sum()) - due)
         except TableFullError:  # for so many; perhaps not for those that must go
-            slots = slots[:short]
-            log.reserve(int(changed[:short].sum()) - due)
-        self._leave(slots)
+            self._uses[slots[short:]] = counts[short:]
+            slots, counts = slots[:short], counts[:short]
+            self._reserve_or_keep(int(changed[:short].sum()) - due, slots, counts)
+        self._leave(slots, counts)
         self._compaction.wake()
 
-    def _leave(self, slots: I64) -> None:
+    def _choose(self, n: int) -> tuple[I64, U8]:
+        """Return rows that are to leave, with their counts."""
+        slots, counts, aged = np.empty(n, np.int64), np.empty(n, np.uint8), int(self._choice[AGED])
+        hot = self.hot
+        choose_leaving(hot.store.words, self.layout.stride, self._uses, hot.high, self._choice, slots, counts)
+        self.cold.age(int(self._choice[AGED]) > aged)
+        return slots, counts
+
+    def _reserve_or_keep(self, n: int, slots: I64, counts: U8) -> None:
+        try:
+            self.cold.log.reserve(n)
+        except TableFullError:
+            self._uses[slots] = counts
+            raise
+
+    def _leave(self, slots: I64, counts: U8) -> None:
         hot, words = self.hot, self.hot.words[slots]
         homes = self._homes(slots)
         changed = homes < 0
         homes[changed] = self.cold.log.append(words[changed])
-        self.cold.enter(words, homes)
+        self.cold.enter(words, homes, np.minimum(counts, LEAST_USED))
         self._note_left(slots, ids_of(words))
         delete_rows(hot.store, slots)
-        self._tags[slots] = 0
+        self._at[slots] = self._uses[slots] = 0
         self.left += 1
 
     def _note_left(self, slots: I64, ids: U64) -> None:
@@ -200,7 +229,7 @@ class TieredPartition:
         """Note that rows in memory are about to differ from what is on disk."""
         homes = self._homes(slots)
         self.cold.log.release(homes[homes >= 0])
-        self._tags[slots] = TOUCHED
+        self._at[slots] = 0
 
     def promised(self, n: int) -> AbstractContextManager[None]:
         """Be a context in which the disk has room for so many rows to leave. Takes the lock itself."""
@@ -301,7 +330,7 @@ class TieredPartition:
         slots, positions = rows[~cold], rows[cold] & ~COLD
         self.changing(slots)
         delete_rows(self.hot.store, slots)
-        self._tags[slots] = 0
+        self._at[slots] = self._uses[slots] = 0
         if self._changes is not None:
             self._clear_bits(slots)
         self.cold.remove(ids[cold], positions)
@@ -446,7 +475,7 @@ class TieredPartition:
 
     def _homes(self, slots: I64) -> I64:
         """Return where on disk the same stands as in rows in memory, -1 for nowhere."""
-        homes: I64 = (self._tags[slots] & np.uint32(TOUCHED - 1)).astype(np.int64) - 1
+        homes: I64 = self._at[slots].astype(np.int64) - 1
         return homes
 
 

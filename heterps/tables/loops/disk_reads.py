@@ -14,13 +14,13 @@ from numba import types
 
 from heterps.compiled import entry_loop
 
-__all__ = ["CONTROL", "GAP", "PAGE", "read_rows", "read_scattered"]
+__all__ = ["CONTROL", "GAP", "PAGE", "SECTOR", "read_rows", "read_scattered"]
 
 U32 = npt.NDArray[np.uint32]
 I64 = npt.NDArray[np.int64]
 
-#: Words of a page: what direct reads begin and end with.
-PAGE = 1024
+#: Words of a page: what direct reads begin and end with. Of a sector: what they may on most disks.
+PAGE, SECTOR = 1024, 128
 #: Words between two rows that cost less to read than to ask for the second one again.
 GAP = 2 * PAGE
 
@@ -72,6 +72,7 @@ def read_scattered(
     depth: int,
     place: int,
     control: I64,
+    unit: int,
     stride: int,
     positions: I64,
     out: U32,
@@ -79,21 +80,22 @@ def read_scattered(
 ) -> Any:
     """Do what :func:`read_rows` does with ``depth`` reads in flight, through a queue of the kernel (Linux AIO).
 
-    ``memory`` is divided among them; ``control`` stands at ``place``. Whatever fails, none is left in flight.
+    Reads begin and end with units, of so many words. ``memory`` is divided among the reads; ``control`` stands at
+    ``place``. Whatever fails, none is left in flight.
     """
     asked, came, firsts, counts, free = 8 * depth, 9 * depth, 13 * depth, 14 * depth, 15 * depth
-    room = memory.size // depth // PAGE * PAGE
+    room = memory.size // depth // unit * unit
     for slot in range(depth):
         control[free + slot] = slot
     idle, flying, i, failed = depth, 0, 0, positions.size
     while True:
         n = 0
         while idle > 0 and i < failed:
-            start = positions[i] * stride // PAGE * PAGE
+            start = positions[i] * stride // unit * unit
             end = (positions[i] + 1) * stride
             j = i + 1
             while j < positions.size and positions[j] * stride - end <= GAP:
-                if (positions[j] + 1) * stride + PAGE - start > room:
+                if (positions[j] + 1) * stride + unit - start > room:
                     break
                 end = (positions[j] + 1) * stride
                 j += 1
@@ -103,7 +105,7 @@ def read_scattered(
             control[words : words + 8] = 0
             control[words], control[words + 2] = slot, np.int64(file) << 32
             control[words + 3] = address + 4 * room * slot
-            control[words + 4], control[words + 5] = 4 * ((end + PAGE - 1) // PAGE * PAGE - start), 4 * start
+            control[words + 4], control[words + 5] = 4 * ((end + unit - 1) // unit * unit - start), 4 * start
             control[asked + n] = place + 8 * words
             control[firsts + slot], control[counts + slot] = i, j - i
             n, i = n + 1, j
@@ -125,7 +127,7 @@ def read_scattered(
         for event in range(max(done, 0)):
             slot, got = control[came + 4 * event], control[came + 4 * event + 2]
             first, last = control[firsts + slot], control[firsts + slot] + control[counts + slot]
-            start = positions[first] * stride // PAGE * PAGE
+            start = positions[first] * stride // unit * unit
             if got < 4 * ((positions[last - 1] + 1) * stride - start):
                 failed = min(failed, first)
             else:

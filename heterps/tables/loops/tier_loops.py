@@ -1,8 +1,9 @@
-"""The compiled loops of tables beyond memory: which rows are in memory, who leaves it, where the others are on disk.
+"""The compiled loops of tables beyond memory: which rows are in memory, and who leaves it.
 
-Two indices of the same kind (:mod:`~heterps.tables.loops.index`): one of the rows in memory, as every table has it, and
-one of the rows on disk, whose entries have a position in the log in place of a row. There the id cannot be compared
-without reading, so a search gives all positions with the hash of an id, nearly always one or none.
+Uses are counted, roughly where they are many, and a row takes its count along to the disk and back. A hand goes round
+the rows; those leave that were used no more often than a threshold. After a round in which they were hard to find it
+rises, and falls after one in which they were at every step; where it would rise further, all counts are lowered
+instead, so that old uses count less.
 """
 
 from __future__ import annotations
@@ -13,43 +14,50 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.compiled import entry_loop, inline
-from heterps.tables.hashing import RESERVED, mix, prefetch
+from heterps.tables.hashing import RESERVED, prefetch
 from heterps.tables.live.row_layout import STRIDE
-from heterps.tables.loops.index import COUNT, HIGH, find, home, id_at, insert, make_room, put
+from heterps.tables.loops.cold_index import hash_of
+from heterps.tables.loops.index import HIGH, find, home, id_at, insert
 from heterps.tables.loops.store import Store
 
-__all__ = [
-    "TOUCHED",
-    "bits_of_positions",
-    "clock",
-    "has_positions",
-    "insert_rows",
-    "list_candidates",
-    "list_positions",
-    "move_positions",
-    "put_positions",
-    "remove_positions",
-    "touch_rows",
-]
+__all__ = ["AGED", "LEAST_USED", "choose_leaving", "insert_rows", "new_choice", "touch_rows"]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
-Flags = npt.NDArray[np.bool_]
+U8 = npt.NDArray[np.uint8]
 
-#: In the tag of a row in memory: used since the clock's hand passed. The rest of a tag is 1 + the row's position on
-#: disk while what is there is the same, 0 once it is not.
-TOUCHED = 0x80000000
-_HOME = 0x7FFFFFFF
+#: Fields of the choice's state: where the hand stands, rows with at most so many uses leave, rows looked at and found
+#: since it was changed last, how often counts were lowered, and random bits.
+HAND, BELOW, SEEN, FOUND, AGED, RANDOM = range(6)
+#: Counts are at most it; from EXACT on only some uses count. Rows leave with at most LEAST_USED.
+MOST_USED, EXACT, LEAST_USED = 7, 4, 2
+#: In place of the count of a row that was chosen and has not left.
+CHOSEN = 255
+#: Rows of a round for each that leaves, at most and at least, or another threshold is tried.
+SCARCE, PLENTY = 16, 2
 #: Ids between asking for a row and looking at it.
 AHEAD = 8
 
 
+def new_choice() -> I64:
+    """Return the state of a choice that has not begun."""
+    state = np.zeros(6, np.int64)
+    state[RANDOM] = 1
+    return state
+
+
 @inline
-def upper(id_: np.uint64) -> Any:
-    """Return the half of an id's hash that stands in an index."""
-    return np.int64(mix(id_) >> np.uint64(32))
+def one_more(uses: np.uint8, state: I64) -> Any:
+    """Return a count after one more use."""
+    if uses < EXACT:
+        return np.uint8(uses + 1)
+    if uses >= MOST_USED:
+        return uses
+    state[RANDOM] = state[RANDOM] * 6364136223846793005 + 1442695040888963407
+    chance = (state[RANDOM] >> 33) & ((1 << (uses - EXACT + 1)) - 1)
+    return np.uint8(uses + 1) if chance == 0 else uses
 
 
 @entry_loop
@@ -60,53 +68,72 @@ def touch_rows(
     order: I32,
     lo: int,
     hi: int,
-    tags: U32,
+    uses: U8,
+    choice: I64,
+    counts: bool,
+    homes: U32,
     live: I32,
     shift: int,
     changes: bool,
     absent: I32,
 ) -> Any:
-    """Note that rows are used, and changed where ``changes``; list the positions of ids that are not in memory."""
+    """Count uses where ``counts``, note what changes where ``changes``; list the positions of ids not in memory.
+
+    ``homes`` has 1 + the position on disk of a row in memory while what is there is the same, 0 once it is not.
+    """
     stride, high, n = s.layout[STRIDE], s.meta[HIGH], 0
     for i in range(lo, hi):
         if hints.size > 0:
             prefetch(s.words, np.int64(hints[order[min(i + AHEAD, hi - 1)]]) * stride)
         else:
-            prefetch(s.entries, home(s.meta, upper(ids[order[min(i + AHEAD, hi - 1)]])))
+            prefetch(s.entries, home(s.meta, hash_of(ids[order[min(i + AHEAD, hi - 1)]])))
         id_ = ids[order[i]]
         row = np.int64(hints[order[i]]) if hints.size > 0 else np.int64(-1)
         if row < 0 or row >= high or id_at(s.words, row * stride) != id_:
-            row = find(s.entries, s.meta, s.words, stride, id_, upper(id_))
+            row = find(s.entries, s.meta, s.words, stride, id_, hash_of(id_))
         if row < 0:
             absent[n] = order[i]
             n += 1
             continue
-        tag = tags[row] & np.uint32(_HOME)
-        if changes and tag > 0:
-            live[np.int64(tag - np.uint32(1)) >> shift] -= 1
-            tag = np.uint32(0)
-        tags[row] = tag | np.uint32(TOUCHED)
+        if counts:
+            uses[row] = one_more(uses[row], choice)
+        if changes and homes[row] > 0:
+            live[np.int64(homes[row] - np.uint32(1)) >> shift] -= 1
+            homes[row] = np.uint32(0)
     return n
 
 
-@entry_loop
-def clock(words: U32, stride: int, tags: U32, hand: int, high: int, victims: I64) -> Any:
-    """List rows that were not used since the hand passed them last; return where it stands then.
+@inline
+def reconsider(uses: U8, high: int, state: I64) -> None:
+    """After a round, try another threshold if rows were too hard or too easy to find; or lower all counts."""
+    if SCARCE * state[FOUND] < high:
+        if state[BELOW] < LEAST_USED:
+            state[BELOW] += 1
+        else:
+            state[AGED] += 1
+            for row in range(high):
+                uses[row] -= np.uint8(0 < uses[row] < CHOSEN)
+    elif PLENTY * state[FOUND] > high and state[BELOW] > 0:
+        state[BELOW] -= 1
+    state[SEEN] = state[FOUND] = 0
 
-    At most half of the rows may be asked for: one round takes the marks of the others away.
-    """
-    n = 0
-    while n < victims.size:
+
+@entry_loop
+def choose_leaving(words: U32, stride: int, uses: U8, high: int, state: I64, chosen: I64, counts: U8) -> None:
+    """List rows that were used least, and their counts. At most half of the rows may be asked for."""
+    n, hand = 0, state[HAND]
+    while n < chosen.size:
         hand = hand if hand < high else 0
-        if id_at(words, hand * stride) != np.uint64(RESERVED):
-            if tags[hand] & np.uint32(TOUCHED):
-                tags[hand] &= np.uint32(_HOME)
-            else:
-                tags[hand] |= np.uint32(TOUCHED)  # listed: not again in a second round
-                victims[n] = hand
-                n += 1
+        state[SEEN] += 1
+        if uses[hand] <= state[BELOW] and id_at(words, hand * stride) != np.uint64(RESERVED):
+            chosen[n], counts[n] = hand, uses[hand]
+            uses[hand] = np.uint8(CHOSEN)
+            state[FOUND] += 1
+            n += 1
         hand += 1
-    return hand
+        if state[SEEN] >= high:
+            reconsider(uses, high, state)
+    state[HAND] = hand
 
 
 @entry_loop
@@ -115,103 +142,9 @@ def insert_rows(s: Store, rows: U32, slots: I64) -> None:
     stride = s.layout[STRIDE]
     for i in range(slots.size):
         id_ = id_at(rows, i * stride)
-        row = insert(s.entries, s.meta, s.words, stride, id_, upper(id_))
+        row = insert(s.entries, s.meta, s.words, stride, id_, hash_of(id_))
         if row < s.captured.size and s.captured[row] == 0:
             s.captured[row] = -1  # free at the cut: not part of it
         for word in range(2, stride):
             s.words[row * stride + word] = rows[i * stride + word]
         slots[i] = row
-
-
-@inline
-def place_of(entries: U64, meta: I64, id_: np.uint64, position: np.int64) -> Any:
-    """Return the place of an id's entry with a position, or -1."""
-    h = upper(id_)
-    entry = (np.uint64(h) << np.uint64(32)) | np.uint64(position + 1)
-    place = home(meta, h)
-    while entries[place] != entry:
-        if entries[place] == np.uint64(0) or np.int64(entries[place] >> np.uint64(32)) > h:
-            return np.int64(-1)
-        place += 1
-    return place
-
-
-@entry_loop
-def list_candidates(entries: U64, meta: I64, ids: U64, at: I64, positions: I64) -> Any:
-    """List all positions with the hash of an id, and whose; return how many there are, listed while there is room."""
-    n = 0
-    for i in range(ids.size):
-        prefetch(entries, home(meta, upper(ids[min(i + AHEAD, ids.size - 1)])))
-        h = upper(ids[i])
-        place = home(meta, h)
-        while entries[place] != np.uint64(0):
-            hash_ = np.int64(entries[place] >> np.uint64(32))
-            if hash_ > h:
-                break
-            if hash_ == h:
-                if n < at.size:
-                    at[n], positions[n] = i, np.int64(entries[place] & np.uint64(0xFFFFFFFF)) - 1
-                n += 1
-            place += 1
-    return n
-
-
-@entry_loop
-def put_positions(entries: U64, meta: I64, rows: U32, stride: int, positions: I64) -> None:
-    """Enter rows of which these are the words."""
-    for i in range(positions.size):
-        make_room(entries, meta)
-        h = upper(id_at(rows, i * stride))
-        put(entries, (np.uint64(h) << np.uint64(32)) | np.uint64(positions[i] + 1), home(meta, h))
-        meta[COUNT] += 1
-
-
-@entry_loop
-def remove_positions(entries: U64, meta: I64, ids: U64, positions: I64) -> None:
-    """Take out entries that are there."""
-    for i in range(ids.size):
-        place = place_of(entries, meta, ids[i], positions[i])
-        following = entries[place + 1]
-        while following != np.uint64(0) and home(meta, np.int64(following >> np.uint64(32))) <= place:
-            entries[place] = following
-            place += 1
-            following = entries[place + 1]
-        entries[place] = np.uint64(0)
-        meta[COUNT] -= 1
-
-
-@entry_loop
-def has_positions(entries: U64, meta: I64, ids: U64, positions: I64, found: Flags) -> None:
-    """Tell which ids have an entry with a position."""
-    for i in range(ids.size):
-        found[i] = place_of(entries, meta, ids[i], positions[i]) >= 0
-
-
-@entry_loop
-def move_positions(entries: U64, meta: I64, ids: U64, old: I64, new: I64) -> None:
-    """Change the positions of entries that are there."""
-    for i in range(ids.size):
-        place = place_of(entries, meta, ids[i], old[i])
-        entries[place] = (entries[place] >> np.uint64(32) << np.uint64(32)) | np.uint64(new[i] + 1)
-
-
-@entry_loop
-def list_positions(entries: U64, places: int, positions: U32) -> None:
-    """List the positions of all entries, in these places and the run behind them."""
-    n = place = 0
-    while place < places or entries[place] != np.uint64(0):
-        if entries[place] != np.uint64(0):
-            positions[n] = np.uint32(entries[place] & np.uint64(0xFFFFFFFF)) - np.uint32(1)
-            n += 1
-        place += 1
-
-
-@entry_loop
-def bits_of_positions(entries: U64, places: int, bits: U64) -> None:
-    """Set the bits of the positions of all entries, in these places and the run behind them."""
-    place = 0
-    while place < places or entries[place] != np.uint64(0):
-        if entries[place] != np.uint64(0):
-            position = (entries[place] & np.uint64(0xFFFFFFFF)) - np.uint64(1)
-            bits[position >> np.uint64(6)] |= np.uint64(1) << (position & np.uint64(63))
-        place += 1

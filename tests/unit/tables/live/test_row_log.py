@@ -2,14 +2,16 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from heterps.errors import HeterpsError
 from heterps.tables.live import row_log
-from heterps.tables.live.disk_queue import DEPTH, disk_queue
+from heterps.tables.live.disk_queue import DEPTH, DiskQueue, disk_queue
 from heterps.tables.live.row_log import RowLog
+from heterps.tables.loops.disk_reads import PAGE, SECTOR
 
 ROWS, STRIDE = 120_000, 20
 
@@ -58,11 +60,33 @@ def test_what_the_queue_cannot_read_is_told_as_without_it(log: RowLog) -> None:
     positions = np.concatenate([np.arange(0, ROWS // 2, 997), 10 * ROWS + 999 * np.arange(200)])
     good = len(np.arange(0, ROWS // 2, 997))
     out = np.zeros((len(positions), STRIDE), np.uint32)
-    assert queue.read(log._file.number, STRIDE, positions, out, np.arange(len(positions))) == good
-    assert queue.read(log._file.number, STRIDE, positions[:good], out, np.arange(good)) == good, "none is in flight"
+    assert queue.read(log._file.number, SECTOR, STRIDE, positions, out, np.arange(len(positions))) == good
+    assert queue.read(log._file.number, SECTOR, STRIDE, positions[:good], out, np.arange(good)) == good, (
+        "none is in flight"
+    )
     np.testing.assert_array_equal(out[:good], expected(positions[:good]))
     with pytest.raises(HeterpsError):
         log._read_scattered(positions, np.arange(len(positions)), out)
+
+
+def test_a_disk_without_sectors_is_read_by_pages(log: RowLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first read fails and is repeated; nobody tries again."""
+    if disk_queue() is None:
+        pytest.skip("the kernel has no queue for reads")
+    units, read = [], DiskQueue.read
+
+    def picky(self: DiskQueue, file: int, unit: int, *rest: Any) -> int:
+        units.append(unit)
+        return 0 if unit < PAGE else read(self, file, unit, *rest)
+
+    monkeypatch.setattr(DiskQueue, "read", picky)
+    monkeypatch.setattr(log, "_unit", SECTOR)
+    positions = np.arange(0, ROWS // 2, 997)
+    for _ in range(2):
+        out = np.zeros((len(positions), STRIDE), np.uint32)
+        log._read_scattered(positions, np.arange(len(positions)), out)
+        np.testing.assert_array_equal(out, expected(positions))
+    assert units == [SECTOR, PAGE]
 
 
 def test_a_child_process_has_a_queue_of_its_own(log: RowLog) -> None:
@@ -74,7 +98,7 @@ def test_a_child_process_has_a_queue_of_its_own(log: RowLog) -> None:
         out = np.zeros((len(positions), STRIDE), np.uint32)
         found = disk_queue()
         assert found is not None
-        done = found.read(log._file.number, STRIDE, positions, out, np.arange(len(positions)))
+        done = found.read(log._file.number, SECTOR, STRIDE, positions, out, np.arange(len(positions)))
         os._exit(int(done != len(positions) or not (out == expected(positions)).all()))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
