@@ -33,6 +33,7 @@ from heterps.planner.show.html import report_html
 from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration, parse_percent
 from heterps.planner.show.played import played_text
 from heterps.planner.show.text_report import render
+from heterps.planner.solve.effort import Deadline
 from heterps.planner.solve.max_load import LoadPlan, least_load
 from heterps.planner.tiers import with_storage
 from heterps.protocol.words.modes import mode_from_text
@@ -167,7 +168,7 @@ def make(
         check_target(target_file)
     check_commands(commands, out, hosts, certs)
     if objective is not None:
-        _print_load(least_load(read_instance(target)), as_json)
+        _print_load(least_load(read_instance(target), deadline=Deadline(seconds)), as_json)
         return
     graph = with_storage(load_graph(target, parse_settings(settings)), parse_storage(storage))
     request = Request(
