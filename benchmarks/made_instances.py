@@ -76,9 +76,7 @@ class _Made:
         self._edges += [{"sourceId": v, "destId": len(self._nodes), "cost": self._cost[v]} for v in reads]
         self._cost.append(size / 2**31)
         times = {"cpuLatency": 10 * seconds, "fpgaLatency": seconds}
-        self._nodes.append(
-            {"id": len(self._nodes), "supportedOnFpga": 1, "isBackwardNode": 0, "size": size, **times}
-        )
+        self._nodes.append({"id": len(self._nodes), "supportedOnFpga": 1, "isBackwardNode": 0, "size": size, **times})
         return len(self._nodes) - 1
 
     def products(self, last: int, count: int) -> int:

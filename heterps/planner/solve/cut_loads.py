@@ -70,7 +70,7 @@ def _open_at(row, first, pieces, cost, begin, rest, price):  # type: ignore[no-u
 
 @njit(nogil=True, cache=True)
 def _paid(row, opened, count, begin, rest, price):  # type: ignore[no-untyped-def]
-    """Time of the tensors between the pieces from one cut, where ``count`` are open, to another and all other pieces."""
+    """Time of the tensors between the pieces from a cut, where ``count`` are open, to another and all others."""
     total = opened
     for t in range(count):
         inside = _inside(row, begin[t], begin[t + 1], rest)
@@ -93,10 +93,10 @@ def transfers(i, j, member, opened, tensors):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _contains(words, i, j):  # type: ignore[no-untyped-def]
     """Whether all that lies before cut i lies before cut j."""
-    for w in range(words.shape[1]):
-        if words[i, w] & ~words[j, w]:
-            return False
-    return True
+    w = 0
+    while w < words.shape[1] and not words[i, w] & ~words[j, w]:
+        w += 1
+    return w == words.shape[1]
 
 
 @njit(nogil=True, cache=True)

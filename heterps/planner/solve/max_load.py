@@ -85,7 +85,7 @@ def least_load(instance: Instance, most_cuts: int = MOST_CUTS, deadline: Deadlin
 
 
 def _deepened(cuts: _Cuts, found: Found | None, bound: float, deadline: Deadline) -> tuple[Found | None, float]:
-    """The best placement over all cuts and what none undercuts, infinity if there is none; both as far as time allows."""
+    """The best placement over all cuts and what none undercuts, infinity if there is none; as far as time allows."""
     above, step = cuts.most if found is None else found[1] * (1 + 1e-12) + 1e-300, STEP
     try:
         while bound < above:
@@ -100,7 +100,7 @@ def _deepened(cuts: _Cuts, found: Found | None, bound: float, deadline: Deadline
 
 
 class _Cuts:
-    """Cuts of an instance in order of the time that all before them takes on an accelerator, with what is known of each."""
+    """Cuts of an instance in order of the time that all before each takes on an accelerator, with all their sums."""
 
     def __init__(self, instance: Instance, members: Bools) -> None:
         self._instance = instance

@@ -90,8 +90,8 @@ def training_instance(seed):
     cost = [rng.choice((0.0, rng.uniform(0, 0.5))) for _ in range(2 * n)]
 
     def some(id_, **more):
-        idle = rng.random() < 0.2
-        times = (0.0, 0.0) if idle else (rng.uniform(0.5, 4), rng.uniform(0.1, 1))
+        idle, free = rng.random() < 0.2, rng.random() < 0.1
+        times = (0.0, 0.0) if idle else (0.0 if free else rng.uniform(0.5, 4), rng.uniform(0.1, 1))
         return node(id_, *times, supportedOnFpga=int(rng.random() < 0.9), size=rng.uniform(0, 1), **more)
 
     colours = [0 if rng.random() < 0.2 else i for i in range(n)]
@@ -126,7 +126,7 @@ def every_load(data):
 
 
 def _in_order(edges, ops, colour):
-    """Pairs of colours of which the first may not come later: forward edges; backward ones, turned, of a lone colour."""
+    """Pairs of colours of which the first may not come later: forward edges; backward ones, turned, of lone colours."""
     forward = {colour[i] for i, op in ops.items() if not op["isBackwardNode"]}
     for a, b in ((e["sourceId"], e["destId"]) for e in edges):
         if not ops[a]["isBackwardNode"] and not ops[b]["isBackwardNode"]:
@@ -165,6 +165,9 @@ def check(data, read, name):
     assert found.complete
     assert max(device.load for device in found.devices) == pytest.approx(found.load)
     assert sorted(i for device in found.devices for i in device.ids) == sorted(each["id"] for each in data["nodes"])
+    cuts = _Cuts(read, downsets(len(read.ids), read.edges))
+    assert cuts.least(best * (1 + 1e-6) + 1e-9, NEVER)[1] == pytest.approx(best), name  # a limit hides nothing below it
+    assert cuts.least(best * (1 - 1e-6), NEVER) is None, name
     if len(joined(read).ids) > 1:
         few = least_load(read, most_cuts=1)
         assert few.bound <= best * (1 + 1e-9) <= few.load * (1 + 2e-9), name
@@ -222,6 +225,13 @@ def test_a_limit_leaves_out_nothing_that_matters(saved, seed):
         cuts = _Cuts(read, downsets(len(read.ids), read.edges))
         found, least = least_load(read), cuts.least(cuts.most, NEVER)
         assert (found.load, found.gap, found.cuts) == (pytest.approx(least[1]), 0, len(cuts.members))
+
+
+def test_what_a_cpu_does_in_no_time_need_not_fit_accelerators(saved):
+    nodes = [node(0, 10.0, 1.0), node(1, 0.0, 100.0), node(2, 10.0, 1.0)]
+    read = read_instance(saved(instance(nodes, [edge(0, 1), edge(1, 2)], 2, 1)))
+    cuts = _Cuts(read, downsets(3, read.edges))
+    assert cuts.least(1.2, NEVER)[1] == least_load(read).load == pytest.approx(1.1)
 
 
 def test_a_graph_of_many_cuts_is_proved(saved):
