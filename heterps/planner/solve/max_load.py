@@ -12,7 +12,7 @@ left can do. So a limit near the least load leaves few pairs, and one below whic
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from heterps.planner.solve.orders import along
 __all__ = ["LoadPlan", "LoadedDevice", "least_load"]
 
 MOST_CUTS = 200_000
-MOST_CELLS = 200_000_000  # of the table of cuts and pieces: half a gigabyte with all that goes with it
+MOST_CELLS = 200_000_000  # bytes, nearly, of each table with a row for each cut
 TOGETHER = 256  # cuts that are gone on from before the clock is looked at
 STEP = 0.005  # how far above a bound a placement is looked for first; twice as far each time
 Bools = npt.NDArray[np.bool_]
@@ -70,11 +70,10 @@ def least_load(instance: Instance, most_cuts: int = MOST_CUTS, deadline: Deadlin
     PlanError
         If nothing fits the devices, or nothing was found.
     """
-    begin, instance = time.perf_counter(), joined(instance)
+    begin, instance = time.perf_counter(), _with_useful_devices(joined(instance))
     few = _Cuts(instance, along(range(len(instance.ids))))
     found, bound = few.least(few.most, NEVER), _least(instance)
-    pieces = len(instance.ids)
-    members = downsets(pieces, instance.edges, min(most_cuts, MOST_CELLS // pieces))
+    members = downsets(len(instance.ids), instance.edges, min(most_cuts, MOST_CELLS // _cells(instance)))
     if members is not None:
         found, bound = _deepened(_Cuts(instance, members), found, bound, deadline)
     if found is None:
@@ -82,6 +81,28 @@ def least_load(instance: Instance, most_cuts: int = MOST_CUTS, deadline: Deadlin
     devices, load = found
     cuts, seconds = len(few.members if members is None else members), time.perf_counter() - begin
     return LoadPlan(devices, load, min(load, bound), cuts, members is not None and bound >= load, seconds)
+
+
+def _with_useful_devices(instance: Instance) -> Instance:
+    """The instance with no more devices of a kind than pieces.
+
+    Raises
+    ------
+    PlanError
+        If they are still more than can be told apart.
+    """
+    pieces = len(instance.ids)
+    fewer = replace(instance, accelerators=min(instance.accelerators, pieces), cpus=min(instance.cpus, pieces))
+    if (pieces + 1) * _cells(fewer) > MOST_CELLS:
+        raise PlanError(
+            f"{fewer.accelerators:,} accelerators and {fewer.cpus:,} CPUs are too many for {pieces:,} pieces"
+        )
+    return fewer
+
+
+def _cells(instance: Instance) -> int:
+    """Bytes of a row of the largest table: of pieces, or of numbers of devices in use."""
+    return max(len(instance.ids), 8 * (instance.accelerators + 1) * (instance.cpus + 1))
 
 
 def _deepened(cuts: _Cuts, found: Found | None, bound: float, deadline: Deadline) -> tuple[Found | None, float]:
@@ -116,7 +137,7 @@ class _Cuts:
     def most(self) -> float:
         """More than the load of any device in any placement."""
         moved = float(self._tensors[2].sum())
-        return max(self._sums[-1, 0] + moved, self._sums[-1, 1]) * (1 + 1e-9) + 1e-300
+        return float(max(self._sums[-1, 0] + moved, self._sums[-1, 1])) * (1 + 1e-9) + 1e-300
 
     def least(self, most: float, deadline: Deadline) -> Found | None:
         """The best placement with a load below ``most``; None if there is none.
@@ -146,7 +167,7 @@ class _Cuts:
         accelerators = most * np.arange(own.accelerators, -1, -1)[:, None]
         cpus = np.arange(own.cpus, -1, -1)[None, :]
         done = accelerators + most * gain * cpus + free * (cpus > 0)
-        return np.searchsorted(sums, sums[-1] * (1 - 1e-9) - done * (1 + 1e-9))
+        return np.asarray(np.searchsorted(sums, sums[-1] * (1 - 1e-9) - done * (1 + 1e-9)), np.int64)
 
     def _placement(self, best: npt.NDArray[np.float64], came: npt.NDArray[np.int32]) -> Found:
         """Follow the way back from the last cut."""
@@ -187,8 +208,11 @@ def _tensors(instance: Instance) -> tuple[npt.NDArray[Any], ...]:
 def _nothing(instance: Instance, few: _Cuts, bound: float) -> str:
     """Why there is no placement, or none was found."""
     claim = "no placement fits" if bound == np.inf else f"no placement was found over {len(few.members)} cuts"
-    devices = f"{instance.accelerators} accelerators of {instance.memory_bytes:,.0f} bytes, {instance.cpus} CPUs"
-    return f"{claim}: {devices}"
+    devices = f"{instance.memory_bytes:,.0f} bytes on each accelerator ({instance.accelerators}), CPUs: {instance.cpus}"
+    fits = instance.supported & (instance.bytes <= instance.memory_bytes) & (instance.accelerators > 0)
+    homeless = [] if instance.cpus else [i for v in np.flatnonzero(~fits) for i in instance.ids[v]]
+    only = f"; only a CPU has room for {', '.join(map(str, homeless[:5]))}" + (", ..." if homeless[5:] else "")
+    return f"{claim}: {devices}{only if homeless else ''}"
 
 
 def _least(instance: Instance) -> float:

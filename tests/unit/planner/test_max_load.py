@@ -83,7 +83,7 @@ def random_instance(seed):
 def training_instance(seed):
     """A random instance with colours that join forward ops, backward ops of a colour with and without a forward one.
 
-    Backward ops read what later backward ops and forward ops make; some edges go the other way, as in public files.
+    Backward ops read what later backward ops and forward ops make, or, as in public files, earlier ones.
     """
     rng = random.Random(f"training {seed}")
     n = rng.randint(1, 4)
@@ -102,8 +102,8 @@ def training_instance(seed):
     ]
     edges = [edge(a, b, cost[a]) for a, b in itertools.combinations(range(n), 2) if rng.random() < 0.5]
     ends = [(back[e["sourceId"]], back[e["destId"]]) for e in edges if {e["sourceId"], e["destId"]} <= set(back)]
-    turned = [(b, a) if rng.random() < 0.8 else (a, b) for a, b in ends]
-    edges += [edge(a, b, cost[a]) for a, b in turned]
+    turned = rng.random() < 0.8
+    edges += [edge(b, a, cost[b]) if turned else edge(a, b, cost[a]) for a, b in ends]
     edges += [edge(i, b, cost[i]) for i, b in back.items() if rng.random() < 0.3]
     return instance(nodes, edges, rng.randint(0, 2), rng.randint(0, 2), rng.choice((rng.uniform(1, 4), 50.0)))
 
@@ -274,7 +274,19 @@ def test_ops_of_one_colour_stay_together(saved):
         (instance([node(1), node(1)], []), "id of its own"),
         (instance([], []), "at least one"),
         (instance([node(1)], [edge(1, 2)]), "there is no node 2"),
-        (instance([node(1, cpu=-1.0)], []), "cpuLatency is -1.0, must not be negative"),
+        (instance([node(1, cpu=-1.0)], []), "cpuLatency is -1.0, must be a finite number, not negative"),
+        (instance([node(1, cpu=float("nan"))], []), "cpuLatency is nan, must be a finite"),
+        (instance([node(1, size=float("inf"))], []), "size is inf, must be a finite"),
+        (instance([node(1, size="big")], []), "node 1: size must be given as float, is 'big'"),
+        (
+            instance([node(1, accelerator=1e300), node(2)], []),
+            r"all fpgaLatency together are 1e\+300, more than can be",
+        ),
+        (instance([node(1, colorClass=[1])], []), r"node 1: colorClass must be given as int, is \[1\]"),
+        (instance([node(1), node(2)], [edge(1, 2), edge(2, 1)]), "edges go round in a circle: 1 - 2 - 1"),
+        (instance([node(1)], [edge(1, 1)]), "edges go round in a circle: 1 - 1"),
+        (instance([node(1), node(2), node(3)], [edge(1, 2), edge(1, 3, 5.0)]), "node 1 0.1: it has one output"),
+        ("[" * 100_000, "cannot be read as JSON"),
         (instance([node(1, cpu="x")], []), "node 1: cpuLatency must be given as float, is 'x'"),
         (instance([3], []), "node 3 must be an object"),
         ({**instance([node(1)], []), "maxFPGAs": None}, "maxFPGAs must be given as int, is None"),
@@ -283,6 +295,19 @@ def test_ops_of_one_colour_stay_together(saved):
 def test_what_is_no_instance_is_refused(saved, data, match):
     with pytest.raises(PlanError, match=match):
         read_instance(saved(data))
+
+
+def test_more_devices_than_pieces_are_of_no_use(saved):
+    data = instance([node(0), node(1)], [edge(0, 1)], 10**9, 10**9)
+    assert least_load(read_instance(saved(data))).load == pytest.approx(1.1)
+    many = instance([node(i) for i in range(400)], [], 10**9, 10**9)
+    with pytest.raises(PlanError, match="400 accelerators and 400 CPUs are too many for 400 pieces"):
+        least_load(read_instance(saved(many)))
+
+
+def test_what_fits_nowhere_is_named(saved):
+    with pytest.raises(PlanError, match=r"no placement fits: 10 bytes on each .* only a CPU has room for 3"):
+        least_load(read_instance(saved(instance([node(3, size=11.0), node(4)], [], 2, 0))))
 
 
 def test_from_the_command_line(saved):
