@@ -61,9 +61,12 @@ class _Count(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            return parse_count(value) if isinstance(value, str) else float(value)
+            count = parse_count(value) if isinstance(value, str) else float(value)
         except PlanError as error:
             self.fail(str(error), param, ctx)
+        if not 0 < count < math.inf:
+            self.fail(f"{value} is not a number above 0", param, ctx)
+        return count
 
 
 class _BatchSizes(click.ParamType[tuple[int, ...]]):

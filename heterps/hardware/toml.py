@@ -37,7 +37,7 @@ def read_toml(source: str, own_catalogue: str | None = None) -> Hardware:
     known = known.over(read_catalogue(own_catalogue) if own_catalogue else Catalogue({}, {})).over(shipped())
     sold = [_product(body, known) for body in found.get("product", ())]
     parts = {name: product.name for product, _ in sold for name in product.pools}
-    pools = [_pool(body, known.devices, parts) for body in found.get("pool", ())]
+    pools = [_pool(body, known, parts) for body in found.get("pool", ())]
     values = {
         "pools": (*pools, *(pool for _, brought in sold for pool in brought)),
         "hosts": found.get("host", ()).read(tuple[Host, ...]),
@@ -62,11 +62,11 @@ def write_toml(hardware: Hardware) -> str:
     return "\n".join(blocks)
 
 
-def _pool(body: Found, devices: Mapping[str, Device], parts: Mapping[str, str]) -> Pool:
+def _pool(body: Found, known: Catalogue, parts: Mapping[str, str]) -> Pool:
     name = body["device"].read(str)
-    device = devices.get(name)
+    device = known.devices.get(name)
     if device is None:
-        body["device"].refuse(f"one of {', '.join(list(devices)[::-1])}")
+        body["device"].refuse(f"one of {', '.join(list(known.devices)[::-1])}")
     hints = field_hints(Device)
     own = {key: body[key].read(hints[key]) for key in _OF_DEVICE if key in body.members()}
     if "price_per_hour" in own:
@@ -74,7 +74,19 @@ def _pool(body: Found, devices: Mapping[str, Device], parts: Mapping[str, str]) 
     made = body.without("device", *_OF_DEVICE).make(Pool, device=replace(device, **own))
     if made.name in parts and (own.get("price_per_hour") or own.get("sold_in", 1) > 1):
         body.fault(f"pool {made.name!r} is part of product {parts[made.name]!r}, which alone has a price")
+    if made.name not in parts and not device.price_per_hour and "price_per_hour" not in own:
+        _check_sold_alone(body, name, known)
     return made
+
+
+def _check_sold_alone(body: Found, device: str, known: Catalogue) -> None:
+    """Refuse a part of machines as a pool of its own: it would be free."""
+    for offer in known.offers.values():
+        if device in offer.devices:
+            body.fault(
+                f"{device!r} is sold only with all of a machine: take that ([[product]] with name = {offer.name!r}), "
+                "or say what one of it costs (price_per_hour)"
+            )
 
 
 def _product(body: Found, known: Catalogue) -> tuple[Product, tuple[Pool, ...]]:

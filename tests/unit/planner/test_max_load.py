@@ -310,6 +310,12 @@ def test_what_fits_nowhere_is_named(saved):
         least_load(read_instance(saved(instance([node(3, size=11.0), node(4)], [], 2, 0))))
 
 
+@pytest.mark.parametrize("rows", ["-5", "0", "nan", "inf"])
+def test_numbers_of_rows_are_above_nothing(rows):
+    shown = CliRunner().invoke(command, ["graphs/wide_deep.py", "--rows", rows])
+    assert (shown.exit_code, f"{rows} is not a number above 0" in shown.output) == (2, True)
+
+
 def test_from_the_command_line(saved):
     path = saved(instance([node(i) for i in range(4)], [edge(i, i + 1) for i in range(3)]))
     shown = CliRunner().invoke(command, [path, "--objective", "max-load"], catch_exceptions=False)
