@@ -44,7 +44,10 @@ def read_toml(source: str, own_catalogue: str | None = None) -> Hardware:
         "links": found.get("link", ()).read(tuple[Link, ...]),
         "products": tuple(product for product, _ in sold),
     }
-    return found.built(Hardware, values)
+    made: Hardware = found.built(Hardware, values)
+    for body in found.get("pool", ()):
+        _check_sold_alone(body, made, known)
+    return made
 
 
 def write_toml(hardware: Hardware) -> str:
@@ -74,15 +77,16 @@ def _pool(body: Found, known: Catalogue, parts: Mapping[str, str]) -> Pool:
     made = body.without("device", *_OF_DEVICE).make(Pool, device=replace(device, **own))
     if made.name in parts and (own.get("price_per_hour") or own.get("sold_in", 1) > 1):
         body.fault(f"pool {made.name!r} is part of product {parts[made.name]!r}, which alone has a price")
-    if made.name not in parts and not device.price_per_hour and "price_per_hour" not in own:
-        _check_sold_alone(body, name, known)
     return made
 
 
-def _check_sold_alone(body: Found, device: str, known: Catalogue) -> None:
-    """Refuse a part of machines as a pool of its own: it would be free."""
+def _check_sold_alone(body: Found, hardware: Hardware, known: Catalogue) -> None:
+    """Refuse a part of machines as a pool of its own that nobody priced: it would be free."""
+    device = body["device"].read(str)
+    if known.devices[device].price_per_hour or "price_per_hour" in body.members():
+        return
     for offer in known.offers.values():
-        if device in offer.devices:
+        if device in offer.devices and hardware.product_of(body["name"].read(str)) is None:
             body.fault(
                 f"{device!r} is sold only with all of a machine: take that ([[product]] with name = {offer.name!r}), "
                 "or say what one of it costs (price_per_hour)"
