@@ -1,6 +1,6 @@
 """What other ways of planning come to over the exact one, at the same throughput; all rivals with one budget.
 
-python -m benchmarks.rivals [--budget 2000] [--types 2,8,64] [--seeds 3]
+python -m benchmarks.rivals [--budget 2000] [--types 2,8,64] [--models MATCHNET,NCE] [--seeds 3]
 """
 
 from __future__ import annotations
@@ -48,14 +48,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--budget", type=int, default=2000, help="evaluations of each rival")
     parser.add_argument("--types", default="2,8,64", help="numbers of resource types")
+    parser.add_argument("--models", default=",".join(FAMILIES), help="of these families")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rows-per-second", type=float, default=500_000)
     chosen = parser.parse_args()
+    models = chosen.models.split(",")
+    if unknown := set(models) - set(FAMILIES):
+        parser.error(f"no family {', '.join(sorted(unknown))}: there are {', '.join(FAMILIES)}")
     print(f"least price an hour at {chosen.rows_per_second:,.0f} rows/s; {chosen.budget:,} evaluations for each rival")
     head = f"{'model':10} {'layers':>6} {'types':>5} {'exact':>9} {'ms':>8}"
     print(" | ".join([head, *(f"{name:>9} worst  s     "[:20] for name in RIVALS)]))
     for types in map(int, chosen.types.split(",")):
-        for name in FAMILIES:
+        for name in models:
             print(row(name, types, chosen.rows_per_second, chosen.budget, chosen.seeds), flush=True)
 
 

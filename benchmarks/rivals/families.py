@@ -36,7 +36,8 @@ def hardware(types: int, seed: int = 0) -> Hardware:
 
     Such a machine has between half and twice the speed and the price of its model: cheaper is not always slower.
     """
-    rng, known = np.random.default_rng(seed), list(catalogue().values())
+    rng = np.random.default_rng(seed)
+    known = [d for d in catalogue().values() if d.price_per_hour > 0]  # parts of machines have none of their own
     kinds = [[d for d in known if d.kind == kind] for kind in ("cpu", "gpu")]
     pools = []
     for i in range(types):

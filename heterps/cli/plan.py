@@ -33,6 +33,7 @@ from heterps.planner.show.html import report_html
 from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration, parse_percent
 from heterps.planner.show.played import played_text
 from heterps.planner.show.text_report import render
+from heterps.planner.solve.effort import Deadline
 from heterps.planner.solve.max_load import LoadPlan, least_load
 from heterps.planner.tiers import with_storage
 from heterps.protocol.words.modes import mode_from_text
@@ -60,9 +61,12 @@ class _Count(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            return parse_count(value) if isinstance(value, str) else float(value)
+            count = parse_count(value) if isinstance(value, str) else float(value)
         except PlanError as error:
             self.fail(str(error), param, ctx)
+        if not 0 < count < math.inf:
+            self.fail(f"{value} is not a number above 0", param, ctx)
+        return count
 
 
 class _BatchSizes(click.ParamType[tuple[int, ...]]):
@@ -168,7 +172,7 @@ def make(
     check_commands(commands, out, hosts, certs)
     run = parse_run(play_with)
     if objective is not None:
-        _print_load(least_load(read_instance(target)), as_json)
+        _print_load(least_load(read_instance(target), deadline=Deadline(seconds)), as_json)
         return
     graph = with_storage(load_graph(target, parse_settings(settings)), parse_storage(storage))
     request = Request(

@@ -37,14 +37,17 @@ def read_toml(source: str, own_catalogue: str | None = None) -> Hardware:
     known = known.over(read_catalogue(own_catalogue) if own_catalogue else Catalogue({}, {})).over(shipped())
     sold = [_product(body, known) for body in found.get("product", ())]
     parts = {name: product.name for product, _ in sold for name in product.pools}
-    pools = [_pool(body, known.devices, parts) for body in found.get("pool", ())]
+    pools = [_pool(body, known, parts) for body in found.get("pool", ())]
     values = {
         "pools": (*pools, *(pool for _, brought in sold for pool in brought)),
         "hosts": found.get("host", ()).read(tuple[Host, ...]),
         "links": found.get("link", ()).read(tuple[Link, ...]),
         "products": tuple(product for product, _ in sold),
     }
-    return found.built(Hardware, values)
+    made: Hardware = found.built(Hardware, values)
+    for body in found.get("pool", ()):
+        _check_sold_alone(body, made, known)
+    return made
 
 
 def write_toml(hardware: Hardware) -> str:
@@ -62,11 +65,11 @@ def write_toml(hardware: Hardware) -> str:
     return "\n".join(blocks)
 
 
-def _pool(body: Found, devices: Mapping[str, Device], parts: Mapping[str, str]) -> Pool:
+def _pool(body: Found, known: Catalogue, parts: Mapping[str, str]) -> Pool:
     name = body["device"].read(str)
-    device = devices.get(name)
+    device = known.devices.get(name)
     if device is None:
-        body["device"].refuse(f"one of {', '.join(list(devices)[::-1])}")
+        body["device"].refuse(f"one of {', '.join(list(known.devices)[::-1])}")
     hints = field_hints(Device)
     own = {key: body[key].read(hints[key]) for key in _OF_DEVICE if key in body.members()}
     if "price_per_hour" in own:
@@ -75,6 +78,19 @@ def _pool(body: Found, devices: Mapping[str, Device], parts: Mapping[str, str]) 
     if made.name in parts and (own.get("price_per_hour") or own.get("sold_in", 1) > 1):
         body.fault(f"pool {made.name!r} is part of product {parts[made.name]!r}, which alone has a price")
     return made
+
+
+def _check_sold_alone(body: Found, hardware: Hardware, known: Catalogue) -> None:
+    """Refuse a part of machines as a pool of its own that nobody priced: it would be free."""
+    device = body["device"].read(str)
+    if known.devices[device].price_per_hour or "price_per_hour" in body.members():
+        return
+    for offer in known.offers.values():
+        if device in offer.devices and hardware.product_of(body["name"].read(str)) is None:
+            body.fault(
+                f"{device!r} is sold only with all of a machine: take that ([[product]] with name = {offer.name!r}), "
+                "or say what one of it costs (price_per_hour)"
+            )
 
 
 def _product(body: Found, known: Catalogue) -> tuple[Product, tuple[Pool, ...]]:

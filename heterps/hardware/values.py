@@ -122,6 +122,8 @@ class Pool:
 
     def __post_init__(self) -> None:
         check_fields(self, HardwareError, f"pool {self.name!r}")
+        if not self.name:
+            raise HardwareError("a pool without a name: it is the Dask resource that its workers declare")
 
     @property
     def kind(self) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from heterps.errors import PlanError
 from heterps.planner.solve.bounds import least_price, most_rows
 from heterps.planner.solve.chain import relaxed_price
@@ -15,8 +17,9 @@ from heterps.planner.solve.type_program import TypeProgram, least_per_row, most_
 
 __all__ = ["FixedRate", "Goal", "MaxThroughput", "MinCost"]
 
+MOST_ROWS_PER_SECOND = 1e15  # all that counts units and hosts has 64 bits
+
 _MANY_STATES, _SKIPPED = 1_000, 5e-3  # cuts beyond which plans are not told apart that are worth the same within this
-MOST_ROWS = 1e18  # a second: more than all machines there are; units that it would take are still whole numbers
 
 
 @dataclass(frozen=True)
@@ -220,11 +223,12 @@ class MaxThroughput(Goal):
         self, problem: Problem, solve: Solve, deadline: Deadline = NEVER, beat: float | None = None
     ) -> SearchResult | None:
         """Find the best placement, None if there is none, or none that is better than ``beat``."""
-        bounded = math.isfinite(self.price_per_hour) and (problem.product_price > 0).all()
-        if not bounded and not all(math.isfinite(c) for c in problem.cap):
+        paid = (problem.product_price[problem.product] > 0) & math.isfinite(self.price_per_hour)
+        if not (paid | np.isfinite(problem.cap)).all():
             raise PlanError(
                 "the most throughput of pools without a cap is unlimited: give every pool a cap in the hardware, or a "
-                "budget (MaxThroughput(price_per_hour=...), --budget), or ask for the least cost (--rows-per-second)"
+                "price and a budget (MaxThroughput(price_per_hour=...), --budget), or ask for the least cost "
+                "(--rows-per-second)"
             )
         found = best_throughput(problem, solve, budget=self.price_per_hour, beat=beat or 0.0, deadline=deadline)
         return found and replace(
@@ -258,5 +262,6 @@ class MaxThroughput(Goal):
 
 
 def _positive(rows_per_second: float) -> None:
-    if not 0 < rows_per_second <= MOST_ROWS:
-        raise PlanError(f"rows_per_second is {rows_per_second}, must be a positive number of at most {MOST_ROWS:g}")
+    if not 0 < rows_per_second <= MOST_ROWS_PER_SECOND:
+        most = f"{MOST_ROWS_PER_SECOND:g}"
+        raise PlanError(f"rows_per_second is {rows_per_second}, must be a positive number of at most {most}")

@@ -294,7 +294,8 @@ def _why(request: Request, draft: Draft, other: Any) -> str:
         cheaper = other.placement.price / other.value < draft.found.placement.price / draft.found.value
         note = " (cheaper per row, which is not the goal)" if cheaper else ""
         return f"{other.value / draft.found.value:.2f} of the throughput{note}; bound by {where}"
-    return f"{other.value / draft.found.value:.2f} times the price; bound by {where}"
+    price = f"{other.value / draft.found.value:.2f} times the price" if draft.found.value else "the plan costs nothing"
+    return f"{price}; bound by {where}"
 
 
 def assumptions(request: Request, draft: Draft) -> Iterable[str]:

@@ -104,8 +104,14 @@ def test_caps_are_changed_by_the_product():
         ("2026-11", "November", "product 'box': price_date is 'November', must be a month"),
         ("cap = 6", 'cap = 6\n[[product]]\nname = "b"\npools = { gpu = 1 }', "the products 'box' and 'b'"),
         ("cap = 6", 'cap = 6\n[[product]]\nname = "box"\npools = { cpu = 1 }', "two products are called 'box'"),
+        (
+            "cap = 6",
+            'cap = 6\n[[pool]]\nname = "x"\ndevice = "g6-xlarge-cpu"',
+            "'g6-xlarge-cpu' is sold only with all of",
+        ),
+        ("cap = 6", 'cap = 6\n[[pool]]\nname = ""\ndevice = "c6i-8xlarge"', "a pool without a name"),
     ],
-    ids=["pool", "none", "empty", "unknown", "cap", "price", "pack", "month", "twice", "name"],
+    ids=["pool", "none", "empty", "unknown", "cap", "price", "pack", "month", "twice", "name", "part", "nameless"],
 )
 def test_a_mistake_is_named(old, new, message):
     with pytest.raises(HardwareError) as caught:

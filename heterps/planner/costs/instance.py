@@ -10,6 +10,7 @@ backward, are placed together. Backward ops of a colour without a forward op fol
 from __future__ import annotations
 
 import json
+import math
 import pathlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -66,13 +67,15 @@ def read_instance(path: str) -> Instance:
     """
     try:
         data = json.loads(pathlib.Path(path).read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise PlanError(f"{path}: cannot be read as JSON ({error})") from error
     get = _reader(path, data, "instance")
     nodes = [_node(path, each) for each in get("nodes", list)]
     edges = [_edge(path, each, {node["id"] for node in nodes}) for each in get("edges", list)]
     if len({node["id"] for node in nodes}) != len(nodes) or not nodes:
         raise PlanError(f"{path}: nodes must be at least one, each with an id of its own")
+    _check_costs(path, edges)
+    _check_sums(path, nodes, edges)
     limits = int(get("maxFPGAs", int)), int(get("maxCPUs", int)), float(get("maxSizePerFPGA", float))
     return _joined(path, nodes, edges, *limits)
 
@@ -87,8 +90,8 @@ def _reader(path: str, data: Any, what: str) -> Callable[[str, type], Any]:
         accepted = (int, float) if kind is float else (int, bool) if kind is bool else kind
         if name not in data or not isinstance(value, accepted) or (kind is int and isinstance(value, bool)):
             raise PlanError(f"{path}: {what}: {name} must be given as {kind.__name__}, is {value!r}")
-        if kind in (int, float) and name != "id" and not figure >= 0:
-            raise PlanError(f"{path}: {what}: {name} is {value!r}, must not be negative")
+        if kind in (int, float) and name not in ("id", "sourceId", "destId") and not 0 <= figure < math.inf:
+            raise PlanError(f"{path}: {what}: {name} is {value!r}, must be a finite number, not negative")
         return value
 
     return get
@@ -99,10 +102,11 @@ def _node(path: str, data: Any) -> dict[str, Any]:
     node = {name: get(name, float) for name in ("cpuLatency", "fpgaLatency")}
     node |= {
         "id": get("id", int),
-        "size": float(data.get("size") or 0.0),
+        "size": float(get("size", float)) if "size" in data else 0.0,
         "backward": bool(get("isBackwardNode", bool)),
     }
-    return node | {"supported": bool(get("supportedOnFpga", bool)), "color": data.get("colorClass")}
+    color = get("colorClass", int) if data.get("colorClass") is not None else None
+    return node | {"supported": bool(get("supportedOnFpga", bool)), "color": color}
 
 
 def _edge(path: str, data: Any, known: set[int]) -> tuple[int, int, float]:
@@ -114,12 +118,43 @@ def _edge(path: str, data: Any, known: set[int]) -> tuple[int, int, float]:
     return source, target, float(get("cost", float))
 
 
+def _check_costs(path: str, edges: list[tuple[int, int, float]]) -> None:
+    """All readers of an op read the same output."""
+    cost: dict[int, float] = {}
+    for a, b, each in edges:
+        if not math.isclose(cost.setdefault(a, each), each, rel_tol=1e-6, abs_tol=1e-6):
+            raise PlanError(
+                f"{path}: edge {a} - {b} costs {each}, another one of node {a} {cost[a]}: it has one output"
+            )
+
+
+def _check_sums(path: str, nodes: list[dict[str, Any]], edges: list[tuple[int, int, float]]) -> None:
+    """Times and sizes can be added up."""
+    sums = {name: sum(node[name] for node in nodes) for name in ("cpuLatency", "fpgaLatency", "size")}
+    sums["cost"] = sum(cost for _, _, cost in edges)
+    for name, total in sums.items():
+        if not total < 1e300:
+            raise PlanError(f"{path}: all {name} together are {total:g}, more than can be computed with")
+
+
+def _check_acyclic(path: str, edges: list[tuple[int, int, float]]) -> None:
+    """No op needs itself."""
+    import networkx as nx
+
+    graph: nx.DiGraph[int] = nx.DiGraph((a, b) for a, b, _ in edges)
+    if not nx.is_directed_acyclic_graph(graph):
+        circle = [a for a, _ in nx.find_cycle(graph)]
+        shown = " - ".join(map(str, [*circle[:8], *(["..."] if len(circle) > 8 else []), circle[0]]))
+        raise PlanError(f"{path}: edges go round in a circle: {shown}")
+
+
 def _joined(
     path: str, nodes: list[dict[str, Any]], edges: list[tuple[int, int, float]], most: int, cpus: int, room: float
 ) -> Instance:
     """Join ops of one colour, then pieces that need each other, and put them in order."""
     import networkx as nx  # slow to import, and of use to this format only
 
+    _check_acyclic(path, edges)
     color = {n["id"]: ("color", n["color"]) if n["color"] is not None else ("id", n["id"]) for n in nodes}
     forward = {color[n["id"]] for n in nodes if not n["backward"]}
     backward = {n["id"] for n in nodes if n["backward"]}

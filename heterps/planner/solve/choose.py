@@ -11,6 +11,7 @@ fit, plans are made for workers that hold as many batches as those without room 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -65,7 +66,8 @@ class _Hunt:
         best = self.best
         if best is None:
             return None
-        return best.found.value * (1 - _ALIKE if self._request.goal.rises else 1 + _ALIKE)
+        value = best.found.value or sys.float_info.min  # what costs nothing is worth the same as what costs nothing
+        return value * (1 - _ALIKE if self._request.goal.rises else 1 + _ALIKE)
 
     def look(self, batch_size: int, share: float) -> None:
         """Plan at one batch size, within a share of the time that is left."""

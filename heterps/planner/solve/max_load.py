@@ -2,30 +2,38 @@
 
 An accelerator's load is the time of its pieces and of every tensor that it takes from, or gives to, another device,
 each once; a CPU's is the time of its pieces. Dynamic programming over the legal cuts (downsets): the least load with
-which a cut is reached with so many accelerators and CPUs. What is found over the cuts of a few orders comes first: a
-pair of cuts whose work alone takes longer need not be looked at, and the rest is exact.
+which a cut is reached with so many accelerators and CPUs.
+
+Loads below a limit are looked for, from what no placement undercuts upwards until there is one: with a limit, a pair of
+cuts whose work alone takes longer need not be looked at, nor a cut behind which more is left than the devices that are
+left can do. So a limit near the least load leaves few pairs, and one below which there is nothing is a bound.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from heterps.compiled import njit
 from heterps.errors import PlanError
 from heterps.planner.costs.instance import Instance
+from heterps.planner.solve.cut_loads import open_costs, spread, sums_of, transfers
 from heterps.planner.solve.dag import downsets
+from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.joined_pieces import joined
 from heterps.planner.solve.orders import along
 
 __all__ = ["LoadPlan", "LoadedDevice", "least_load"]
 
-MOST_CUTS = 60_000
-Floats = npt.NDArray[np.float64]
+MOST_CUTS = 200_000
+MOST_CELLS = 200_000_000  # bytes, nearly, of each table with a row for each cut
+TOGETHER = 256  # cuts that are gone on from before the clock is looked at
+STEP = 0.005  # how far above a bound a placement is looked for first; twice as far each time
+Bools = npt.NDArray[np.bool_]
+Found = tuple[tuple["LoadedDevice", ...], float]
 
 
 @dataclass(frozen=True)
@@ -54,140 +62,157 @@ class LoadPlan:
         return (self.load - self.bound) / self.load if self.load else 0.0
 
 
-@njit(nogil=True, cache=True)
-def _transfers(i, j, member, source, first, readers, cost):  # type: ignore[no-untyped-def]
-    """Time of the tensors between the pieces from cut i to cut j and all others."""
-    total = 0.0
-    for s in range(len(source)):
-        made = member[j, source[s]] and not member[i, source[s]]
-        inside = False
-        outside = False
-        for r in range(first[s], first[s + 1]):
-            if member[j, readers[r]] and not member[i, readers[r]]:
-                inside = True
-            else:
-                outside = True
-        if (made and outside) or (inside and not made):
-            total += cost[s]
-    return total
-
-
-@njit(nogil=True, cache=True)
-def _spread(member, words, sums, room, tensors, devices, most, best, came):  # type: ignore[no-untyped-def]
-    """Write the least load with which each cut is reached, below ``most``; and from where: (cut, kind)."""
-    source, first, readers, cost = tensors
-    n = len(member)
-    best[0, 0, 0] = 0.0
-    for i in range(n - 1):
-        reached = best[i].min()
-        if reached >= most:
-            continue
-        for j in range(i + 1, n):
-            on_cpu, on_accelerator = sums[j, 0] - sums[i, 0], sums[j, 1] - sums[i, 1]
-            may = sums[j, 3] == sums[i, 3] and sums[j, 2] - sums[i, 2] <= room and on_accelerator < most
-            if not may and on_cpu >= most:
-                continue
-            contained = True
-            for w in range(words.shape[1]):
-                if words[i, w] & ~words[j, w]:
-                    contained = False
-                    break
-            if not contained:
-                continue
-            load = -1.0
-            for a in range(devices[0] + 1):
-                for c in range(devices[1] + 1):
-                    before = best[i, a, c]
-                    if before >= most:
-                        continue
-                    if may and a < devices[0] and max(before, on_accelerator) < min(best[j, a + 1, c], most):
-                        if load < 0:
-                            load = on_accelerator + _transfers(i, j, member, source, first, readers, cost)
-                        if max(before, load) < min(best[j, a + 1, c], most):
-                            best[j, a + 1, c] = max(before, load)
-                            came[j, a + 1, c, 0], came[j, a + 1, c, 1] = i, 1
-                    if c < devices[1] and max(before, on_cpu) < min(best[j, a, c + 1], most):
-                        best[j, a, c + 1] = max(before, on_cpu)
-                        came[j, a, c + 1, 0], came[j, a, c + 1, 1] = i, 0
-
-
-def least_load(instance: Instance, most_cuts: int = MOST_CUTS) -> LoadPlan:
-    """Place an instance.
+def least_load(instance: Instance, most_cuts: int = MOST_CUTS, deadline: Deadline = NEVER) -> LoadPlan:
+    """Place an instance; when the time is over, with what was found and what was proved by then.
 
     Raises
     ------
     PlanError
-        If nothing fits the devices.
+        If nothing fits the devices, or nothing was found.
     """
-    start, instance = time.perf_counter(), joined(instance)
-    rough = _over(instance, _few_cuts(instance), np.inf)
-    every = downsets(len(instance.ids), instance.edges, most_cuts)
-    above = np.inf if rough is None else rough[1] * (1 + 1e-12) + 1e-300
-    found = rough if every is None else _over(instance, every, above) or rough
+    begin, instance = time.perf_counter(), _with_useful_devices(joined(instance))
+    few = _Cuts(instance, along(range(len(instance.ids))))
+    found, bound = few.least(few.most, NEVER), _least(instance)
+    members = downsets(len(instance.ids), instance.edges, min(most_cuts, MOST_CELLS // _cells(instance)))
+    if members is not None:
+        found, bound = _deepened(_Cuts(instance, members), found, bound, deadline)
     if found is None:
-        known = (
-            "no placement fits" if every is not None else f"no placement was found over {len(_few_cuts(instance))} cuts"
-        )
-        raise PlanError(
-            f"{known}: {instance.accelerators} accelerators of {instance.memory_bytes:,.0f} bytes, {instance.cpus} CPUs"
-        )
+        raise PlanError(_nothing(instance, few, bound))
     devices, load = found
-    bound = load if every is not None else min(load, _least(instance))
-    cuts = len(every) if every is not None else len(_few_cuts(instance))
-    return LoadPlan(devices, load, bound, cuts, every is not None, time.perf_counter() - start)
+    cuts, seconds = len(few.members if members is None else members), time.perf_counter() - begin
+    return LoadPlan(devices, load, min(load, bound), cuts, members is not None and bound >= load, seconds)
 
 
-def _few_cuts(instance: Instance) -> npt.NDArray[np.bool_]:
-    """Cuts along the pieces' own order."""
-    return along(range(len(instance.ids)))
+def _with_useful_devices(instance: Instance) -> Instance:
+    """The instance with no more devices of a kind than pieces.
+
+    Raises
+    ------
+    PlanError
+        If they are still more than can be told apart.
+    """
+    pieces = len(instance.ids)
+    fewer = replace(instance, accelerators=min(instance.accelerators, pieces), cpus=min(instance.cpus, pieces))
+    if (pieces + 1) * _cells(fewer) > MOST_CELLS:
+        raise PlanError(
+            f"{fewer.accelerators:,} accelerators and {fewer.cpus:,} CPUs are too many for {pieces:,} pieces"
+        )
+    return fewer
 
 
-def _over(
-    instance: Instance, members: npt.NDArray[np.bool_], most: float
-) -> tuple[tuple[LoadedDevice, ...], float] | None:
-    """The best placement over given cuts with a load below ``most``; None if there is none."""
-    figures = [instance.cpu_s, instance.accelerator_s, instance.bytes, ~instance.supported]
-    sums = np.ascontiguousarray(members.astype(float) @ np.array(figures, float).T)
-    devices = np.array([instance.accelerators, instance.cpus])
-    shape = (len(members), instance.accelerators + 1, instance.cpus + 1)
-    best, came = np.full(shape, np.inf), np.zeros((*shape, 2), np.int64)
-    room = instance.memory_bytes * (1 + 1e-9)
-    _spread(members, _words(members), sums, room, _tensors(instance), devices, most, best, came)
-    if not best[-1].min() < most:
-        return None
-    return _read(instance, members, best, came)
+def _cells(instance: Instance) -> int:
+    """Bytes of a row of the largest table: of pieces, or of numbers of devices in use."""
+    return max(len(instance.ids), 8 * (instance.accelerators + 1) * (instance.cpus + 1))
 
 
-def _words(members: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+def _deepened(cuts: _Cuts, found: Found | None, bound: float, deadline: Deadline) -> tuple[Found | None, float]:
+    """The best placement over all cuts and what none undercuts, infinity if there is none; as far as time allows."""
+    above, step = cuts.most if found is None else found[1] * (1 + 1e-12) + 1e-300, STEP
+    try:
+        while bound < above:
+            limit = min(above, bound * (1 + step)) if bound > 0 else above
+            best = cuts.least(limit, deadline)
+            if best is not None:
+                return best, best[1]
+            bound, step = limit, 2 * step
+    except UndecidedError:
+        return found, bound
+    return found, np.inf if found is None else found[1]
+
+
+class _Cuts:
+    """Cuts of an instance in order of the time that all before each takes on an accelerator, with all their sums."""
+
+    def __init__(self, instance: Instance, members: Bools) -> None:
+        self._instance = instance
+        figures = (instance.accelerator_s, instance.cpu_s, instance.bytes, ~instance.supported)
+        sums = sums_of(members, np.array(figures, float))
+        order = np.lexsort((members.sum(axis=1), sums[:, 0]))
+        self.members, self._sums = np.ascontiguousarray(members[order]), np.ascontiguousarray(sums[order])
+        self._later = np.minimum.accumulate(self._sums[::-1, 1])[::-1]
+        self._words, self._tensors = _words(self.members), _tensors(instance)
+        self._opened = open_costs(self.members, *self._tensors)
+
+    @property
+    def most(self) -> float:
+        """More than the load of any device in any placement."""
+        moved = float(self._tensors[2].sum())
+        return float(max(self._sums[-1, 0] + moved, self._sums[-1, 1])) * (1 + 1e-9) + 1e-300
+
+    def least(self, most: float, deadline: Deadline) -> Found | None:
+        """The best placement with a load below ``most``; None if there is none.
+
+        Raises
+        ------
+        UndecidedError
+            If the time is over before that is known.
+        """
+        shape = (len(self.members), self._instance.accelerators + 1, self._instance.cpus + 1)
+        best, came = np.full(shape, np.inf), np.zeros((*shape, 2), np.int32)
+        best[0, 0, 0] = 0.0
+        known = (self.members, self._words, self._sums, self._later, self._opened, self._tensors)
+        room, start = self._instance.memory_bytes * (1 + 1e-9), self._start(most)
+        for first in range(0, len(best) - 1, TOGETHER):
+            if deadline.over:
+                raise UndecidedError("the time is over")
+            spread((first, min(first + TOGETHER, len(best) - 1)), *known, room, start, most, best, came)
+        return self._placement(best, came) if best[-1].min() < most else None
+
+    def _start(self, most: float) -> npt.NDArray[np.int64]:
+        """int[accelerators, cpus in use]: the first cut behind which no more is left than other devices can do."""
+        own, sums = self._instance, self._sums[:, 0]
+        slow = own.cpu_s > 0
+        gain = float((own.accelerator_s[slow] / own.cpu_s[slow]).max(initial=0.0))
+        free = float(own.accelerator_s[~slow].sum())
+        accelerators = most * np.arange(own.accelerators, -1, -1)[:, None]
+        cpus = np.arange(own.cpus, -1, -1)[None, :]
+        done = accelerators + most * gain * cpus + free * (cpus > 0)
+        return np.asarray(np.searchsorted(sums, sums[-1] * (1 - 1e-9) - done * (1 + 1e-9)), np.int64)
+
+    def _placement(self, best: npt.NDArray[np.float64], came: npt.NDArray[np.int32]) -> Found:
+        """Follow the way back from the last cut."""
+        a, c = (int(v) for v in np.unravel_index(int(best[-1].argmin()), best[-1].shape))
+        load, at, devices = float(best[-1, a, c]), len(self.members) - 1, []
+        while at > 0:
+            before, kind = (int(v) for v in came[at, a, c])
+            devices.append(self._device(before, at, kind))
+            at, a, c = before, a - kind, c - (1 - kind)
+        return tuple(reversed(devices)), load
+
+    def _device(self, before: int, at: int, kind: int) -> LoadedDevice:
+        """The device, an accelerator or a CPU, with the pieces between two cuts."""
+        mine = np.flatnonzero(self.members[at] & ~self.members[before])
+        seconds = self._instance.accelerator_s if kind else self._instance.cpu_s
+        moved = transfers(before, at, self.members, self._opened, self._tensors) if kind else 0.0
+        ids = tuple(i for v in mine for i in self._instance.ids[v])
+        return LoadedDevice("accelerator" if kind else "cpu", ids, float(seconds[mine].sum()) + moved)
+
+
+def _words(members: Bools) -> npt.NDArray[np.uint64]:
     padded = np.zeros((len(members), -(-members.shape[1] // 64) * 64), np.uint8)
     padded[:, : members.shape[1]] = members
     return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little")).view(np.uint64)
 
 
 def _tensors(instance: Instance) -> tuple[npt.NDArray[Any], ...]:
-    """Source, first reader, readers and cost of each tensor, as arrays."""
-    source = np.array([t.source for t in instance.tensors], np.int64)
-    first = np.cumsum([0, *(len(t.readers) for t in instance.tensors)])
-    readers = np.array([r for t in instance.tensors for r in t.readers], np.int64)
-    return source, first, readers, np.array([t.cost for t in instance.tensors], float)
+    """First piece, pieces and cost of each tensor, as arrays; those of the same pieces are one."""
+    costs: dict[tuple[int, ...], float] = {}
+    for tensor in instance.tensors:
+        pieces = tuple(sorted({tensor.source, *tensor.readers}))
+        costs[pieces] = costs.get(pieces, 0.0) + tensor.cost
+    moved = {pieces: cost for pieces, cost in costs.items() if cost > 0 and len(pieces) > 1}
+    first = np.cumsum([0, *(len(pieces) for pieces in moved)])
+    return first, np.array([v for pieces in moved for v in pieces], np.int64), np.array(list(moved.values()), float)
 
 
-def _read(
-    instance: Instance, members: npt.NDArray[np.bool_], best: Floats, came: npt.NDArray[np.int64]
-) -> tuple[tuple[LoadedDevice, ...], float]:
-    """Follow the way back from the last cut."""
-    a, c = (int(v) for v in np.unravel_index(int(best[-1].argmin()), best[-1].shape))
-    load, at, devices = float(best[-1, a, c]), len(members) - 1, []
-    tensors = _tensors(instance)
-    while at > 0:
-        before, kind = (int(v) for v in came[at, a, c])
-        mine = np.flatnonzero(members[at] & ~members[before])
-        seconds = instance.accelerator_s if kind else instance.cpu_s
-        own = float(seconds[mine].sum()) + (_transfers(before, at, members, *tensors) if kind else 0.0)
-        ids = tuple(i for v in mine for i in instance.ids[v])
-        devices.append(LoadedDevice("accelerator" if kind else "cpu", ids, own))
-        at, a, c = before, a - kind, c - (1 - kind)
-    return tuple(reversed(devices)), load
+def _nothing(instance: Instance, few: _Cuts, bound: float) -> str:
+    """Why there is no placement, or none was found."""
+    claim = "no placement fits" if bound == np.inf else f"no placement was found over {len(few.members)} cuts"
+    devices = f"{instance.memory_bytes:,.0f} bytes on each accelerator ({instance.accelerators}), CPUs: {instance.cpus}"
+    fits = instance.supported & (instance.bytes <= instance.memory_bytes) & (instance.accelerators > 0)
+    homeless = [] if instance.cpus else [i for v in np.flatnonzero(~fits) for i in instance.ids[v]]
+    only = f"; only a CPU has room for {', '.join(map(str, homeless[:5]))}" + (", ..." if homeless[5:] else "")
+    return f"{claim}: {devices}{only if homeless else ''}"
 
 
 def _least(instance: Instance) -> float:

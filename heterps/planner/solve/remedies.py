@@ -65,7 +65,7 @@ def _obstacle(request: Request, nearest: int, problem: Problem, target: float | 
     for v, layer in enumerate(layers):
         need = problem.layer_memory[v]
         if not (problem.allowed[v] & (need <= problem.memory_cap)).any():
-            figure = f"{need.min() / 1e9:,.1f} GB"
+            figure = f"{need.min() / 1e9:,.3g} GB"
             return f"layer {layer.name!r} needs {figure}, more than a worker of any pool it may run on{at}"
     if target is None:
         return "one worker for every stage and one shard host cost more than that, or are more than the pools have"

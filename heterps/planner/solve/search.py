@@ -109,6 +109,8 @@ def best_price_per_row(
         if best is None:
             unknown, x = min(unknown, placement.bound / sustained), max(sustained, placement.bound / beat) * _ABOVE
             continue
+        if best.value <= 0:
+            return _closed(best, 0.0, "it costs nothing", solves)
         looked = max(sustained, placement.bound / best.value)
         x = max(looked, placement.bound / (best.value * (1 - skip))) * _ABOVE
         if x > looked * _ABOVE:

@@ -47,6 +47,12 @@ class BrutePlans:
         self.resources = range(len(self.p["layer_serial"]))
         self.shards = problem.shards
         self._speeds = {}  # of a stage with one unit, two, ...; one goal to a BrutePlans
+        self._units = {}  # of a stage at a throughput: sequences share stages and throughputs
+        self._bought = {}  # prices by what is used
+        self.machines = [
+            [t for t in range(self.types) if self.p["product"][t] == number] for number in set(self.p["product"])
+        ]  # types that are bought together, whole
+        self.linked = any(limit < math.inf for row in self.p["link"] for limit in row)
         self.everything = (1 << self.layers) - 1
 
     @cached_property
@@ -113,17 +119,25 @@ class BrutePlans:
         if self.shards.type >= 0:
             used[self.shards.type] += hosts
         for stage in stages:
-            units = stage.units(x)
+            units = self.units(stage, x)
             if units is None:
                 return None
             used[stage.type] += units
-        return self.bought(used, hosts)
+        key = (*used, hosts)
+        if key not in self._bought:
+            self._bought[key] = self.bought(used, hosts)
+        return self._bought[key]
+
+    def units(self, stage, x):
+        """Units of a stage that carry x rows a second; None if no number does."""
+        if (id(stage), x) not in self._units:
+            self._units[id(stage), x] = stage.units(x)
+        return self._units[id(stage), x]
 
     def bought(self, used, hosts):
         """Price per hour of units by type and shard hosts; None if there are not so many."""
         total = self.shards.price * hosts if self.shards.type < 0 else 0.0
-        for number in set(self.p["product"]):  # bought whole, with all that is in it
-            parts = [t for t in range(self.types) if self.p["product"][t] == number]
+        for parts in self.machines:
             count = max(math.ceil(used[t] / self.p["sold_in"][t]) for t in parts)
             if any(count * self.p["sold_in"][t] > self.p["cap"][t] for t in parts):
                 return None
@@ -140,7 +154,7 @@ class BrutePlans:
             taken = self.p["fixed_usage"][h] + sum(stage.taken[h] for stage in stages)
             limits += [capacity / taken] if taken > 0 else []
         loads = {}
-        for before, stage in itertools.pairwise(stages):
+        for before, stage in itertools.pairwise(stages) if self.linked else ():
             for ends, bytes_ in zip(
                 ((before.type, stage.type), (stage.type, before.type)), stage.entering, strict=True
             ):

@@ -56,6 +56,7 @@ def instance(seed, most_layers=5):
     made.pop("like", None)
     _bundle(random.Random(f"products of {seed}"), made, types)
     made["goal"] = _goal(rng, made)
+    _give(random.Random(f"gifts of {seed}"), made, types)
     return made
 
 
@@ -135,6 +136,14 @@ def _direct(rng, made, layers, types):
             made["send_s"] = [compute, [0.0] * types, [rng.choice((1.0, 2.0)) * s for s in data]]
     if "link" in made and rng.random() < 0.5:
         made["link"][0][-1] = rng.choice((math.inf, rng.uniform(1, 8)))
+
+
+def _give(rng, made, types):
+    """Let one type, or all, cost nothing, as machines of one's own do, of which there are so many."""
+    if rng.random() < 0.1:
+        for t in range(types) if rng.random() < 0.2 else [rng.randrange(types)]:
+            made["price"][t] = 0.0
+            made["cap"][t] = min(made["cap"][t], 9)
 
 
 def _bundle(rng, made, types):

@@ -7,11 +7,14 @@ import random
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.made_instances import inception, training
 from heterps.cli.plan import command
 from heterps.errors import PlanError
 from heterps.planner.costs.instance import read_instance
+from heterps.planner.solve.dag import downsets
+from heterps.planner.solve.effort import NEVER, Deadline
 from heterps.planner.solve.joined_pieces import joined
-from heterps.planner.solve.max_load import least_load
+from heterps.planner.solve.max_load import _Cuts, least_load
 
 
 def node(id_, cpu=4.0, accelerator=1.0, **more):
@@ -45,15 +48,16 @@ def saved(tmp_path):
 
 def idle_instance(seed):
     """A random instance in which many ops take no time and much is moved in no time; where memory may not decide."""
-    data, n = random_instance(seed)
+    data = random_instance(seed)
     rng = random.Random(f"idle in {seed}")
+    n = sum(not each["isBackwardNode"] for each in data["nodes"])
     idle = {i for i in range(n) if rng.random() < 0.5}
     nodes = [
         each | {"cpuLatency": 0.0, "fpgaLatency": 0.0} if each["id"] % n in idle else each for each in data["nodes"]
     ]
     cost = {each["id"]: rng.choice((0.0, 0.2, 0.4)) for each in nodes}
     edges = [each | {"cost": cost[each["sourceId"]]} for each in data["edges"]]
-    return data | {"nodes": nodes, "edges": edges, "maxSizePerFPGA": rng.choice((5.0, 50.0))}, n
+    return data | {"nodes": nodes, "edges": edges, "maxSizePerFPGA": rng.choice((5.0, 50.0))}
 
 
 SIZES = [(0.5, 0.1), (0.1, 0.5)]  # of what a piece reads, and makes
@@ -73,69 +77,124 @@ def random_instance(seed):
         edges += [edge(n + e["destId"], n + e["sourceId"], 0.2) for e in edges]
         for each in nodes[:n]:
             each["colorClass"] = each["id"]
-    return instance(nodes, edges, rng.randint(0, 2), rng.randint(0, 2), rng.uniform(1, 6)), n
+    return instance(nodes, edges, rng.randint(0, 2), rng.randint(0, 2), rng.uniform(1, 6))
 
 
-def every_load(data, n):
-    """The load of every way to put n forward ops, with their backward ops, on devices in a legal order."""
+def training_instance(seed):
+    """A random instance with colours that join forward ops, backward ops of a colour with and without a forward one.
+
+    Backward ops read what later backward ops and forward ops make, or, as in public files, earlier ones.
+    """
+    rng = random.Random(f"training {seed}")
+    n = rng.randint(1, 4)
+    cost = [rng.choice((0.0, rng.uniform(0, 0.5))) for _ in range(2 * n)]
+
+    def some(id_, **more):
+        idle, free = rng.random() < 0.2, rng.random() < 0.1
+        times = (0.0, 0.0) if idle else (0.0 if free else rng.uniform(0.5, 4), rng.uniform(0.1, 1))
+        return node(id_, *times, supportedOnFpga=int(rng.random() < 0.9), size=rng.uniform(0, 1), **more)
+
+    colours = [0 if rng.random() < 0.2 else i for i in range(n)]
+    nodes = [some(i, colorClass=colours[i]) for i in range(n)]
+    back = {i: n + i for i in range(n) if rng.random() < 0.8}
+    nodes += [
+        some(b, isBackwardNode=1, **({"colorClass": colours[i]} if rng.random() < 0.7 else {})) for i, b in back.items()
+    ]
+    edges = [edge(a, b, cost[a]) for a, b in itertools.combinations(range(n), 2) if rng.random() < 0.5]
+    ends = [(back[e["sourceId"]], back[e["destId"]]) for e in edges if {e["sourceId"], e["destId"]} <= set(back)]
+    turned = rng.random() < 0.8
+    edges += [edge(b, a, cost[b]) if turned else edge(a, b, cost[a]) for a, b in ends]
+    edges += [edge(i, b, cost[i]) for i, b in back.items() if rng.random() < 0.3]
+    return instance(nodes, edges, rng.randint(0, 2), rng.randint(0, 2), rng.choice((rng.uniform(1, 4), 50.0)))
+
+
+def every_load(data):
+    """The load of every way to put all colours on devices in a legal order."""
     ops = {each["id"]: each for each in data["nodes"]}
     cost = {e["sourceId"]: e["cost"] for e in data["edges"]}
-    k, cpus = data["maxFPGAs"], data["maxCPUs"]
-    for count in range(1, k + cpus + 1):
-        for kinds in itertools.product(("accelerator", "cpu"), repeat=count):
-            if kinds.count("accelerator") > k or kinds.count("cpu") > cpus:
+    colour = {i: ("colour", op["colorClass"]) if "colorClass" in op else i for i, op in ops.items()}
+    every, order = list(dict.fromkeys(colour.values())), list(_in_order(data["edges"], ops, colour))
+    for kinds in _kinds(data["maxFPGAs"], data["maxCPUs"]):
+        for where in itertools.product(range(len(kinds)), repeat=len(every)):
+            place = dict(zip(every, where, strict=True))
+            if any(place[a] > place[b] for a, b in order):
                 continue
-            for place in itertools.product(range(count), repeat=n):
-                if any(
-                    place[e["sourceId"]] > place[e["destId"]]
-                    for e in data["edges"]
-                    if max(e["sourceId"], e["destId"]) < n
-                ):
-                    continue
-                loads = []
-                for device, kind in enumerate(kinds):
-                    mine = {i for i in ops if place[i % n] == device}
-                    if kind == "cpu":
-                        loads.append(sum(ops[i]["cpuLatency"] for i in mine))
-                        continue
-                    if sum(ops[i]["size"] for i in mine) > data["maxSizePerFPGA"] or not all(
-                        ops[i]["supportedOnFpga"] for i in mine
-                    ):
-                        break
-                    over = {e["sourceId"] for e in data["edges"] if (e["sourceId"] in mine) != (e["destId"] in mine)}
-                    loads.append(sum(ops[i]["fpgaLatency"] for i in mine) + sum(cost[i] for i in over))
-                else:
-                    yield max(loads)
+            on = {i: place[colour[i]] for i in ops}
+            loads = [_load(kind, {i for i in ops if on[i] == d}, ops, cost, data) for d, kind in enumerate(kinds)]
+            if None not in loads:
+                yield max(loads)
 
 
-def test_the_load_is_the_least_of_all(saved):
-    for seed in range(150):
-        data, n = random_instance(seed)
-        best = min(every_load(data, n), default=None)
-        if best is None:
-            with pytest.raises(PlanError, match="no placement fits"):
-                least_load(read_instance(saved(data)))
-            continue
-        found = least_load(read_instance(saved(data)))
-        assert found.load == pytest.approx(best), seed
-        assert found.complete
-        assert max(device.load for device in found.devices) == pytest.approx(found.load)
-        assert sorted(i for device in found.devices for i in device.ids) == sorted(each["id"] for each in data["nodes"])
-        few = least_load(read_instance(saved(data)), most_cuts=1) if n > 1 else found
-        assert few.bound <= best * (1 + 1e-9) <= few.load * (1 + 2e-9)
+def _in_order(edges, ops, colour):
+    """Pairs of colours of which the first may not come later: forward edges; backward ones, turned, of lone colours."""
+    forward = {colour[i] for i, op in ops.items() if not op["isBackwardNode"]}
+    for a, b in ((e["sourceId"], e["destId"]) for e in edges):
+        if not ops[a]["isBackwardNode"] and not ops[b]["isBackwardNode"]:
+            yield colour[a], colour[b]
+        if ops[a]["isBackwardNode"] and ops[b]["isBackwardNode"] and not {colour[a], colour[b]} <= forward:
+            yield colour[b], colour[a]
+
+
+def _kinds(accelerators, cpus):
+    """Every row of devices."""
+    for count in range(1, accelerators + cpus + 1):
+        for kinds in itertools.product(("accelerator", "cpu"), repeat=count):
+            if kinds.count("accelerator") <= accelerators and kinds.count("cpu") <= cpus:
+                yield kinds
+
+
+def _load(kind, mine, ops, cost, data):
+    """Load of a device; None if its ops cannot run there."""
+    if kind == "cpu":
+        return sum(ops[i]["cpuLatency"] for i in mine)
+    if sum(ops[i]["size"] for i in mine) > data["maxSizePerFPGA"] or not all(ops[i]["supportedOnFpga"] for i in mine):
+        return None
+    over = {e["sourceId"] for e in data["edges"] if (e["sourceId"] in mine) != (e["destId"] in mine)}
+    return sum(ops[i]["fpgaLatency"] for i in mine) + sum(cost[i] for i in over)
+
+
+def check(data, read, name):
+    """Compare what is found with every placement."""
+    best = min(every_load(data), default=None)
+    if best is None:
+        with pytest.raises(PlanError, match="no placement fits"):
+            least_load(read)
+        return
+    found = least_load(read)
+    assert found.load == pytest.approx(best), name
+    assert found.complete
+    assert max(device.load for device in found.devices) == pytest.approx(found.load)
+    assert sorted(i for device in found.devices for i in device.ids) == sorted(each["id"] for each in data["nodes"])
+    cuts = _Cuts(read, downsets(len(read.ids), read.edges))
+    assert cuts.least(best * (1 + 1e-6) + 1e-9, NEVER)[1] == pytest.approx(best), name  # a limit hides nothing below it
+    assert cuts.least(best * (1 - 1e-6), NEVER) is None, name
+    if len(joined(read).ids) > 1:
+        few = least_load(read, most_cuts=1)
+        assert few.bound <= best * (1 + 1e-9) <= few.load * (1 + 2e-9), name
+
+
+@pytest.mark.parametrize(("make", "seeds"), [(random_instance, 120), (training_instance, 250)])
+def test_the_load_is_the_least_of_all(saved, make, seeds):
+    for seed in range(seeds):
+        data = make(seed)
+        check(data, read_instance(saved(data)), seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("make", [random_instance, training_instance])
+def test_the_load_of_many_instances_is_the_least_of_all(saved, make):
+    for seed in range(1_000, 21_000):
+        data = make(seed)
+        check(data, read_instance(saved(data)), seed)
 
 
 def test_pieces_are_joined_only_where_that_loses_nothing(saved):
     fewer = 0
     for seed in range(250):
-        data, n = idle_instance(seed)
-        best = min(every_load(data, n), default=None)
-        if best is None:
-            continue
+        data = idle_instance(seed)
         read = read_instance(saved(data))
-        found = least_load(read)
-        assert found.load == pytest.approx(best), seed
-        assert sorted(i for device in found.devices for i in device.ids) == sorted(each["id"] for each in data["nodes"])
+        check(data, read, seed)
         fewer += len(joined(read).ids) < len(read.ids)
     assert fewer > 50
 
@@ -158,6 +217,43 @@ def test_what_takes_no_time_does_not_multiply_cuts(saved):
     assert (found.cuts, found.load) == (13, pytest.approx(4.2))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_limit_leaves_out_nothing_that_matters(saved, seed):
+    """What is found from below, with few pairs of cuts, is the best of all pairs; forward alone and in training."""
+    for data in (inception(3, (2, 4, 3), seed), training(inception(3, (2, 4, 3), seed))):
+        read = read_instance(saved(data | {"maxFPGAs": 3}))
+        cuts = _Cuts(read, downsets(len(read.ids), read.edges))
+        found, least = least_load(read), cuts.least(cuts.most, NEVER)
+        assert (found.load, found.gap, found.cuts) == (pytest.approx(least[1]), 0, len(cuts.members))
+
+
+def test_what_a_cpu_does_in_no_time_need_not_fit_accelerators(saved):
+    nodes = [node(0, 10.0, 1.0), node(1, 0.0, 100.0), node(2, 10.0, 1.0)]
+    read = read_instance(saved(instance(nodes, [edge(0, 1), edge(1, 2)], 2, 1)))
+    cuts = _Cuts(read, downsets(3, read.edges))
+    assert cuts.least(1.2, NEVER)[1] == least_load(read).load == pytest.approx(1.1)
+
+
+def test_a_graph_of_many_cuts_is_proved(saved):
+    found = least_load(read_instance(saved(inception())))
+    assert (found.complete, found.gap, found.cuts) == (True, 0, 28_802)
+    few = least_load(read_instance(saved(inception())), most_cuts=1_000)
+    assert few.bound < found.load < few.load
+    assert not few.complete
+
+
+def test_when_the_time_is_over_what_was_proved_is_said(saved):
+    whole = least_load(read_instance(saved(inception(2))))
+    for over_after in (0, 5, 40):  # looks at the clock
+        ticks = itertools.count()
+        found = least_load(read_instance(saved(inception(2))), deadline=Deadline(over_after, lambda t=ticks: next(t)))
+        assert found.bound <= whole.load <= found.load
+        assert found.complete == (found.bound == found.load)
+    nowhere = instance([node(0, supportedOnFpga=0)], [], 1, 0)
+    with pytest.raises(PlanError, match="no placement was found over 2 cuts"):
+        least_load(read_instance(saved(nowhere)), deadline=Deadline(0))
+
+
 def test_a_chain_worked_out_by_hand(saved):
     data = instance([node(i) for i in range(4)], [edge(i, i + 1) for i in range(3)])
     found = least_load(read_instance(saved(data)))
@@ -178,7 +274,19 @@ def test_ops_of_one_colour_stay_together(saved):
         (instance([node(1), node(1)], []), "id of its own"),
         (instance([], []), "at least one"),
         (instance([node(1)], [edge(1, 2)]), "there is no node 2"),
-        (instance([node(1, cpu=-1.0)], []), "cpuLatency is -1.0, must not be negative"),
+        (instance([node(1, cpu=-1.0)], []), "cpuLatency is -1.0, must be a finite number, not negative"),
+        (instance([node(1, cpu=float("nan"))], []), "cpuLatency is nan, must be a finite"),
+        (instance([node(1, size=float("inf"))], []), "size is inf, must be a finite"),
+        (instance([node(1, size="big")], []), "node 1: size must be given as float, is 'big'"),
+        (
+            instance([node(1, accelerator=1e300), node(2)], []),
+            r"all fpgaLatency together are 1e\+300, more than can be",
+        ),
+        (instance([node(1, colorClass=[1])], []), r"node 1: colorClass must be given as int, is \[1\]"),
+        (instance([node(1), node(2)], [edge(1, 2), edge(2, 1)]), "edges go round in a circle: 1 - 2 - 1"),
+        (instance([node(1)], [edge(1, 1)]), "edges go round in a circle: 1 - 1"),
+        (instance([node(1), node(2), node(3)], [edge(1, 2), edge(1, 3, 5.0)]), "node 1 0.1: it has one output"),
+        ("[" * 100_000, "cannot be read as JSON"),
         (instance([node(1, cpu="x")], []), "node 1: cpuLatency must be given as float, is 'x'"),
         (instance([3], []), "node 3 must be an object"),
         ({**instance([node(1)], []), "maxFPGAs": None}, "maxFPGAs must be given as int, is None"),
@@ -187,6 +295,25 @@ def test_ops_of_one_colour_stay_together(saved):
 def test_what_is_no_instance_is_refused(saved, data, match):
     with pytest.raises(PlanError, match=match):
         read_instance(saved(data))
+
+
+def test_more_devices_than_pieces_are_of_no_use(saved):
+    data = instance([node(0), node(1)], [edge(0, 1)], 10**9, 10**9)
+    assert least_load(read_instance(saved(data))).load == pytest.approx(1.1)
+    many = instance([node(i) for i in range(400)], [], 10**9, 10**9)
+    with pytest.raises(PlanError, match="400 accelerators and 400 CPUs are too many for 400 pieces"):
+        least_load(read_instance(saved(many)))
+
+
+def test_what_fits_nowhere_is_named(saved):
+    with pytest.raises(PlanError, match=r"no placement fits: 10 bytes on each .* only a CPU has room for 3"):
+        least_load(read_instance(saved(instance([node(3, size=11.0), node(4)], [], 2, 0))))
+
+
+@pytest.mark.parametrize("rows", ["-5", "0", "nan", "inf"])
+def test_numbers_of_rows_are_above_nothing(rows):
+    shown = CliRunner().invoke(command, ["graphs/wide_deep.py", "--rows", rows])
+    assert (shown.exit_code, f"{rows} is not a number above 0" in shown.output) == (2, True)
 
 
 def test_from_the_command_line(saved):

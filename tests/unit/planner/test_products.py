@@ -145,3 +145,32 @@ def test_machines_without_prices_are_what_is_saved():
     found = plan(ctrdnn(), hardware, goal=FixedRate(1e5), batch_size=4096)
     assert found.certificate.objective == "units"
     assert found.certificate.value == pytest.approx(sum(each.count for each in found.purchases), rel=1e-6)
+
+
+OWN = """
+[[pool]]
+name = "mine"
+device = "c6i-8xlarge"
+price_per_hour = 0
+cap = 2
+
+[[pool]]
+name = "cpu"
+device = "c6i-8xlarge"
+"""
+
+
+def test_machines_that_cost_nothing_are_used_first():
+    own = Hardware.from_toml(OWN)
+    free = plan(ctrdnn(), own, goal=MinCost(10_000))
+    assert (free.forecast.price_per_hour, free.certificate.gap, free.batch_size) == (0, 0, 256)
+    for goal in (FixedRate(10_000), MinCost(10_000)):
+        assert {stage.pool for stage in plan(ctrdnn(), own, goal=goal).stages} == {"mine"}
+    assert plan(ctrdnn(), own, goal=MaxThroughput(3.0)).forecast.price_per_hour == pytest.approx(2 * 1.36)
+    with pytest.raises(PlanError, match="unlimited"):
+        plan(ctrdnn(), Hardware.from_toml(OWN.replace("cap = 2", "")), goal=MaxThroughput(3.0))
+
+
+def test_a_budget_bounds_machines_without_a_cap():
+    machines = Hardware.from_toml(MACHINES.replace("cap = 200", "").replace("cap = 64", ""))
+    assert plan(ctrdnn(), machines, goal=MaxThroughput(10.0)).forecast.price_per_hour <= 10

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.rivals import RIVALS
-from benchmarks.rivals.families import FAMILIES, problem_of
+from benchmarks.rivals.families import FAMILIES, hardware, problem_of
 from benchmarks.rivals.policy import Lstm, Step
 from benchmarks.rivals.trials import SpentError, Trials, searched
 from heterps.planner import solver
@@ -89,3 +89,8 @@ def test_a_family_of_the_paper_is_planned_among_many_types(name: str) -> None:
     assert exact is not None
     assert found is not None
     assert exact.price <= found.price * (1 + 1e-9)
+
+
+def test_no_type_is_free() -> None:
+    """The catalogue has parts of machines, whose price is that of the machine."""
+    assert min(pool.device.price_per_hour for pool in hardware(64).pools) > 0
