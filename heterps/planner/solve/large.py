@@ -25,7 +25,7 @@ from heterps.planner.solve.type_program import TypeProgram
 
 __all__ = ["LargeOutcome", "listed", "planned"]
 
-_FEW = 2_000  # cuts over which a search takes well below a second
+_FEW = 3_000  # cuts over which a search takes about a second
 _SLOT_COLUMNS = 160  # Layers x types beyond which HiGHS finds nothing over slots in seconds
 _SLOT_SECONDS = 3.0
 _BOUND_SECONDS = 3.0

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heterps.planner.solve.chain import chain_price, relaxed_price
+from heterps.planner.solve.chain import chain_placement, chain_price, relaxed_price
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.problem import Placement, Problem
+from heterps.planner.solve.sizing import fits, whole
 
 __all__ = ["SearchResult", "Solve", "best_at", "best_price_per_row", "best_throughput", "frontier"]
 
@@ -78,7 +79,7 @@ def best_price_per_row(
     UndecidedError
         If no plan was found and it was not proved that there is none.
     """
-    best: SearchResult | None = None
+    best = _first_guess(problem, at_least, at_most, beat)
     x, solves, slack, unknown = at_least, 0, 0.0, np.inf  # the last: least price per row of what was not decided
     while x <= at_most and solves < most and not ((best is not None or np.isfinite(beat)) and deadline.over):
         solves += 1
@@ -121,6 +122,20 @@ def best_price_per_row(
         return _closed(best, settled, f"all throughputs up to {at_most:,.0f} rows/s", solves)
     why = "time limit" if deadline.over else "stopped"
     return _closed(best, min(settled, relaxed_price(problem, x) / x), f"{why} after {solves} solves", solves)
+
+
+def _first_guess(problem: Problem, at_least: float, at_most: float, beat: float) -> SearchResult | None:
+    """The best of what costs least at a few throughputs if nothing is scarce, where it fits and costs less per row.
+
+    Any plan will do, as a price per row above which nothing needs to be looked at: many rows share what is paid once.
+    """
+    best: SearchResult | None = None
+    for x in (at_most, math.sqrt(at_least * at_most)) if math.isfinite(at_most) else ():
+        free = chain_placement(problem, x)
+        placed = free and whole(problem, free.segments, x)
+        if placed is not None and placed.price / x < (beat if best is None else best.value) and fits(problem, placed, x):
+            best = SearchResult(placed, x, placed.price / x, 0.0, "", 0)
+    return best
 
 
 def _check_decided(beat: float, unknown: float) -> None:
