@@ -90,7 +90,7 @@ def work_needed(x, i, j, t, figures):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def units_needed(x, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
-    """Units of type t that carry the stage from state i to j at x rows a second and have room for it; inf: no number."""
+    """Units of type t that carry the stage from state i to j at x rows a second, and have room; inf: no number."""
     most = max(work_needed(x, i, j, t, figures), room_needed(x, i, j, t, figures, whole))
     return max(1.0, np.ceil(most * (1 - TOLERANCE))) if whole else most
 

@@ -97,6 +97,7 @@ def alike_edges(problem: Problem) -> Edges:
     }
 
 
+@lru_cache(maxsize=4)  # bounds and cuts ask for those of one problem
 def alike_branches(problem: Problem) -> list[list[list[int]]]:
     """Lists of chains of Layers that are interchangeable."""
     found = []
@@ -154,7 +155,9 @@ def _joins_freely(problem: Problem) -> Bools:
     """bool[T]: types on which nothing has a serial part and everything together fits a worker."""
     serial = (np.where(problem.allowed, problem.layer_serial, 0.0) == 0).all(axis=(0, 1))
     crossing = 2 * problem.cut_memory * sum({flow.tensor: flow.bytes + flow.back for flow in problem.flows}.values())
-    once, each = (np.where(problem.allowed, part, 0.0).sum(axis=0) for part in (problem.layer_memory, problem.layer_held))
+    once, each = (
+        np.where(problem.allowed, part, 0.0).sum(axis=0) for part in (problem.layer_memory, problem.layer_held)
+    )
     fits = once + problem.held * (each + crossing) <= problem.memory_cap
     return np.asarray(serial & fits & ((each + crossing == 0) | (not problem.has_flight)))
 

@@ -36,11 +36,16 @@ class BruteStage:
             if left <= 1e-12:
                 return None
             most = max(most, math.ceil(parallel * x / left * (1 - SLACK)))
+        room = self.units_with_room(x)
+        return None if room is None else max(most, room)
+
+    def units_with_room(self, x):
+        """Units that have room for what is under way at x rows a second; None if no number has."""
         under_way = self.flight * x * (1 - SLACK)
-        if under_way > self.most_under_way(most):
-            each = self.holds if self.first else self.holds - 1
-            return math.ceil(under_way / each) if each > 0 else None
-        return most
+        if under_way <= self.most_under_way(1):
+            return 1
+        each = self.holds if self.first else self.holds - 1
+        return math.ceil(under_way / each) if each > 0 else None
 
     def most_under_way(self, units):
         """Batches that units have room for: their part, and one more where others hand them out; or each for all."""
@@ -125,7 +130,9 @@ class BrutePlans:
     def flight(self, mine, t):
         """Batches under way per row a second at the least, with these Layers on a type and others anywhere."""
         way = self.p["layer_way"]
-        places = [[t] if v in mine else [u for u in range(self.types) if ok[u]] for v, ok in enumerate(self.p["allowed"])]
+        places = [
+            [t] if v in mine else [u for u in range(self.types) if ok[u]] for v, ok in enumerate(self.p["allowed"])
+        ]
         return self.p["way"] + sum(min((way[v][u] for u in at), default=0.0) for v, at in enumerate(places))
 
     def price(self, stages, ceiling, x):

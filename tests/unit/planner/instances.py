@@ -88,7 +88,20 @@ def shrunk(made, fails):
 
 def _smaller(made):
     layers, types = len(made["allowed"]), len(made["price"])
-    single = ("product", "shards", "link", "turn_s", "receive_s", "send_s", "gradients", "way", "cut_way", "layer_way", "layer_held", "held")
+    single = (
+        "product",
+        "shards",
+        "link",
+        "turn_s",
+        "receive_s",
+        "send_s",
+        "gradients",
+        "way",
+        "cut_way",
+        "layer_way",
+        "layer_held",
+        "held",
+    )
     for name in (*single, "capacity", "memory_cap", "cut_memory"):
         if name in made:
             gone = {"capacity": _SHARED, "memory_cap": _MEMORY}.get(name, (name,))
@@ -105,7 +118,16 @@ def _smaller(made):
 
 _SHARED = ("usage", "byte_usage", "turn_usage", "fixed_usage", "capacity")
 _MEMORY = ("memory", "memory_cap", "cut_memory", "layer_held", "held", "layer_way", "cut_way", "way")
-_LAYER_AXIS = {"layer_held": 0, "layer_way": 0, "gradients": 0, "seconds": 1, "fraction": 1, "allowed": 0, "memory": 0, "usage": 1}
+_LAYER_AXIS = {
+    "layer_held": 0,
+    "layer_way": 0,
+    "gradients": 0,
+    "seconds": 1,
+    "fraction": 1,
+    "allowed": 0,
+    "memory": 0,
+    "usage": 1,
+}
 
 
 def _without_layer(made, v):
@@ -148,7 +170,10 @@ def _fly(rng, made, layers, types):
         made["cut_way"] = [rng.choice((0.0, rng.uniform(0, 0.5))) for _ in range(types)]
         made["way"] = rng.choice((0.0, rng.uniform(0, 3)))
         for v, first in made.get("like", ()):
-            made["layer_held"][v], made["layer_way"][v] = list(made["layer_held"][first]), list(made["layer_way"][first])
+            made["layer_held"][v], made["layer_way"][v] = (
+                list(made["layer_held"][first]),
+                list(made["layer_way"][first]),
+            )
 
 
 def _bundle(rng, made, types):
