@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from heterps.data import Dataset
@@ -12,7 +13,7 @@ from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner.costs.cache_forecast import cache_texts
-from heterps.planner.costs.forecast import Certificate, Rival
+from heterps.planner.costs.forecast import Certificate, Rival, TableForecast
 from heterps.planner.costs.gpu_cache import gpu_cache_texts
 from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
@@ -76,9 +77,13 @@ class Request:
     def costs(self, batch_size: int) -> Costs:
         """Costs at one batch size."""
         layers = layers_of(self.graph, batch_size=batch_size, unique_fraction=self.unique_fraction)
-        tables = forecast_tables(self.graph, self.sample, self.rows)
-        new = new_rows(tables, self.sample, self.rows)
-        return Costs(self.graph, layers, self.hardware, self.profile, tables, self.head_room, self.replicas, new)
+        new = new_rows(self._tables, self.sample, self.rows)
+        return Costs(self.graph, layers, self.hardware, self.profile, self._tables, self.head_room, self.replicas, new)
+
+    @cached_property
+    def _tables(self) -> tuple[TableForecast, ...]:
+        """The tables, which are the same at all batch sizes."""
+        return forecast_tables(self.graph, self.sample, self.rows)
 
     def best(self) -> Choice | None:
         """The best draft and what is proved of it; None if it was proved that there is no plan.

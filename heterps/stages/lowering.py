@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from heterps.errors import GraphError
@@ -61,6 +62,7 @@ def _group(tables: list[str], ids: Iterable[str], dims: Mapping[str, int]) -> Gr
     return Group("+".join(sorted(tables)), tuple(ids), columns, start)
 
 
+@lru_cache(maxsize=4)  # a plan asks for one graph at many batch sizes
 def lower(graph: Graph) -> Lowered:
     """Replace every lookup by a shared pull and a gather of its columns."""
     groups = groups_of(graph)

@@ -20,9 +20,9 @@ from heterps.planner.solve.problem import Flow, Problem, Shards, make_problem
 from heterps.stages import Layer
 
 __all__ = [
+    "AHEAD",
     "DEPTH",
     "MEMORY_SHARE",
-    "at_depth",
     "build_problem",
     "check_pins",
     "free_cores",
@@ -30,18 +30,17 @@ __all__ = [
     "placed_tables",
     "server_pools",
     "sold_in",
+    "with_in_flight",
 ]
 
 MEMORY_SHARE = 0.8  # of a worker's memory that plans may fill
 DEPTH = 2  # batches in flight per lane, at the least
+AHEAD = 1.2  # batches in flight over those that are at work, so that those who work need not wait for one
 _SERVING = 1 + 1e-9
 
 
-def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = None, depth: int = DEPTH) -> Problem:
-    """Return the problem with shard hosts on ``server``; ``pins`` maps names (patterns) to pools or kinds.
-
-    Workers must have the memory for ``depth`` batches in flight.
-    """
+def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = None) -> Problem:
+    """Return the problem with shard hosts on ``server``; ``pins`` maps names (patterns) to pools or kinds."""
     pools, layers = costs.hardware.pools, costs.layers.layers
     rates = [costs.rates(pool) for pool in pools]
     n = costs.batch_size
@@ -67,7 +66,8 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         send_s=np.array([wire, 0.0 * np.array(network), network]) * longer,
         turn_s=np.array([[rate.call_s / n for rate in rates], *[[0.0] * len(pools)] * 2]) * longer,
         gradients=[layer.cost.parameter_bytes / n for layer in layers],
-        **_worker_memory(costs, depth),
+        **_worker_memory(costs),
+        **_ways(costs),
         memory_cap=[pool.device.memory_bytes * MEMORY_SHARE for pool in pools],
         link=links / longer,
         mixes=[] if np.isfinite(links).any() else _mixes(pools),
@@ -77,17 +77,26 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
     )
 
 
-def at_depth(problem: Problem, costs: Costs, depth: int) -> Problem:
-    """Return the problem with workers that have so many batches in flight."""
-    memory = _worker_memory(costs, depth)
-    each = np.broadcast_to(np.array(memory["memory"]), problem.layer_memory.shape)
-    return replace(problem, layer_memory=np.array(each), cut_memory=memory["cut_memory"])
+def _worker_memory(costs: Costs) -> dict[str, Any]:
+    """Bytes a worker needs for each Layer, for each batch, and for each byte per row that crosses a cut beside it."""
+    once, one = (np.array([[costs.worker_bytes(v, n)] for v in costs.layers.layers]) for n in (0, 1))
+    return {"memory": once, "layer_held": one - once, "cut_memory": float(costs.batch_size), "held": DEPTH}
 
 
-def _worker_memory(costs: Costs, depth: int) -> dict[str, Any]:
-    """Bytes a worker needs for each Layer, and for each byte per row that crosses a cut beside it."""
-    layers = [[costs.worker_bytes(layer, depth)] for layer in costs.layers.layers]
-    return {"memory": layers, "cut_memory": float(costs.batch_size * depth)}
+def _ways(costs: Costs) -> dict[str, Any]:
+    """Batches in flight per row a second for what a batch that is alone on its way takes at least.
+
+    Its kernels one after another, and what a worker receives and sends of it; all else (reading ahead, rows that come
+    and go, calls) is left out. Where a finished plan is played, it takes longer.
+    """
+    n, pools = costs.batch_size, costs.hardware.pools
+    kernels = np.array([[costs.cost(layer, pool).kernel_s for pool in pools] for layer in costs.layers.layers])
+    return {"layer_way": AHEAD * kernels / n, "cut_way": [AHEAD * costs.byte_s(pool) for pool in pools]}
+
+
+def with_in_flight(problem: Problem, each: float) -> Problem:
+    """Return the problem with so many batches in flight for each row per second, wherever Layers run."""
+    return replace(problem, layer_way=0 * problem.layer_way, cut_way=0 * problem.cut_way, way=each)
 
 
 def placed_tables(costs: Costs, server: Pool, pins: Mapping[str, str]) -> tuple[TableForecast, ...]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import DEPTH, free_cores
+from heterps.planner.costs.planning_model import AHEAD, DEPTH, free_cores
 from heterps.planner.costs.sample import Sample
 from heterps.planner.plan import Plan, Stage
 from heterps.planner.ways import ALLREDUCE, GEO, resolve_ways
@@ -33,7 +33,6 @@ _DISK_BYTES_PER_S = 5e8  # of a cut that is written or read
 _SETTLING, _TELLING = 4, 3
 _DEEPEST = 512  # batches in flight per lane
 _MOST_PLAYED = 12  # workers beyond which a pipeline is played in miniature, where only its rate is asked for
-_AHEAD = 1.2  # batches in flight over those that are at work, so that those who work need not wait for one
 
 
 def play_plan(
@@ -87,7 +86,7 @@ def depth_for(plan: Plan, costs: Costs, rows_per_second: float) -> int:
     for pool, share in first.shares.items():
         batches = rows_per_second / plan.batch_size * share / first.workers[pool]  # a second, of one of its lanes
         at_work = max(at_work, batches * _on_its_way_s(plan, costs, pool))
-    return min(_DEEPEST, max(DEPTH, math.ceil(_AHEAD * at_work)))
+    return min(_DEEPEST, max(DEPTH, math.ceil(AHEAD * at_work)))
 
 
 def _on_its_way_s(plan: Plan, costs: Costs, pool: str) -> float:

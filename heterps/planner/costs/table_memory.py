@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from heterps.graph import Graph
@@ -26,9 +27,15 @@ def row_bytes(graph: Graph, group: Group) -> float:
     return (RowLayout(group_spec(graph, group), 0).row_bytes + INDEX_BYTES) * _SLACK
 
 
+@lru_cache(maxsize=1)  # asked for by every group of one graph
+def _lookups(graph: Graph) -> dict[str, Mapping[str, Any]]:
+    """Attributes of the lookups, by table."""
+    return {op.attrs["table"]: op.attrs for op in graph if op.kind == "lookup"}
+
+
 def group_spec(graph: Graph, group: Group) -> GroupSpec:
     """Return a group as far as its rows' size goes; tables without a rule of their own have the run's default."""
-    attrs = {op.attrs["table"]: op.attrs for op in graph if op.kind == "lookup"}
+    attrs = _lookups(graph)
     full = next(attrs[name]["when_full"] for name in group.tables)
     return GroupSpec(group.name, tuple(_table(name, attrs[name]) for name in group.tables), when_full=full)
 
@@ -49,7 +56,7 @@ def forecast_tables(graph: Graph, sample: Sample | None, rows: float | None) -> 
 
 
 def _forecast(graph: Graph, group: Group, sample: Sample | None, rows: float | None) -> TableForecast:
-    storage = next(op.attrs["storage"] for op in graph if op.kind == "lookup" and op.attrs["table"] in group.tables)
+    storage = next(attrs["storage"] for table, attrs in _lookups(graph).items() if table in group.tables)
     if sample is None:
         basis = f"not sampled: taken as {_ROWS_UNKNOWN:,.0f} rows"
         return TableForecast(group.name, _ROWS_UNKNOWN, _ROWS_UNKNOWN * row_bytes(graph, group), storage, basis)

@@ -19,7 +19,7 @@ from heterps.planner.solve.problem import Problem, Segment
 from heterps.planner.solve.search import SearchResult
 from heterps.protocol.words.modes import Async, Mode
 
-__all__ = ["Draft", "assemble", "batches_held", "check_plan", "depth_of", "played_beside"]
+__all__ = ["Draft", "assemble", "batches_held", "check_plan", "depth_of", "in_flight", "played_beside"]
 
 _PLAYED = 0.5  # of what the forecast says that a plan must reach when it is played
 _LEFT_OUT_S = 5e-3  # messages and turns of one batch, which no forecast counts
@@ -89,6 +89,12 @@ def _stage(draft: Draft, segment: Segment, name: str) -> Stage:
 def depth_of(draft: Draft) -> int:
     """Batches in flight per lane that keep the slowest part of a plan busy."""
     return depth_for(assemble(draft), draft.costs, draft.found.rows_per_second)
+
+
+def in_flight(draft: Draft) -> int:
+    """Batches in flight in all lanes together."""
+    first = draft.found.placement.segments[0]
+    return draft.depth * (first.units + first.other_units)
 
 
 def batches_held(segments: Sequence[Segment], depth: int) -> list[int]:
@@ -249,6 +255,8 @@ def _bottleneck(draft: Draft, slowest: str, stages: tuple[Stage, ...]) -> str:
     kind, _, number = slowest.partition(" ")
     if kind == "stage":
         return f"stage {stages[int(number)].name}"
+    if kind == "room":
+        return f"memory of stage {stages[int(number)].name}"
     if kind == "shared":
         host = draft.costs.hardware.hosts[int(number) // 2]
         return f"{'cores' if int(number) % 2 == 0 else 'memory bandwidth'} of host {host.name}"

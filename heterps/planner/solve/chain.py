@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,21 @@ from heterps.compiled import njit
 from heterps.planner.solve.problem import TOLERANCE, Floats, Placement, Problem, Segment
 from heterps.planner.solve.small import suited
 
-__all__ = ["chain_placement", "chain_price", "cost_to_go", "pairs_inside", "relaxed_price", "relaxed_units"]
+__all__ = [
+    "INNER",
+    "chain_placement",
+    "chain_price",
+    "cost_to_go",
+    "pairs_inside",
+    "relaxed_price",
+    "relaxed_units",
+    "room_needed",
+    "units_needed",
+    "work_needed",
+]
+
+#: Not called from Python: no wrapper has to be compiled.
+INNER: dict[str, Any] = {"nogil": True, "cache": True, "no_cpython_wrapper": True, "error_model": "numpy"}
 
 
 @njit(nogil=True, cache=True)
@@ -37,36 +52,78 @@ def pairs_inside(words: npt.NDArray[np.uint64]) -> int:
     return count
 
 
+@njit(**INNER)
+def _room_of(room, each, least, flight, later, whole):  # type: ignore[no-untyped-def]
+    """Units that have room for what is in flight, and each for the least that it must hold; inf: no number.
+
+    For fractions it is proportional to what is in flight, and no more than for whole ones, which are one at least.
+    """
+    room = room * (1 + TOLERANCE)
+    most = np.floor(room / each) if whole else room / each
+    all_ = flight <= most * (1 + TOLERANCE) and later and whole
+    units = 0.0 if all_ or flight <= 0 or each <= 0 else flight / (most - (1.0 if later and whole else 0.0))
+    return np.inf if room < 0 or each * least > room else units
+
+
+@njit(**INNER)
+def _work_of(x, serial, parallel):  # type: ignore[no-untyped-def]
+    """Fractions of units that carry work at x rows a second; inf if no number does."""
+    left = 1.0 - serial * x
+    return np.inf if left <= 1e-12 else parallel * x / left
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def room_needed(x, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
+    """Units of type t that have the memory for what is in flight, in the stage from state i to j; inf: no number."""
+    f = figures[t]
+    return _room_of(f[2, i] - f[1, j], f[3, j] - f[4, i], f[7, j], (f[5, j] - f[6, i]) * x, i > 0, whole)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def work_needed(x, i, j, t, figures):  # type: ignore[no-untyped-def]
+    """Fractions of units of type t that carry the stage from state i to j at x rows a second; inf if no number does."""
+    f, most = figures[t], 0.0
+    for r in range(8, len(f), 3):
+        most = max(most, _work_of(x, f[r, j] - f[r, i], f[r + 1, j] - f[r + 2, i]))
+    return most if f[0, j] == f[0, i] else np.inf
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
 def units_needed(x, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
-    """Units of type t that carry the stage from state i to j at x rows a second; inf if no number does."""
-    if figures[j, t, 0] != figures[i, t, 0] or figures[j, t, 1] - figures[i, t, 2] > figures[i, t, 3]:
-        return np.inf
-    most = 0.0
-    for r in range(4, figures.shape[2], 3):
-        left = 1.0 - (figures[j, t, r] - figures[i, t, r]) * x
-        if left <= 1e-12:
-            return np.inf
-        most = max(most, (figures[j, t, r + 1] - figures[i, t, r + 2]) * x / left)
+    """Units of type t that carry the stage from state i to j at x rows a second, and have room; inf: no number."""
+    most = max(work_needed(x, i, j, t, figures), room_needed(x, i, j, t, figures, whole))
     return max(1.0, np.ceil(most * (1 - TOLERANCE))) if whole else most
+
+
+@njit(**INNER)
+def _units_into(x, j, t, figures, whole, units):  # type: ignore[no-untyped-def]
+    """Write the units that are needed to state j from every state before it: loops without branches, so fast ones."""
+    f = figures[t]
+    for i in range(j):
+        units[i] = _room_of(f[2, i] - f[1, j], f[3, j] - f[4, i], f[7, j], (f[5, j] - f[6, i]) * x, i > 0, whole)
+    for r in range(8, len(f), 3):
+        for i in range(j):
+            units[i] = max(units[i], _work_of(x, f[r, j] - f[r, i], f[r + 1, j] - f[r + 2, i]))
+    for i in range(j):
+        units[i] = units[i] if f[0, j] == f[0, i] else np.inf
+        units[i] = max(1.0, np.ceil(units[i] * (1 - TOLERANCE))) if whole else units[i]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _forward(x, words, figures, price, whole, best, stage):  # type: ignore[no-untyped-def]
     """Write the least price of reaching every state, and the stage that reaches it: (state before, type, units)."""
-    n, types, least = len(words), len(price), 1.0 if whole else 0.0
+    n, types = len(words), len(price)
+    units = np.empty((types, n))
     best[0] = 0.0
     for j in range(1, n):
         found = np.inf
+        for t in range(types):
+            _units_into(x, j, t, figures, whole, units[t])
         for i in range(j):
-            if best[i] >= found or not is_inside(words, i, j):
-                continue
             for t in range(types):
-                if best[i] + price[t] * least < found:
-                    k = units_needed(x, i, j, t, figures, whole)
-                    if best[i] + price[t] * k < found:
-                        found = best[i] + price[t] * k
-                        stage[j, 0], stage[j, 1], stage[j, 2] = i, t, k
+                if best[i] + price[t] * units[t, i] < found and is_inside(words, i, j):
+                    found = best[i] + price[t] * units[t, i]
+                    stage[j, 0], stage[j, 1], stage[j, 2] = i, t, units[t, i]
         best[j] = found
 
 
@@ -89,10 +146,27 @@ def _backward(x, words, figures, price, whole):  # type: ignore[no-untyped-def]
 
 def _reached(problem: Problem, x: float, whole: bool, price: Floats | None = None) -> tuple[float, Floats]:
     """Least price of all stages together, and the stage that reaches every state."""
+    return _reached_anew(problem, x, whole, price) if price is not None else _reached_before(problem, x, whole)
+
+
+@functools.lru_cache(maxsize=2)  # a search asks for the price of what it then asks for itself
+def _reached_before(problem: Problem, x: float, whole: bool) -> tuple[float, Floats]:
+    return _reached_anew(problem, x, whole, None)
+
+
+def _reached_anew(problem: Problem, x: float, whole: bool, price: Floats | None) -> tuple[float, Floats]:
     best, stage = np.empty(problem.states), np.empty((problem.states, 3))
-    price = problem.price if price is None else price
-    suited(_forward, problem)(x, problem.words, problem.stage_figures, price, whole, best, stage)
+    price, figures = problem.price if price is None else price, _figures(problem, whole)
+    suited(_forward, problem)(x, problem.words, figures, price, whole, best, stage)
     return float(best[-1]), stage
+
+
+def _figures(problem: Problem, whole: bool) -> Floats:
+    """What units follow from; fractions of them, where two types may share a stage, from its work alone.
+
+    Two types together can have work and room for less than either: one the speed, the other the memory.
+    """
+    return problem.stage_figures if whole or not problem.mixes.size else problem.work_figures
 
 
 def chain_placement(problem: Problem, x: float, price: Floats | None = None) -> Placement | None:
@@ -125,7 +199,7 @@ def cost_to_go(problem: Problem, x: float, price: Floats | None = None) -> Float
     two types has a unit or more, can undercut every pure one. ``price`` stands in for the prices of the types.
     """
     whole, price = not problem.mixes.size, problem.price if price is None else price
-    result: Floats = suited(_backward, problem)(x, problem.words, problem.stage_figures, price, whole)
+    result: Floats = suited(_backward, problem)(x, problem.words, _figures(problem, whole), price, whole)
     return result
 
 

@@ -4,9 +4,9 @@ Batch sizes are tried from the largest to the smallest; one at which no plan can
 out, which is a proof for it. Of batch sizes whose best plans are worth the same (within what a search leaves open) the
 smallest is taken: it learns more per row.
 
-Depth decides how much memory a worker needs, and a plan decides what depth it needs. A worker needs least at the
-smallest depth, so the best plan there bounds those at every depth. If that plan, at the depth that it needs, does not
-fit, plans are made for workers that hold as many batches as those without room would have.
+Depth decides how much memory a worker needs, and a plan decides what depth it needs. The problem counts the batches
+that must be in flight at the least, so the best plan there bounds those at every depth. If that plan, with what is in
+flight when it is played, does not fit, plans are made for as many batches in flight as it has, and more.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import DEPTH, at_depth, build_problem, check_pins, server_pools
-from heterps.planner.solve.assemble import Draft, depth_of
+from heterps.planner.costs.planning_model import build_problem, check_pins, server_pools, with_in_flight
+from heterps.planner.solve.assemble import Draft, depth_of, in_flight
 from heterps.planner.solve.deepening import without_room
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import planned
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "choose"]
 
 _NO_ROOM = "no plan that was found has the memory for the batches that it must keep in flight"
+_MORE = 1.05  # times as many batches in flight, at the least, where a plan did not fit
 _ALIKE = 1e-3  # relative distance of two values that a search does not tell apart
 
 
@@ -132,18 +133,18 @@ def _over(looked: list[int], wanted: tuple[int, ...]) -> str:
 
 
 def _by_depth(request: Request, costs: Costs, server: Pool, beat: float | None, deadline: Deadline) -> Iterator[Draft]:
-    """Drafts for workers that hold more and more batches, until one fits at the depth that it needs itself."""
-    solve, held = solver(request.solver).within(deadline), DEPTH
-    problem = build_problem(costs, server, request.pins, held)
+    """Drafts for more and more batches in flight, until one fits at the depth that it needs itself."""
+    solve, each = solver(request.solver).within(deadline), 0.0
+    problem = build_problem(costs, server, request.pins)
     while True:
         outcome = planned(problem, request.goal, solve, deadline, beat=beat)
         if outcome.found is None:
             return
         draft = Draft(costs, outcome.problem, server, outcome.found, request.pins, outcome.complete)
         draft = replace(draft, depth=depth_of(draft))
-        too_many = without_room(draft)
-        yield replace(draft, fits=not too_many)
-        if not too_many:
+        fits = not without_room(draft)
+        yield replace(draft, fits=fits)
+        if fits:
             return
-        held = max(held + 1, min(too_many))
-        problem = at_depth(problem, costs, held)
+        each = max(each * _MORE, in_flight(draft) / draft.found.rows_per_second)
+        problem = with_in_flight(problem, each)

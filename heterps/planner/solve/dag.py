@@ -4,7 +4,8 @@ A downset holds, with every Layer, all that it depends on: a legal cut. A plan i
 programming over them is exact; only their number limits it. Two theorems leave some out; nothing else may.
 
 **Joining** (:func:`blocks`). Let u and v be neighbours that stand before or after every other Layer, both allowed on
-type t only; let no Layer that is allowed on t have serial time there, and let all of them together fit a worker. Then
+type t only; let no Layer that is allowed on t have serial time there, and let all of them together fit a worker, with
+as many batches as there may be in flight. Then
 some best plan does not cut between u and v. For the only downset with u and without v is what lies before v, so a plan
 that cuts there has two neighbouring stages on t. As one stage they need, by every resource, the sum of their work less
 that of the cut between them (and less v's gradients, which the stage of u passed on), and ceil(a + b) <= ceil(a) +
@@ -96,6 +97,7 @@ def alike_edges(problem: Problem) -> Edges:
     }
 
 
+@lru_cache(maxsize=4)  # bounds and cuts ask for those of one problem
 def alike_branches(problem: Problem) -> list[list[list[int]]]:
     """Lists of chains of Layers that are interchangeable."""
     found = []
@@ -153,8 +155,11 @@ def _joins_freely(problem: Problem) -> Bools:
     """bool[T]: types on which nothing has a serial part and everything together fits a worker."""
     serial = (np.where(problem.allowed, problem.layer_serial, 0.0) == 0).all(axis=(0, 1))
     crossing = 2 * problem.cut_memory * sum({flow.tensor: flow.bytes + flow.back for flow in problem.flows}.values())
-    memory = np.where(problem.allowed, problem.layer_memory, 0.0).sum(axis=0) + crossing
-    return np.asarray(serial & (memory <= problem.memory_cap))
+    once, each = (
+        np.where(problem.allowed, part, 0.0).sum(axis=0) for part in (problem.layer_memory, problem.layer_held)
+    )
+    fits = once + problem.held * (each + crossing) <= problem.memory_cap
+    return np.asarray(serial & fits & ((each + crossing == 0) | (not problem.has_flight)))
 
 
 def _closure(among: Iterable[int], edges: Edges) -> tuple[dict[int, int], dict[int, int]]:
@@ -229,6 +234,8 @@ def _signature(problem: Problem, chain: Sequence[int], tensors: dict[str, list[F
         problem.layer_parallel,
         problem.allowed,
         problem.layer_memory,
+        problem.layer_held,
+        problem.layer_way,
         problem.layer_usage,
         problem.gradients[:, None],
     )

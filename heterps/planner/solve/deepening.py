@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from heterps.planner.costs.planning_model import at_depth
 from heterps.planner.costs.playing import deeper
 from heterps.planner.plan import Plan
 from heterps.planner.solve.assemble import Draft, assemble, batches_held, check_plan, played_beside
@@ -46,18 +45,13 @@ def finished(draft: Draft, rows_per_second: float | None, mode: Mode | None) -> 
     return draft, check_plan(made, played)
 
 
-def without_room(draft: Draft) -> list[int]:
-    """Batches that workers of a stage hold, for the stages whose workers have no room for them."""
+def without_room(draft: Draft) -> bool:
+    """Whether workers of some stage have no room for the batches that they hold."""
     segments = draft.found.placement.segments
-    return [
-        held
-        for segment, held in zip(segments, batches_held(segments, draft.depth), strict=True)
-        if not _fits(at_depth(draft.problem, draft.costs, held), segment)
-    ]
+    held = batches_held(segments, draft.depth)
+    return not all(_fits(draft.problem, segment, each) for segment, each in zip(segments, held, strict=True))
 
 
-def _fits(problem: Problem, segment: Segment) -> bool:
-    start, stop = segment.start, segment.stop
-    beside = problem.beside_memory[start] + problem.beside_memory[stop]
-    used = problem.memory[stop] - problem.memory[start] + beside <= problem.memory_cap
-    return all(used[t] for t in (segment.type, segment.other) if t >= 0)
+def _fits(problem: Problem, segment: Segment, held: int) -> bool:
+    types = (segment.type, segment.other)
+    return all(problem.holds(segment.start, segment.stop, t) >= held for t in types if t >= 0)

@@ -25,10 +25,13 @@ from heterps.planner.solve.type_program import TypeProgram
 
 __all__ = ["LargeOutcome", "listed", "planned"]
 
-_FEW = 2_000  # cuts over which a search takes well below a second
+_FEW = 3_000  # cuts over which a search takes about a second
+_GOOD = 1_000  # cuts that are looked at first where there are more
+_MANY_LAYERS = 50  # beyond which a bound over all cuts takes less time than listing them
 _SLOT_COLUMNS = 160  # Layers x types beyond which HiGHS finds nothing over slots in seconds
 _SLOT_SECONDS = 3.0
 _BOUND_SECONDS = 3.0
+_CLOSED = 1.01e-2  # a gap at which the integer program over slots is not asked
 _ENOUGH = 1e-2  # a gap that is not worth looking at all cuts where they are many
 
 
@@ -48,7 +51,7 @@ class LargeOutcome:
 def listed(problem: Problem, most: int = MOST_STATES) -> tuple[Problem, bool]:
     """The problem with all legal cuts as states, and True; with good ones, and False, if there are too many."""
     every, complete = over_downsets(problem, most)
-    return (every, True) if complete else (good_cuts(problem, _FEW), False)
+    return (every, True) if complete else (good_cuts(problem, _GOOD), False)
 
 
 def planned(
@@ -67,21 +70,38 @@ def planned(
     UndecidedError
         If no plan was found, and it was not proved that there is none.
     """
-    every, complete = listed(problem, most)
-    every = fairly_priced(every, goal.target)
+    if beat is not None and problem.layers >= _MANY_LAYERS and _is_out(problem, goal, beat):
+        return LargeOutcome(problem, None, True, beaten=True)
+    every, complete = over_downsets(problem, most)
     if complete and every.states <= _FEW:
+        every = fairly_priced(every, goal.target)
         found = goal.search(every, solve, deadline, beat)
         return LargeOutcome(every, found, True, beaten=found is None and beat is not None)
-    if beat is not None and complete and not goal.can_beat(every, solve, beat):
+    program = TypeProgram(problem)
+    soon = Deadline(min(_BOUND_SECONDS, deadline.left / 2))
+    if beat is not None and program.applies and goal.rules_out(program, beat, soon):
+        return LargeOutcome(problem, None, True, beaten=True)
+    if not complete:
+        few = fairly_priced(good_cuts(problem, _GOOD), goal.target)
+        return _over_good_cuts(few, program, goal, solve, deadline, most, beat)
+    every = fairly_priced(every, goal.target)
+    if beat is not None and not goal.can_beat(every, solve, beat):
         return LargeOutcome(every, None, True, beaten=True)
-    if complete:
-        return _thinned(every, goal, solve, deadline)
-    return _over_good_cuts(every, goal, solve, deadline, most, beat)
+    return _thinned(every, goal, solve, deadline)
+
+
+def _is_out(problem: Problem, goal: Goal, beat: float) -> bool:
+    """Whether fractions of units are proof enough that no plan, whatever its cuts, is better than a value."""
+    try:
+        bound = goal.bound(problem)
+    except UndecidedError:
+        return False
+    return bound <= beat if goal.rises else bound >= beat
 
 
 def _thinned(every: Problem, goal: Goal, solve: Solve, deadline: Deadline) -> LargeOutcome:
     """All cuts are known but many: good ones first, all of them where the price with fractions leaves room."""
-    few = good_cuts(every, _FEW)
+    few = good_cuts(every, _GOOD)
     found = _closer(few, goal, solve, deadline)
     floor = goal.floor(every)
     if found is not None:
@@ -95,31 +115,37 @@ def _thinned(every: Problem, goal: Goal, solve: Solve, deadline: Deadline) -> La
 
 
 def _over_good_cuts(
-    few: Problem, goal: Goal, solve: Solve, deadline: Deadline, most: int, beat: float | None
+    few: Problem,
+    program: TypeProgram,
+    goal: Goal,
+    solve: Solve,
+    deadline: Deadline,
+    most: int,
+    beat: float | None,
 ) -> LargeOutcome:
     """Not all cuts are known: good ones, those near the best of them, those of the integer program over slots."""
     bound = goal.bound(few)
     if (bound == 0.0) if goal.rises else np.isinf(bound):
         return LargeOutcome(few, None, True)  # not even with fractions of units, whatever the cuts
-    program = TypeProgram(few)
-    soon = Deadline(min(_BOUND_SECONDS, deadline.left / 2))
-    if beat is not None and program.applies and goal.rules_out(program, beat, soon):
-        return LargeOutcome(few, None, True, beaten=True)
-    found = _closer(few, goal, solve, deadline)
-    if few.layers * few.types <= _SLOT_COLUMNS:
+    found = _closer(few, goal, solve, deadline, beat)
+    value = found[1].value if found else beat
+    if program.applies and value is not None:
+        bound = goal.closer(program, value, bound, Deadline(min(_BOUND_SECONDS, deadline.left / 2)))
+    if few.layers * few.types <= _SLOT_COLUMNS and (value is None or abs(value - bound) > _CLOSED * value):
         found = _slotted(found[0] if found else few, found and found[1], goal, solve, deadline) or found
     if found is None:
-        raise UndecidedError(f"no plan over {few.states:,} of more than {most:,} legal cuts")
+        better = "" if beat is None else " that is better than what was found before"
+        raise UndecidedError(f"no plan{better} over {few.states:,} of more than {most:,} legal cuts", bound)
     over = f"over {found[0].states:,} of more than {most:,} legal cuts; the bound is for all"
-    if program.applies:
-        bound = goal.closer(program, found[1].value, bound, Deadline(min(_BOUND_SECONDS, deadline.left / 2)))
     return LargeOutcome(found[0], _bounded(found[1], bound, goal, over), False)
 
 
-def _closer(few: Problem, goal: Goal, solve: Solve, deadline: Deadline) -> tuple[Problem, SearchResult] | None:
-    """The best over some cuts, then over the cuts around its own as well; None if there is none over these."""
+def _closer(
+    few: Problem, goal: Goal, solve: Solve, deadline: Deadline, beat: float | None = None
+) -> tuple[Problem, SearchResult] | None:
+    """The best over some cuts, then over the cuts around its own as well; None if none of these is found to beat."""
     try:
-        found = goal.search(few, solve, deadline)
+        found = goal.search(few, solve, deadline, beat)
     except UndecidedError:
         return None
     if found is None:

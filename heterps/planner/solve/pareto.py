@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.compiled import njit
-from heterps.planner.solve.chain import is_inside, units_needed
+from heterps.planner.solve.chain import INNER, is_inside, room_needed, units_needed, work_needed
 from heterps.planner.solve.label_floors import floors_of, least_in_all
 from heterps.planner.solve.problem import TOLERANCE, Floats, Placement, Problem, Segment
 from heterps.planner.solve.small import suited
@@ -27,8 +27,6 @@ __all__ = ["TooManyLabelsError", "label_placement"]
 _LABELS = (64, 2_000, 30_000)  # room that is taken at first, where loops may run as they were written, and at most
 _MOST_CHOICES = 1 << 16
 _WIDER = 0.1  # how much more than the least price is looked for at first
-# Not called from Python: no wrapper has to be compiled.
-_INNER: dict[str, Any] = {"nogil": True, "cache": True, "no_cpython_wrapper": True, "error_model": "numpy"}
 
 
 class TooManyLabelsError(Exception):
@@ -39,7 +37,7 @@ class TooManyLabelsError(Exception):
         self.bound = bound
 
 
-@njit(**_INNER)
+@njit(**INNER)
 def _dominates(a, b, price, use):  # type: ignore[no-untyped-def]
     if price[a] > price[b] * (1 + 1e-12) + 1e-15:
         return False
@@ -49,7 +47,7 @@ def _dominates(a, b, price, use):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(**_INNER)
+@njit(**INNER)
 def _fits(label, use, limit):  # type: ignore[no-untyped-def]
     for d in range(use.shape[1]):  # noqa: SIM110 (compiled: no generators)
         if use[label, d] > limit[d] * (1 + TOLERANCE):
@@ -57,7 +55,7 @@ def _fits(label, use, limit):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(**_INNER)
+@njit(**INNER)
 def _insert(new, slot, head, following, price, use):  # type: ignore[no-untyped-def]
     """Add a label to the list at ``slot`` unless it is dominated; unlink those that it dominates."""
     at, before = head[slot], -1
@@ -79,7 +77,7 @@ def _insert(new, slot, head, following, price, use):  # type: ignore[no-untyped-
     return True
 
 
-@njit(**_INNER)
+@njit(**INNER)
 def _choices(x, i, j, most, mixes, prices, choice, part, cost, figures):  # type: ignore[no-untyped-def]
     """List the ways to run the stage from state i to j: (type, units, other type, other units), share, price."""
     found = 0
@@ -91,17 +89,18 @@ def _choices(x, i, j, most, mixes, prices, choice, part, cost, figures):  # type
             found += 1
     for m in range(len(mixes)):
         t, other = mixes[m, 0], mixes[m, 1]
-        whole, whole_other = units_needed(x, i, j, t, figures, False), units_needed(x, i, j, other, figures, False)
-        if whole + whole_other < 2**31:
+        whole, whole_other = work_needed(x, i, j, t, figures), work_needed(x, i, j, other, figures)
+        room = max(room_needed(x, i, j, t, figures, True), room_needed(x, i, j, other, figures, True))
+        if whole + whole_other + room < 2**31:
             for k in range(1, int(min(np.ceil(whole), most[t] + 1))):
-                k2 = max(1.0, np.ceil(whole_other * (1 - k / whole) * (1 - TOLERANCE)))
+                k2 = max(1.0, np.ceil(max(whole_other * (1 - k / whole), room - k) * (1 - TOLERANCE)))
                 choice[found, 0], choice[found, 1], choice[found, 2], choice[found, 3] = t, k, other, int(k2)
                 part[found], cost[found] = k / whole, prices[t] * k + prices[other] * k2
                 found += 1
     return found
 
 
-@njit(**_INNER)
+@njit(**INNER)
 def _charge(use, x, i, j, t, units, share, dim, host_use, host_cut):  # type: ignore[no-untyped-def]
     """Add what ``units`` of a type take for their share of a stage."""
     if dim[t] >= 0:

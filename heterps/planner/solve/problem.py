@@ -98,9 +98,15 @@ class Problem:
         float[R, L, T]: the parts of the time that more units do not, and do, divide.
     allowed
         bool[L, T]: where each Layer may run.
-    layer_memory, memory_cap, cut_memory
-        float[L, T], float[T]: bytes a worker needs for a Layer, and has; bytes it needs for each byte per row that
-        crosses a cut beside it.
+    layer_memory, memory_cap
+        float[L, T], float[T]: bytes a worker needs for a Layer, and has.
+    layer_held, cut_memory, held
+        float[L, T]: bytes it needs more for each batch that it holds; those for each byte per row that crosses a cut
+        beside it; and the batches that every worker holds at the least.
+    layer_way, cut_way, way
+        float[L, T], float[T], float: how many batches are in flight for each row per second, at the least, by where a
+        Layer runs, for each byte per row that crosses a cut beside a stage, and besides. Workers of a stage hold them
+        together (:meth:`most_in_flight`).
     flows, receive_s, send_s, turn_s
         Tensors between Layers; float[R, T]: seconds of one unit per byte that it receives, and sends, over a cut, and
         per row for each cut beside it, however few bytes cross.
@@ -136,7 +142,12 @@ class Problem:
     allowed: Bools
     layer_memory: Floats
     memory_cap: Floats
+    layer_held: Floats
     cut_memory: float
+    held: int
+    layer_way: Floats
+    cut_way: Floats
+    way: float
     flows: tuple[Flow, ...]
     receive_s: Floats
     send_s: Floats
@@ -209,13 +220,29 @@ class Problem:
 
     @cached_property
     def memory(self) -> Floats:
-        """float[n, T]: bytes that a worker needs for a state."""
-        return self._summed(self.layer_memory)
+        """float[2, n, T]: bytes that a worker needs for a state, and for each batch of it that it holds."""
+        return self._summed(np.stack([self.layer_memory, self.layer_held]))
 
     @cached_property
     def beside_memory(self) -> Floats:
-        """float[n]: bytes that a worker on either side of the cut at each state needs for what crosses it."""
+        """float[n]: bytes per batch that a worker on either side of the cut at each state needs for what crosses it."""
         return self.cut_bytes * self.cut_memory
+
+    @cached_property
+    def has_flight(self) -> bool:
+        """Whether it is known that batches are in flight."""
+        return bool(self.way or self.layer_way.any() or self.cut_way.any())
+
+    @cached_property
+    def flight(self) -> Floats:
+        """float[2, n, T]: batches in flight per row a second that a stage which ends, less one that begins, at a state.
+
+        Layers of other stages are where they are fastest; nothing is known of the cuts between these.
+        """
+        fastest = np.where(self.allowed, self.layer_way, np.inf).min(axis=1, initial=np.inf, keepdims=True)
+        fastest = np.where(np.isfinite(fastest), fastest, 0.0)
+        more, beside = self._summed(self.layer_way - fastest), self.cut_bytes[:, None] * self.cut_way
+        return np.stack([more + beside + self.way + fastest.sum(), more - beside])
 
     @cached_property
     def crossing(self) -> Floats:
@@ -274,18 +301,28 @@ class Problem:
 
     @cached_property
     def stage_figures(self) -> Floats:
-        """float[n, T, 4 + 3 R]: all that the units of a stage follow from, so that each is a difference of two rows.
+        """float[T, 8 + 3 R, n]: all that the units of a stage follow from, so that each is a difference of two.
 
-        Forbidden Layers; memory with what crosses after, and less what crosses before, a state; memory there is; then
-        for each resource: serial time, parallel time with the cut after, and less the cut before.
+        Forbidden Layers; memory less what there is, memory; memory for each batch with what crosses after, and less
+        what crosses before, a state; batches in flight likewise; batches held at the least; then for each resource:
+        serial time, parallel time with the cut after, and less the cut before.
         """
-        after, before = (self.memory + sign * self.beside_memory[:, None] for sign in (1, -1))
-        rows = [self.forbidden, after, before, np.broadcast_to(self.memory_cap, after.shape)]
+        once, each = self.memory
+        beside = self.beside_memory[:, None]
+        least = np.full_like(once, self.held)
+        rows = [self.forbidden, once - self.memory_cap, once, each + beside, each - beside, *self.flight, least]
         for serial, parallel, ends, begins in zip(
             self.serial, self.parallel, self.cut_after, self.cut_before, strict=True
         ):
             rows += [serial, parallel + ends, parallel - begins]
-        return np.ascontiguousarray(np.stack(rows, axis=-1), float)
+        return np.ascontiguousarray(np.stack(rows).transpose(2, 0, 1), float)
+
+    @cached_property
+    def work_figures(self) -> Floats:
+        """Stage figures with nothing in flight."""
+        figures = self.stage_figures.copy()
+        figures[:, 5:7] = 0.0
+        return figures
 
     @cached_property
     def words(self) -> npt.NDArray[np.uint64]:
@@ -365,6 +402,32 @@ class Problem:
             rates.append([(k / q, k * s / q) if q > 0 else (np.inf, s) for s, q in zip(serial, parallel, strict=True)])
         return float(min(_crossing(chosen) for chosen in itertools.product(*rates)))
 
+    def holds(self, i: int, j: int, t: int) -> float:
+        """Batches for which a worker of type t has room in the stage from state i to j."""
+        room = float(self.memory_cap[t] - (self.memory[0, j, t] - self.memory[0, i, t]))
+        each = float(self.memory[1, j, t] - self.memory[1, i, t] + self.beside_memory[i] + self.beside_memory[j])
+        return float(np.floor(room / each * (1 + TOLERANCE))) if each > 0 else (np.inf if room >= 0 else -1.0)
+
+    def most_in_flight(self, segment: Segment) -> float:
+        """Batches that can be in flight so that workers of a stage have room for their part of them.
+
+        Those who hand batches on to a later stage look at two queues: one more than its part is allowed for, unless
+        each has room for all of them.
+        """
+        types = (segment.type, segment.other) if segment.other >= 0 else (segment.type,)
+        each = min(self.holds(segment.start, segment.stop, t) for t in types)
+        units = segment.units + segment.other_units
+        return units * each if segment.start == 0 else max(each, units * (each - 1))
+
+    def _room_limits(self, segments: tuple[Segment, ...]) -> dict[str, float]:
+        """Rows per second at which workers of each stage have room for what is in flight."""
+        limits = {}
+        for n, s in enumerate(segments):
+            flight = self.flight[0, s.stop, s.type] - self.flight[1, s.start, s.type]
+            if flight > 0 and np.isfinite(most := self.most_in_flight(s)):
+                limits[f"room {n}"] = float(most / flight)
+        return limits
+
     def share(self, segment: Segment) -> float:
         """The part of a stage's rows that its first type carries."""
         if segment.other < 0:
@@ -400,14 +463,15 @@ class Problem:
             limits["shard hosts"] = placement.hosts / self.shards.seconds
         taken = self.fixed_usage + sum((self.taken(s) for s in placement.segments), np.zeros(len(self.capacity)))
         limits |= {f"shared {h}": float(self.capacity[h] / u) for h, u in enumerate(taken) if u > 0}
-        return limits | self._link_limits(placement.segments)
+        return limits | self._room_limits(placement.segments) | self._link_limits(placement.segments)
 
     def sustained(self, placement: Placement) -> float:
         """Rows per second that a placement sustains."""
         if self.is_coupled or self.mixes.size:
             return min(self.limits(placement).values())
         hosts = placement.hosts / self.shards.seconds if self.shards.seconds > 0 else np.inf
-        return min(hosts, self._slowest(placement.segments))
+        room = self._room_limits(placement.segments) if self.has_flight else {}
+        return min(hosts, self._slowest(placement.segments), *room.values())
 
     def _slowest(self, segments: tuple[Segment, ...]) -> float:
         """Rows per second of the slowest stage, none of them mixed: :meth:`speed` of all at once."""
@@ -472,7 +536,12 @@ def make_problem(
     turn_s: npt.ArrayLike = 0.0,
     memory: npt.ArrayLike = 0.0,
     memory_cap: npt.ArrayLike = np.inf,
+    layer_held: npt.ArrayLike = 0.0,
     cut_memory: float = 0.0,
+    held: int = 1,
+    layer_way: npt.ArrayLike = 0.0,
+    cut_way: npt.ArrayLike = 0.0,
+    way: float = 0.0,
     usage: npt.ArrayLike | None = None,
     byte_usage: npt.ArrayLike = 0.0,
     turn_usage: npt.ArrayLike = 0.0,
@@ -502,7 +571,12 @@ def make_problem(
         allowed=_spread(allowed, (layers, types), bool),
         layer_memory=_spread(memory, (layers, types)),
         memory_cap=_spread(memory_cap, (types,)),
+        layer_held=_spread(layer_held, (layers, types)),
         cut_memory=cut_memory,
+        held=held,
+        layer_way=_spread(layer_way, (layers, types)),
+        cut_way=_spread(cut_way, (types,)),
+        way=way,
         flows=tuple(flows),
         receive_s=_by_resource(receive_s, resources, types),
         send_s=_by_resource(send_s, resources, types),

@@ -63,7 +63,7 @@ def _obstacle(request: Request, nearest: int, problem: Problem, target: float | 
             if most < target:
                 return f"layer {layer.name!r} alone reaches at most {most:,.0f} rows/s, on all of pool {pool!r}{at}"
     for v, layer in enumerate(layers):
-        need = problem.layer_memory[v]
+        need = problem.layer_memory[v] + problem.held * problem.layer_held[v]
         if not (problem.allowed[v] & (need <= problem.memory_cap)).any():
             figure = f"{need.min() / 1e9:,.3g} GB"
             return f"layer {layer.name!r} needs {figure}, more than a worker of any pool it may run on{at}"

@@ -13,15 +13,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heterps.planner.solve.chain import chain_price, relaxed_price
+from heterps.planner.solve.chain import chain_placement, chain_price, relaxed_price
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.problem import Placement, Problem
+from heterps.planner.solve.sizing import fits
 
 __all__ = ["SearchResult", "Solve", "best_at", "best_price_per_row", "best_throughput", "frontier"]
 
 Solve = Callable[[Problem, float], Placement | None]
 _STEP = 1.05  # over throughputs at which nothing is decided
 _MOST_SOLVES = 400
+_FEW_STATES = 150
 _ABOVE = 1 + 1e-8  # "just above": clear of the tolerance within which unit counts are not raised
 
 
@@ -78,7 +80,7 @@ def best_price_per_row(
     UndecidedError
         If no plan was found and it was not proved that there is none.
     """
-    best: SearchResult | None = None
+    best = _first_guess(problem, solve, at_least, at_most, beat)
     x, solves, slack, unknown = at_least, 0, 0.0, np.inf  # the last: least price per row of what was not decided
     while x <= at_most and solves < most and not ((best is not None or np.isfinite(beat)) and deadline.over):
         solves += 1
@@ -123,6 +125,27 @@ def best_price_per_row(
         return _closed(best, settled, f"all throughputs up to {at_most:,.0f} rows/s", solves)
     why = "time limit" if deadline.over else "stopped"
     return _closed(best, min(settled, relaxed_price(problem, x) / x), f"{why} after {solves} solves", solves)
+
+
+def _first_guess(problem: Problem, solve: Solve, at_least: float, at_most: float, beat: float) -> SearchResult | None:
+    """The best of a few throughputs at which nothing is scarce, if it costs less per row than what is to be beaten.
+
+    Any plan will do, as a price per row above which nothing needs to be looked at: many rows share what is paid once.
+    Where there are few cuts, looking takes no longer.
+    """
+    best: SearchResult | None = None
+    guessed = math.isfinite(at_most) and problem.states > _FEW_STATES
+    for x in (at_most, math.sqrt(at_least * at_most)) if guessed else ():
+        free = chain_placement(problem, x)
+        if free is None or not fits(problem, free, x):
+            continue
+        try:
+            placed = solve(problem, x)
+        except UndecidedError:
+            continue
+        if placed is not None and placed.price / x < (beat if best is None else best.value):
+            best = SearchResult(placed, x, placed.price / x, 0.0, "", 0)
+    return best
 
 
 def _check_decided(beat: float, unknown: float) -> None:

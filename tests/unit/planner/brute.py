@@ -14,13 +14,19 @@ SLACK = 1e-9  # a unit is not added for a rounding error
 
 @dataclass(frozen=True)
 class BruteStage:
-    """Layers run together on a type: what a row takes of a unit, of the shared capacities, and the bytes beside it."""
+    """Layers run together on a type: what a row takes of a unit, of the shared capacities, and the bytes beside it.
+
+    ``flight`` batches are on their way for each row per second, ``holds`` a unit has room for; ``first`` is what reads.
+    """
 
     type: int
     serial: tuple[float, ...]
     parallel: tuple[float, ...]
     taken: tuple[float, ...]
     entering: tuple[float, float]
+    flight: float
+    holds: float
+    first: bool
 
     def units(self, x):
         """Units that carry x rows a second; None if no number does."""
@@ -30,11 +36,25 @@ class BruteStage:
             if left <= 1e-12:
                 return None
             most = max(most, math.ceil(parallel * x / left * (1 - SLACK)))
-        return most
+        room = self.units_with_room(x)
+        return None if room is None else max(most, room)
+
+    def units_with_room(self, x):
+        """Units that have room for what is under way at x rows a second; None if no number has."""
+        under_way = self.flight * x * (1 - SLACK)
+        if under_way <= self.most_under_way(1):
+            return 1
+        each = self.holds if self.first else self.holds - 1
+        return math.ceil(under_way / each) if each > 0 else None
+
+    def most_under_way(self, units):
+        """Batches that units have room for: their part, and one more where others hand them out; or each for all."""
+        return units * self.holds if self.first else max(self.holds, units * (self.holds - 1))
 
     def speed(self, units):
         """Rows per second with so many units."""
-        return 1 / max(s + q / units for s, q in zip(self.serial, self.parallel, strict=True))
+        worked = 1 / max(s + q / units for s, q in zip(self.serial, self.parallel, strict=True))
+        return min(worked, self.most_under_way(units) / self.flight) if self.flight else worked
 
 
 class BrutePlans:
@@ -92,11 +112,12 @@ class BrutePlans:
         p, mine = self.p, [v for v in range(self.layers) if (stop & ~start) >> v & 1]
         cuts = [s for s in (start, stop) if s not in (0, self.everything)]
         beside = sum(sum(self.crossing(s)) for s in cuts)
-        memory = sum(p["layer_memory"][v][t] for v in mine) + beside * p["cut_memory"]
+        room = p["memory_cap"][t] - sum(p["layer_memory"][v][t] for v in mine)
+        each = sum(p["layer_held"][v][t] for v in mine) + beside * p["cut_memory"]
         (came, returned), (went, returns) = self.crossing(start), self.crossing(stop)
         carried = self.behind(stop)  # through the hands of this stage: in from the one behind, out again
         received, sent = came + returns + carried, returned + went + carried
-        if not all(p["allowed"][v][t] for v in mine) or memory > p["memory_cap"][t]:
+        if not all(p["allowed"][v][t] for v in mine) or room < p["held"] * each:
             return None
         extra = [
             received * p["receive_s"][r][t] + sent * p["send_s"][r][t] + len(cuts) * p["turn_s"][r][t]
@@ -108,7 +129,17 @@ class BrutePlans:
         ]
         serial = tuple(sum(p["layer_serial"][r][v][t] for v in mine) for r in self.resources)
         parallel = tuple(sum(p["layer_parallel"][r][v][t] for v in mine) + extra[r] for r in self.resources)
-        return BruteStage(t, serial, parallel, tuple(taken), (came, returned + self.behind(start)))
+        holds = math.floor(room / each) if each and math.isfinite(room) else math.inf
+        flight, behind = self.flight(mine, t) + beside * p["cut_way"][t], self.behind(start)
+        return BruteStage(t, serial, parallel, tuple(taken), (came, returned + behind), flight, holds, start == 0)
+
+    def flight(self, mine, t):
+        """Batches under way per row a second at the least, with these Layers on a type and others anywhere."""
+        way = self.p["layer_way"]
+        places = [
+            [t] if v in mine else [u for u in range(self.types) if ok[u]] for v, ok in enumerate(self.p["allowed"])
+        ]
+        return self.p["way"] + sum(min((way[v][u] for u in at), default=0.0) for v, at in enumerate(places))
 
     def price(self, stages, ceiling, x):
         """Price per hour of a sequence at x rows a second; None if it cannot run."""
@@ -218,8 +249,8 @@ class BrutePlans:
 
 
 _FIGURES = (
-    "layer_serial", "layer_parallel", "allowed", "layer_memory", "memory_cap", "cut_memory", "receive_s", "send_s",
-    "turn_s", "gradients",
+    "layer_serial", "layer_parallel", "allowed", "layer_memory", "memory_cap", "layer_held", "cut_memory", "held",
+    "layer_way", "cut_way", "way", "receive_s", "send_s", "turn_s", "gradients",
     "price", "cap", "sold_in", "product", "layer_usage", "byte_usage", "turn_usage", "fixed_usage", "capacity", "link",
 )  # fmt: skip
 

@@ -53,6 +53,7 @@ def instance(seed, most_layers=5):
     if "like" in made:
         _equal(made)
     _direct(random.Random(f"directions of {seed}"), made, layers, types)
+    _fly(random.Random(f"flight of {seed}"), made, layers, types)
     made.pop("like", None)
     _bundle(random.Random(f"products of {seed}"), made, types)
     made["goal"] = _goal(rng, made)
@@ -88,10 +89,23 @@ def shrunk(made, fails):
 
 def _smaller(made):
     layers, types = len(made["allowed"]), len(made["price"])
-    single = ("product", "shards", "link", "turn_s", "receive_s", "send_s", "gradients")
+    single = (
+        "product",
+        "shards",
+        "link",
+        "turn_s",
+        "receive_s",
+        "send_s",
+        "gradients",
+        "way",
+        "cut_way",
+        "layer_way",
+        "layer_held",
+        "held",
+    )
     for name in (*single, "capacity", "memory_cap", "cut_memory"):
         if name in made:
-            gone = {"capacity": _SHARED, "memory_cap": ("memory", "memory_cap", "cut_memory")}.get(name, (name,))
+            gone = {"capacity": _SHARED, "memory_cap": _MEMORY}.get(name, (name,))
             yield {k: v for k, v in made.items() if k not in gone}
     for v in range(layers if layers > 1 else 0):
         yield _without_layer(made, v)
@@ -104,7 +118,17 @@ def _smaller(made):
 
 
 _SHARED = ("usage", "byte_usage", "turn_usage", "fixed_usage", "capacity")
-_LAYER_AXIS = {"gradients": 0, "seconds": 1, "fraction": 1, "allowed": 0, "memory": 0, "usage": 1}
+_MEMORY = ("memory", "memory_cap", "cut_memory", "layer_held", "held", "layer_way", "cut_way", "way")
+_LAYER_AXIS = {
+    "layer_held": 0,
+    "layer_way": 0,
+    "gradients": 0,
+    "seconds": 1,
+    "fraction": 1,
+    "allowed": 0,
+    "memory": 0,
+    "usage": 1,
+}
 
 
 def _without_layer(made, v):
@@ -144,6 +168,21 @@ def _give(rng, made, types):
         for t in range(types) if rng.random() < 0.2 else [rng.randrange(types)]:
             made["price"][t] = 0.0
             made["cap"][t] = min(made["cap"][t], 9)
+
+
+def _fly(rng, made, layers, types):
+    """Let batches be in flight for which workers need room."""
+    if "memory" in made and rng.random() < 0.7:
+        made["layer_held"] = _grid(lambda: rng.choice((0.0, rng.uniform(0, 0.3))), (layers, types))
+        made["held"] = rng.choice((1, 2))
+        made["layer_way"] = _grid(lambda: rng.uniform(0, 2), (layers, types))
+        made["cut_way"] = [rng.choice((0.0, rng.uniform(0, 0.5))) for _ in range(types)]
+        made["way"] = rng.choice((0.0, rng.uniform(0, 3)))
+        for v, first in made.get("like", ()):
+            made["layer_held"][v], made["layer_way"][v] = (
+                list(made["layer_held"][first]),
+                list(made["layer_way"][first]),
+            )
 
 
 def _bundle(rng, made, types):

@@ -176,7 +176,7 @@ def test_small_batches_are_played_as_fast_as_they_are_forecast(rented):
 def test_a_contradiction_stops(rented, monkeypatch):
     monkeypatch.setattr(assemble, "depth_of", lambda draft: 1)
     monkeypatch.setattr("heterps.planner.solve.choose.depth_of", lambda draft: 1)
-    monkeypatch.setattr("heterps.planner.solve.choose.DEPTH", 1)
+    monkeypatch.setattr("heterps.planner.costs.planning_model.DEPTH", 1)
     monkeypatch.setattr("heterps.planner.solve.deepening._TURNS", 0)
     with pytest.raises(PlanError, match=r"contradicts itself \(rows per second: .* planned, .* when it was checked"):
         plan(resnet(), rented, goal=MinCost(1e4), batch_size=64)

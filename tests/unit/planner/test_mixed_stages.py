@@ -50,11 +50,12 @@ class MixedPlans(BrutePlans):
         if stages[0] is None or stages[1] is None:
             return
         whole, other = fractional(stages[0], x), fractional(stages[1], x)
-        if whole is None or other is None:
+        rooms = [stage.units_with_room(x) for stage in stages[:2]]
+        if whole is None or other is None or None in rooms:
             return
         for k in range(1, int(min(math.ceil(whole) - 1, self.p["cap"][0])) + 1):
             share = k / whole
-            rest = max(1, math.ceil(other * (1 - share) * (1 - SLACK)))
+            rest = max(1, math.ceil(other * (1 - share) * (1 - SLACK)), max(rooms) - k)
             taken = zip(stages[0].taken, stages[1].taken, strict=True)
             yield {0: k, 1: rest}, [share * a + (1 - share) * b for a, b in taken]
 

