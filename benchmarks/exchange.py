@@ -15,7 +15,6 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import heterps as hps
+from benchmarks.machine import cpu_of
 from heterps.data import Batch
 from heterps.models import wide_deep
 from heterps.protocol.words import instructions as do
@@ -111,12 +111,6 @@ def measured(bench: Workbench, link: HostLink, given: list[Batch], count: int, h
     return Cost(*(1e3 * (last - first) / count for first, last in zip(before, after, strict=True)))
 
 
-def cpu_s(pid: int) -> float:
-    """Return the CPU seconds of all threads of a process."""
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
-
-
 def call(way: str, size: int, count: int) -> Cost:
     """Measure one way from this process."""
     given = job(size)
@@ -128,7 +122,7 @@ def call(way: str, size: int, count: int) -> Cost:
         assert server.stdout is not None
         address = Address(**eval(server.stdout.readline()))  # what our own process printed
         link = link_to_host(address, apart=True)
-        cost = measured(bench, link, data, count, lambda: cpu_s(server.pid))
+        cost = measured(bench, link, data, count, lambda: cpu_of(server.pid))
         link.close()
         server.kill()
     return cost

@@ -42,8 +42,9 @@ _MAX_HEAD = 1 << 24
 _MAX_BODY = 1 << 36
 _MAX_ARRAYS = 1 << 16
 _MAX_DIMENSIONS = 32
-_DTYPES = {np.dtype(name).str for name in ("f4", "f8", "u8", "i8", "i4", "u4", "u1", "f2")}
+_ITEMSIZES = {np.dtype(name).str: np.dtype(name).itemsize for name in ("f4", "f8", "u8", "i8", "i4", "u4", "u1", "f2")}
 _PAD = bytes(_ALIGN)
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _Layout = Sequence[tuple[str, tuple[int, ...], int]]  # dtype, shape and bytes of each array
 
 
@@ -105,7 +106,7 @@ def send(connection: socket.socket, message: Message, outbox: Outbox | None = No
 
 
 def _start(magic: int, head: Mapping[str, Any], body: int) -> bytes:
-    text = json.dumps(head, separators=(",", ":")).encode()
+    text = _encode(head).encode()
     return _HEAD.pack(magic, len(text), body) + text
 
 
@@ -262,9 +263,9 @@ def _layout(entry: Any) -> tuple[str, tuple[int, ...], int]:
             pass
         case _:
             raise WireError("a peer sent an array without a proper dtype and shape")
-    if dtype not in _DTYPES:
+    itemsize = _ITEMSIZES.get(dtype)
+    if itemsize is None:
         raise WireError(f"a peer sent an array of dtype {dtype[:20]!r}, which is not used here")
-    itemsize = np.dtype(dtype).itemsize
     # Without its zeros, too: NumPy refuses shapes whose other sizes are too large.
     if math.prod(size for size in shape if size) * itemsize > _MAX_BODY:
         raise WireError("a peer sent an array that is too large")

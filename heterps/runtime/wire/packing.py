@@ -55,8 +55,11 @@ _REPLIES = {kind.__name__: kind for kind in (messages.Seen, messages.Granted, me
 _HINTS = ("rows", "show", "click")
 
 
+_NAMES = {kind: tuple(field.name for field in fields(kind)) for kind in (*_REQUESTS.values(), *_REPLIES.values())}
+
+
 def _fields(message: messages.Request | messages.StoreGroup | messages.Reply) -> dict[str, Any]:
-    return {field.name: getattr(message, field.name) for field in fields(message)}
+    return {name: getattr(message, name) for name in _NAMES[type(message)]}
 
 
 def pack_request(

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from heterps.errors import ClusterError
+from heterps.runtime.batch.arena import AnswerRoom, Arena
 from heterps.runtime.config import settings
 from heterps.runtime.own_threads import Failed, logged, start_thread
 from heterps.runtime.wire.addresses import Endpoint
-from heterps.runtime.batch.arena import AnswerRoom, Arena
 from heterps.runtime.wire.door import Door, hang_up
 from heterps.runtime.wire.message import Message, ReceiveRing, receive, send
 from heterps.runtime.wire.packing import pack_error
