@@ -1,4 +1,4 @@
-"""What Dask takes for many workers: its scheduler, the workers and a client in a process each, so that each is told apart.
+"""What Dask takes for many workers: its scheduler, the workers and a client, each in a process of its own.
 
 ``python -m benchmarks.scale --dask 300 [--calm]``: all workers are in one process, on one event loop; ``--calm`` lets
 scheduler and workers look at themselves as seldom as with our preload. Printed is what the start, tasks, calls of

@@ -4,7 +4,8 @@
 
 Wide & Deep of the peers' workload, one shard host in a process of its own, one caller. Nothing is computed: a batch is
 routed, its rows and parameters are pulled and gradients of that size are pushed, through the same links as in training.
-Either process gives memory back to the kernel as early as workers of Dask do (``MALLOC_TRIM_THRESHOLD_``). The ways take turns; ``object`` is both in one process, what the tables themselves take.
+Either process gives memory back to the kernel as early as workers under a nanny of Dask do. The ways take turns;
+``object`` is both in one process, what the tables themselves take.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ WAYS = {
     "Unix socket": {"DASK_HETERPS__NETWORK__SHARED_MEMORY": "false"},
     "TCP": {"DASK_HETERPS__NETWORK__UNIX_SOCKETS": "false"},
 }
-WORKER = {"MALLOC_TRIM_THRESHOLD_": "65536"}  # what Dask starts workers with
+WORKER = {"MALLOC_TRIM_THRESHOLD_": "65536"}  # what a nanny of Dask starts workers with
 _WARM = 20  # batches before those that are measured
 
 

@@ -317,9 +317,7 @@ def main() -> None:
     parser.add_argument("--sync", action="store_true", help="Lanes in step, one for each worker.")
     parser.add_argument("--dask", type=int, help="Measure Dask with so many workers in one process instead.")
     parser.add_argument("--tasks", type=int, default=1000)
-    parser.add_argument(
-        "--calm", action="store_true", help="Dask's own looks at workers as seldom as with our preload."
-    )
+    parser.add_argument("--calm", action="store_true", help="Let Dask look at itself as seldom as with our preload.")
     args = parser.parse_args()
     if args.dask:
         measure_dask(args.dask, args.tasks, args.calm)

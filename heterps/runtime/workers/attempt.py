@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -64,13 +64,16 @@ class GroupService(Protocol):
         """Take note that a gradient that will be pushed so is complete from ``low`` on."""
 
 
-class _Answer(NamedTuple):
+class _Answer:
     """What follows from a host's answer: it may be done in the middle of a batch."""
 
-    take: Callable[[], list[Action]]
+    __slots__ = ("_take",)
+
+    def __init__(self, take: Callable[[], list[Action]]) -> None:
+        self._take = take
 
     def __call__(self) -> list[Action]:
-        return self.take()
+        return self._take()
 
 
 class Attempt:
@@ -127,8 +130,8 @@ class Attempt:
         self._stepping: set[int] = set()  # of these, those whose outcome a stage worker still owes
         self._todo: deque[Action] = deque()  # in the order in which the client wanted them; empty between events
         # Computing takes long, and what comes meanwhile waits: another batch's acknowledgement, upon which the next one
-        # is asked for. Where answers travel, batches wait here until nothing else is to be done, and between forward and
-        # backward it is looked what has come.
+        # is asked for. Where answers travel, batches wait here until nothing else is to be done, and one that is being
+        # computed looks between forward and backward what has come.
         self._granted: deque[BatchKey] = deque()
         self._may_wait = mode.any_order and group is None
         self._is_far = False  # whether answers travel

@@ -97,7 +97,9 @@ def test_answers_are_made_where_the_last_ones_were_and_a_late_one_disturbs_nobod
         return Message({}, [made[-1]])
 
     class Service:
-        methods = {"answer": answer}
+        @property
+        def methods(self):
+            return {"answer": answer}
 
     for near in (True, False):
         made.clear()
