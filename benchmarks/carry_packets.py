@@ -24,6 +24,8 @@ _SET_DEVICE, _TAP, _PLAIN = 0x400454CA, 0x0002, 0x1000
 _EVERY_PROTOCOL, _OUTGOING = 3, 4
 _LARGEST = 65_536
 _WAITING = 20_000  # frames on their way, one way; more are lost as in a full queue
+# What the kernel keeps for a carrier that has no core at the moment: else bursts would be lost that no link loses.
+_SET_ROOM, _ROOM = 33, 1 << 26  # SO_RCVBUFFORCE
 
 
 def _tap(address: str) -> int:
@@ -31,6 +33,7 @@ def _tap(address: str) -> int:
     fcntl.ioctl(device, _SET_DEVICE, struct.pack("16sH", b"tap0", _TAP | _PLAIN))
     for words in (("addr", "add", f"{address}/24", "dev", "tap0"), ("link", "set", "tap0", "up")):
         subprocess.run(["ip", *words], check=True)
+    subprocess.run(["ip", "link", "set", "tap0", "txqueuelen", str(_WAITING)], check=True)
     subprocess.run(["ip", "link", "set", "eth0", "promisc", "on"], check=True)
     # Without this the kernel answers for the address at the link, and packets would go round the carrier.
     with open("/proc/sys/net/ipv4/conf/eth0/arp_ignore", "w") as file:
@@ -42,6 +45,7 @@ def carry(address: str, delay_s: float, loss: float) -> None:
     """Carry until killed. Frames leave in the order in which they came: the delay is the same for all."""
     tap = _tap(address)
     link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_EVERY_PROTOCOL))
+    link.setsockopt(socket.SOL_SOCKET, _SET_ROOM, _ROOM)
     link.bind(("eth0", 0))
     link.setblocking(False)
     out: deque[tuple[float, bytes]] = deque()

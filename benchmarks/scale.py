@@ -10,8 +10,7 @@ memory, and what an engine's driver does now and then besides: a look for stragg
 order to run a Split on its way to the wire. The exponents say how costs grow with the number of workers: 0 is not at
 all.
 
-``--dask 100`` starts as many workers in this process and measures what the scheduler takes: the start, tasks a second,
-calls of actors a second, a look at all workers, and memory.
+``--dask 100`` measures Dask with so many workers instead (:mod:`benchmarks.dask_workers`).
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.dask_workers import measure_dask
 from heterps.data import Split
 from heterps.protocol import RunSpec
 from heterps.protocol.run.state import RunState
 from heterps.protocol.words import events as ev, instructions as do
 from heterps.protocol.words.modes import Async, Mode, Sync
-from heterps.runtime.cluster.identity import identity_of
 from heterps.runtime.cluster.pools import group_by_pool, workers_from
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.driver import Driver
@@ -57,7 +56,7 @@ class Clock:
         self._orders: list[Any] = []  # instructions that were given and not carried out
         self._order = itertools.count()
         self._rng = np.random.default_rng(1)
-        self.report_s = max(0.25, workers / args.reports) if args.reports else math.inf
+        self.report_s = max(0.5, workers / args.reports) if args.reports else math.inf
 
     def tell(self, after_s: float, event: ev.Event) -> None:
         """Have an event told later."""
@@ -304,76 +303,6 @@ def protocol(args: argparse.Namespace) -> None:
         print("grows with workers to the power of:", "  ".join(f"{n} {e:.2f}" for n, e in grow.items()))
 
 
-# --- Dask
-
-
-class Counter:
-    """An actor."""
-
-    def __init__(self) -> None:
-        self.n = 0
-
-    async def add(self) -> int:
-        """Count a call."""
-        self.n += 1
-        return self.n
-
-
-class Passed:
-    """Seconds, and seconds of cores, since it was made."""
-
-    def __init__(self) -> None:
-        self._began, self._cpu = time.perf_counter(), time.process_time()
-
-    @property
-    def s(self) -> float:
-        """Seconds."""
-        return time.perf_counter() - self._began
-
-    @property
-    def cpu_s(self) -> float:
-        """Seconds of cores, of all threads."""
-        return time.process_time() - self._cpu
-
-
-def dask(args: argparse.Namespace) -> None:
-    """Start workers in this process, and measure tasks, calls of actors and looks at all workers."""
-    from distributed import Client, LocalCluster, wait
-
-    passed = Passed()
-    options = {"n_workers": args.dask, "threads_per_worker": 1, "processes": False, "memory_limit": 0}
-    with LocalCluster(**options, dashboard_address=None) as cluster, Client(cluster) as client:
-        client.wait_for_workers(args.dask)
-        print(f"{args.dask} workers: start {passed.s:.1f} s, {passed.cpu_s:.1f} s of cores", flush=True)
-        workers = list(identity_of(client)["workers"])
-        for rounds in range(2):
-            passed = Passed()
-            tasks = [
-                client.submit(int, n, key=f"task-{rounds}-{n}", workers=[workers[n % len(workers)]], pure=False)
-                for n in range(args.tasks)
-            ]
-            wait(tasks)
-            each = 1e6 * passed.cpu_s / args.tasks
-            print(f"tasks: {args.tasks / passed.s:.0f} a second, {each:.0f} us of cores each", flush=True)
-            del tasks
-        made = [client.submit(Counter, actor=True, workers=[worker], key=f"actor-{worker}") for worker in workers]
-        actors = [future.result() for future in made]
-        passed, rounds = Passed(), max(1, args.tasks // len(actors))
-        for _ in range(rounds):
-            for answer in [actor.add() for actor in actors]:
-                answer.result()
-        calls = rounds * len(actors)
-        print(f"calls of actors: {calls / passed.s:.0f} a second, {1e6 * passed.cpu_s / calls:.0f} us of cores each")
-        passed = Passed()
-        for _ in range(5):
-            identity_of(client)
-        print(f"a look at all workers: {1e3 * passed.cpu_s / 5:.1f} ms of cores")
-        passed = Passed()
-        time.sleep(5)
-        print(f"while nothing happens: {passed.cpu_s / passed.s:.2f} of a core")
-        print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB, load {os.getloadavg()[0]:.1f}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", default="100,1000,10000", help="Numbers of io workers.")
@@ -386,11 +315,12 @@ def main() -> None:
     parser.add_argument("--reports", type=float, default=400.0, help="Words a second on progress, of all; 0 for none.")
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--sync", action="store_true", help="Lanes in step, one for each worker.")
-    parser.add_argument("--dask", type=int, help="Measure Dask with so many workers in this process instead.")
+    parser.add_argument("--dask", type=int, help="Measure Dask with so many workers in one process instead.")
     parser.add_argument("--tasks", type=int, default=1000)
+    parser.add_argument("--calm", action="store_true", help="Let Dask look at itself as seldom as with our preload.")
     args = parser.parse_args()
     if args.dask:
-        dask(args)
+        measure_dask(args.dask, args.tasks, args.calm)
     else:
         print(f"load {os.getloadavg()[0]:.1f}")
         protocol(args)

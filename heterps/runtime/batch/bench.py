@@ -171,14 +171,22 @@ class Workbench:
         seed = batch_seed(self.model.seed, *work.key)
         self.program.start(feeds, work.dense, changed=changed, train=self.walk.train, seed=seed)
 
-    def compute(self, work: BatchWork, ahead: Callable[[F32, int], None] | None = None) -> None:
+    def compute(
+        self,
+        work: BatchWork,
+        ahead: Callable[[F32, int], None] | None = None,
+        between: Callable[[], None] | None = None,
+    ) -> None:
         """Forward, loss and backward of a batch whose rows were all asked for and came.
 
-        ``ahead`` is told meanwhile from where on the gradient that is all-reduced is complete.
+        ``ahead`` is told meanwhile from where on the gradient that is all-reduced is complete; ``between`` is called
+        between forward and backward, and may begin and free other batches.
         """
         self.copy.fill(work)
         with self.phases("forward"), placed(self._where):
             self._start(work)
+        if between is not None:
+            between()
         with self.phases("backward"), placed(self._where):
             # Forward has read the rows and nobody needs them any more: their buffer takes the gradient.
             here = {g.name: work.rows(g.name, g.width) for g in self.walk.groups if g.name not in work.there}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from heterps.runtime.batch.arena import AnswerRoom
 from heterps.runtime.batch.landing import Landing
 from heterps.tables import FollowedRows, Moment, RowGradients
 from heterps.tables.on_device.lane_sums import sum_there
@@ -33,7 +34,8 @@ class Wanted:
     the batch's seed, if the stage holder is to have the rows ready for the stages that compute with them, and none are
     wanted here. ``slots``: by group, of how many of the first ids the optimiser's slots are wanted, too;
     ``dense_slots``: those of the dense parameters. ``hints``: whether it is of use to know where the rows stand.
-    ``landing``: as long as it is open, ``out`` and ``dense`` may be written to.
+    ``landing``: as long as it is open, ``out`` and ``dense`` may be written to. ``room``: where they are made if they
+    were not given.
     """
 
     ids: Mapping[str, U64]
@@ -47,6 +49,7 @@ class Wanted:
     hints: bool = True
     landing: Landing = field(default_factory=Landing)
     since: Moment | None = None
+    room: AnswerRoom = field(default_factory=AnswerRoom)
 
 
 @dataclass(eq=False)

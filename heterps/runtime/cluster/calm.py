@@ -9,7 +9,15 @@ __all__ = ["calm_down"]
 # Dask looks a hundred times a second what its tasks' threads do, and fifty times whether its loop is on time. A task of
 # ours is a Split, its phases are measured by ourselves (``session.profile``), and each look takes the GIL from it.
 _NOT_AT_ALL = ("profile", "profile-cycle")
-_EVERY_MS = {"tick": 500.0, "monitor": 2000.0}
+# A worker looks ten times a second how much memory it has, a scheduler four times whether it is needed; beside batches
+# that fill the caches a look takes a millisecond.
+_EVERY_MS = {
+    "tick": 500.0,
+    "monitor": 2000.0,
+    "memory_monitor": 500.0,
+    "idle-timeout": 2000.0,
+    "no-workers-timeout": 2000.0,
+}
 
 
 def calm_down(server: Any) -> None:

@@ -72,7 +72,7 @@ class ClusterCarrier:
         Workers that did not answer in time, in this run or before: not used again.
     """
 
-    tick_s = 0.05
+    tick_s = 0.2  # what happens wakes it; this is for what is due
 
     def __init__(
         self,

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import ClusterError
+from heterps.runtime.batch.arena import AnswerRoom
 from heterps.runtime.wire.shared import LEAST_BYTES, Inbox, Outbox, SharingError, receive_start, send_start
 
 __all__ = ["REFUSED", "WELCOME", "Message", "ReceiveRing", "WireError", "greet", "is_greeted", "receive", "send"]
@@ -41,8 +42,10 @@ _MAX_HEAD = 1 << 24
 _MAX_BODY = 1 << 36
 _MAX_ARRAYS = 1 << 16
 _MAX_DIMENSIONS = 32
-_DTYPES = {np.dtype(name).str for name in ("f4", "f8", "u8", "i8", "i4", "u4", "u1", "f2")}
+_ITEMSIZES = {np.dtype(name).str: np.dtype(name).itemsize for name in ("f4", "f8", "u8", "i8", "i4", "u4", "u1", "f2")}
 _PAD = bytes(_ALIGN)
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_Layout = Sequence[tuple[str, tuple[int, ...], int]]  # dtype, shape and bytes of each array
 
 
 class WireError(ClusterError):
@@ -50,10 +53,11 @@ class WireError(ClusterError):
 
 
 class Message(NamedTuple):
-    """Values that fit JSON, and arrays."""
+    """Values that fit JSON, and arrays; with a request ``room`` for the arrays of its answer."""
 
     head: Mapping[str, Any]
     arrays: Sequence[npt.NDArray[Any]] = ()
+    room: AnswerRoom | None = None
 
 
 class ReceiveRing:
@@ -89,21 +93,20 @@ def send(connection: socket.socket, message: Message, outbox: Outbox | None = No
     """Write one message with a single system call where the socket allows it; large arrays to the outbox, if any."""
     arrays = [np.ascontiguousarray(array) for array in message.arrays]
     head = dict(message.head, _arrays=[(array.dtype.str, array.shape) for array in arrays])
-    pieces: list[memoryview | bytes] = []
-    for array in arrays:
-        pieces += [array.reshape(-1).view(np.uint8).data, _PAD[: _padding(array.nbytes)]]
-    pieces = [piece for piece in pieces if len(piece)]
-    body = sum(map(len, pieces))
-    put = outbox.put(pieces, body) if outbox is not None and body >= LEAST_BYTES else None
+    body = sum(array.nbytes + _padding(array.nbytes) for array in arrays)
+    put = outbox.put(arrays) if outbox is not None and body >= LEAST_BYTES else None
     if put is not None:
         head[_WHERE], file = put
         send_start(connection, _start(_SHARED_MAGIC, head, body), file)
         return
-    _send_all(connection, [_start(_MAGIC, head, body), *pieces])
+    pieces: list[memoryview | bytes] = [_start(_MAGIC, head, body)]
+    for array in arrays:
+        pieces += [array.reshape(-1).view(np.uint8).data, _PAD[: _padding(array.nbytes)]]
+    _send_all(connection, [piece for piece in pieces if len(piece)])
 
 
 def _start(magic: int, head: Mapping[str, Any], body: int) -> bytes:
-    text = json.dumps(head, separators=(",", ":")).encode()
+    text = _encode(head).encode()
     return _HEAD.pack(magic, len(text), body) + text
 
 
@@ -198,7 +201,7 @@ def receive(connection: socket.socket, buffers: ReceiveRing, inbox: Inbox | None
     if sum(nbytes + _padding(nbytes) for _, _, nbytes in layout) != body_bytes:
         raise WireError("a peer sent arrays that do not fill their message")
     if is_shared and inbox is not None:
-        return Message(head, _views(layout, _found(inbox, where, body_bytes, buffers)))
+        return Message(head, _found(inbox, where, layout, buffers))
     body = _room(buffers, body_bytes)
     _read(connection, body.data)
     return Message(head, _views(layout, body))
@@ -211,17 +214,20 @@ def _room(buffers: ReceiveRing, nbytes: int) -> npt.NDArray[np.uint8]:
         raise WireError(f"a peer sent {nbytes} bytes, for which there is no memory") from None
 
 
-def _found(inbox: Inbox, where: Any, nbytes: int, buffers: ReceiveRing) -> npt.NDArray[np.uint8]:
+def _found(inbox: Inbox, where: Any, layout: _Layout, buffers: ReceiveRing) -> list[npt.NDArray[Any]]:
     """Return arrays that lie in the other end's memory; copied where buffers are of a kind that copies are for."""
+    places = where if isinstance(where, list) and len(where) == len(layout) else [None] * len(layout)
     try:
-        body = inbox.at(where, nbytes)
+        pieces = [inbox.at(place, nbytes) for place, (_, _, nbytes) in zip(places, layout, strict=True)]
     except SharingError as error:
         raise WireError(f"a peer sent a message that cannot be read: {error}") from None
+    found = [_shaped(piece, entry) for piece, entry in zip(pieces, layout, strict=True)]
     if not buffers.is_special:
-        return body
-    room = _room(buffers, nbytes)
-    np.copyto(room, body)
-    return room
+        return found
+    copies = _views(layout, _room(buffers, sum(nbytes + _padding(nbytes) for _, _, nbytes in layout)))
+    for copy, array in zip(copies, found, strict=True):
+        np.copyto(copy, array)
+    return copies
 
 
 def _open(connection: socket.socket, start: bytearray, inbox: Inbox) -> bool:
@@ -237,9 +243,6 @@ def _open(connection: socket.socket, start: bytearray, inbox: Inbox) -> bool:
     except SharingError as error:
         raise WireError(f"a peer sent what cannot be shared: {error}") from None
     return _read(connection, memoryview(start)[n:])
-
-
-_Layout = Sequence[tuple[str, tuple[int, ...], int]]  # dtype, shape and bytes of each array
 
 
 def _parse(text: bytearray) -> tuple[dict[str, Any], _Layout]:
@@ -260,9 +263,9 @@ def _layout(entry: Any) -> tuple[str, tuple[int, ...], int]:
             pass
         case _:
             raise WireError("a peer sent an array without a proper dtype and shape")
-    if dtype not in _DTYPES:
+    itemsize = _ITEMSIZES.get(dtype)
+    if itemsize is None:
         raise WireError(f"a peer sent an array of dtype {dtype[:20]!r}, which is not used here")
-    itemsize = np.dtype(dtype).itemsize
     # Without its zeros, too: NumPy refuses shapes whose other sizes are too large.
     if math.prod(size for size in shape if size) * itemsize > _MAX_BODY:
         raise WireError("a peer sent an array that is too large")
@@ -275,10 +278,16 @@ def _is_size(value: Any) -> bool:
 
 def _views(layout: _Layout, body: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
     views, offset = [], 0
-    for dtype, shape, nbytes in layout:
-        views.append(body[offset : offset + nbytes].view(dtype).reshape(shape))
+    for entry in layout:
+        nbytes = entry[2]
+        views.append(_shaped(body[offset : offset + nbytes], entry))
         offset += nbytes + _padding(nbytes)
     return views
+
+
+def _shaped(piece: npt.NDArray[np.uint8], entry: tuple[str, tuple[int, ...], int]) -> npt.NDArray[Any]:
+    dtype, shape, _ = entry
+    return piece.view(dtype).reshape(shape)
 
 
 def _read(connection: socket.socket, view: memoryview, at_start: bool = False) -> bool:

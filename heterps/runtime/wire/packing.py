@@ -18,6 +18,7 @@ from heterps.kernels.ops.rows import Lists, Rows
 from heterps.protocol.words import messages
 from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
+from heterps.runtime.batch.arena import AnswerRoom
 from heterps.runtime.batch.crossing import StageOutcome
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, StoredDense, Wanted
 from heterps.runtime.wire.halving import halved, made_whole
@@ -54,8 +55,11 @@ _REPLIES = {kind.__name__: kind for kind in (messages.Seen, messages.Granted, me
 _HINTS = ("rows", "show", "click")
 
 
+_NAMES = {kind: tuple(field.name for field in fields(kind)) for kind in (*_REQUESTS.values(), *_REPLIES.values())}
+
+
 def _fields(message: messages.Request | messages.StoreGroup | messages.Reply) -> dict[str, Any]:
-    return {field.name: getattr(message, field.name) for field in fields(message)}
+    return {name: getattr(message, name) for name in _NAMES[type(message)]}
 
 
 def pack_request(
@@ -98,7 +102,7 @@ def unpack_request(message: Message) -> tuple[Any, Wanted | PushedGradients | St
         dense = np.empty(0, np.float32) if head["dense"] else None
         ids = dict(zip(head["groups"], arrays, strict=True))
         more = {name: head[name] for name in ("train", "reader", "lent", "slots", "dense_slots", "hints")}
-        return request, Wanted(ids, dense=dense, since=_moment(head["since"]), **more)
+        return request, Wanted(ids, dense=dense, since=_moment(head["since"]), room=_room(message), **more)
     if head["kind"] == "Push":
         powers = iter(head["powers"])
         rows = {name: _unpack_rows(told, arrays, powers) for name, told in head["groups"].items()}
@@ -107,6 +111,10 @@ def unpack_request(message: Message) -> tuple[Any, Wanted | PushedGradients | St
         since, kept = _moment(head["since"]), tuple(head["kept"])
         return request, PushedGradients(rows, dense, *counted, head["reader"], since, kept)
     return request, StoredDense(*arrays) if head["kind"] == "StoreGroup" else None
+
+
+def _room(message: Message) -> AnswerRoom:
+    return AnswerRoom() if message.room is None else message.room
 
 
 def unpack_header(head: Mapping[str, Any]) -> Any:
@@ -200,7 +208,8 @@ def pack_read(wanted: Wanted) -> Message:
 def unpack_read(message: Message) -> Wanted:
     """Inverse of :func:`pack_read`."""
     ids = dict(zip(message.head["groups"], message.arrays, strict=True))
-    return Wanted(ids, dense=np.empty(0, np.float32) if message.head["dense"] else None, train=False)
+    dense = np.empty(0, np.float32) if message.head["dense"] else None
+    return Wanted(ids, dense=dense, train=False, room=_room(message))
 
 
 def pack_dense(mark: str, values: F32 | None) -> Message:

@@ -138,6 +138,8 @@ class SocketPeer:
                     self._boxes = boxes(self._connection)
                 outbox, inbox = self._boxes
                 send(self._connection, Message({**head, "_method": method}, arrays), outbox)
+                if outbox is not None:
+                    outbox.end()
                 reply = receive(self._connection, self._buffers, inbox)
             except (OSError, WireError) as error:
                 self._drop()

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from heterps.errors import ClusterError
+from heterps.runtime.batch.arena import AnswerRoom, Arena
 from heterps.runtime.config import settings
 from heterps.runtime.own_threads import Failed, logged, start_thread
 from heterps.runtime.wire.addresses import Endpoint
@@ -168,8 +169,13 @@ class Listener:
 
     def _converse(self, connection: socket.socket) -> None:
         buffers, (outbox, inbox) = self._ring(), boxes(connection)
+        arena = Arena() if outbox is None else outbox
         while not self._closed and (request := receive(connection, buffers, inbox)) is not None:
-            send(connection, self._answer(request), outbox)
+            room = AnswerRoom(arena)
+            answer = self._answer(request._replace(room=room))
+            room.close()
+            send(connection, answer, outbox)
+            arena.end()
 
     def _answer(self, request: Message) -> Message:
         try:

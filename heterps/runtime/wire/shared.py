@@ -14,14 +14,16 @@ import mmap
 import os
 import socket
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from heterps.runtime.batch.arena import Arena
+
 __all__ = ["LEAST_BYTES", "Inbox", "Outbox", "SharingError", "receive_start", "send_start"]
 
 LEAST_BYTES = 1 << 16  # what is less goes through the socket: the kernel copies it while it carries the head
-_DEPTH = 2  # messages that lie in an outbox at once, as in a ring of receive buffers
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _PAGE = mmap.PAGESIZE
 U8 = npt.NDArray[np.uint8]
@@ -31,52 +33,75 @@ class SharingError(Exception):
     """Memory that came, or a place in it, cannot be used."""
 
 
-class Outbox:
+class Outbox(Arena):
     """Memory into which one end of a connection writes the arrays of its messages, in turn to one of two halves.
 
     The other end may read a message until the next one but one: as each end answers before it is asked again, its half
     is written to when nobody reads it any more. Used by one thread at a time.
     """
 
-    def __init__(self) -> None:
-        self._memory: U8 = np.empty(0, np.uint8)  # both halves
-        self._turn = 0  # messages that were put
-        self._usable = True  # False where memory cannot be shared: everything goes through the socket
+    parts = 2  # as in a ring of receive buffers
 
-    def put(self, pieces: Sequence[memoryview | bytes], nbytes: int) -> tuple[int, int | None] | None:
-        """Write a message; return where, and the file to give to the other end if it does not have it yet.
+    def __init__(self) -> None:
+        super().__init__()
+        self._usable = True  # False where memory cannot be shared: everything goes through the socket
+        self._file: int | None = None  # of the memory, as long as the other end does not have it
+
+    def put(self, arrays: Sequence[npt.NDArray[Any]]) -> tuple[list[int], int | None] | None:
+        """Write a message but for arrays that were made here; return where each is, and the file to give to the other
+        end if it does not have it yet.
 
         The file is the caller's to close. None: there is no memory to be had.
         """
-        file = None
-        if nbytes > len(self._memory) // _DEPTH:
-            file = self._enlarge(nbytes + nbytes // 4)
-        if not self._usable:
+        places = [self._place(array) for array in arrays]
+        if self._usable and None in places:  # it is larger than those before it
+            self.end()
+            self.enlarge(self._most + self._most // 4)
+            places = [self._place(array) for array in arrays]
+        if None in places:
             return None
-        start = place = (self._turn % _DEPTH) * (len(self._memory) // _DEPTH)
-        self._turn += 1
-        for piece in pieces:
-            self._memory[place : place + len(piece)] = np.frombuffer(piece, np.uint8)
-            place += len(piece)
-        return start, file
+        file, self._file = self._file, None
+        return [place for place in places if place is not None], file
 
-    def _enlarge(self, half: int) -> int | None:
+    def _place(self, array: npt.NDArray[Any]) -> int | None:
+        """Return where an array lies; copied if it is not there yet."""
+        first, nbytes = self._memory.ctypes.data, array.nbytes
+        here = array.ctypes.data - first
+        if nbytes and self._begun and self._first <= here and here + nbytes <= self._next:
+            return here
+        room = self.take(nbytes)
+        if room is None:
+            return None
+        room[:] = array.reshape(-1).view(np.uint8)
+        return room.ctypes.data - first if nbytes else 0
+
+    def enlarge(self, nbytes: int) -> None:
         """Take new memory; the old goes when its last reader lets it go."""
-        size = -(-half // _PAGE) * _PAGE * _DEPTH
+        if not self._usable:
+            return
+        self._forget_file()
+        self._memory = np.empty(0, np.uint8)
+        size = -(-nbytes // _PAGE) * _PAGE * self.parts
         try:
             file = os.memfd_create("heterps", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         except OSError:
             self._usable = False
-            return None
+            return
         try:
             os.posix_fallocate(file, 0, size)  # now or never: a page that is lacking later would end the process
             fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
-            self._memory = np.frombuffer(mmap.mmap(file, size), np.uint8)
+            self._memory, self._file = np.frombuffer(mmap.mmap(file, size), np.uint8), file
         except OSError:
             os.close(file)
             self._usable = False
-            return None
-        return file
+
+    def _forget_file(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def __del__(self) -> None:
+        self._forget_file()
 
 
 class Inbox:
@@ -103,7 +128,7 @@ class Inbox:
             os.close(file)
 
     def at(self, start: object, nbytes: int) -> U8:
-        """Return a message's arrays, where the other end says that they are."""
+        """Return an array of a message, where the other end says that it is."""
         if not isinstance(start, int) or not 0 <= start <= len(self._memory) - nbytes:
             raise SharingError("its arrays lie outside of its memory")
         return self._memory[start : start + nbytes]

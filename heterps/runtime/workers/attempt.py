@@ -64,6 +64,18 @@ class GroupService(Protocol):
         """Take note that a gradient that will be pushed so is complete from ``low`` on."""
 
 
+class _Answer:
+    """What follows from a host's answer: it may be done in the middle of a batch."""
+
+    __slots__ = ("_take",)
+
+    def __init__(self, take: Callable[[], list[Action]]) -> None:
+        self._take = take
+
+    def __call__(self) -> list[Action]:
+        return self._take()
+
+
 class Attempt:
     """Runs the batches of one Split.
 
@@ -107,6 +119,7 @@ class Attempt:
         self.run, self.bench = run, bench
         self.client = ClientState(run, mode, credits)  # called by the attempt's own thread only
         self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()  # filled by any thread, emptied by its own
+        self._aside: deque[Callable[[], list[Action]]] = deque()  # taken from it, to be done when a batch is computed
         self.ended = False  # once true nothing is carried out any more
         self.batches = 0  # that were read
         self._reading, self._link, self._tell, self._stage = reading, link, tell, stage
@@ -117,7 +130,8 @@ class Attempt:
         self._stepping: set[int] = set()  # of these, those whose outcome a stage worker still owes
         self._todo: deque[Action] = deque()  # in the order in which the client wanted them; empty between events
         # Computing takes long, and what comes meanwhile waits: another batch's acknowledgement, upon which the next one
-        # is asked for. Where answers travel, batches wait here until nothing else is to be done.
+        # is asked for. Where answers travel, batches wait here until nothing else is to be done, and one that is being
+        # computed looks between forward and backward what has come.
         self._granted: deque[BatchKey] = deque()
         self._may_wait = mode.any_order and group is None
         self._is_far = False  # whether answers travel
@@ -132,16 +146,23 @@ class Attempt:
     def pump(self, limit: int) -> bool:
         """Do what can be done without waiting, up to so many events; False if there was nothing."""
         moved = False
-        while limit and not self.ended and not self.inbox.empty():
-            self._carry_out(self.inbox.get()())
+        while limit and not self.ended and self._has_events:
+            self._carry_out(self._next_event()())
             moved, limit = True, limit - 1
         return moved
 
     def wait(self) -> None:
         """Wait for one thing to happen, and do what follows from it."""
         with self.bench.phases(WAITING):
-            event = self.inbox.get()
+            event = self._next_event()
         self._carry_out(event())
+
+    @property
+    def _has_events(self) -> bool:
+        return bool(self._aside) or not self.inbox.empty()
+
+    def _next_event(self) -> Callable[[], list[Action]]:
+        return self._aside.popleft() if self._aside else self.inbox.get()
 
     def handle(self, message: Any) -> None:
         """Take an instruction of the run, from any thread."""
@@ -192,6 +213,7 @@ class Attempt:
 
     def _forget_events(self) -> None:
         """Events hold the attempt that holds them: left there, they would keep all its buffers until a collection."""
+        self._aside.clear()
         with suppress(Empty):
             while True:
                 self.inbox.get_nowait()
@@ -203,7 +225,7 @@ class Attempt:
         if not self.bench.copy.belongs_to(self.run.attempt):  # another attempt was begun, this one is over
             self.close()
         self._do_all()
-        while self._granted and self.inbox.empty() and not self.ended:
+        while self._granted and not self._has_events and not self.ended:
             self._compute(self._granted.popleft())
             self._do_all()
 
@@ -234,9 +256,22 @@ class Attempt:
             self.close()
 
     def _compute(self, key: BatchKey) -> None:
-        self.bench.compute(self._works[key.n], self._ahead(key))
+        self.bench.compute(self._works[key.n], self._ahead(key), self._take_answers if self._is_far else None)
         self._learned(key)
         self._todo.extend(self.client.handle(Computed(key, "")))
+
+    def _take_answers(self) -> None:
+        """In the middle of a batch: take answers that have come, and ask for what the next batches need.
+
+        What else has come, such as a wish to look at this batch's tensors, waits until it is computed.
+        """
+        while not self.inbox.empty() and not self.ended:
+            event = self.inbox.get()
+            if isinstance(event, _Answer):
+                self._todo.extend(event())
+                self._do_all()
+            else:
+                self._aside.append(event)
 
     def _learned(self, key: BatchKey) -> None:
         """A batch was computed: its buffers are free if the copy has taken all it needs."""
@@ -302,7 +337,7 @@ class Attempt:
             payload = self.bench.copy.settle(request.key, works, host, request.settles)
 
         def done(reply: Reply | None, pulled: Pulled | Refreshed | None) -> None:
-            self._post(lambda: self._answered(host, request, payload, reply, pulled))
+            self._post(_Answer(lambda: self._answered(host, request, payload, reply, pulled)))
 
         if host < len(self.client.layout.copies):
             link = self._link(self.client.layout.copies[host])

@@ -113,6 +113,7 @@ class ShardHost:
         first, last = job.dense_ranges[host]
         self._job, self.model, self.host = job, job.model, host
         self._dense = job.model.parameters[first:last]  # that live here
+        self._widths = {spec.name: spec.width for spec in job.model.groups}  # of rows
         self.holder = StageHolder(job) if job.is_holder(host) else None
         self._reduced = job.reduced_on(host)  # of these, those that an all-reduce group trains and gives back
         kept = {spec.name for spec in self._reduced}
@@ -265,7 +266,7 @@ class ShardHost:
 
     def _on_request(self, message: Message) -> Message:
         request, payload = unpack_request(message)
-        waiter = Waiter(bool(message.head.get("half")))
+        waiter = Waiter(bool(message.head.get("half")), message.room)
         self.request(request, payload, waiter)
         # Other answers wait for nobody but a backup; gradients would cost more to send again than to wait for it.
         return waiter.wait(_PATIENCE_S if isinstance(request, Pull) else self._patience_s)
@@ -463,19 +464,35 @@ class ShardHost:
         values, rows, version = {}, {}, shard.version
         with self.phases("pull"):
             for name, ids in wanted.ids.items():
-                pulled = shard.pull(name, ids, train=wanted.train, out=wanted.out.get(name))
+                pulled = shard.pull(name, ids, train=wanted.train, out=self._rows_out(wanted, name))
                 values[name], rows[name] = pulled.values, pulled.rows
             if self.holder is not None:
                 values, rows = self.holder.handed_out(wanted, values, rows)
             slots = {name: shard.pull_slots(name, wanted.ids[name][:n]) for name, n in wanted.slots.items()}
             dense = dense_slots = None
             if wanted.dense is not None:
-                out = wanted.dense if wanted.dense.size else None
+                out = self._dense_out(wanted)
                 if wanted.dense_slots:
                     dense, dense_slots = shard.pull_dense_slots(out)
                 else:
                     dense = shard.pull_pushed(out) if wanted.train else shard.pull_dense(out)
         return Pulled(values, rows if wanted.hints else {}, version, dense, moment, slots, dense_slots, news=news)
+
+    def _rows_out(self, wanted: Wanted, group: str) -> F32 | None:
+        """Return where rows go; the stage holder keeps those that it lends."""
+        given = wanted.out.get(group)
+        if given is not None or self.holder is not None:
+            return given
+        return wanted.room.take(len(wanted.ids[group]), self._widths[group])
+
+    def _dense_out(self, wanted: Wanted) -> F32 | None:
+        """Return where dense parameters go."""
+        assert wanted.dense is not None
+        if wanted.dense.size or self.holder is not None:
+            return wanted.dense if wanted.dense.size else None
+        pushed = wanted.train and not wanted.dense_slots
+        names = self._pushed if pushed and self._pushed is not None else {spec.name for spec in self._dense}
+        return wanted.room.take(sum(spec.size for spec in self._dense if spec.name in names))
 
     def _apply(self, key: BatchKey, gradients: PushedGradients, batches: int = 1) -> None:
         with self.phases("push"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from heterps.protocol.words.messages import Reply
+from heterps.runtime.batch.arena import AnswerRoom
 from heterps.runtime.batch.payload import Pulled, Refreshed
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_reply
@@ -15,8 +16,9 @@ __all__ = ["Waiter"]
 class Waiter:
     """Takes the answer; the thread of the caller's connection waits for it."""
 
-    def __init__(self, half: bool = False) -> None:
+    def __init__(self, half: bool = False, room: AnswerRoom | None = None) -> None:
         self._half = half  # whether it is to travel as float16
+        self._room = room  # that its arrays may be in
         self.gone = False  # nobody waits any more: rows need not be read for it
         self._answered = threading.Event()
         self._answer = Message({"wait": True})  # until there is another
@@ -29,4 +31,6 @@ class Waiter:
     def wait(self, seconds: float) -> Message:
         """Return the answer, or the word that it is not there yet."""
         self.gone = not self._answered.wait(seconds)
+        if self.gone and self._room is not None:  # whoever answers now is too late
+            self._room.close(late=True)
         return self._answer

@@ -34,4 +34,5 @@ def test_they_look_at_themselves_seldom_unless_told_otherwise(monkeypatch: pytes
     assert eager["profile"] == 10
     assert "profile" not in calm
     assert calm["tick"] == 500
+    assert calm["memory_monitor"] == 500 > eager["memory_monitor"]
     assert calm["heartbeat"] == eager["heartbeat"]

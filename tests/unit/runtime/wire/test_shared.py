@@ -67,6 +67,56 @@ def test_large_arrays_do_not_pass_through_the_socket() -> None:
             np.testing.assert_array_equal(got.arrays[0], LARGE)
 
 
+def test_an_array_that_was_made_there_is_not_copied() -> None:
+    outbox, inbox = Outbox(), Inbox()
+    with ends() as (a, b):
+        for number in range(4):
+            room = outbox.take(LARGE.nbytes)
+            made = LARGE.copy() if room is None else room.view(np.float32)
+            made[:] = number
+            send(a, Message({}, [LARGE, made]), outbox)
+            outbox.end()
+            got = receive(b, ReceiveRing(), inbox)
+            assert got is not None
+            np.testing.assert_array_equal(got.arrays[0], LARGE)
+            made += 1  # after it was sent: seen by the reader if it is the same memory
+            assert got.arrays[1].tolist() == [number + (room is not None)] * len(LARGE)
+    assert room is not None
+
+
+def test_answers_are_made_where_the_last_ones_were_and_a_late_one_disturbs_nobody() -> None:
+    made: list[np.ndarray] = []
+
+    def answer(request: Message) -> Message:
+        assert request.room is not None
+        made.append(request.room.take(50_000))
+        made[-1][:] = request.head["n"]
+        if request.head["late"]:
+            request.room.close(late=True)
+            return Message({})
+        return Message({}, [made[-1]])
+
+    class Service:
+        @property
+        def methods(self):
+            return {"answer": answer}
+
+    for near in (True, False):
+        made.clear()
+        with closing(Listener(Service())) as listener:
+            where = listener.address if near else replace(listener.address, machine="elsewhere")
+            with closing(SocketPeer(where, timeout_s=20)) as peer:
+                for n in range(6):
+                    reply = peer.call("answer", n=n, late=n == 4)
+                    if n == 4:
+                        continue
+                    if n == 5:
+                        made[4][:] = -1  # whoever was late writes now
+                    assert set(reply.arrays[0].tolist()) == {n}
+        assert np.shares_memory(made[1], made[3])
+        assert not np.shares_memory(made[4], made[5])
+
+
 def test_a_special_ring_has_a_copy() -> None:
     made: list[np.ndarray] = []
 
@@ -91,7 +141,7 @@ def test_memory_that_could_be_cut_short_is_refused() -> None:
         os.fstat(file)
 
 
-@pytest.mark.parametrize("where", [-1, 1 << 40, "0", None, 1.5], ids=str)
+@pytest.mark.parametrize("where", [[-1], [1 << 40], ["0"], None, [1.5], 0, [0, 0]], ids=str)
 def test_a_place_outside_of_the_memory_is_refused(where: object, monkeypatch: pytest.MonkeyPatch) -> None:
     put = Outbox.put
     monkeypatch.setattr(Outbox, "put", lambda self, *rest: (where, put(self, *rest)[1]))

@@ -134,9 +134,19 @@ class _Batch(_Batches):
         self._left = iter([Batch(BatchKey(0, 0, n), 64, columns(64, n)) for n in range(start, 5)])
 
 
-@pytest.mark.parametrize(("is_far", "wanted"), [(True, [0, 1, "pull 3", 2]), (False, [0, 1, 2, "pull 3"])])
-def test_what_came_while_a_batch_was_computed_is_looked_at_before_the_next(is_far: bool, wanted: list[Any]) -> None:
-    """An acknowledgement lets the next batch be asked for: the sooner, the less it is waited for where answers travel.
+@pytest.mark.parametrize(
+    ("is_far", "comes", "wanted"),
+    [
+        (True, "in backward", [0, 1, "look", "pull 3", 2]),
+        (True, "in forward", [0, "pull 3", 1, "look", 2]),
+        (False, "in backward", [0, 1, 2, "look", "pull 3"]),
+    ],
+)
+def test_what_came_while_a_batch_was_computed_is_looked_at_before_the_next(
+    is_far: bool, comes: str, wanted: list[Any]
+) -> None:
+    """An acknowledgement lets the next batch be asked for: the sooner, the less it is waited for where answers travel,
+    between forward and backward of the batch that is being computed. Nobody looks at that batch before it is.
 
     In one process nothing travels, and batches are computed on rows that are as new as can be.
     """
@@ -154,11 +164,20 @@ def test_what_came_while_a_batch_was_computed_is_looked_at_before_the_next(is_fa
             done.append(f"pull {request.key.n}")
         send(request, *rest)
 
-    def computed(work: Any, ahead: Any) -> None:
-        compute(work, ahead)
-        done.append(work.key.n)
-        if copy.late and work.key.n == 1:
+    def come(work: Any, when: str) -> None:
+        if when == comes and copy.late and work.key.n == 1:
+            attempt.between(lambda: done.append("look"))
             copy.late.pop(0)()  # the acknowledgement of the first comes meanwhile
+
+    def computed(work: Any, ahead: Any, between: Any) -> None:
+        def halfway() -> None:
+            come(work, "in forward")
+            between()
+
+        assert (between is not None) == is_far
+        compute(work, ahead, halfway if is_far else None)
+        done.append(work.key.n)
+        come(work, "in backward")
 
     copy.send, bench.compute = sent, computed  # type: ignore[method-assign]
     attempt.start()
@@ -169,4 +188,4 @@ def test_what_came_while_a_batch_was_computed_is_looked_at_before_the_next(is_fa
         copy.late.pop(0)()
     attempt.pump(100)
     attempt.close()
-    assert done[:4] == wanted
+    assert done[:5] == wanted
