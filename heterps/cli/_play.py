@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from heterps.errors import PlanError
 from heterps.planner import Plan, Request
 from heterps.planner.costs.playing import even_splits, play_plan
 from heterps.planner.show.job import parse_duration
 from heterps.simulator.timed.play import Played
 
-__all__ = ["play_request"]
+__all__ = ["RunWords", "parse_run", "play_request"]
 
 _KNOWN = ("splits", "batches", "passes", "cuts", "slow")
 
 
-def play_request(request: Request, plan: Plan, words: tuple[str, ...]) -> Played:
-    """Play the plan of a request: so many Splits of so many batches, cuts every so often, one worker so much slower."""
+@dataclass(frozen=True)
+class RunWords:
+    """So many Splits (0: as many as suit the plan) of so many batches, passes, cuts every so often, who is slower."""
+
+    splits: int
+    batches: int
+    passes: int
+    cut_every_s: float
+    slow: dict[int, float] | None
+
+
+def parse_run(words: tuple[str, ...]) -> RunWords:
+    """Read what was said with ``--play-with``, before anything is planned."""
     given = _words(words)
-    batches = _count(given, "batches", 40)
-    splits = (batches,) * _count(given, "splits", 0) or even_splits(plan, batches)
+    return RunWords(
+        _count(given, "splits", 0),
+        _count(given, "batches", 40),
+        _count(given, "passes", 1),
+        parse_duration(given["cuts"]) if "cuts" in given else 0.0,
+        {0: _factor(given["slow"])} if "slow" in given else None,
+    )
+
+
+def play_request(request: Request, plan: Plan, run: RunWords) -> Played:
+    """Play the plan of a request."""
     return play_plan(
         plan,
         request.costs(plan.batch_size),
-        splits=splits,
-        passes=_count(given, "passes", 1),
-        cut_every_s=parse_duration(given["cuts"]) if "cuts" in given else 0.0,
-        slow={0: _factor(given["slow"])} if "slow" in given else None,
+        splits=(run.batches,) * run.splits or even_splits(plan, run.batches),
+        passes=run.passes,
+        cut_every_s=run.cut_every_s,
+        slow=run.slow,
         sample=request.sample,
     )
 
@@ -53,6 +76,6 @@ def _factor(text: str) -> float:
         factor = float(text)
     except ValueError:
         factor = 0.0
-    if not factor >= 1:
+    if not 1 <= factor < math.inf:
         raise PlanError(f"--play-with slow={text}: say how many times as long one worker takes, at least 1")
     return factor

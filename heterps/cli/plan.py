@@ -15,7 +15,7 @@ from rich.table import Table
 from heterps.cli._commands import check_commands, commands_text
 from heterps.cli._data import opened, sample_options
 from heterps.cli._models import load_graph, parse_settings
-from heterps.cli._play import play_request
+from heterps.cli._play import parse_run, play_request
 from heterps.cli._storage import parse_storage, storage_option
 from heterps.cli._ways import parameters_option, parse_ways
 from heterps.data import Dataset
@@ -64,7 +64,7 @@ class _Count(click.ParamType[float]):
             count = parse_count(value) if isinstance(value, str) else float(value)
         except PlanError as error:
             self.fail(str(error), param, ctx)
-        if not 0 < count < math.inf:
+        if not count > 0:
             self.fail(f"{value} is not a number above 0", param, ctx)
         return count
 
@@ -170,6 +170,7 @@ def make(
     for target_file in filter(None, (out, html)):
         check_target(target_file)
     check_commands(commands, out, hosts, certs)
+    run = parse_run(play_with)
     if objective is not None:
         _print_load(least_load(read_instance(target), deadline=Deadline(seconds)), as_json)
         return
@@ -214,7 +215,7 @@ def make(
     if job:
         console.print(job)
     if playing or play_with:
-        console.print(played_text(made, play_request(request, made, play_with)))
+        console.print(played_text(made, play_request(request, made, run)))
     if explaining and notes is not None:
         _print_explanation(console, notes)
 

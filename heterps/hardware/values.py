@@ -9,9 +9,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from heterps.errors import HardwareError
-from heterps.fields import Count, Found, Natural, NotNegative, Positive, Range, check_fields
+from heterps.fields import Count, Found, Natural, NotNegative, Range, check_fields
 
 __all__ = ["Device", "Hardware", "Host", "Link", "Pool", "Product"]
+
+# Operations or bytes a second. Below one, or beyond what any machine will do, times leave the range of numbers.
+Rate = Annotated[float, Range(at_least=1, at_most=1e30)]
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,10 @@ class Device:
 
     name: str
     kind: Literal["cpu", "gpu"]
-    flops: Mapping[str, Positive]
+    flops: Mapping[str, Rate]
     memory_bytes: NotNegative
-    memory_bytes_per_s: Positive
-    network_bytes_per_s: Positive
+    memory_bytes_per_s: Rate
+    network_bytes_per_s: Rate
     cores: Count = 1
     bus_bytes_per_s: NotNegative = 0.0
     launch_s: NotNegative = 0.0
@@ -82,7 +85,7 @@ class Host:
     name: str
     cores: Count
     memory_bytes: NotNegative
-    memory_bytes_per_s: Positive
+    memory_bytes_per_s: Rate
     count: Count = 1
 
     def __post_init__(self) -> None:
@@ -134,7 +137,7 @@ class Link:
 
     source: str
     target: str
-    bytes_per_s: Positive
+    bytes_per_s: Rate
     latency_s: NotNegative = 0.0
 
     def __post_init__(self) -> None:

@@ -99,6 +99,8 @@ def test_missing_file_is_named(tmp_path):
     [
         {"flops": {"float16": 1e12}},
         {"memory_bytes_per_s": 0},
+        {"flops": {"float32": 1e-300}},
+        {"network_bytes_per_s": 1e40},
         {"efficiency": 1.5},
         {"sold_in": 0},
         {"price_per_hour": -1},

@@ -55,6 +55,9 @@ def parse_count(text: str) -> float:
     body = text.strip().lower().replace(",", "").replace("_", "")
     suffix = body[-1] if body and body[-1] in "kmbgt" else ""
     try:
-        return float(body.removesuffix(suffix)) * _SUFFIXES[suffix]
+        number = float(body.removesuffix(suffix)) * _SUFFIXES[suffix]
     except ValueError:
-        raise PlanError(f"{text!r} is not a number: write 500000, 500k or 1.5M") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise PlanError(f"{text!r} is not a number: write 500000, 500k or 1.5M")
+    return number

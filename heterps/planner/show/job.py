@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from heterps.errors import PlanError
@@ -41,7 +42,7 @@ def parse_duration(text: str) -> float:
         seconds = float(found.group(1)) * _UNITS[found.group(2)] if found else 0.0
     except ValueError:
         seconds = 0.0
-    if not seconds > 0:
+    if not 0 < seconds < math.inf:
         raise PlanError(f"{text!r} is not a time: write 90s, 90m, 6h or 2d")
     return seconds
 

@@ -47,14 +47,16 @@ def test_the_commands_run_the_saved_plan(common, tmp_path):
         (["--play-with", "splits=0"], "use a whole number above 0"),
         (["--play-with", "slow=0.5"], "how many times as long one worker takes, at least 1"),
         (["--play-with", "cuts=often"], "not a time"),
+        (["--play-with", "slow=inf"], "how many times as long one worker takes, at least 1"),
         (["--epochs", "2"], "--epochs is how often --rows are trained on: say how many rows there are"),
         (["--commands"], "say where with --out plan.json"),
         (["--hosts", "127.0.0.1"], "give --commands too"),
         (["--commands", "--out", "plan.json", "--certs", "certs"], "give --hosts too"),
     ],
-    ids=["unknown", "count", "factor", "time", "no rows", "no file", "no commands", "no hosts"],
+    ids=["unknown", "count", "factor", "time", "no end", "no rows", "no file", "no commands", "no hosts"],
 )
 def test_mistakes_are_named(common, options, message):
     result = run(*common, *options)
     assert result.exit_code != 0
     assert message in " ".join(result.output.split()) + str(result.exception)
+    assert "Proof" not in result.output  # said before anything was planned

@@ -53,7 +53,7 @@ def test_figures_are_read():
 
 
 BAD = {
-    parse_duration: ("6", "0h", "x", "1.2.3h"),
+    parse_duration: ("6", "0h", "x", "1.2.3h", "1e400h"),
     parse_percent: ("100%", "a", "-1%"),
     parse_batch_sizes: ("0", "8..4", "1.5"),
 }

@@ -300,7 +300,7 @@ def test_no_pool_may_serve(rented):
         plan(wide_deep(), replace(rented, pools=pools), goal=MinCost(1e5), batch_size=1024)
 
 
-@pytest.mark.parametrize("rate", [0, -1, np.inf, 1e30])
+@pytest.mark.parametrize("rate", [0, -1, np.inf, np.nan, 1e30])
 def test_senseless_rates_are_refused(rate):
     with pytest.raises(PlanError, match="rows_per_second is"):
         MinCost(rate)

@@ -132,7 +132,7 @@ def test_counts_are_read(text, value):
     assert parse_count(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "k", "many", "5x"])
+@pytest.mark.parametrize("text", ["", "k", "many", "5x", "1e400", "nan", "-inf"])
 def test_wrong_counts_are_named(text):
     with pytest.raises(PlanError, match="is not a number"):
         parse_count(text)
