@@ -64,7 +64,7 @@ class _Count(click.ParamType[float]):
             count = parse_count(value) if isinstance(value, str) else float(value)
         except PlanError as error:
             self.fail(str(error), param, ctx)
-        if not 0 < count < math.inf:
+        if not count > 0:
             self.fail(f"{value} is not a number above 0", param, ctx)
         return count
 

@@ -17,9 +17,8 @@ from heterps.planner.solve.type_program import TypeProgram, least_per_row, most_
 
 __all__ = ["FixedRate", "Goal", "MaxThroughput", "MinCost"]
 
-MOST_ROWS_PER_SECOND = 1e15  # all that counts units and hosts has 64 bits
-
 _MANY_STATES, _SKIPPED = 1_000, 5e-3  # cuts beyond which plans are not told apart that are worth the same within this
+MOST_ROWS = 1e18  # a second: more than all machines there are; units that it would take are still whole numbers
 
 
 @dataclass(frozen=True)
@@ -262,6 +261,5 @@ class MaxThroughput(Goal):
 
 
 def _positive(rows_per_second: float) -> None:
-    if not 0 < rows_per_second <= MOST_ROWS_PER_SECOND:
-        most = f"{MOST_ROWS_PER_SECOND:g}"
-        raise PlanError(f"rows_per_second is {rows_per_second}, must be a positive number of at most {most}")
+    if not 0 < rows_per_second <= MOST_ROWS:
+        raise PlanError(f"rows_per_second is {rows_per_second}, must be a positive number of at most {MOST_ROWS:g}")
