@@ -235,9 +235,10 @@ class Problem:
 
     @cached_property
     def flight(self) -> Floats:
-        """float[2, n, T]: batches in flight per row a second that a stage which ends, less one that begins, at a state.
+        """float[2, n, T]: the difference of [0] where a stage ends and [1] where it begins is what is in flight for it.
 
-        Layers of other stages are where they are fastest; nothing is known of the cuts between these.
+        In batches for each row per second, at the least. Layers of other stages are where they are fastest; nothing is
+        known of the cuts between these.
         """
         fastest = np.where(self.allowed, self.layer_way, np.inf).min(axis=1, initial=np.inf, keepdims=True)
         fastest = np.where(np.isfinite(fastest), fastest, 0.0)
