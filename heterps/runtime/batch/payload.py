@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from heterps.runtime.batch.arena import AnswerRoom
 from heterps.runtime.batch.landing import Landing
+from heterps.runtime.batch.message_memory import AnswerRoom
 from heterps.tables import FollowedRows, Moment, RowGradients
 from heterps.tables.on_device.lane_sums import sum_there
 

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import ClusterError
-from heterps.runtime.batch.arena import AnswerRoom
+from heterps.runtime.batch.message_memory import AnswerRoom
 from heterps.runtime.wire.shared import LEAST_BYTES, Inbox, Outbox, SharingError, receive_start, send_start
 
 __all__ = ["REFUSED", "WELCOME", "Message", "ReceiveRing", "WireError", "greet", "is_greeted", "receive", "send"]

@@ -18,8 +18,8 @@ from heterps.kernels.ops.rows import Lists, Rows
 from heterps.protocol.words import messages
 from heterps.protocol.words.keys import BatchKey
 from heterps.ragged import Ragged
-from heterps.runtime.batch.arena import AnswerRoom
 from heterps.runtime.batch.crossing import StageOutcome
+from heterps.runtime.batch.message_memory import AnswerRoom
 from heterps.runtime.batch.payload import Pulled, PushedGradients, Refreshed, StoredDense, Wanted
 from heterps.runtime.wire.halving import halved, made_whole
 from heterps.runtime.wire.message import Message

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from heterps.errors import ClusterError
-from heterps.runtime.batch.arena import AnswerRoom, Arena
+from heterps.runtime.batch.message_memory import AnswerRoom, MessageMemory
 from heterps.runtime.config import settings
 from heterps.runtime.own_threads import Failed, logged, start_thread
 from heterps.runtime.wire.addresses import Endpoint
@@ -169,13 +169,13 @@ class Listener:
 
     def _converse(self, connection: socket.socket) -> None:
         buffers, (outbox, inbox) = self._ring(), boxes(connection)
-        arena = Arena() if outbox is None else outbox
+        memory = MessageMemory() if outbox is None else outbox
         while not self._closed and (request := receive(connection, buffers, inbox)) is not None:
-            room = AnswerRoom(arena)
+            room = AnswerRoom(memory)
             answer = self._answer(request._replace(room=room))
             room.close()
             send(connection, answer, outbox)
-            arena.end()
+            memory.end()
 
     def _answer(self, request: Message) -> Message:
         try:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.runtime.batch.arena import Arena
+from heterps.runtime.batch.message_memory import MessageMemory
 
 __all__ = ["LEAST_BYTES", "Inbox", "Outbox", "SharingError", "receive_start", "send_start"]
 
@@ -33,7 +33,7 @@ class SharingError(Exception):
     """Memory that came, or a place in it, cannot be used."""
 
 
-class Outbox(Arena):
+class Outbox(MessageMemory):
     """Memory into which one end of a connection writes the arrays of its messages, in turn to one of two halves.
 
     The other end may read a message until the next one but one: as each end answers before it is asked again, its half

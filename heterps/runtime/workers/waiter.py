@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from heterps.protocol.words.messages import Reply
-from heterps.runtime.batch.arena import AnswerRoom
+from heterps.runtime.batch.message_memory import AnswerRoom
 from heterps.runtime.batch.payload import Pulled, Refreshed
 from heterps.runtime.wire.message import Message
 from heterps.runtime.wire.packing import pack_reply

@@ -12,14 +12,14 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["AnswerRoom", "Arena"]
+__all__ = ["AnswerRoom", "MessageMemory"]
 
 _LINE = 64  # arrays begin where a line of the processor's cache does
 F32 = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]
 
 
-class Arena:
+class MessageMemory:
     """Room for one message at a time, as large as the largest so far. Used by one thread at a time.
 
     A message begins with the first array that is taken for it, and ends with :meth:`end`.
@@ -79,16 +79,16 @@ class AnswerRoom:
     that nobody waits for it. It has its arrays elsewhere, or keeps the memory for itself if it has some of it already.
     """
 
-    def __init__(self, arena: Arena | None = None) -> None:
-        self._arena = arena
+    def __init__(self, memory: MessageMemory | None = None) -> None:
+        self._memory = memory
         self._lock = threading.Lock()  # around what follows: they who take need not be those who close
-        self._open = arena is not None
+        self._open = memory is not None
         self._taken = False
 
     def take(self, *shape: int) -> F32:
         """Return a new array."""
         with self._lock:
-            room = self._arena.take(4 * math.prod(shape)) if self._open and self._arena is not None else None
+            room = self._memory.take(4 * math.prod(shape)) if self._open and self._memory is not None else None
             self._taken |= room is not None
         return np.empty(shape, np.float32) if room is None else room.view(np.float32).reshape(shape)
 
@@ -96,5 +96,5 @@ class AnswerRoom:
         """Let nobody take any more; ``late`` if somebody may still write to what was taken."""
         with self._lock:
             self._open = False
-            if late and self._taken and self._arena is not None:
-                self._arena.abandon()
+            if late and self._taken and self._memory is not None:
+                self._memory.abandon()
