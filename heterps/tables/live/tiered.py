@@ -2,8 +2,8 @@
 
 1. A row is in memory or on disk, never in both indices. In memory it is a row of an ordinary partition, and all loops
    work on it there; so before a loop runs, the rows that it will look for are brought in.
-2. Before rows are brought in or made, as many leave as need be, those used least (:mod:`~heterps.tables.loops.\
-   tier_loops`). Rows in use are never among them, since room for a turn is made before its rows are touched.
+2. Before rows are brought in or made, as many leave as need be, those used least. Rows in use are never among them,
+   since room for a turn is made before its rows are touched.
 3. A row that has changed is added to the log when it leaves; one that has not goes back to where it was read.
 4. A row's number is a row in memory, or a position on disk with :data:`COLD` set. It is good while the lock is held.
 """
@@ -131,8 +131,8 @@ class TieredPartition:
             wanted, uses = ids[absent][at], log.uses(positions)
         words = log.read(positions)
         with self.lock:
+            self._make_room(hi - lo)  # before the look: room may be where a row was that was read
             good = (log.uses(positions) == uses) & (ids_of(words) == wanted)
-            self._make_room(hi - lo)
             self._take_in(words[good], positions[good], used)
             return left if left == self.left else None
 
