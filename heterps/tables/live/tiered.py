@@ -2,8 +2,8 @@
 
 1. A row is in memory or on disk, never in both indices. In memory it is a row of an ordinary partition, and all loops
    work on it there; so before a loop runs, the rows that it will look for are brought in.
-2. Before rows are brought in or made, as many leave as need be, those used least (:mod:`~heterps.tables.loops.\
-   tier_loops`). Rows in use are never among them, since room for a turn is made before its rows are touched.
+2. Before rows are brought in or made, as many leave as need be, those used least. Rows in use are never among them,
+   since room for a turn is made before its rows are touched.
 3. A row that has changed is added to the log when it leaves; one that has not goes back to where it was read.
 4. A row's number is a row in memory, or a position on disk with :data:`COLD` set. It is good while the lock is held.
 """
@@ -131,10 +131,12 @@ class TieredPartition:
             wanted, uses = ids[absent][at], log.uses(positions)
         words = log.read(positions)
         with self.lock:
-            good = (log.uses(positions) == uses) & (ids_of(words) == wanted)
-            self._make_room(hi - lo)
-            self._take_in(words[good], positions[good], used)
-            return left if left == self.left else None
+            self._make_room(hi - lo)  # before the look: room may be where a row was that was read
+            same = log.uses(positions) == uses
+            good = same & (ids_of(words) == wanted)
+            taken = self._take_in(words[good], positions[good], used)
+            # A row that compaction moved meanwhile is still on disk, and must not be taken for one that is not there.
+            return left if left == self.left and same.all() and taken == good.sum() else None
 
     def _present(
         self, ids: U64, hints: U32, order: I32, lo: int, hi: int, changes: bool, promised: bool = False
@@ -155,9 +157,10 @@ class TieredPartition:
         n = touch_rows(self.hot.store, ids, hints, order, lo, hi, *known, absent)
         return absent[: int(n)]
 
-    def _take_in(self, words: U32, positions: I64, used: bool, changes: bool = False) -> None:
+    def _take_in(self, words: U32, positions: I64, used: bool, changes: bool = False) -> int:
+        """Put rows into memory that are at these positions still; return how many."""
         if not len(words):
-            return
+            return 0
         counts = self.cold.remove(ids_of(words), positions)
         there = counts != ABSENT  # not listed twice, and not brought in by another thread meanwhile
         words, positions, counts = words[there], positions[there], counts[there]
@@ -167,6 +170,7 @@ class TieredPartition:
             self.cold.log.release(positions)
         self._at[slots] = 0 if changes else positions + 1
         self._uses[slots] = counts + np.uint8(used)
+        return len(words)
 
     def _make_room(self, n: int, promised: bool = False) -> None:
         """Let rows leave until so many fit in; perhaps there is room on disk that was promised."""

@@ -288,9 +288,9 @@ def test_rows_used_most_stay_in_memory(tmp_path: Path) -> None:
     assert isinstance(part, TieredPartition)
     misses, fewest, take_in = [0], 0, part._take_in
 
-    def counted(words: Any, *rest: Any) -> None:
+    def counted(words: Any, *rest: Any) -> int:
         misses[0] += len(words)
-        take_in(words, *rest)
+        return take_in(words, *rest)
 
     part._take_in = counted  # type: ignore[method-assign]
     for step in range(2000):
@@ -334,6 +334,25 @@ def test_a_log_stays_small_however_often_rows_change(trained: Pair) -> None:
     assert part.cold.log.extent <= 3 * UNIVERSE
     trained.check()
     audit(part)
+
+
+def test_rows_that_move_on_disk_while_they_are_read_are_not_new_ones(
+    trained: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (part,) = trained.parts
+    log, read, moved = part.cold.log, part.cold.log.read, list[int]()
+
+    def moving(positions: Any) -> Any:
+        words = read(positions)
+        if threading.current_thread() is threading.main_thread() and not moved:
+            with part.lock:  # as compaction does
+                moved.append(part._move(words, positions))
+        return words
+
+    monkeypatch.setattr(log, "read", moving)
+    trained.pull(np.arange(0, UNIVERSE, 40, dtype=np.uint64))
+    assert moved[0]
+    trained.check()
 
 
 def test_changes_write_what_changed(trained: Pair) -> None:
