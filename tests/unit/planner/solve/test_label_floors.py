@@ -95,7 +95,7 @@ def test_beyond_a_budget_nothing_is_looked_for():
     for seed in range(40):
         problem = over_downsets(problem_of(instance(seed, most_layers=3)))[0]
         found = pareto.label_placement(problem, 0.7)
-        if found is not None:
+        if found is not None and found.price > 0:  # less than nothing is no budget
             enough, short = (replace(problem, budget=part * found.price) for part in (1.0, 0.999))
             assert pareto.label_placement(enough, 0.7) == found, seed
             assert pareto.label_placement(short, 0.7) is None, seed
@@ -107,7 +107,7 @@ def test_a_search_says_whether_a_value_can_be_beaten():
         made = instance(seed, most_layers=4)
         problem, goal = problem_of(made), goal_of(made)
         best = best_by_brute_force(problem, goal)
-        for part in (0.99, 1.01) if best is not None else ():
+        for part in (0.99, 1.01) if best else ():  # a part of nothing is nothing
             outcome = planned(problem, goal, exact, beat=part * best)
             can = part < 1 if goal.rises else part > 1
             assert outcome.beaten != can, seed
