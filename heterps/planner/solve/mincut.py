@@ -1,4 +1,4 @@
-"""Two types without caps: the cheapest split of a DAG is a minimum cut between them (networkx).
+"""Two types without caps: the cheapest split of a DAG is a minimum cut between them.
 
 Units are taken as divisible, serial parts and gradients that are passed on are left out, and the times of the resources
 are added with weights. Since ``max(C, D, E) >= w*C + (1-w)*(D+E)/2`` for every w in [0, 1], the value is a lower bound
@@ -7,6 +7,8 @@ for the overlapped model.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,7 +16,10 @@ from heterps.errors import PlanError
 from heterps.planner.solve.dag import alike_branches
 from heterps.planner.solve.problem import Floats, Flow, Problem, make_problem
 
-__all__ = ["MOST_FOR_MIN_CUT", "cut_bound", "folded", "min_cut"]
+__all__ = ["MOST_FOR_MIN_CUT", "cut_bound", "cut_value", "folded", "min_cut"]
+
+_SOURCE, _SINK = "source", "sink"
+_LARGEST = 2**31 - 2  # capacities have 32 bits
 
 MOST_FOR_MIN_CUT = 300  # Layers; beyond, networkx takes seconds
 
@@ -30,7 +35,7 @@ def cut_bound(problem: Problem) -> float:
     small, _ = folded(problem)
     if small.layers > MOST_FOR_MIN_CUT:
         return 0.0
-    return max(min_cut(small, weight)[1] for weight in (0.0, 0.25, 0.5, 0.75, 1.0))
+    return max(cut_value(small, weight) for weight in (0.0, 0.25, 0.5, 0.75, 1.0))
 
 
 def folded(problem: Problem) -> tuple[Problem, npt.NDArray[np.int64]]:
@@ -69,31 +74,57 @@ def folded(problem: Problem) -> tuple[Problem, npt.NDArray[np.int64]]:
 def min_cut(problem: Problem, weight: float = 0.5) -> tuple[list[int], float]:
     """Return the type of each Layer, and the least price per hour for each row per second.
 
-    ``weight`` is the share of compute in the sum. A tensor has a point of its own for either direction of crossing, so
-    that it is paid for once however many Layers read it.
+    ``weight`` is the share of compute in the sum.
     """
     import networkx as nx  # slow to import, and most plans need no cut between two types
 
+    graph: nx.DiGraph[object] = nx.DiGraph()
+    for (start, end), capacity in _edges(problem, weight).items():
+        graph.add_edge(start, end, capacity=capacity)
+    value, (near, _) = nx.minimum_cut(graph, _SOURCE, _SINK)
+    return [0 if v in near else 1 for v in range(problem.layers)], float(value)
+
+
+def cut_value(problem: Problem, weight: float = 0.5) -> float:
+    """The same least price alone, or a millionth less: a flow of whole numbers, rounded down, is found faster."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    edges = {edge: capacity for edge, capacity in _edges(problem, weight).items() if capacity > 0}
+    names = dict.fromkeys([_SOURCE, _SINK, *itertools.chain.from_iterable(edges)])
+    points = {name: i for i, name in enumerate(names)}
+    capacities = np.array(list(edges.values()))
+    bounded = np.isfinite(capacities)
+    scale = _LARGEST / (2 * capacities[bounded].sum() or 1.0)  # no flow is more than half of what has no bound
+    whole = np.where(bounded, np.where(bounded, capacities, 0.0) * scale, _LARGEST).astype(np.int32)
+    places = ([points[edge[side]] for edge in edges] for side in (0, 1))
+    network = csr_array((whole, tuple(places)), shape=(len(points), len(points)))
+    return float(maximum_flow(network, 0, 1).flow_value / scale)
+
+
+def _edges(problem: Problem, weight: float) -> dict[tuple[object, object], float]:
+    """What a cut may go through, from where to where, and what that costs.
+
+    A tensor has a point of its own for either direction of crossing, so that it is paid for once however many Layers
+    read it.
+    """
     if problem.types != 2:
         raise PlanError(f"a minimum cut separates two types, the problem has {problem.types}")
     resources = len(problem.layer_parallel)
     weights = np.array([weight, *[(1 - weight) / (resources - 1)] * (resources - 1)])
     own = np.einsum("r,rvt->vt", weights, problem.layer_parallel) * problem.price
     receive, send = weights @ problem.receive_s * problem.price, weights @ problem.send_s * problem.price
-    graph: nx.DiGraph[object] = nx.DiGraph()
+    edges: dict[tuple[object, object], float] = {}
     for v in range(problem.layers):
         # A Layer on the source's side is on type 0: cutting its edge to the sink pays for type 0.
-        graph.add_edge("source", v, capacity=float(own[v, 1]) if problem.allowed[v, 1] else np.inf)
-        graph.add_edge(v, "sink", capacity=float(own[v, 0]) if problem.allowed[v, 0] else np.inf)
+        edges[_SOURCE, v] = float(own[v, 1]) if problem.allowed[v, 1] else np.inf
+        edges[v, _SINK] = float(own[v, 0]) if problem.allowed[v, 0] else np.inf
     for flow in problem.flows:
         # From type 0 to type 1, and the other way.
         there, here = (
             float(flow.bytes * (send[a] + receive[b]) + flow.back * (receive[a] + send[b])) for a, b in ((0, 1), (1, 0))
         )
         ahead, behind = ("ahead", flow.tensor), ("behind", flow.tensor)
-        graph.add_edge(flow.source, ahead, capacity=there)
-        graph.add_edge(ahead, flow.target, capacity=np.inf)
-        graph.add_edge(behind, flow.source, capacity=here)
-        graph.add_edge(flow.target, behind, capacity=np.inf)
-    value, (near, _) = nx.minimum_cut(graph, "source", "sink")
-    return [0 if v in near else 1 for v in range(problem.layers)], float(value)
+        edges[flow.source, ahead], edges[ahead, flow.target] = there, np.inf
+        edges[behind, flow.source], edges[flow.target, behind] = here, np.inf
+    return edges

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from heterps.errors import PlanError
 from heterps.planner.solve.dag import alike_edges, blocks, downsets, edges_of, over_downsets
-from heterps.planner.solve.mincut import min_cut
+from heterps.planner.solve.mincut import cut_value, min_cut
 from heterps.planner.solve.problem import Flow, make_problem
 from heterps.planner.solve.search import best_throughput
 from heterps.planner.solve.slot_program import slot_placement
@@ -171,6 +171,7 @@ def test_minimum_cut_equals_enumeration(seed, layers, weight):
     ]
     assert value == pytest.approx(min(map(cost, legal)))
     assert cost(types) == pytest.approx(value)
+    assert value * (1 - 1e-6) <= cut_value(problem, weight) <= value * (1 + 1e-12)  # a bound must not be above it
 
 
 @settings(max_examples=40, deadline=None)
