@@ -111,7 +111,10 @@ class _Begun:
         self._begun = begun
 
     def __await__(self) -> Generator[Any, None, Any]:
-        return asyncio.shield(asyncio.wrap_future(self._begun)).__await__()
+        answer = asyncio.wrap_future(self._begun)
+        # An error that comes when nobody waits any more is nobody's: asyncio would print it with its traceback.
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return asyncio.shield(answer).__await__()
 
 
 def _begun(client: Client, ask: Callable[[], Awaitable[_T]], loop: Any) -> concurrent.futures.Future[_T]:

@@ -1,6 +1,8 @@
 """Answers of a real cluster in this process: our errors, Dask's, and what its threads would keep to themselves."""
 
 import asyncio
+import concurrent.futures
+import gc
 import itertools
 import threading
 import time
@@ -210,3 +212,19 @@ def test_a_mistake_in_a_task_is_fatal(tasks: SplitTasks, arrivals: Arrivals) -> 
     tasks.done(7, Task(DataError("bad row"), False))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="bad row"):
         arrived(arrivals)
+
+
+def test_an_error_that_comes_when_nobody_waits_any_more_is_not_printed() -> None:
+    printed: list[Any] = []
+
+    async def given_up() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, told: printed.append(told))
+        begun: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(answers._Begun(begun), 0.01)
+        begun.set_exception(OSError("the connection is gone"))
+        await asyncio.sleep(0.01)
+        gc.collect()  # a future says so when it goes
+
+    asyncio.run(given_up())
+    assert not printed
