@@ -41,7 +41,7 @@ from heterps.data import Criteo, Dataset
 from heterps.hardware import Device, Hardware, Pool
 from heterps.planner import Plan, Profile
 from heterps.planner.costs.expectation import by_hand, forecast
-from heterps.planner.solve.problem import make_problem
+from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.search import best_price_per_row
 from heterps.planner.solve.solvers import solver
 from heterps.runtime.measure.measuring import measure_profile

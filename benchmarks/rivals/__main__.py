@@ -15,7 +15,8 @@ from benchmarks.rivals.families import FAMILIES, problem_of
 from benchmarks.rivals.trials import searched
 from heterps.planner import solver
 from heterps.planner.solve.effort import UndecidedError
-from heterps.planner.solve.problem import Placement, Problem
+from heterps.planner.solve.placement import Placement
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import Solve
 
 

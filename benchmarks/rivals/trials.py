@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.planner.solve.effort import UndecidedError
-from heterps.planner.solve.problem import Placement, Problem
+from heterps.planner.solve.placement import Placement
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.sizing import runs, sized
 
 __all__ = ["Search", "SpentError", "Trials", "searched"]

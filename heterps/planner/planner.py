@@ -30,7 +30,9 @@ from heterps.planner.solve.choose import Choice, choose
 from heterps.planner.solve.deepening import finished
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import listed
-from heterps.planner.solve.problem import Placement, Problem, make_problem
+from heterps.planner.solve.making import make_problem
+from heterps.planner.solve.placement import Placement
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.remedies import infeasible
 from heterps.planner.solve.search import frontier as search_frontier
 from heterps.planner.solve.solvers import solver, solvers

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
-from heterps.planner.solve.problem import Flow, Placement, Problem, Shards, make_problem
+from heterps.planner.solve.making import make_problem
+from heterps.planner.solve.placement import Flow, Placement, Shards
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.solvers import Solver, brute_force
 
 __all__ = ["RATES", "SolverContract", "chains", "random_chain"]

@@ -20,7 +20,8 @@ from heterps.planner.costs.sample import Sample
 from heterps.planner.costs.table_memory import forecast_tables, new_rows
 from heterps.planner.plan import Plan, Stage
 from heterps.planner.solve.assemble import Draft, assemble
-from heterps.planner.solve.problem import Placement, Problem, Segment
+from heterps.planner.solve.placement import Placement, Segment
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult
 from heterps.simulator.timed.play import Played
 from heterps.stages import Layers, layers_of, lower

@@ -16,7 +16,9 @@ from heterps.hardware import Hardware, Host, Pool
 from heterps.planner.costs.forecast import TableForecast
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.table_memory import with_tiers
-from heterps.planner.solve.problem import Flow, Problem, Shards, make_problem
+from heterps.planner.solve.making import make_problem
+from heterps.planner.solve.placement import Flow, Shards
+from heterps.planner.solve.problem import Problem
 from heterps.stages import Layer
 
 __all__ = [

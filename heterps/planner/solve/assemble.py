@@ -15,7 +15,8 @@ from heterps.planner.costs.planning_model import placed_tables, sold_in
 from heterps.planner.costs.playing import depth_for, steady_play
 from heterps.planner.plan import Plan, Share, Stage
 from heterps.planner.purchases import Purchase
-from heterps.planner.solve.problem import Problem, Segment
+from heterps.planner.solve.placement import Segment
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult
 from heterps.protocol.words.modes import Async, Mode
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.mincut import cut_bound
-from heterps.planner.solve.problem import Floats, Problem
+from heterps.planner.solve.placement import Floats
+from heterps.planner.solve.problem import Problem
 
 __all__ = ["least_price", "most_rows"]
 

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.compiled import njit
-from heterps.planner.solve.problem import TOLERANCE, Floats, Placement, Problem, Segment
+from heterps.planner.solve.placement import TOLERANCE, Floats, Placement, Segment
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.small import suited
 
 __all__ = [

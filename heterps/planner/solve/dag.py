@@ -29,7 +29,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from heterps.planner.solve.problem import Bools, Flow, Problem, prefixes
+from heterps.planner.solve.making import prefixes
+from heterps.planner.solve.placement import Bools, Flow
+from heterps.planner.solve.problem import Problem
 
 __all__ = [
     "MOST_STATES",

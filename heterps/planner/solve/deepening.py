@@ -11,7 +11,8 @@ from dataclasses import replace
 from heterps.planner.costs.playing import deeper
 from heterps.planner.plan import Plan
 from heterps.planner.solve.assemble import Draft, assemble, batches_held, check_plan, played_beside
-from heterps.planner.solve.problem import Problem, Segment
+from heterps.planner.solve.placement import Segment
+from heterps.planner.solve.problem import Problem
 from heterps.protocol.words.modes import Mode
 
 __all__ = ["finished", "without_room"]

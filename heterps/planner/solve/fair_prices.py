@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from heterps.planner.solve.chain import relaxed_units
-from heterps.planner.solve.problem import Floats, Problem
+from heterps.planner.solve.placement import Floats
+from heterps.planner.solve.problem import Problem
 
 __all__ = ["fairly_priced"]
 

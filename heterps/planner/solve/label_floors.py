@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from heterps.compiled import njit
 from heterps.planner.solve.chain import cost_to_go
-from heterps.planner.solve.problem import Floats, Problem
+from heterps.planner.solve.placement import Floats
+from heterps.planner.solve.problem import Problem
 
 __all__ = ["Floors", "floors_of", "least_in_all"]
 

@@ -18,7 +18,8 @@ from heterps.planner.solve.dag import MOST_STATES, over_downsets
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.fair_prices import fairly_priced
 from heterps.planner.solve.orders import along, good_cuts, with_states
-from heterps.planner.solve.problem import Bools, Problem
+from heterps.planner.solve.placement import Bools
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult, Solve
 from heterps.planner.solve.slot_program import slot_placement
 from heterps.planner.solve.type_program import TypeProgram

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from heterps.planner.solve.chain import is_inside, pairs_inside, units_needed
 from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.integer_program import IntegerProgram
-from heterps.planner.solve.problem import Placement, Problem, Segment
+from heterps.planner.solve.placement import Placement, Segment
+from heterps.planner.solve.problem import Problem
 
 __all__ = ["MOST_COLUMNS", "milp_placement"]
 

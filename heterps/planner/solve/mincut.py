@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from heterps.errors import PlanError
 from heterps.planner.solve.dag import alike_branches
-from heterps.planner.solve.problem import Floats, Flow, Problem, make_problem
+from heterps.planner.solve.making import make_problem
+from heterps.planner.solve.placement import Floats, Flow
+from heterps.planner.solve.problem import Problem
 
 __all__ = ["MOST_FOR_MIN_CUT", "cut_bound", "cut_value", "folded", "min_cut"]
 

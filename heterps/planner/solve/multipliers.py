@@ -13,7 +13,8 @@ import numpy as np
 
 from heterps.planner.solve.chain import chain_placement, relaxed_price
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
-from heterps.planner.solve.problem import Placement, Problem
+from heterps.planner.solve.placement import Placement
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.sizing import fits, whole
 
 __all__ = ["multiplier_placement"]

@@ -15,7 +15,8 @@ import numpy as np
 
 from heterps.planner.solve.dag import edges_of, in_groups
 from heterps.planner.solve.mincut import MOST_FOR_MIN_CUT, min_cut
-from heterps.planner.solve.problem import Bools, Problem
+from heterps.planner.solve.placement import Bools
+from heterps.planner.solve.problem import Problem
 
 __all__ = ["along", "good_cuts", "with_states"]
 

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from heterps.compiled import njit
 from heterps.planner.solve.chain import INNER, is_inside, room_needed, units_needed, work_needed
 from heterps.planner.solve.label_floors import floors_of, least_in_all
-from heterps.planner.solve.problem import TOLERANCE, Floats, Placement, Problem, Segment
+from heterps.planner.solve.placement import TOLERANCE, Floats, Placement, Segment
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.small import suited
 
 __all__ = ["TooManyLabelsError", "label_placement"]

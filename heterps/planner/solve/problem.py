@@ -10,7 +10,6 @@ network is busy in both directions at once; times are seconds per row on one uni
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,72 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.errors import PlanError
+from heterps.planner.solve.placement import TOLERANCE, Bools, Floats, Flow, Placement, Segment, Shards
 
-__all__ = ["Flow", "Placement", "Problem", "Segment", "Shards", "make_problem", "prefixes"]
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
-TOLERANCE = 1e-9  # relative; a unit count is not raised for rounding errors in a product
-
-
-@dataclass(frozen=True)
-class Flow:
-    """A tensor from one Layer to a later one: bytes per row, and those of its gradient. It crosses a cut once."""
-
-    source: int
-    target: int
-    tensor: str
-    bytes: float
-    back: float = 0.0
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A stage: from state ``start`` to state ``stop`` on ``units`` of type ``type`` (and of a second one, if mixed)."""
-
-    start: int
-    stop: int
-    type: int
-    units: int
-    other: int = -1
-    other_units: int = 0
-
-
-@dataclass(frozen=True)
-class Placement:
-    """A solution at one throughput: stages with units, shard hosts, price per hour, and what no solution undercuts."""
-
-    segments: tuple[Segment, ...]
-    hosts: int
-    price: float
-    bound: float
-
-    def used(self, types: int) -> npt.NDArray[np.int64]:
-        """Units by type, shard hosts not counted."""
-        units = np.zeros(types, np.int64)
-        for segment in self.segments:
-            units[segment.type] += segment.units
-            if segment.other >= 0:
-                units[segment.other] += segment.other_units
-        return units
-
-
-@dataclass(frozen=True)
-class Shards:
-    """Shard hosts: seconds of one host per row, the least number that holds the tables, the type that carries them.
-
-    ``type`` is -1 if their units are nobody else's; then ``price`` is per host and hour, else that of the type.
-    """
-
-    seconds: float = 0.0
-    minimum: int = 0
-    price: float = 0.0
-    type: int = -1
-
-    def hosts(self, rows_per_second: float) -> int:
-        """Least number of hosts at a throughput."""
-        return max(self.minimum, int(np.ceil(self.seconds * rows_per_second * (1 - TOLERANCE))))
+__all__ = ["Problem"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -513,104 +449,3 @@ def _crossing(chosen: tuple[tuple[float, float], ...]) -> float:
         serial = max(s for rate, s in chosen if np.isinf(rate))
         return 1 / serial if serial > 0 else np.inf
     return sum(rate for rate, _ in chosen) / (1 + sum(slope for _, slope in chosen))
-
-
-def prefixes(layers: int) -> Bools:
-    """States of a chain."""
-    return np.tri(layers + 1, layers, -1, dtype=np.bool_)
-
-
-def make_problem(
-    seconds: npt.ArrayLike,
-    fraction: npt.ArrayLike = 1.0,
-    price: npt.ArrayLike = 1.0,
-    *,
-    cap: npt.ArrayLike = np.inf,
-    sold_in: npt.ArrayLike = 1,
-    product: Sequence[int] | None = None,
-    members: Bools | None = None,
-    allowed: npt.ArrayLike = True,
-    flows: Sequence[Flow] = (),
-    receive_s: npt.ArrayLike = 0.0,
-    send_s: npt.ArrayLike = 0.0,
-    gradients: npt.ArrayLike = 0.0,
-    turn_s: npt.ArrayLike = 0.0,
-    memory: npt.ArrayLike = 0.0,
-    memory_cap: npt.ArrayLike = np.inf,
-    layer_held: npt.ArrayLike = 0.0,
-    cut_memory: float = 0.0,
-    held: int = 1,
-    layer_way: npt.ArrayLike = 0.0,
-    cut_way: npt.ArrayLike = 0.0,
-    way: float = 0.0,
-    usage: npt.ArrayLike | None = None,
-    byte_usage: npt.ArrayLike = 0.0,
-    turn_usage: npt.ArrayLike = 0.0,
-    fixed_usage: npt.ArrayLike = 0.0,
-    capacity: Sequence[float] = (),
-    link: npt.ArrayLike = np.inf,
-    mixes: Sequence[tuple[int, int]] = (),
-    shards: Shards | None = None,
-    kinds: Sequence[str] = (),
-) -> Problem:
-    """Make a Problem from per-layer figures; see there. Scalars are broadcast.
-
-    ``seconds`` is [R, L, T] (or [L, T]: no data time), ``fraction`` the parallel part, broadcast to it; ``receive_s``,
-    ``send_s`` and ``turn_s`` are [R, T] (or [T]: data time only).
-    """
-    times = np.asarray(seconds, float)
-    times = np.stack([times, np.zeros_like(times)]) if times.ndim == 2 else times
-    resources, layers, types = times.shape
-    hosts = len(capacity)
-    share = np.broadcast_to(np.asarray(fraction, float), times.shape)
-    if (times < 0).any() or (share < 0).any() or (share > 1).any():
-        raise PlanError("planning problem: times must not be negative and parallel fractions must lie in [0, 1]")
-    return Problem(
-        members=prefixes(layers) if members is None else members,
-        layer_serial=times * (1 - share),
-        layer_parallel=times * share,
-        allowed=_spread(allowed, (layers, types), bool),
-        layer_memory=_spread(memory, (layers, types)),
-        memory_cap=_spread(memory_cap, (types,)),
-        layer_held=_spread(layer_held, (layers, types)),
-        cut_memory=cut_memory,
-        held=held,
-        layer_way=_spread(layer_way, (layers, types)),
-        cut_way=_spread(cut_way, (types,)),
-        way=way,
-        flows=tuple(flows),
-        receive_s=_by_resource(receive_s, resources, types),
-        send_s=_by_resource(send_s, resources, types),
-        turn_s=_by_resource(turn_s, resources, types),
-        gradients=_spread(gradients, (layers,)),
-        price=_spread(price, (types,)),
-        cap=_spread(cap, (types,)),
-        sold_in=_spread(sold_in, (types,), np.int64),
-        product=_numbered(range(types) if product is None else product),
-        layer_usage=_spread(0.0 if usage is None else usage, (hosts, layers, types)),
-        byte_usage=_spread(byte_usage, (hosts, types)),
-        turn_usage=_spread(turn_usage, (hosts, types)),
-        fixed_usage=_spread(fixed_usage, (hosts,)),
-        capacity=np.asarray(capacity, float),
-        link=_spread(link, (types, types)),
-        mixes=np.asarray(mixes, np.int64).reshape(-1, 2),
-        shards=shards or Shards(),
-        kinds=tuple(kinds) or ("cpu",) * types,
-    )
-
-
-def _numbered(groups: Iterable[int]) -> npt.NDArray[np.int64]:
-    """Groups by any numbers, numbered from 0 in the order in which they come."""
-    numbers: dict[int, int] = {}
-    return np.array([numbers.setdefault(group, len(numbers)) for group in groups], np.int64)
-
-
-def _by_resource(value: npt.ArrayLike, resources: int, types: int) -> Floats:
-    given = np.asarray(value, float)
-    if given.ndim == 2:
-        return _spread(given, (resources, types))
-    return np.stack([np.zeros(types), *(_spread(given, (types,)) for _ in range(resources - 1))])
-
-
-def _spread(value: npt.ArrayLike, shape: tuple[int, ...], dtype: Any = float) -> npt.NDArray[Any]:
-    return np.array(np.broadcast_to(np.asarray(value, dtype), shape))

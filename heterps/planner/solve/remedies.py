@@ -14,7 +14,8 @@ from heterps.planner.solve.bounds import most_rows
 from heterps.planner.solve.choose import Choice, choose
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import listed
-from heterps.planner.solve.problem import Floats, Problem
+from heterps.planner.solve.placement import Floats
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import best_throughput
 from heterps.planner.solve.solvers import solver
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from heterps.planner.solve.chain import chain_placement, chain_price, relaxed_price
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
-from heterps.planner.solve.problem import Placement, Problem
+from heterps.planner.solve.placement import Placement
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.sizing import fits
 
 __all__ = ["SearchResult", "Solve", "best_at", "best_price_per_row", "best_throughput", "frontier"]

@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Sequence
 
 from heterps.planner.solve.chain import units_needed
-from heterps.planner.solve.problem import Placement, Problem, Segment
+from heterps.planner.solve.placement import Placement, Segment
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.small import suited
 
 __all__ = ["fits", "runs", "sized", "whole"]

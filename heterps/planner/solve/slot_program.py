@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from heterps.planner.solve.integer_program import IntegerProgram
-from heterps.planner.solve.problem import Bools, Floats, Placement, Problem
+from heterps.planner.solve.placement import Bools, Floats, Placement
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.sizing import sized
 
 __all__ = ["slot_placement"]

@@ -19,7 +19,8 @@ from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.milp import milp_placement
 from heterps.planner.solve.multipliers import multiplier_placement
 from heterps.planner.solve.pareto import TooManyLabelsError, label_placement
-from heterps.planner.solve.problem import Placement, Problem, Segment
+from heterps.planner.solve.placement import Placement, Segment
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import Solve
 from heterps.planner.solve.sizing import fits, runs, sized, whole
 

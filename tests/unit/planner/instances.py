@@ -6,7 +6,8 @@ import random
 from copy import deepcopy
 
 from heterps.planner.goals import FixedRate, MaxThroughput, MinCost
-from heterps.planner.solve.problem import Flow, Shards, make_problem
+from heterps.planner.solve.making import make_problem
+from heterps.planner.solve.placement import Flow, Shards
 
 
 def instance(seed, most_layers=5):

@@ -16,9 +16,9 @@ from heterps.planner.planner import Request, compare
 from heterps.planner.solve import assemble, large, milp
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import planned
+from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.milp import milp_placement
 from heterps.planner.solve.multipliers import multiplier_placement
-from heterps.planner.solve.problem import make_problem
 from heterps.planner.solve.search import best_at, best_price_per_row, best_throughput
 from heterps.planner.solve.solvers import exact
 from heterps.testing.solver_contract import random_chain

@@ -14,7 +14,8 @@ from heterps.planner.planner import Request
 from heterps.planner.solve.assemble import Draft, depth_of, in_flight
 from heterps.planner.solve.chain import _units_into, units_needed
 from heterps.planner.solve.dag import over_downsets
-from heterps.planner.solve.problem import Segment, make_problem
+from heterps.planner.solve.making import make_problem
+from heterps.planner.solve.placement import Segment
 from heterps.planner.solve.search import best_at
 from heterps.planner.solve.small import suited
 from heterps.planner.solve.solvers import exact, greedy, only

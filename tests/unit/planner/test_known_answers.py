@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from heterps.planner.solve.chain import chain_placement, relaxed_price
+from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.milp import milp_placement
 from heterps.planner.solve.pareto import label_placement
-from heterps.planner.solve.problem import Segment, make_problem
+from heterps.planner.solve.placement import Segment
 from heterps.planner.solve.search import best_at, best_price_per_row, best_throughput
 from heterps.planner.solve.solvers import exact, solver
 

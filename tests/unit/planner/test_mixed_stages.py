@@ -9,8 +9,8 @@ import pytest
 from heterps.planner.solve import pareto
 from heterps.planner.solve.dag import over_downsets
 from heterps.planner.solve.effort import UndecidedError
+from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.multipliers import multiplier_placement
-from heterps.planner.solve.problem import make_problem
 from heterps.planner.solve.solvers import exact
 from tests.unit.planner.brute import SLACK, BrutePlans
 from tests.unit.planner.instances import instance, problem_of

@@ -13,8 +13,9 @@ from heterps.planner.solve.bounds import least_price, most_rows
 from heterps.planner.solve.chain import relaxed_price
 from heterps.planner.solve.fair_prices import fairly_priced
 from heterps.planner.solve.large import planned
+from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.milp import milp_placement
-from heterps.planner.solve.problem import Shards, make_problem
+from heterps.planner.solve.placement import Shards
 from heterps.planner.solve.solvers import exact
 
 MACHINES = """

@@ -9,7 +9,8 @@ from benchmarks.rivals.policy import Lstm, Step
 from benchmarks.rivals.trials import SpentError, Trials, searched
 from heterps.planner import solver
 from heterps.planner.solve.effort import UndecidedError
-from heterps.planner.solve.problem import Problem, make_problem
+from heterps.planner.solve.making import make_problem
+from heterps.planner.solve.problem import Problem
 
 
 def _chain(seed: int, layers: int = 5, types: int = 3) -> Problem:

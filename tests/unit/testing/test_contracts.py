@@ -17,7 +17,8 @@ from heterps.device import register_namespace
 from heterps.errors import UnknownKindError
 from heterps.graph import OpKind, register_kind
 from heterps.kernels import Kernel, OpCost, register_kernel
-from heterps.planner.solve.problem import Placement, Problem
+from heterps.planner.solve.placement import Placement
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.solvers import Solver, exact
 from heterps.tables import RULES, Accessor, Rule
 from heterps.tables.specs.accessor import Counters

@@ -9,8 +9,9 @@ from hypothesis import given, settings, strategies as st
 
 from heterps.errors import PlanError
 from heterps.planner.solve.dag import alike_edges, blocks, downsets, edges_of, over_downsets
+from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.mincut import cut_value, min_cut
-from heterps.planner.solve.problem import Flow, make_problem
+from heterps.planner.solve.placement import Flow
 from heterps.planner.solve.search import best_throughput
 from heterps.planner.solve.slot_program import slot_placement
 from heterps.planner.solve.solvers import brute_force, exact

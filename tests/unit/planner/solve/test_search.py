@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from heterps.planner.solve.chain import chain_placement, relaxed_price
+from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.milp import milp_placement
 from heterps.planner.solve.pareto import label_placement
-from heterps.planner.solve.problem import Flow, Segment, Shards, make_problem
+from heterps.planner.solve.placement import Flow, Segment, Shards
 from heterps.planner.solve.search import best_at, best_price_per_row, best_throughput, frontier
 from heterps.planner.solve.solvers import brute_force, exact, solver
 from heterps.testing.solver_contract import RATES, chains, random_chain

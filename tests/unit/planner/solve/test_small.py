@@ -8,8 +8,9 @@ from hypothesis import HealthCheck, given, settings
 
 from heterps.planner.solve import small
 from heterps.planner.solve.chain import chain_placement, cost_to_go, relaxed_price
+from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.pareto import label_placement
-from heterps.planner.solve.problem import Problem, make_problem
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.sizing import sized
 from heterps.testing.solver_contract import RATES, chains
 

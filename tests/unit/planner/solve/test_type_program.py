@@ -10,7 +10,8 @@ from heterps.planner.solve.bounds import least_price
 from heterps.planner.solve.dag import in_groups
 from heterps.planner.solve.effort import NEVER, Deadline
 from heterps.planner.solve.large import planned
-from heterps.planner.solve.problem import Flow, make_problem
+from heterps.planner.solve.making import make_problem
+from heterps.planner.solve.placement import Flow
 from heterps.planner.solve.solvers import exact
 from heterps.planner.solve.type_program import TypeProgram, least_per_row, most_within
 from tests.unit.planner.instances import goal_of, instance, problem_of

@@ -1,0 +1,73 @@
+"""A solution of the planning problem, and the values that the problem itself is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Flow", "Placement", "Segment", "Shards"]
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+TOLERANCE = 1e-9  # relative; a unit count is not raised for rounding errors in a product
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A tensor from one Layer to a later one: bytes per row, and those of its gradient. It crosses a cut once."""
+
+    source: int
+    target: int
+    tensor: str
+    bytes: float
+    back: float = 0.0
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stage: from state ``start`` to state ``stop`` on ``units`` of type ``type`` (and of a second one, if mixed)."""
+
+    start: int
+    stop: int
+    type: int
+    units: int
+    other: int = -1
+    other_units: int = 0
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A solution at one throughput: stages with units, shard hosts, price per hour, and what no solution undercuts."""
+
+    segments: tuple[Segment, ...]
+    hosts: int
+    price: float
+    bound: float
+
+    def used(self, types: int) -> npt.NDArray[np.int64]:
+        """Units by type, shard hosts not counted."""
+        units = np.zeros(types, np.int64)
+        for segment in self.segments:
+            units[segment.type] += segment.units
+            if segment.other >= 0:
+                units[segment.other] += segment.other_units
+        return units
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Shard hosts: seconds of one host per row, the least number that holds the tables, the type that carries them.
+
+    ``type`` is -1 if their units are nobody else's; then ``price`` is per host and hour, else that of the type.
+    """
+
+    seconds: float = 0.0
+    minimum: int = 0
+    price: float = 0.0
+    type: int = -1
+
+    def hosts(self, rows_per_second: float) -> int:
+        """Least number of hosts at a throughput."""
+        return max(self.minimum, int(np.ceil(self.seconds * rows_per_second * (1 - TOLERANCE))))
