@@ -15,12 +15,11 @@ from heterps.compiled import inline
 from heterps.kernels.jit import loop
 from heterps.lanes import add_row, copy_row, prefetch
 
-__all__ = ["FIELDS", "NONE", "gather", "pool_max", "scatter", "unpool_max"]
+__all__ = ["NONE", "gather", "pool_max", "scatter", "unpool_max"]
 
 #: Numbers of a lookup: columns of the row from LOW on, DIM of them; the row that is padding, or -1; what is done with
 #: lists; samples; places in the inverse and in the offsets; place of the first vector, and from one sample to the next.
 LOW, DIM, PAD, POOLING, N, FIRST, OFFSETS, AT, STRIDE, SLOTS = range(10)
-FIELDS = 10
 #: What is done with lists.
 NONE, SUM, MEAN = range(3)
 # Pooled vectors of one slot lie a sample apart, further than the processor foresees: they are asked for some lists
