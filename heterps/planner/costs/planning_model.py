@@ -6,7 +6,6 @@ import fnmatch
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from heterps.errors import PlanError
 from heterps.hardware import Hardware, Host, Pool
 from heterps.planner.costs.forecast import TableForecast
 from heterps.planner.costs.layer_costs import Costs
+from heterps.planner.costs.on_the_way import DEPTH, in_flight_figures
 from heterps.planner.costs.table_memory import with_tiers
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.placement import Flow, Shards
@@ -22,8 +22,6 @@ from heterps.planner.solve.problem import Problem
 from heterps.stages import Layer
 
 __all__ = [
-    "AHEAD",
-    "DEPTH",
     "MEMORY_SHARE",
     "build_problem",
     "check_pins",
@@ -32,12 +30,9 @@ __all__ = [
     "placed_tables",
     "server_pools",
     "sold_in",
-    "with_in_flight",
 ]
 
 MEMORY_SHARE = 0.8  # of a worker's memory that plans may fill
-DEPTH = 2  # batches in flight per lane, at the least
-AHEAD = 1.2  # batches in flight over those that are at work, so that those who work need not wait for one
 _SERVING = 1 + 1e-9
 
 
@@ -69,7 +64,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         turn_s=np.array([[rate.call_s / n for rate in rates], *[[0.0] * len(pools)] * 2]) * longer,
         gradients=[layer.cost.parameter_bytes / n for layer in layers],
         **_worker_memory(costs),
-        **_ways(costs),
+        **in_flight_figures(costs),
         memory_cap=[pool.device.memory_bytes * MEMORY_SHARE for pool in pools],
         link=links / longer,
         mixes=[] if np.isfinite(links).any() else _mixes(pools),
@@ -83,22 +78,6 @@ def _worker_memory(costs: Costs) -> dict[str, Any]:
     """Bytes a worker needs for each Layer, for each batch, and for each byte per row that crosses a cut beside it."""
     once, one = (np.array([[costs.worker_bytes(v, n)] for v in costs.layers.layers]) for n in (0, 1))
     return {"memory": once, "layer_held": one - once, "cut_memory": float(costs.batch_size), "held": DEPTH}
-
-
-def _ways(costs: Costs) -> dict[str, Any]:
-    """Batches in flight per row a second for what a batch that is alone on its way takes at least.
-
-    Its kernels one after another, and what a worker receives and sends of it; all else (reading ahead, rows that come
-    and go, calls) is left out. Where a finished plan is played, it takes longer.
-    """
-    n, pools = costs.batch_size, costs.hardware.pools
-    kernels = np.array([[costs.cost(layer, pool).kernel_s for pool in pools] for layer in costs.layers.layers])
-    return {"layer_way": AHEAD * kernels / n, "cut_way": [AHEAD * costs.byte_s(pool) for pool in pools]}
-
-
-def with_in_flight(problem: Problem, each: float) -> Problem:
-    """Return the problem with so many batches in flight for each row per second, wherever Layers run."""
-    return replace(problem, layer_way=0 * problem.layer_way, cut_way=0 * problem.cut_way, way=each)
 
 
 def placed_tables(costs: Costs, server: Pool, pins: Mapping[str, str]) -> tuple[TableForecast, ...]:

@@ -14,7 +14,8 @@ from dataclasses import replace
 from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import AHEAD, DEPTH, free_cores
+from heterps.planner.costs.on_the_way import AHEAD, DEEPEST, DEPTH
+from heterps.planner.costs.planning_model import free_cores
 from heterps.planner.costs.sample import Sample
 from heterps.planner.plan import Plan, Stage
 from heterps.planner.ways import ALLREDUCE, GEO, resolve_ways
@@ -31,7 +32,6 @@ _HEAPS = 0.8  # exponent by which distinct ids grow over batches where no data w
 _DISK_BYTES_PER_S = 5e8  # of a cut that is written or read
 #: What a settled row takes of a worker (laid out, heard of again) and of a host (found to be changed), in pulls of one.
 _SETTLING, _TELLING = 4, 3
-_DEEPEST = 512  # batches in flight per lane
 _MOST_PLAYED = 12  # workers beyond which a pipeline is played in miniature, where only its rate is asked for
 
 
@@ -75,7 +75,7 @@ def even_splits(plan: Plan, batches: int = 40, each: int = 2) -> tuple[int, ...]
 
 
 def depth_for(plan: Plan, costs: Costs, rows_per_second: float) -> int:
-    """Batches in flight per lane with which a plan can reach a throughput, at most ``_DEEPEST``.
+    """Batches in flight per lane with which a plan can reach a throughput.
 
     How long a batch is on its way is played: one worker for every stage, one batch after another; where stages are on
     two pools, on every way through them. Where pools of unequal speed read, lanes differ in what they carry, and the
@@ -86,7 +86,7 @@ def depth_for(plan: Plan, costs: Costs, rows_per_second: float) -> int:
     for pool, share in first.shares.items():
         batches = rows_per_second / plan.batch_size * share / first.workers[pool]  # a second, of one of its lanes
         at_work = max(at_work, batches * _on_its_way_s(plan, costs, pool))
-    return min(_DEEPEST, max(DEPTH, math.ceil(AHEAD * at_work)))
+    return max(DEPTH, math.ceil(AHEAD * at_work))
 
 
 def _on_its_way_s(plan: Plan, costs: Costs, pool: str) -> float:
@@ -104,7 +104,7 @@ def _way_s(plan: Plan, costs: Costs, pools: Sequence[str]) -> float:
 
 def deeper(depth: int) -> int:
     """The next depth to be tried."""
-    return min(_DEEPEST, math.ceil(1.5 * depth))
+    return min(DEEPEST, math.ceil(1.5 * depth))
 
 
 def steady_play(plan: Plan, costs: Costs) -> tuple[Plan, Played]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heterps.errors import PlanError
 from heterps.hardware import Pool
@@ -15,12 +15,22 @@ from heterps.planner.costs.planning_model import placed_tables, sold_in
 from heterps.planner.costs.playing import depth_for, steady_play
 from heterps.planner.plan import Plan, Share, Stage
 from heterps.planner.purchases import Purchase
-from heterps.planner.solve.placement import Segment
+from heterps.planner.solve.placement import TOLERANCE, Segment
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult
 from heterps.protocol.words.modes import Async, Mode
 
-__all__ = ["Draft", "assemble", "batches_held", "check_plan", "depth_of", "in_flight", "played_beside"]
+__all__ = [
+    "Draft",
+    "assemble",
+    "batches_held",
+    "check_counted",
+    "check_plan",
+    "depth_of",
+    "has_lanes_for_depth",
+    "in_flight",
+    "played_beside",
+]
 
 _PLAYED = 0.5  # of what the forecast says that a plan must reach when it is played
 _LEFT_OUT_S = 5e-3  # messages and turns of one batch, which no forecast counts
@@ -96,6 +106,31 @@ def in_flight(draft: Draft) -> int:
     """Batches in flight in all lanes together."""
     first = draft.found.placement.segments[0]
     return draft.depth * (first.units + first.other_units)
+
+
+def check_counted(draft: Draft, counted: Problem) -> None:
+    """Compare the batches in flight of a plan, as it is played, with those that the search counts for its stages.
+
+    The bound rests on there being no fewer (see :mod:`heterps.planner.costs.on_the_way`).
+
+    Raises
+    ------
+    PlanError
+        If there are fewer: a bug of the planner.
+    """
+    here = replace(draft.problem, layer_way=counted.layer_way, cut_way=counted.cut_way, way=counted.way)
+    each = max(here.in_flight(segment) for segment in draft.found.placement.segments)
+    if (least := each * draft.found.rows_per_second) > in_flight(draft) * (1 + TOLERANCE):
+        raise PlanError(_contradiction("batches in flight, at the least", least, in_flight(draft)))
+
+
+def has_lanes_for_depth(draft: Draft) -> bool:
+    """Whether there is a worker that reads only because those there are may not have more batches in flight."""
+    first, problem, rate = draft.found.placement.segments[0], draft.problem, draft.found.rows_per_second
+    fewer = replace(first, units=first.units - 1)
+    if not fewer.units or problem.speed(fewer) < rate:
+        return False
+    return problem.in_flight(fewer) * rate > problem.deepest * (fewer.units + fewer.other_units)
 
 
 def batches_held(segments: Sequence[Segment], depth: int) -> list[int]:
@@ -258,6 +293,8 @@ def _bottleneck(draft: Draft, slowest: str, stages: tuple[Stage, ...]) -> str:
         return f"stage {stages[int(number)].name}"
     if kind == "room":
         return f"memory of stage {stages[int(number)].name}"
+    if kind == "depth":
+        return f"batches in flight, {draft.problem.deepest:g} for each worker of stage {stages[int(number)].name}"
     if kind == "shared":
         host = draft.costs.hardware.hosts[int(number) // 2]
         return f"{'cores' if int(number) % 2 == 0 else 'memory bandwidth'} of host {host.name}"

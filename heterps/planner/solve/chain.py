@@ -25,7 +25,7 @@ __all__ = [
     "pairs_inside",
     "relaxed_price",
     "relaxed_units",
-    "room_needed",
+    "room_for",
     "units_needed",
     "work_needed",
 ]
@@ -54,15 +54,17 @@ def pairs_inside(words: npt.NDArray[np.uint64]) -> int:
 
 
 @njit(**INNER)
-def _room_of(room, each, least, flight, later, whole):  # type: ignore[no-untyped-def]
+def _room_of(room, each, least, most, flight, later, whole):  # type: ignore[no-untyped-def]
     """Units that have room for what is in flight, and each for the least that it must hold; inf: no number.
 
-    For fractions it is proportional to what is in flight, and no more than for whole ones, which are one at least.
+    None holds more than ``most``. For fractions it is proportional to what is in flight, and no more than for whole
+    ones, which are one at least.
     """
     room = room * (1 + TOLERANCE)
-    most = np.floor(room / each) if whole else room / each
-    all_ = flight <= most * (1 + TOLERANCE) and later and whole
-    units = 0.0 if all_ or flight <= 0 or each <= 0 else flight / (most - (1.0 if later and whole else 0.0))
+    holds = np.inf if each <= 0 else (np.floor(room / each) if whole else room / each)
+    holds = min(holds, most)
+    all_ = flight <= holds * (1 + TOLERANCE) and later and whole
+    units = 0.0 if all_ or flight <= 0 else flight / (holds - (1.0 if later and whole else 0.0))
     return np.inf if room < 0 or each * least > room else units
 
 
@@ -74,17 +76,17 @@ def _work_of(x, serial, parallel):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def room_needed(x, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
-    """Units of type t that have the memory for what is in flight, in the stage from state i to j; inf: no number."""
+def room_for(flight, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
+    """Units of type t that have room for so many batches in flight, in the stage from state i to j; inf: no number."""
     f = figures[t]
-    return _room_of(f[2, i] - f[1, j], f[3, j] - f[4, i], f[7, j], (f[5, j] - f[6, i]) * x, i > 0, whole)
+    return _room_of(f[2, i] - f[1, j], f[3, j] - f[4, i], f[7, j], f[8, i], flight, i > 0, whole)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def work_needed(x, i, j, t, figures):  # type: ignore[no-untyped-def]
     """Fractions of units of type t that carry the stage from state i to j at x rows a second; inf if no number does."""
     f, most = figures[t], 0.0
-    for r in range(8, len(f), 3):
+    for r in range(9, len(f), 3):
         most = max(most, _work_of(x, f[r, j] - f[r, i], f[r + 1, j] - f[r + 2, i]))
     return most if f[0, j] == f[0, i] else np.inf
 
@@ -92,7 +94,8 @@ def work_needed(x, i, j, t, figures):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True, error_model="numpy")
 def units_needed(x, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
     """Units of type t that carry the stage from state i to j at x rows a second, and have room; inf: no number."""
-    most = max(work_needed(x, i, j, t, figures), room_needed(x, i, j, t, figures, whole))
+    flight = (figures[t, 5, j] - figures[t, 6, i]) * x
+    most = max(work_needed(x, i, j, t, figures), room_for(flight, i, j, t, figures, whole))
     return max(1.0, np.ceil(most * (1 - TOLERANCE))) if whole else most
 
 
@@ -101,8 +104,9 @@ def _units_into(x, j, t, figures, whole, units):  # type: ignore[no-untyped-def]
     """Write the units that are needed to state j from every state before it: loops without branches, so fast ones."""
     f = figures[t]
     for i in range(j):
-        units[i] = _room_of(f[2, i] - f[1, j], f[3, j] - f[4, i], f[7, j], (f[5, j] - f[6, i]) * x, i > 0, whole)
-    for r in range(8, len(f), 3):
+        flight = (f[5, j] - f[6, i]) * x
+        units[i] = _room_of(f[2, i] - f[1, j], f[3, j] - f[4, i], f[7, j], f[8, i], flight, i > 0, whole)
+    for r in range(9, len(f), 3):
         for i in range(j):
             units[i] = max(units[i], _work_of(x, f[r, j] - f[r, i], f[r + 1, j] - f[r + 2, i]))
     for i in range(j):

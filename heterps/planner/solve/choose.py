@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import build_problem, check_pins, server_pools, with_in_flight
-from heterps.planner.solve.assemble import Draft, depth_of, in_flight
+from heterps.planner.costs.on_the_way import with_in_flight
+from heterps.planner.costs.planning_model import build_problem, check_pins, server_pools
+from heterps.planner.solve.assemble import Draft, check_counted, depth_of, has_lanes_for_depth, in_flight
 from heterps.planner.solve.deepening import without_room
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import planned
@@ -117,7 +118,10 @@ def choose(request: Request, deadline: Deadline) -> Choice | None:
     alike = [draft for draft in hunt.drafts if _alike(draft.found, best.found)]
     chosen = min(alike, key=lambda draft: (draft.costs.batch_size, draft is not best))
     ends = max if request.goal.rises else min
-    return Choice(chosen, ends([*hunt.bounds, chosen.found.value]), _over(hunt.looked, request.batch_sizes))
+    over = _over(hunt.looked, request.batch_sizes)
+    if has_lanes_for_depth(chosen):
+        over += f", at most {chosen.problem.deepest:g} of them in flight for each worker that reads"
+    return Choice(chosen, ends([*hunt.bounds, chosen.found.value]), over)
 
 
 def _alike(a: SearchResult, b: SearchResult) -> bool:
@@ -135,13 +139,14 @@ def _over(looked: list[int], wanted: tuple[int, ...]) -> str:
 def _by_depth(request: Request, costs: Costs, server: Pool, beat: float | None, deadline: Deadline) -> Iterator[Draft]:
     """Drafts for more and more batches in flight, until one fits at the depth that it needs itself."""
     solve, each = solver(request.solver).within(deadline), 0.0
-    problem = build_problem(costs, server, request.pins)
+    problem = counted = build_problem(costs, server, request.pins)
     while True:
         outcome = planned(problem, request.goal, solve, deadline, beat=beat)
         if outcome.found is None:
             return
         draft = Draft(costs, outcome.problem, server, outcome.found, request.pins, outcome.complete)
         draft = replace(draft, depth=depth_of(draft))
+        check_counted(draft, counted)
         fits = not without_room(draft)
         yield replace(draft, fits=fits)
         if fits:

@@ -4,8 +4,8 @@ A downset holds, with every Layer, all that it depends on: a legal cut. A plan i
 programming over them is exact; only their number limits it. Two theorems leave some out; nothing else may.
 
 **Joining** (:func:`blocks`). Let u and v be neighbours that stand before or after every other Layer, both allowed on
-type t only; let no Layer that is allowed on t have serial time there, and let all of them together fit a worker, with
-as many batches as there may be in flight. Then
+type t only; let no Layer that is allowed on t have serial time there, let all of them together fit a worker, and let
+nothing be known of batches in flight. Then
 some best plan does not cut between u and v. For the only downset with u and without v is what lies before v, so a plan
 that cuts there has two neighbouring stages on t. As one stage they need, by every resource, the sum of their work less
 that of the cut between them (and less v's gradients, which the stage of u passed on), and ceil(a + b) <= ceil(a) +
@@ -161,7 +161,7 @@ def _joins_freely(problem: Problem) -> Bools:
         np.where(problem.allowed, part, 0.0).sum(axis=0) for part in (problem.layer_memory, problem.layer_held)
     )
     fits = once + problem.held * (each + crossing) <= problem.memory_cap
-    return np.asarray(serial & fits & ((each + crossing == 0) | (not problem.has_flight)))
+    return np.asarray(serial & fits & (not problem.has_flight))
 
 
 def _closure(among: Iterable[int], edges: Edges) -> tuple[dict[int, int], dict[int, int]]:

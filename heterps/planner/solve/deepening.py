@@ -47,12 +47,11 @@ def finished(draft: Draft, rows_per_second: float | None, mode: Mode | None) -> 
 
 
 def without_room(draft: Draft) -> bool:
-    """Whether workers of some stage have no room for the batches that they hold."""
+    """Whether workers of some stage hold more batches than they have room for, or than may be in flight."""
     segments = draft.found.placement.segments
     held = batches_held(segments, draft.depth)
     return not all(_fits(draft.problem, segment, each) for segment, each in zip(segments, held, strict=True))
 
 
 def _fits(problem: Problem, segment: Segment, held: int) -> bool:
-    types = (segment.type, segment.other)
-    return all(problem.holds(segment.start, segment.stop, t) >= held for t in types if t >= 0)
+    return all(problem.holds(segment.start, segment.stop, t) >= held for t in segment.types)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.compiled import njit
-from heterps.planner.solve.chain import INNER, is_inside, room_needed, units_needed, work_needed
+from heterps.planner.solve.chain import INNER, is_inside, room_for, units_needed, work_needed
 from heterps.planner.solve.label_floors import floors_of, least_in_all
 from heterps.planner.solve.placement import TOLERANCE, Floats, Placement, Segment
 from heterps.planner.solve.problem import Problem
@@ -91,7 +91,8 @@ def _choices(x, i, j, most, mixes, prices, choice, part, cost, figures):  # type
     for m in range(len(mixes)):
         t, other = mixes[m, 0], mixes[m, 1]
         whole, whole_other = work_needed(x, i, j, t, figures), work_needed(x, i, j, other, figures)
-        room = max(room_needed(x, i, j, t, figures, True), room_needed(x, i, j, other, figures, True))
+        flight = min(figures[t, 5, j] - figures[t, 6, i], figures[other, 5, j] - figures[other, 6, i]) * x
+        room = max(room_for(flight, i, j, t, figures, True), room_for(flight, i, j, other, figures, True))
         if whole + whole_other + room < 2**31:
             for k in range(1, int(min(np.ceil(whole), most[t] + 1))):
                 k2 = max(1.0, np.ceil(max(whole_other * (1 - k / whole), room - k) * (1 - TOLERANCE)))

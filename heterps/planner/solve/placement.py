@@ -36,6 +36,11 @@ class Segment:
     other: int = -1
     other_units: int = 0
 
+    @property
+    def types(self) -> tuple[int, ...]:
+        """Its type, or both."""
+        return (self.type, self.other) if self.other >= 0 else (self.type,)
+
 
 @dataclass(frozen=True)
 class Placement:

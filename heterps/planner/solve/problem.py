@@ -43,6 +43,8 @@ class Problem:
         float[L, T], float[T], float: how many batches are in flight for each row per second, at the least, by where a
         Layer runs, for each byte per row that crosses a cut beside a stage, and besides. Workers of a stage hold them
         together (:meth:`most_in_flight`).
+    deepest
+        Batches that a worker which reads may have in flight, whatever its memory.
     flows, receive_s, send_s, turn_s
         Tensors between Layers; float[R, T]: seconds of one unit per byte that it receives, and sends, over a cut, and
         per row for each cut beside it, however few bytes cross.
@@ -84,6 +86,7 @@ class Problem:
     layer_way: Floats
     cut_way: Floats
     way: float
+    deepest: float
     flows: tuple[Flow, ...]
     receive_s: Floats
     send_s: Floats
@@ -238,16 +241,18 @@ class Problem:
 
     @cached_property
     def stage_figures(self) -> Floats:
-        """float[T, 8 + 3 R, n]: all that the units of a stage follow from, so that each is a difference of two.
+        """float[T, 9 + 3 R, n]: all that the units of a stage follow from, so that each is a difference of two.
 
         Forbidden Layers; memory less what there is, memory; memory for each batch with what crosses after, and less
-        what crosses before, a state; batches in flight likewise; batches held at the least; then for each resource:
-        serial time, parallel time with the cut after, and less the cut before.
+        what crosses before, a state; batches in flight likewise; batches held at the least where a stage ends, and at
+        most where it begins; then for each resource: serial time, parallel time with the cut after, and less the cut
+        before.
         """
         once, each = self.memory
         beside = self.beside_memory[:, None]
-        least = np.full_like(once, self.held)
-        rows = [self.forbidden, once - self.memory_cap, once, each + beside, each - beside, *self.flight, least]
+        least, most = np.full_like(once, self.held), np.full_like(once, np.inf)
+        most[0] = self.deepest
+        rows = [self.forbidden, once - self.memory_cap, once, each + beside, each - beside, *self.flight, least, most]
         for serial, parallel, ends, begins in zip(
             self.serial, self.parallel, self.cut_after, self.cut_before, strict=True
         ):
@@ -340,10 +345,11 @@ class Problem:
         return float(min(_crossing(chosen) for chosen in itertools.product(*rates)))
 
     def holds(self, i: int, j: int, t: int) -> float:
-        """Batches for which a worker of type t has room in the stage from state i to j."""
+        """Batches that a worker of type t may have in the stage from state i to j: for which it has room, and depth."""
         room = float(self.memory_cap[t] - (self.memory[0, j, t] - self.memory[0, i, t]))
         each = float(self.memory[1, j, t] - self.memory[1, i, t] + self.beside_memory[i] + self.beside_memory[j])
-        return float(np.floor(room / each * (1 + TOLERANCE))) if each > 0 else (np.inf if room >= 0 else -1.0)
+        held = float(np.floor(room / each * (1 + TOLERANCE))) if each > 0 else (np.inf if room >= 0 else -1.0)
+        return held if i > 0 else min(held, self.deepest)
 
     def most_in_flight(self, segment: Segment) -> float:
         """Batches that can be in flight so that workers of a stage have room for their part of them.
@@ -351,19 +357,26 @@ class Problem:
         Those who hand batches on to a later stage look at two queues: one more than its part is allowed for, unless
         each has room for all of them.
         """
-        types = (segment.type, segment.other) if segment.other >= 0 else (segment.type,)
-        each = min(self.holds(segment.start, segment.stop, t) for t in types)
+        each = min(self.holds(segment.start, segment.stop, t) for t in segment.types)
         units = segment.units + segment.other_units
         return units * each if segment.start == 0 else max(each, units * (each - 1))
 
     def _room_limits(self, segments: tuple[Segment, ...]) -> dict[str, float]:
-        """Rows per second at which workers of each stage have room for what is in flight."""
+        """Rows per second at which workers of each stage have room for what is in flight, and need be no deeper."""
         limits = {}
         for n, s in enumerate(segments):
-            flight = self.flight[0, s.stop, s.type] - self.flight[1, s.start, s.type]
-            if flight > 0 and np.isfinite(most := self.most_in_flight(s)):
-                limits[f"room {n}"] = float(most / flight)
+            if (flight := self.in_flight(s)) > 0 and np.isfinite(most := self.most_in_flight(s)):
+                bounded = s.start == 0 and most == self.deepest * (s.units + s.other_units)
+                limits[f"{'depth' if bounded else 'room'} {n}"] = most / flight
         return limits
+
+    def in_flight(self, segment: Segment) -> float:
+        """Batches in flight for each row per second, at the least, as a stage knows it.
+
+        Where it is on two types, batches take one or the other: at the least all of them the one that takes less.
+        """
+        ways = (self.flight[0, segment.stop, t] - self.flight[1, segment.start, t] for t in segment.types)
+        return float(min(ways))
 
     def share(self, segment: Segment) -> float:
         """The part of a stage's rows that its first type carries."""

@@ -130,6 +130,7 @@ class BrutePlans:
         serial = tuple(sum(p["layer_serial"][r][v][t] for v in mine) for r in self.resources)
         parallel = tuple(sum(p["layer_parallel"][r][v][t] for v in mine) + extra[r] for r in self.resources)
         holds = math.floor(room / each) if each and math.isfinite(room) else math.inf
+        holds = holds if start else min(holds, p["deepest"])  # who reads has no more lanes' batches than that
         flight, behind = self.flight(mine, t) + beside * p["cut_way"][t], self.behind(start)
         return BruteStage(t, serial, parallel, tuple(taken), (came, returned + behind), flight, holds, start == 0)
 
@@ -250,7 +251,7 @@ class BrutePlans:
 
 _FIGURES = (
     "layer_serial", "layer_parallel", "allowed", "layer_memory", "memory_cap", "layer_held", "cut_memory", "held",
-    "layer_way", "cut_way", "way", "receive_s", "send_s", "turn_s", "gradients",
+    "layer_way", "cut_way", "way", "deepest", "receive_s", "send_s", "turn_s", "gradients",
     "price", "cap", "sold_in", "product", "layer_usage", "byte_usage", "turn_usage", "fixed_usage", "capacity", "link",
 )  # fmt: skip
 

@@ -55,6 +55,7 @@ def instance(seed, most_layers=5):
         _equal(made)
     _direct(random.Random(f"directions of {seed}"), made, layers, types)
     _fly(random.Random(f"flight of {seed}"), made, layers, types)
+    _limit_depth(random.Random(f"depth of {seed}"), made, layers, types)
     made.pop("like", None)
     _bundle(random.Random(f"products of {seed}"), made, types)
     made["goal"] = _goal(rng, made)
@@ -103,6 +104,7 @@ def _smaller(made):
         "layer_way",
         "layer_held",
         "held",
+        "deepest",
     )
     for name in (*single, "capacity", "memory_cap", "cut_memory"):
         if name in made:
@@ -184,6 +186,16 @@ def _fly(rng, made, layers, types):
                 list(made["layer_held"][first]),
                 list(made["layer_way"][first]),
             )
+
+
+def _limit_depth(rng, made, layers, types):
+    """Let workers that read have few batches in flight, whatever their memory."""
+    if rng.random() < 0.2:
+        made["deepest"] = rng.choice((2, 3, 5))
+        made.setdefault("way", rng.choice((0.0, rng.uniform(0, 3))))
+        made.setdefault("layer_way", _grid(lambda: rng.uniform(0, 3), (layers, types)))
+        for v, first in made.get("like", ()):
+            made["layer_way"][v] = list(made["layer_way"][first])
 
 
 def _bundle(rng, made, types):

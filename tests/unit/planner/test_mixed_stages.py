@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -50,7 +51,8 @@ class MixedPlans(BrutePlans):
         if stages[0] is None or stages[1] is None:
             return
         whole, other = fractional(stages[0], x), fractional(stages[1], x)
-        rooms = [stage.units_with_room(x) for stage in stages[:2]]
+        least = min(stage.flight for stage in stages[:2])  # batches go on to one or the other
+        rooms = [replace(stage, flight=least).units_with_room(x) for stage in stages[:2]]
         if whole is None or other is None or None in rooms:
             return
         for k in range(1, int(min(math.ceil(whole) - 1, self.p["cap"][0])) + 1):

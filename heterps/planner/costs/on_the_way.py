@@ -1,0 +1,59 @@
+"""How many batches a plan has in flight at the least: what the search counts before any plan is played.
+
+A plan at X rows a second with batches of B has in flight ``AHEAD * X/B`` times the seconds W that a batch is on its way
+(:func:`heterps.planner.costs.playing.depth_for`), in whole batches per lane, at least ``DEPTH``; W is played. A plan
+whose lanes would need more than ``DEEPEST`` is none: it has more lanes, or another throughput. So memory and lanes that
+the search asks for are asked of every plan, if what it counts is never more than what is played.
+
+**Theorem.** For every stage of a plan, on type t: W >= the kernels of its Layers on t, and of each other Layer on the
+type, among those that it is allowed on, where they take least, and the bytes over the cuts beside the stage (forward,
+and gradients back; a tensor once for each cut) times :meth:`Costs.byte_s` of t. Where a stage is on two types: the less
+of the two.
+
+**Proof.** W is the time from batch to batch of a play with one worker to a stage and one batch between its first pull
+and its last acknowledgement (``Async(1)``). Between these two, in this order, nothing of it beside the rest:
+
+1. *Kernels.* Stage after stage forward, then back: a third and two thirds of ``kernel_s`` of all Layers of the stage on
+   its pool, in one thread. The worker's pace is 1 (it is alone, and the figures are those of its own pool), a thread
+   gets at most a whole core, and what is crowded by its Host is so in both. A Layer of another stage is on a type that
+   it is allowed on, so it takes no less than where it takes least.
+2. *Cuts.* Between two stages a message with the forward bytes of the cut, later one with those of its gradients.
+   Sender and receiver are two workers, so it takes at least its bytes over what either of them sends or receives a
+   second, ``1/byte_s`` of its pool, whatever link is between; a stage has at most two cuts, at different times.
+3. All else (rows that come and go, calls, copies to a device, wires' part of a core, gradients of parameters) is left
+   out here, and takes no less than nothing there.
+
+The times add up, as they do not overlap. Of lanes on two pools each has AHEAD times what it carries: together, the
+shares adding up to 1, at least the mean over them, which is no less than the least; so for batches that go on to one or
+the other of two pools. Depth is rounded up, and the largest of all lanes. That all this is so of every plan that is
+made is checked when its depth is known (:func:`heterps.planner.solve.assemble.check_counted`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from heterps.planner.costs.layer_costs import Costs
+from heterps.planner.solve.problem import Problem
+
+__all__ = ["AHEAD", "DEEPEST", "DEPTH", "in_flight_figures", "with_in_flight"]
+
+DEPTH = 2  # batches in flight per lane, at the least
+DEEPEST = 512  # at the most
+AHEAD = 1.2  # batches in flight over those that are at work, so that those who work need not wait for one
+
+
+def in_flight_figures(costs: Costs) -> dict[str, Any]:
+    """Batches in flight per row a second for what a batch that is alone on its way takes at least, and the most."""
+    n, pools = costs.batch_size, costs.hardware.pools
+    kernels = np.array([[costs.cost(layer, pool).kernel_s for pool in pools] for layer in costs.layers.layers])
+    ways = {"layer_way": AHEAD * kernels / n, "cut_way": [AHEAD * costs.byte_s(pool) for pool in pools]}
+    return {**ways, "deepest": float(DEEPEST)}
+
+
+def with_in_flight(problem: Problem, each: float) -> Problem:
+    """Return the problem with so many batches in flight for each row per second, wherever Layers run."""
+    return replace(problem, layer_way=0 * problem.layer_way, cut_way=0 * problem.cut_way, way=each)
