@@ -5,10 +5,12 @@ A plan at X rows a second with batches of B has in flight ``AHEAD * X/B`` times 
 whose lanes would need more than ``DEEPEST`` is none: it has more lanes, or another throughput. So memory and lanes that
 the search asks for are asked of every plan, if what it counts is never more than what is played.
 
-**Theorem.** For every stage of a plan, on type t: W >= the kernels of its Layers on t, and of each other Layer on the
-type, among those that it is allowed on, where they take least, and the bytes over the cuts beside the stage (forward,
-and gradients back; a tensor once for each cut) times :meth:`Costs.byte_s` of t. Where a stage is on two types: the less
-of the two.
+**Theorem.** For every stage of a plan, on type t, W is at least the sum of: the kernels of its Layers on t, and of each
+other Layer on the type, among those that it is allowed on, where they take least; the bytes over the cuts beside the
+stage (forward, and gradients back; a tensor once for each cut), as long as t is busy with them; the work of shard hosts
+for a batch; and the bytes of its rows, of their gradients and of those of dense parameters on the network of the worker
+that reads: on t where the Layer that reads is in the stage, else on the type where that takes least. Where a stage is
+on two types: the less of the two.
 
 **Proof.** W is the time from batch to batch of a play with one worker to a stage and one batch between its first pull
 and its last acknowledgement (``Async(1)``). Between these two, in this order, nothing of it beside the rest:
@@ -19,9 +21,15 @@ and its last acknowledgement (``Async(1)``). Between these two, in this order, n
    it is allowed on, so it takes no less than where it takes least.
 2. *Cuts.* Between two stages a message with the forward bytes of the cut, later one with those of its gradients.
    Sender and receiver are two workers, so it takes at least its bytes over what either of them sends or receives a
-   second, ``1/byte_s`` of its pool, whatever link is between; a stage has at most two cuts, at different times.
-3. All else (rows that come and go, calls, copies to a device, wires' part of a core, gradients of parameters) is left
-   out here, and takes no less than nothing there.
+   second, ``1/byte_s`` of its pool, whatever link is between; a stage has at most two cuts, at different times. Before
+   it is sent, and after it came, a worker that is no GPU is busy with its bytes, in the same thread as with kernels.
+3. *Rows.* Before the first kernel every host serves its part of the pull, and the worker that reads receives all rows,
+   one message after another, none sent before its host has served. After the last kernel it sends all gradients
+   likewise, and the host to which it sends last applies its part when they are there. In W there is a host for each
+   replica, all alike: so much of ``serve_s`` and ``apply_s`` passes. The first stage has the Layer that reads wherever
+   all others come after it; where they do not, the type where it takes least counts.
+4. All else (reading ahead, calls, copies to a device, what passes on gradients of parameters) is left out here, and
+   takes no less than nothing there.
 
 The times add up, as they do not overlap. Of lanes on two pools each has AHEAD times what it carries: together, the
 shares adding up to 1, at least the mean over them, which is no less than the least; so for batches that go on to one or
@@ -36,6 +44,7 @@ from typing import Any
 
 import numpy as np
 
+from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.solve.problem import Problem
 
@@ -46,12 +55,49 @@ DEEPEST = 512  # at the most
 AHEAD = 1.2  # batches in flight over those that are at work, so that those who work need not wait for one
 
 
-def in_flight_figures(costs: Costs) -> dict[str, Any]:
+def in_flight_figures(costs: Costs, server: Pool) -> dict[str, Any]:
     """Batches in flight per row a second for what a batch that is alone on its way takes at least, and the most."""
-    n, pools = costs.batch_size, costs.hardware.pools
-    kernels = np.array([[costs.cost(layer, pool).kernel_s for pool in pools] for layer in costs.layers.layers])
-    ways = {"layer_way": AHEAD * kernels / n, "cut_way": [AHEAD * costs.byte_s(pool) for pool in pools]}
-    return {**ways, "deepest": float(DEEPEST)}
+    n, pools, layers = costs.batch_size, costs.hardware.pools, costs.layers.layers
+    seconds = np.array([[costs.cost(layer, pool).kernel_s for pool in pools] for layer in layers])
+    hosts, rows = _hosts_s(costs, server), np.array([_moved(costs) * costs.byte_s(pool) for pool in pools])
+    if _comes_first(costs):
+        seconds[0] += rows
+    else:
+        hosts += float(rows.min())
+    return {
+        "layer_way": AHEAD * seconds / n,
+        "cut_way": [AHEAD * (costs.byte_s(pool) + _wire_s(costs, pool)) for pool in pools],
+        "way": AHEAD * hosts / n,
+        "deepest": float(DEEPEST),
+    }
+
+
+def _wire_s(costs: Costs, pool: Pool) -> float:
+    """Busy seconds per byte sent or received; a GPU's worker does that beside its kernels."""
+    return 0.0 if pool.kind == "gpu" else costs.rates(pool).wire_s_per_byte * costs.crowding(pool)
+
+
+def _moved(costs: Costs) -> float:
+    """Bytes of a batch that come from shard hosts and go to them, at the least."""
+    return sum(layer.row_bytes for layer in costs.layers.layers) + 4.0 * costs.dense_size
+
+
+def _hosts_s(costs: Costs, server: Pool) -> float:
+    """Seconds that pass while shard hosts, one for each replica, serve and apply a batch, at the least."""
+    rates = costs.rates(server)
+    rows = [op.type.shape[0] * costs.batch_size * costs.layers.unique_fraction for op in costs.pulls]
+    worked = sum(map(rates.pull, rows)) + sum(map(rates.push, rows)) + rates.dense(costs.dense_size)
+    worked += costs.creating_s(rates) + _moved(costs) * rates.wire_s_per_byte
+    return worked * costs.crowding(server) / costs.replicas
+
+
+def _comes_first(costs: Costs) -> bool:
+    """Whether the first Layer reads, and all others come after it."""
+    first, reached = costs.layers.layers[0], {0}
+    for edge in sorted(costs.layers.edges, key=lambda edge: (edge.source, edge.target)):
+        reached |= {edge.target} if edge.source in reached else set()
+    reads = any(costs.lowered.kind(costs.lowered[name]).access == "file" for name in first.ops)
+    return reads and len(reached) == len(costs.layers.layers)
 
 
 def with_in_flight(problem: Problem, each: float) -> Problem:

@@ -64,7 +64,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         turn_s=np.array([[rate.call_s / n for rate in rates], *[[0.0] * len(pools)] * 2]) * longer,
         gradients=[layer.cost.parameter_bytes / n for layer in layers],
         **_worker_memory(costs),
-        **in_flight_figures(costs),
+        **in_flight_figures(costs, server),
         memory_cap=[pool.device.memory_bytes * MEMORY_SHARE for pool in pools],
         link=links / longer,
         mixes=[] if np.isfinite(links).any() else _mixes(pools),

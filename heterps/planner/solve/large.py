@@ -27,7 +27,7 @@ from heterps.planner.solve.type_program import TypeProgram
 __all__ = ["LargeOutcome", "listed", "planned"]
 
 _FEW = 3_000  # cuts over which a search takes about a second
-_GOOD = 1_000  # cuts that are looked at first where there are more
+_GOOD = 400  # cuts that are looked at first where there are more
 _MANY_LAYERS = 50  # beyond which a bound over all cuts takes less time than listing them
 _SLOT_COLUMNS = 160  # Layers x types beyond which HiGHS finds nothing over slots in seconds
 _SLOT_SECONDS = 3.0

@@ -69,6 +69,9 @@ def folded(problem: Problem) -> tuple[Problem, npt.NDArray[np.int64]]:
         receive_s=problem.receive_s,
         send_s=problem.send_s,
         gradients=fold @ problem.gradients,
+        memory=fold @ problem.layer_memory,
+        layer_held=fold @ problem.layer_held,
+        layer_way=fold @ problem.layer_way,
     )
     return small, fold.sum(axis=1).astype(np.int64)
 

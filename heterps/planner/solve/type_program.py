@@ -6,7 +6,15 @@ whose source is on a type and one of whose readers is not leaves that type once.
 the type of the first Layer unless theirs is the same. So the least price over places of Layers, with whole units of
 types, whole products and whole shard hosts, is no more than any plan's. Branches that are alike are one: some best
 solution in fractions treats them alike, and fractions are allowed for them. So they are for all Layers where pools may
-share a stage. Serial parts, calls, memory and links are left out.
+share a stage. Serial parts, calls and links are left out.
+
+Memory counts where no pools share stages: k units of a stage hold its Layers k times and the batches in flight, N or
+more, between them, so ``N * each + k * once <= k * cap``, and so for all stages of a type together with k >= 1 each. N
+is at least what all Layers take where they take least, and a Layer that is on a type knows what it takes there.
+
+The throughput x is a column of the program: Layers send ``w[v, t]`` rows a second to types, which is x where a Layer is
+on one type. So the least price less ``c * x``, over all throughputs from low to high, is one program. If it is m, every
+plan's price per row is at least c + m/x; where m is not negative, at least c.
 """
 
 from __future__ import annotations
@@ -16,16 +24,20 @@ import numpy as np
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.integer_program import IntegerProgram
 from heterps.planner.solve.mincut import folded
+from heterps.planner.solve.placement import TOLERANCE, Floats
 from heterps.planner.solve.problem import Problem
 
 __all__ = ["MOST_COLUMNS", "TypeProgram", "least_per_row", "most_within"]
 
 MOST_COLUMNS = 4_000  # of places and crossings, beyond which HiGHS takes long
-_SECONDS = 1.0  # for one throughput
+_SECONDS = 1.0  # for one program
 _ROUNDING = 1e-7  # relative: HiGHS takes what is so close for enough
-_CLOSE = 0.01  # relative distance from the plan at which a bound is good enough
-_STEP = 1.01  # over throughputs at which the bound is not
+_CLOSE = 2e-3  # relative distance from the plan at which a bound is good enough
+_NEAR = 0.01  # relative distance from a plan's throughput that is looked at first
 _TURNS = 12
+_PRICES = 4  # per row that are tried in turn
+
+Terms = list[tuple[int, float]]
 
 
 class TypeProgram:
@@ -43,44 +55,78 @@ class TypeProgram:
 
     def least_price(self, x: float, deadline: Deadline) -> float:
         """Lower bound on the price per hour at x rows a second or more; inf: no plan, 0: nothing is known in time."""
-        program, hosts = IntegerProgram(), self._problem.shards.hosts(x)
-        self._build(program, x, hosts)
-        try:
-            found = program.solve(max(0.05, min(_SECONDS, deadline.left)))
-        except UndecidedError:
-            return 0.0
-        if found is None:
-            return np.inf
-        apart = self._problem.shards.price * hosts if self._problem.shards.type < 0 else 0.0
-        return max(0.0, found.bound * (1 - _ROUNDING)) + apart
+        return max(0.0, self.least_beyond(0.0, x, x, deadline)[0])
 
     def exceeds(self, budget: float, x: float, deadline: Deadline) -> bool:
         """Whether it is proved that x rows a second cost more than a price per hour, or more than there is."""
         price = self.least_price(x, deadline)
         return price > budget * (1 + 1e-6) or bool(np.isinf(price))
 
-    def _build(self, program: IntegerProgram, x: float, hosts: int) -> None:
+    def least_beyond(self, per_row: float, low: float, high: float, deadline: Deadline) -> tuple[float, float]:
+        """Lower bound on the price per hour less so much per row a second, from low to high rows a second.
+
+        inf: no plan, -inf: nothing is known in time. And the price per row of the solution that comes closest.
+        """
+        program = IntegerProgram()
+        rate = self._build(program, per_row, low, high)
+        try:
+            found = program.solve(max(0.05, min(_SECONDS, deadline.left)), presolve=False)
+        except UndecidedError:
+            return -np.inf, np.inf
+        if found is None:
+            return np.inf, np.inf
+        rounding = _ROUNDING * (abs(found.value) + 2 * per_row * high)
+        return found.bound - rounding, per_row + found.value / (high * float(found.values[rate]))
+
+    def _build(self, program: IntegerProgram, per_row: float, low: float, high: float) -> int:
+        """Add all columns and rows; the column of the throughput is returned. Rows a second are parts of ``high``."""
         small, types = self._small, range(self._small.types)
-        whole = not self._problem.mixes.size
-        place = [
-            [program.binary() if whole and self._counts[v] == 1 else program.continuous(0.0, 1.0) for _ in types]
-            for v in range(small.layers)
-        ]
-        for v, columns in enumerate(place):
-            program.row([(c, 1.0) for c in columns], 1, 1)
-            program.row([(c, 1.0) for c, ok in zip(columns, small.allowed[v], strict=True) if not ok], 0, 0)
-        work = [[[] for _ in small.layer_parallel] for _ in types]  # type: list[list[list[tuple[int, float]]]]
+        rate = program.continuous(-per_row * high, 1.0)
+        program.row([(rate, 1.0)], low / high, 1.0)
+        rows = [self._add_places(program, v, rate) for v in range(small.layers)]
+        work: list[list[Terms]] = [[[] for _ in small.layer_parallel] for _ in types]
         for t in types:
             for r, seconds in enumerate(small.layer_parallel[:, :, t]):
-                work[t][r] += [(place[v][t], float(s) * x) for v, s in enumerate(seconds) if s]
-        self._add_crossing(program, place, work, x)
-        self._add_gradients(program, place, work, x)
-        self._add_units(program, work, hosts)
+                work[t][r] += [(rows[v][t], float(s)) for v, s in enumerate(seconds) if s]
+            if not self._problem.mixes.size and 0 < self._problem.memory_cap[t] < np.inf:
+                work[t].append([(rows[v][t], float(s)) for v, s in enumerate(self._held(t, high)) if s])
+        self._add_crossing(program, rows, work)
+        self._add_gradients(program, rows, work)
+        self._add_units(program, work, rate, high)
+        return rate
 
-    def _add_crossing(
-        self, program: IntegerProgram, place: list[list[int]], work: list[list[list[tuple[int, float]]]], x: float
-    ) -> None:
-        """What leaves a type, and what comes to it."""
+    def _add_places(self, program: IntegerProgram, v: int, rate: int) -> list[int]:
+        """Columns of the rows a second that a Layer sends to each type: all of them to one, if it must not be split."""
+        allowed = self._small.allowed[v]
+        columns = [program.continuous(0.0, float(ok)) for ok in allowed]
+        program.row([*((c, 1.0) for c in columns), (rate, -1.0)], 0, 0)
+        if self._counts[v] == 1 and allowed.sum() > 1 and not self._problem.mixes.size:
+            places = [program.binary() for _ in columns]
+            program.row([(place, 1.0) for place in places], 1, 1)
+            for column, place in zip(columns, places, strict=True):
+                program.row([(column, 1.0), (place, -1.0)], -np.inf, 0)
+        return columns
+
+    def _held(self, t: int, high: float) -> Floats:
+        """Units of a type for each row a second of each Layer, by the memory that it takes there."""
+        small = self._small
+        flight = self._in_flight + (small.layer_way[:, t] - self._fastest) / self._counts
+        taken = small.layer_held[:, t] * flight + small.layer_memory[:, t] / high
+        return np.asarray(taken / self._problem.memory_cap[t])
+
+    @property
+    def _fastest(self) -> Floats:
+        """Batches in flight for each row a second by Layer, each where it takes least."""
+        ways = np.where(self._small.allowed, self._small.layer_way, np.inf).min(axis=1)
+        return np.where(np.isfinite(ways), ways, 0.0)
+
+    @property
+    def _in_flight(self) -> float:
+        """Batches in flight for each row a second, at the least."""
+        return self._problem.way + float(self._fastest.sum())
+
+    def _add_crossing(self, program: IntegerProgram, rows: list[list[int]], work: list[list[Terms]]) -> None:
+        """What leaves a type, and what comes to it: bytes that take time, and memory of the batches in flight."""
         small = self._small
         readers: dict[str, list[int]] = {}
         sizes = {}
@@ -91,27 +137,27 @@ class TypeProgram:
             for t in range(small.types):
                 leaves, comes = program.continuous(), program.continuous()
                 for reader in readers[tensor]:
-                    ends = place[source][t], place[reader][t]
+                    ends = rows[source][t], rows[reader][t]
                     program.row([(leaves, 1.0), (ends[0], -1.0), (ends[1], 1.0)], 0, np.inf)
                     program.row([(comes, 1.0), (ends[0], 1.0), (ends[1], -1.0)], 0, np.inf)
                 for r, (receive_s, send_s) in enumerate(zip(small.receive_s[:, t], small.send_s[:, t], strict=True)):
-                    work[t][r].append((leaves, float(forward * send_s + back * receive_s) * x))
-                    work[t][r].append((comes, float(forward * receive_s + back * send_s) * x))
+                    work[t][r].append((leaves, float(forward * send_s + back * receive_s)))
+                    work[t][r].append((comes, float(forward * receive_s + back * send_s)))
+                if len(work[t]) > len(small.layer_parallel):
+                    held = (forward + back) * self._problem.cut_memory * self._in_flight / self._problem.memory_cap[t]
+                    work[t][-1] += [(leaves, float(held)), (comes, float(held))]
 
-    def _add_gradients(
-        self, program: IntegerProgram, place: list[list[int]], work: list[list[list[tuple[int, float]]]], x: float
-    ) -> None:
+    def _add_gradients(self, program: IntegerProgram, rows: list[list[int]], work: list[list[Terms]]) -> None:
         """What the type of the first Layer, if there is one that all others need, passes on for the others."""
-        small = self._small
-        first = self._first
+        small, first = self._small, self._first
         if first is None:
             return
         for v in np.flatnonzero(small.gradients):
             for t in range(small.types):
                 passed = program.continuous()
-                program.row([(passed, 1.0), (place[first][t], -1.0), (place[v][t], 1.0)], 0, np.inf)
+                program.row([(passed, 1.0), (rows[first][t], -1.0), (rows[v][t], 1.0)], 0, np.inf)
                 for r, each in enumerate(small.receive_s[:, t] + small.send_s[:, t]):
-                    work[t][r].append((passed, float(small.gradients[v] * each) * x))
+                    work[t][r].append((passed, float(small.gradients[v] * each)))
 
     @property
     def _first(self) -> int | None:
@@ -123,18 +169,22 @@ class TypeProgram:
                 reached.add(b)
         return 0 if len(reached) == small.layers and self._counts[0] == 1 else None
 
-    def _add_units(self, program: IntegerProgram, work: list[list[list[tuple[int, float]]]], hosts: int) -> None:
-        """Units of each type within the caps, as parts of whole products: a single unit is one too."""
+    def _add_units(self, program: IntegerProgram, work: list[list[Terms]], rate: int, high: float) -> None:
+        """Units of each type within the caps, as parts of whole products: a single unit is one too; and shard hosts."""
         p = self._problem
+        hosts = program.integer(p.shards.price if p.shards.type < 0 else 0.0)
+        program.row([(hosts, 1.0)], p.shards.minimum, np.inf)
+        program.row([(hosts, 1.0), (rate, -p.shards.seconds * high * (1 - TOLERANCE))], 0, np.inf)
         products = [program.integer(price) for price in p.product_price]
         for t, resources in enumerate(work):
-            here, each = (hosts if p.shards.type == t else 0), float(p.sold_in[t])
+            here, each = (-1.0 if p.shards.type == t else 0.0), float(p.sold_in[t])
             units = program.continuous(0.0, float(p.cap[t]))
             program.row([(units, 1.0), (products[p.product[t]], -each)], -np.inf, 0.0)
             program.row([(products[p.product[t]], each)], -np.inf, float(p.cap[t]))
             for taken in resources:
                 # A unit is not added for a rounding error.
-                program.row([(units, 1.0), *((c, -seconds * (1 - 1e-9)) for c, seconds in taken)], here, np.inf)
+                needed = [(c, -seconds * high * (1 - TOLERANCE)) for c, seconds in taken]
+                program.row([(units, 1.0), (hosts, here), *needed], 0, np.inf)
 
 
 def least_per_row(
@@ -142,24 +192,25 @@ def least_per_row(
 ) -> float:
     """Lower bound on the price per hour over rows per second from low to high, given a plan's and a lower bound.
 
-    The least price never falls with the throughput: what it is at x, it is at least at all above x.
+    A price per row is tried that is nearly the plan's; where a solution costs less, that of the solution.
     """
-    wanted, x, least = value * (1 - _CLOSE), low, value
-    while x <= high and least > floor:
-        if deadline.over:
-            return floor
-        price = program.least_price(x, deadline)
-        reach = min(max(price / wanted, x * _STEP), high)
-        least = min(least, price / reach)
-        x = reach if reach < high else np.inf
-    return max(floor, least)
+    per_row, least = value * (1 - _CLOSE), floor
+    for _ in range(_PRICES):
+        if deadline.over or per_row <= least:
+            break
+        beyond, seen = program.least_beyond(per_row, low, high, deadline)
+        if beyond >= 0:
+            return max(least, per_row)
+        least = max(least, per_row + beyond / low)
+        per_row = min(seen, per_row) * (1 - _ROUNDING)
+    return least
 
 
 def most_within(program: TypeProgram, value: float, most: float, budget: float, deadline: Deadline) -> float:
     """Upper bound on the rows per second within a price per hour, given a plan's and an upper bound."""
     low, high = value, most
     for turn in range(_TURNS):
-        x = low * (1 + _CLOSE) if turn == 0 or np.isinf(high) else float(np.sqrt(low * high))
+        x = low * (1 + _NEAR) if turn == 0 or np.isinf(high) else float(np.sqrt(low * high))
         if x >= high or deadline.over:
             break
         if program.exceeds(budget, x, deadline):
