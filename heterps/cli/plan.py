@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.table import Table
 
 from heterps.cli._commands import check_commands, commands_text
@@ -167,13 +168,14 @@ def make(
     commands: bool, hosts: str | None, certs: str | None, as_json: bool, html: str | None, out: str | None,
 ) -> None:  # fmt: skip
     """Plan a model and print the report."""
+    if objective is not None:
+        _check_given({"target", "objective", "seconds", "as_json"}, f"--objective {objective}")
+        _print_load(least_load(read_instance(target), deadline=Deadline(seconds)), as_json)
+        return
     for target_file in filter(None, (out, html)):
         check_target(target_file)
     check_commands(commands, out, hosts, certs)
     run = parse_run(play_with)
-    if objective is not None:
-        _print_load(least_load(read_instance(target), deadline=Deadline(seconds)), as_json)
-        return
     graph = with_storage(load_graph(target, parse_settings(settings)), parse_storage(storage))
     request = Request(
         graph,
@@ -235,6 +237,21 @@ def diff_command(a: str, b: str) -> None:
     for change in changes:
         table.add_row(*change)
     _console().print(table)
+
+
+def _check_given(known: set[str], beside: str) -> None:
+    """Refuse options that mean nothing beside another one.
+
+    Raises
+    ------
+    PlanError
+        With all of them.
+    """
+    asked = click.get_current_context()
+    said = {name for name in asked.params if asked.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    senseless = [param.opts[0] for param in asked.command.params if param.name in said - known]
+    if senseless:
+        raise PlanError(f"{beside} reads a placement instance: {', '.join(senseless)} mean nothing there; leave them out")
 
 
 def _print_load(found: LoadPlan, as_json: bool) -> None:

@@ -88,7 +88,7 @@ def planned(
     every = fairly_priced(every, goal.target)
     if beat is not None and not goal.can_beat(every, solve, beat):
         return LargeOutcome(every, None, True, beaten=True)
-    return _thinned(every, goal, solve, deadline)
+    return _thinned(every, program, goal, solve, deadline)
 
 
 def _is_out(problem: Problem, goal: Goal, beat: float) -> bool:
@@ -100,13 +100,20 @@ def _is_out(problem: Problem, goal: Goal, beat: float) -> bool:
     return bound <= beat if goal.rises else bound >= beat
 
 
-def _thinned(every: Problem, goal: Goal, solve: Solve, deadline: Deadline) -> LargeOutcome:
-    """All cuts are known but many: good ones first, all of them where the price with fractions leaves room."""
+def _thinned(
+    every: Problem, program: TypeProgram, goal: Goal, solve: Solve, deadline: Deadline
+) -> LargeOutcome:
+    """All cuts are known but many: good ones first, all of them where neither types nor fractions are proof enough."""
     few = good_cuts(every, _GOOD)
     found = _closer(few, goal, solve, deadline)
-    floor = goal.floor(every)
+    over = found and f"over {found[0].states:,} of {every.states:,} legal cuts"
+    if found is not None and program.applies:
+        soon = Deadline(min(_BOUND_SECONDS, deadline.left / 2))
+        result = _bounded(found[1], goal.closer(program, found[1].value, goal.bound(few), soon), goal, f"{over}")
+        if result.gap <= _ENOUGH:
+            return LargeOutcome(found[0], result, False)
     if found is not None:
-        result = _bounded(found[1], floor, goal, f"over {found[0].states:,} of {every.states:,} legal cuts")
+        result = _bounded(found[1], goal.floor(every), goal, f"{over}")
         if result.gap <= _ENOUGH or deadline.over:
             return LargeOutcome(found[0], result, False)
     exactly = goal.search(every, solve, deadline)

@@ -6,11 +6,12 @@ whose source is on a type and one of whose readers is not leaves that type once.
 the type of the first Layer unless theirs is the same. So the least price over places of Layers, with whole units of
 types, whole products and whole shard hosts, is no more than any plan's. Branches that are alike are one: some best
 solution in fractions treats them alike, and fractions are allowed for them. So they are for all Layers where pools may
-share a stage. Serial parts, calls and links are left out.
+share a stage, and where there are very many: then only units are whole. Serial parts, calls and links are left out.
 
 Memory counts where no pools share stages: k units of a stage hold its Layers k times and the batches in flight, N or
-more, between them, so ``N * each + k * once <= k * cap``, and so for all stages of a type together with k >= 1 each. N
-is at least what all Layers take where they take least, and a Layer that is on a type knows what it takes there.
+more, between them, so ``N * each + k * once <= k * cap`` for what its Layers take together. So k is at least the sum of
+``N * each / (cap - once)`` over its Layers alone, and over all stages of a type. N is at least what all Layers take
+where they take least, and a Layer that is on a type knows what it takes there.
 
 The throughput x is a column of the program: Layers send ``w[v, t]`` rows a second to types, which is x where a Layer is
 on one type. So the least price less ``c * x``, over all throughputs from low to high, is one program. If it is m, every
@@ -19,18 +20,21 @@ plan's price per row is at least c + m/x; where m is not negative, at least c.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.integer_program import IntegerProgram
 from heterps.planner.solve.mincut import folded
-from heterps.planner.solve.placement import TOLERANCE, Floats
+from heterps.planner.solve.placement import TOLERANCE, Bools, Floats
 from heterps.planner.solve.problem import Problem
 
 __all__ = ["MOST_COLUMNS", "TypeProgram", "least_per_row", "most_within"]
 
-MOST_COLUMNS = 4_000  # of places and crossings, beyond which HiGHS takes long
-_SECONDS = 1.0  # for one program
+MOST_COLUMNS = 20_000  # of places and crossings, beyond which HiGHS takes long
+_MOST_WHOLE = 64  # Layers that may be on several types, beyond which it does if they must not be split
+_SECONDS = 2.0  # for one program
 _ROUNDING = 1e-7  # relative: HiGHS takes what is so close for enough
 _CLOSE = 2e-3  # relative distance from the plan at which a bound is good enough
 _NEAR = 0.01  # relative distance from a plan's throughput that is looked at first
@@ -52,6 +56,13 @@ class TypeProgram:
         """Whether the program is small enough."""
         tensors = len({flow.tensor for flow in self._small.flows})
         return (3 * self._small.layers + 2 * tensors) * self._small.types <= MOST_COLUMNS
+
+    @cached_property
+    def _is_whole(self) -> Bools:
+        """bool[L]: Layers that must not be split, of those that might be."""
+        free = (self._counts == 1) & (self._small.allowed.sum(axis=1) > 1)
+        few = free.sum() <= _MOST_WHOLE and not self._problem.mixes.size
+        return np.asarray(free & few)
 
     def least_price(self, x: float, deadline: Deadline) -> float:
         """Lower bound on the price per hour at x rows a second or more; inf: no plan, 0: nothing is known in time."""
@@ -89,7 +100,7 @@ class TypeProgram:
             for r, seconds in enumerate(small.layer_parallel[:, :, t]):
                 work[t][r] += [(rows[v][t], float(s)) for v, s in enumerate(seconds) if s]
             if not self._problem.mixes.size and 0 < self._problem.memory_cap[t] < np.inf:
-                work[t].append([(rows[v][t], float(s)) for v, s in enumerate(self._held(t, high)) if s])
+                work[t].append([(rows[v][t], float(s)) for v, s in enumerate(self._held(t)) if s])
         self._add_crossing(program, rows, work)
         self._add_gradients(program, rows, work)
         self._add_units(program, work, rate, high)
@@ -100,21 +111,21 @@ class TypeProgram:
         allowed = self._small.allowed[v]
         columns = [program.continuous(0.0, float(ok)) for ok in allowed]
         program.row([*((c, 1.0) for c in columns), (rate, -1.0)], 0, 0)
-        if self._counts[v] == 1 and allowed.sum() > 1 and not self._problem.mixes.size:
+        if self._is_whole[v]:
             places = [program.binary() for _ in columns]
             program.row([(place, 1.0) for place in places], 1, 1)
             for column, place in zip(columns, places, strict=True):
                 program.row([(column, 1.0), (place, -1.0)], -np.inf, 0)
         return columns
 
-    def _held(self, t: int, high: float) -> Floats:
+    def _held(self, t: int) -> Floats:
         """Units of a type for each row a second of each Layer, by the memory that it takes there."""
         small = self._small
         flight = self._in_flight + (small.layer_way[:, t] - self._fastest) / self._counts
-        taken = small.layer_held[:, t] * flight + small.layer_memory[:, t] / high
-        return np.asarray(taken / self._problem.memory_cap[t])
+        room = self._problem.memory_cap[t] - small.layer_memory[:, t] / self._counts
+        return np.asarray(small.layer_held[:, t] * flight / np.maximum(room, 1e-9 * self._problem.memory_cap[t]))
 
-    @property
+    @cached_property
     def _fastest(self) -> Floats:
         """Batches in flight for each row a second by Layer, each where it takes least."""
         ways = np.where(self._small.allowed, self._small.layer_way, np.inf).min(axis=1)

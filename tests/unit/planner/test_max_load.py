@@ -322,3 +322,10 @@ def test_from_the_command_line(saved):
     assert "Fullest device: 2.1 (proved optimal, over all 5 cuts" in shown.output
     data = json.loads(CliRunner().invoke(command, [path, "--objective", "max-load", "--json"]).output)
     assert data["gap"] == 0
+
+
+def test_options_of_plans_are_refused_beside_an_instance(tmp_path):
+    options = ["--objective", "max-load", "--seconds", "3", "--budget", "5", "--pin", "a=cpu", "--play"]
+    found = CliRunner().invoke(command, [str(tmp_path / "instance.json"), *options])
+    assert isinstance(found.exception, PlanError)
+    assert "--objective max-load reads a placement instance: --budget, --pin, --play mean nothing" in str(found.exception)

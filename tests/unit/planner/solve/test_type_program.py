@@ -92,7 +92,7 @@ def test_without_time_the_bound_is_what_it_was():
 
 def test_a_program_that_is_too_large_is_not_built():
     assert TypeProgram(branches(100)).applies  # alike: four layers
-    assert not TypeProgram(make_problem([[1.0, 2.0 + i] for i in range(1000)])).applies
+    assert not TypeProgram(make_problem([[1.0, 2.0 + i] for i in range(4000)])).applies
 
 
 @pytest.mark.full
