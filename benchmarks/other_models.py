@@ -1,4 +1,4 @@
-"""Large graphs that no threshold of the planner was chosen by: shapes that people's models have, and some that none has.
+"""Large graphs that no threshold of the planner was chosen by: shapes of people's models, and some that none has.
 
 ``python -m benchmarks.plan_scale --others`` plans them.
 """
@@ -129,7 +129,8 @@ def encoder_decoder(blocks: int = 12, heads: int = 4, length: int = 8, width: in
 def _attended(h: ops.Tensor, to: ops.Tensor, name: str, heads: int, width: int) -> ops.Tensor:
     parts = []
     for i in range(heads):
-        q, k, v = (ops.dense(x, width // heads, name=f"{name}_{i}{part}") for part, x in zip("qkv", (h, to, to), strict=True))
+        each = zip("qkv", (h, to, to), strict=True)
+        q, k, v = (ops.dense(x, width // heads, name=f"{name}_{i}{part}") for part, x in each)
         scores = ops.softmax(ops.matmul(q, k, transpose_b=True, name=f"{name}_{i}s"), name=f"{name}_{i}p")
         parts.append(ops.matmul(scores, v, name=f"{name}_{i}o"))
     mixed = ops.dense(ops.concat(*parts, name=f"{name}_heads"), width, name=f"{name}_mix")

@@ -251,7 +251,8 @@ def _check_given(known: set[str], beside: str) -> None:
     said = {name for name in asked.params if asked.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     senseless = [param.opts[0] for param in asked.command.params if param.name in said - known]
     if senseless:
-        raise PlanError(f"{beside} reads a placement instance: {', '.join(senseless)} mean nothing there; leave them out")
+        words = f"{', '.join(senseless)} mean nothing there"
+        raise PlanError(f"{beside} reads a placement instance: {words}; leave them out")
 
 
 def _print_load(found: LoadPlan, as_json: bool) -> None:

@@ -100,9 +100,7 @@ def _is_out(problem: Problem, goal: Goal, beat: float) -> bool:
     return bound <= beat if goal.rises else bound >= beat
 
 
-def _thinned(
-    every: Problem, program: TypeProgram, goal: Goal, solve: Solve, deadline: Deadline
-) -> LargeOutcome:
+def _thinned(every: Problem, program: TypeProgram, goal: Goal, solve: Solve, deadline: Deadline) -> LargeOutcome:
     """All cuts are known but many: good ones first, all of them where neither types nor fractions are proof enough."""
     few = good_cuts(every, _GOOD)
     found = _closer(few, goal, solve, deadline)
