@@ -56,9 +56,7 @@ def floors_of(problem: Problem, x: float) -> Floors:
         worth.insert(0, best.price - np.where(problem.packed, 0.0, problem.price))
         counted.insert(0, 0 * problem.product_price)
         to_go.insert(0, cost_to_go(problem, x, best.price))
-    return Floors(
-        np.array(less), np.array(worth), np.array(counted), np.array(to_go), problem.product, problem.sold_in
-    )
+    return Floors(np.array(less), np.array(worth), np.array(counted), np.array(to_go), problem.product, problem.sold_in)
 
 
 def _sets(problem: Problem) -> list[tuple[int, ...]]:

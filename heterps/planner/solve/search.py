@@ -26,9 +26,10 @@ __all__ = ["SearchResult", "Solve", "best_at", "best_price_per_row", "best_throu
 Solve = Callable[[Problem, float], Placement | None]
 _STEP = 1.05  # over throughputs at which nothing is decided
 _SOME = 1.005  # within which no more is looked for where something near was not decided
+_NEAR = 1.02  # of each other are two throughputs if a plan at the lower one may be the best there is
 _MOST_SOLVES = 400
 _FEW_STATES = 150
-_BELOW = (0.99, 0.97, 0.9, 0.7, 0.4)  # parts of a bound at which a plan is looked for
+_BELOW = (0.99, 0.97, 0.93, 0.87, 0.8, 0.7, 0.4)  # parts of a bound at which a plan is looked for
 _ABOVE = 1 + 1e-8  # "just above": clear of the tolerance within which unit counts are not raised
 
 
@@ -215,12 +216,14 @@ def best_throughput(
         raise UndecidedError(f"more than {beat:g} rows a second are not decided", refuted)
     if placement is None:
         return None
-    solves = 1
+    solves, most_apart = 1, math.inf if is_small(problem) else _NEAR
     while not math.isinf(low) and solves < _MOST_SOLVES and not deadline.over:
         if high <= low * (_SOME if open_ else _ABOVE):
             break
         x = low * 2 if math.isinf(high) else math.sqrt(low * high)
         for at in (x, low * _ABOVE):  # just above what is reached: a failure there is the proof
+            if at < x and high > low * most_apart:
+                break  # where much is affordable all is slow, and a failure is not near
             solves += 1
             better = fitting(at)
             if better is not None:
