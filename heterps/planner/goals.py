@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -228,9 +228,14 @@ class MaxThroughput(Goal):
                 "price and a budget (MaxThroughput(price_per_hour=...), --budget), or ask for the least cost "
                 "(--rows-per-second)"
             )
-        found = best_throughput(problem, solve, budget=self.price_per_hour, beat=beat or 0.0, deadline=deadline)
-        return found and replace(
-            found, bound=min(found.bound, max(found.value, self.bound(problem))) if found.gap else found.bound
+        try:
+            most = self.bound(problem)
+        except UndecidedError:
+            most = math.inf
+        if most <= (beat or 0.0):
+            return None
+        return best_throughput(
+            problem, solve, budget=self.price_per_hour, beat=beat or 0.0, most=most * (1 + 1e-6), deadline=deadline
         )
 
     def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:

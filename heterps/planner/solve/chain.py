@@ -24,7 +24,7 @@ __all__ = [
     "cost_to_go",
     "pairs_inside",
     "relaxed_price",
-    "relaxed_units",
+    "relaxed_stages",
     "room_for",
     "units_needed",
     "work_needed",
@@ -220,16 +220,11 @@ def _stages_per_row(problem: Problem) -> float:
     return _reached(problem, 1.0, False)[0]
 
 
-def relaxed_units(problem: Problem, x: float) -> tuple[float, Floats]:
-    """Return :func:`relaxed_price`, and the fractions of units by type that it is the price of."""
-    least, stage = _reached(problem, x, False)
-    units, hosts = np.zeros(problem.types), problem.shards.seconds * x
-    if math.isinf(least):
-        return np.inf, units
-    j = problem.states - 1
-    while j > 0:
+def relaxed_stages(problem: Problem, x: float, price: Floats) -> tuple[float, Floats]:
+    """Price of all stages with fractions of units at prices of the types, and the fractions by type."""
+    least, stage = _reached(problem, x, False, price)
+    units, j = np.zeros(problem.types), problem.states - 1
+    while j > 0 and math.isfinite(least):
         units[int(stage[j, 1])] += stage[j, 2]
         j = int(stage[j, 0])
-    if problem.shards.type >= 0:
-        units[problem.shards.type] += hosts
-    return least + problem.host_price * hosts, units
+    return least, units

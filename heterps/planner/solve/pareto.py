@@ -27,7 +27,7 @@ __all__ = ["TooManyLabelsError", "label_placement"]
 
 _LABELS = (64, 2_000, 30_000)  # room that is taken at first, where loops may run as they were written, and at most
 _MOST_CHOICES = 1 << 16
-_WIDER = 0.1  # how much more than the least price is looked for at first
+_WIDER = 0.02  # how much more than the least price is looked for at first
 
 
 class TooManyLabelsError(Exception):
@@ -79,8 +79,11 @@ def _insert(new, slot, head, following, price, use):  # type: ignore[no-untyped-
 
 
 @njit(**INNER)
-def _choices(x, i, j, most, mixes, prices, choice, part, cost, figures):  # type: ignore[no-untyped-def]
-    """List the ways to run the stage from state i to j: (type, units, other type, other units), share, price."""
+def _choices(x, i, j, most, mixes, prices, alone, choice, part, cost, figures):  # type: ignore[no-untyped-def]
+    """List the ways to run the stage from state i to j: (type, units, other type, other units), share, price.
+
+    ``alone``: which of two types carries how much of a stage makes no difference but for their units.
+    """
     found = 0
     for t in range(len(prices)):
         k = units_needed(x, i, j, t, figures, True)
@@ -94,8 +97,12 @@ def _choices(x, i, j, most, mixes, prices, choice, part, cost, figures):  # type
         flight = min(figures[t, 5, j] - figures[t, 6, i], figures[other, 5, j] - figures[other, 6, i]) * x
         room = max(room_for(flight, i, j, t, figures, True), room_for(flight, i, j, other, figures, True))
         if whole + whole_other + room < 2**31:
+            last = np.inf
             for k in range(1, int(min(np.ceil(whole), most[t] + 1))):
                 k2 = max(1.0, np.ceil(max(whole_other * (1 - k / whole), room - k) * (1 - TOLERANCE)))
+                if k2 == last and alone:
+                    continue  # with a unit less it was as good
+                last = k2
                 choice[found, 0], choice[found, 1], choice[found, 2], choice[found, 3] = t, k, other, int(k2)
                 part[found], cost[found] = k / whole, prices[t] * k + prices[other] * k2
                 found += 1
@@ -120,19 +127,25 @@ def _search(x, words, figures, scarce, crossing, prices, most, mixes, floors, de
     Returns the number of labels, -1 if there is no room for more; and the lowest floor of those that were dropped.
     """
     dim, limit, link_dim, host_use, host_cut = scarce
-    to_go, lowest = floors[2], np.inf
-    price, use, record, following, head = labels
+    less, worth, to_go, lowest = floors[0][0], floors[1][0], floors[3], np.inf
+    price, use, record, following, head, value = labels
     choice, part, cost = choices
     n, types, count = len(words), len(prices), 1
     for i in range(n - 1):
         for j in range(i + 1, n):
             if not np.isfinite(to_go[0, j]) or not is_inside(words, i, j):
                 continue
-            for c in range(_choices(x, i, j, most, mixes, prices, choice, part, cost, figures)):
+            for c in range(_choices(x, i, j, most, mixes, prices, not len(host_use), choice, part, cost, figures)):
                 t, units, other, other_units = choice[c, 0], choice[c, 1], choice[c, 2], choice[c, 3]
+                rest = to_go[0, j] + cost[c] + worth[t] * units - less
+                rest += worth[other] * other_units if other >= 0 else 0.0
                 for origin in range(i * types, i * types + (types if by_type else 1)):
                     at = head[origin]
                     while at >= 0:
+                        if value[at] + rest > dearest:  # most end here: no more than this is worked out for them
+                            lowest = min(lowest, value[at] + rest)
+                            at = following[at]
+                            continue
                         if count == len(price):
                             return -1, lowest
                         price[count] = price[at] + cost[c]
@@ -153,6 +166,8 @@ def _search(x, words, figures, scarce, crossing, prices, most, mixes, floors, de
                             if least > dearest:
                                 lowest = min(lowest, least)
                             elif _insert(count, slot, head, following, price, use):
+                                value[count] = value[at] + cost[c] + worth[t] * units
+                                value[count] += worth[other] * other_units if other >= 0 else 0.0
                                 count += 1
                         at = following[at]
     return count, lowest
@@ -173,7 +188,7 @@ def label_placement(problem: Problem, x: float) -> Placement | None:
     lowest, wider, most = hunt.root, _WIDER, problem.budget * (1 + TOLERANCE)
     while lowest <= most and math.isfinite(lowest):
         labels, lowest = hunt.labelled(lowest, min(lowest * (1 + wider), most))
-        wider *= 2
+        wider *= 3
         ends = _listed(labels[4][-problem.types :], labels[3])
         if ends:
             best = ends[int(np.argmin(_packed(problem, labels[0][ends], labels[1][ends], scarce[0])))]
@@ -207,22 +222,35 @@ class _Labels:
     @property
     def root(self) -> float:
         """What every placement costs at least."""
-        first = _first_label(self._problem, self._price, self._used, 1)
+        first = self._first_label(1)
         return float(suited(least_in_all, self._problem)(0, 0, first[0], first[1], self._scarce[0], self._floors))
 
     def labelled(self, least: float, dearest: float) -> tuple[tuple[npt.NDArray[Any], ...], float]:
-        """Label all states as (price, use, record, following, head) for placements that cost from least to dearest.
+        """Label all states as (price, use, record, following, head, value) for placements from least to dearest.
 
         And return what all others cost at least.
         """
         by_type = bool(np.isfinite(self._problem.link).any())
         for room in _LABELS:
-            labels = _first_label(self._problem, self._price, self._used, room)
+            labels = self._first_label(room)
             search = suited(_search, self._problem) if room == _LABELS[0] else _search
             count, lowest = search(*self._figures, dearest, by_type, labels, self._choices)
             if count >= 0:
                 return labels, lowest
         raise TooManyLabelsError(f"more than {_LABELS[-1]:,} labels", least)
+
+    def _first_label(self, room: int) -> tuple[npt.NDArray[Any], ...]:
+        """Room for labels (not touched until needed), with one that has done nothing: (parent, state, type, ...).
+
+        ``value`` is the price with what is used, at the prices of the first floor.
+        """
+        problem, used, dim = self._problem, self._used, self._scarce[0]
+        price, value, use = np.empty(room), np.empty(room), np.empty((room, len(used)))
+        record, following = np.empty((room, 6), np.int64), np.empty(room, np.int64)
+        head = np.full(problem.states * problem.types, -1, np.int64)
+        price[0], use[0], record[0], following[0], head[0] = self._price, used, (-1, 0, 0, 0, -1, 0), -1, 0
+        value[0] = self._price + float((self._floors.worth[0] * np.append(used, 0.0)[dim])[dim >= 0].sum())
+        return price, use, record, following, head, value
 
 
 def _packed(
@@ -237,15 +265,6 @@ def _packed(
         p = problem.product[t]
         needed[:, p] = np.maximum(needed[:, p], np.ceil(use[:, dim[t]] / problem.sold_in[t]))
     return np.asarray(price + needed @ problem.product_price)
-
-
-def _first_label(problem: Problem, paid: float, used: Floats, room: int) -> tuple[npt.NDArray[Any], ...]:
-    """Room for labels (not touched until needed), with one that has done nothing: (parent, state, type, units, ...)."""
-    price, use = np.empty(room), np.empty((room, len(used)))
-    record, following = np.empty((room, 6), np.int64), np.empty(room, np.int64)
-    head = np.full(problem.states * problem.types, -1, np.int64)
-    price[0], use[0], record[0], following[0], head[0] = paid, used, (-1, 0, 0, 0, -1, 0), -1, 0
-    return price, use, record, following, head
 
 
 def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[npt.NDArray[Any], ...], npt.NDArray[np.float64]]:

@@ -15,16 +15,21 @@ import numpy as np
 
 from heterps.planner.solve.chain import chain_placement, chain_price, relaxed_price
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
+from heterps.planner.solve.fair_prices import most_by_parts
 from heterps.planner.solve.placement import Placement
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.sizing import fits
+from heterps.planner.solve.small import is_small
 
 __all__ = ["SearchResult", "Solve", "best_at", "best_price_per_row", "best_throughput", "frontier"]
 
 Solve = Callable[[Problem, float], Placement | None]
 _STEP = 1.05  # over throughputs at which nothing is decided
+_SOME = 1.005  # within which no more is looked for where something near was not decided
+_NEAR = 1.02  # of each other are two throughputs if a plan at the lower one may be the best there is
 _MOST_SOLVES = 400
 _FEW_STATES = 150
+_BELOW = (0.99, 0.97, 0.93, 0.87, 0.8, 0.7, 0.4)  # parts of a bound at which a plan is looked for
 _ABOVE = 1 + 1e-8  # "just above": clear of the tolerance within which unit counts are not raised
 
 
@@ -174,9 +179,17 @@ def _free_price(problem: Problem, x: float) -> float:
 
 
 def best_throughput(
-    problem: Problem, solve: Solve, *, budget: float = np.inf, beat: float = 0.0, deadline: Deadline = NEVER
+    problem: Problem,
+    solve: Solve,
+    *,
+    budget: float = np.inf,
+    beat: float = 0.0,
+    most: float = np.inf,
+    deadline: Deadline = NEVER,
 ) -> SearchResult | None:
     """Most rows per second within caps and a price per hour; None if nothing at all is feasible, or more than ``beat``.
+
+    Given that no plan has more than ``most``.
 
     Raises
     ------
@@ -196,15 +209,21 @@ def best_throughput(
             open_.append(x)
         return placement if placement is not None and placement.price <= budget * (1 + 1e-9) else None
 
-    low, placement = _start(problem, fitting, beat)
+    # No plan was found at high; there is none above refuted.
+    high = refuted = most if is_small(problem) else most_by_parts(problem, budget, beat, most)
+    low, placement = _start(problem, fitting, beat, high)
     if placement is None and open_:
-        raise UndecidedError(f"more than {beat:g} rows a second are not decided")
+        raise UndecidedError(f"more than {beat:g} rows a second are not decided", refuted)
     if placement is None:
         return None
-    high, refuted, solves = np.inf, np.inf, 1  # no plan was found at high; there is none at refuted
-    while high > low * _ABOVE and not math.isinf(low) and solves < _MOST_SOLVES and not deadline.over:
+    solves, most_apart = 1, math.inf if is_small(problem) else _NEAR
+    while not math.isinf(low) and solves < _MOST_SOLVES and not deadline.over:
+        if high <= low * (_SOME if open_ else _ABOVE):
+            break
         x = low * 2 if math.isinf(high) else math.sqrt(low * high)
         for at in (x, low * _ABOVE):  # just above what is reached: a failure there is the proof
+            if at < x and high > low * most_apart:
+                break  # where much is affordable all is slow, and a failure is not near
             solves += 1
             better = fitting(at)
             if better is not None:
@@ -219,12 +238,15 @@ def best_throughput(
 
 
 def _start(
-    problem: Problem, fitting: Callable[[float], Placement | None], beat: float
+    problem: Problem, fitting: Callable[[float], Placement | None], beat: float, high: float
 ) -> tuple[float, Placement | None]:
-    """The first placement: above what is to be beaten, or at a throughput at which whatever is feasible at all is."""
-    x = beat * _ABOVE or problem.slowest
-    placement = fitting(x)
-    return (0.0, None) if placement is None else (max(x, problem.sustained(placement)), placement)
+    """The first placement: above what is to be beaten, or a little below a bound, or where whatever is feasible is."""
+    near = [high * part for part in _BELOW] if math.isfinite(high) else []
+    for x in [beat * _ABOVE] if beat else [*near, problem.slowest]:
+        placement = fitting(x) if x <= high else None
+        if placement is not None:
+            return max(x, problem.sustained(placement)), placement
+    return 0.0, None
 
 
 def frontier(

@@ -10,16 +10,20 @@ import numpy as np
 
 from heterps.planner.solve.problem import Problem
 
-__all__ = ["suited"]
+__all__ = ["is_small", "suited"]
 
 #: Pairs of states, times types, up to which a pass over all of them takes milliseconds as it was written.
 _FEW = 1024
 
 
+def is_small(problem: Problem) -> bool:
+    """Whether all stages of a problem are looked at sooner than anything else is."""
+    return problem.states**2 * problem.types <= _FEW and not problem.mixes.size
+
+
 def suited(loop: Any, problem: Problem) -> Any:
     """Return a loop in the form that suits a problem: compiled, or as it was written."""
-    small = problem.states**2 * problem.types <= _FEW and not problem.mixes.size
-    return _in_python(loop) if small and hasattr(loop, "py_func") else loop
+    return _in_python(loop) if is_small(problem) and hasattr(loop, "py_func") else loop
 
 
 @cache
