@@ -1,4 +1,4 @@
-"""Eight plans, each mode: forecast, played and measured throughput on this machine, workers in processes.
+"""Ten plans, each mode: forecast, played and measured throughput on this machine, workers in processes.
 
 Run ``python -m benchmarks.forecast`` on a quiet machine (about seven minutes). Wide & Deep on Criteo-shaped text. The
 Profile comes from micro-measurements only (:mod:`heterps.runtime.measure.measuring`), made anew before each run; no run
@@ -52,6 +52,8 @@ class ModeCase:
     def name(self) -> str:
         """What the table calls it."""
         more = ", all-reduced" if self.reduced else ", backups" if self.replicas > 1 else ""
+        if isinstance(self.mode, Async) and self.mode.merge > 1:
+            more += f", {self.mode.merge} merged"
         return f"{self.case.name}, {self.mode.name}{more}"
 
     def plan(self, hardware: Hardware) -> Plan:
@@ -72,6 +74,8 @@ CASES = (
     ModeCase(WIDER, Sync()),
     ModeCase(FUSED, Sync(), reduced=True),
     ModeCase(FUSED, Geo(10)),
+    ModeCase(FUSED, Async(merge=8)),
+    ModeCase(WIDER, Async(merge=8)),
 )
 
 

@@ -66,7 +66,8 @@ def play_plan(
         cut_every_s=cut_every_s,
         slow=slow,
     )
-    return play(durations_of(plan, costs, sample), script)
+    played = replace(plan, mode=script.mode) if isinstance(plan.mode, Async) else plan  # how many batches are merged
+    return play(durations_of(played, costs, sample), script)
 
 
 def even_splits(plan: Plan, batches: int = 40, each: int = 2) -> tuple[int, ...]:
@@ -200,12 +201,13 @@ def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced:
         crews=_crews(costs, stage, mine),
         forward_s=_FORWARD * cost.kernel_s + out * wire,
         backward_s=(1 - _FORWARD) * cost.kernel_s + (returned + behind) * wire,
-        enter_s=((into + back + 2 * dense) * wire + call) if i else 0.0,
+        enter_s=((into + back + (1 + 1 / _merged(plan)) * dense) * wire + call) if i else 0.0,
         forward_bytes=into,
         backward_bytes=back,
         bus_s=(into + back + out + returned) / bus if bus else 0.0,
         dense_bytes=dense,
-        dense_call_s=dense * _wire(costs, server) + plan.shard_hosts * costs.rates(server).call_s,
+        dense_call_s=(dense * _wire(costs, server) + plan.shard_hosts * costs.rates(server).call_s) / _merged(plan),
+        dense_every=_merged(plan),
     )
 
 
@@ -216,12 +218,15 @@ def _worker(plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: 
     rows = _rows(costs, own or None)
     learn = sum(map(rates.pull, rows)) + sum(map(rates.push, rows)) + (0.0 if own else rates.dense(costs.dense_size))
     push, settle = cost.push_s + away * wire, 0.0
+    if _merged(plan) > 1:
+        push = _merged_push_s(plan, costs, layers, away, sample)
     if plan.mode.adds:
         settled, bytes_ = _settled(plan, costs, sample)
         learn += sum(map(rates.pull, rows))  # which rows are lacking
         settle = _SETTLING * sum(map(rates.pull, settled)) * slower + 2 * bytes_ * wire
         push = max(0.0, push - _half(costs, own) * wire) if own else 0.0
-    pull = max(0.0, cost.pull_s - _half(costs, own) * wire)
+    dense = sum(costs.cost(layer, pool).pull_s for layer in layers if not layer.groups)
+    pull = max(0.0, cost.pull_s - _half(costs, own) * wire - dense * (1 - 1 / _merged(plan)))
     return WorkerTimes(
         cost.read_s, cost.dedupe_s + cost.engine_s, pull, push, rates.call_s * slower, learn * slower, settle
     )
@@ -232,7 +237,9 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
     rates, slower, kept = costs.rates(server), costs.crowding(server), _own(plan)
     rows = [count for op, count in zip(costs.pulls, _rows(costs), strict=True) if op.attrs["group"] not in kept]
     half = _half(costs) - _half(costs, kept)
-    pulled, pushed = half + own, half + (0.0 if reduced else 4.0 * costs.dense_size)
+    merged = _merged(plan)
+    pulled = half + own / merged
+    pushed = half * _shared(plan, sample) + (0.0 if reduced else 4.0 * costs.dense_size) / merged
     wire = _wire(costs, server)
     settled, settled_bytes = _settled(plan, costs, sample)
     settle = sum(map(rates.push, settled)) + _TELLING * sum(map(rates.pull, settled))
@@ -253,14 +260,39 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
 
 
 def _applying_s(plan: Plan, costs: Costs, reduced: bool, sample: Sample | None) -> float:
-    """Of shard hosts for the gradients of a batch: in Sync those of all lanes are added up, then applied at once."""
+    """Of shard hosts for the gradients of a batch: in Sync those of all lanes are added up, then applied at once.
+
+    Those of batches that a worker has merged come as one.
+    """
     rates, rows = costs.rates(costs.hardware.pool(plan.shard_pool)), _rows(costs)
     dense = 0.0 if reduced else rates.dense(costs.dense_size)
     lanes = plan.lanes if plan.mode.ordered else 1
     if lanes == 1:
-        return sum(map(rates.push, rows)) + dense
+        merged, shared = _merged(plan), _shared(plan, sample)
+        return (sum(rates.push(count * shared * merged) for count in rows) + dense) / merged
     together = lanes ** _growth(sample)  # times as many distinct rows
     return (sum(rates.push(count * together) for count in rows) + dense) / lanes + sum(rows) * rates.merge_s
+
+
+def _merged(plan: Plan) -> int:
+    """Batches whose gradients go in one push, and for which dense parameters come once."""
+    return plan.mode.merge if isinstance(plan.mode, Async) else 1
+
+
+def _shared(plan: Plan, sample: Sample | None) -> float:
+    """Distinct rows of the batches of a push, over those of each of them."""
+    merged: float = _merged(plan) ** (_growth(sample) - 1)
+    return merged
+
+
+def _merged_push_s(plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: Sample | None) -> float:
+    """Of a worker for a batch of a push: it adds up the rows of each, and sends those that are distinct at the end."""
+    pool = costs.hardware.pool(plan.stages[0].pool)
+    wire, merged = _wire(costs, pool), _merged(plan)
+    by_rows = sum(costs.cost(layer, pool).push_s for layer in layers if layer.groups)
+    dense = sum(costs.cost(layer, pool).push_s for layer in layers if not layer.groups) + away * wire
+    adding = sum(_rows(costs)) * costs.rates(pool).merge_s * costs.crowding(pool)
+    return adding + by_rows * _shared(plan, sample) + dense / merged
 
 
 def _growth(sample: Sample | None) -> float:

@@ -81,8 +81,8 @@ class StageTimes:
         Copies between the memory of the machine and of a device, beside the kernels of other batches.
     dense_bytes
         Parameters that come from the hosts; as many bytes of gradients go back, by way of the worker that reads.
-    dense_call_s
-        What a host takes to send them.
+    dense_call_s, dense_every
+        What a host takes to send them, per batch; they come once for so many batches.
     """
 
     crews: tuple[Crew, ...]
@@ -94,6 +94,7 @@ class StageTimes:
     bus_s: float = 0.0
     dense_bytes: float = 0.0
     dense_call_s: float = 0.0
+    dense_every: int = 1
 
     @property
     def workers(self) -> int:

@@ -218,7 +218,8 @@ class TimedTask(Task):
 
     def _send(self, send: cl.Send) -> None:
         if type(send.request) is Push and send.host < self._hosts:
-            seconds = self._times.push_s / self._hosts + self._times.call_s
+            batches = 1 if self.client.mode.adds else send.request.batches
+            seconds = self._times.push_s * batches / self._hosts + self._times.call_s
             seconds += self._times.settle_s / self._hosts if send.request.settles else 0.0
             self._thread.do(seconds, super()._send, send, own=True, note=self._note(send.request.key.n, True))
         else:

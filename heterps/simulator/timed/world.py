@@ -169,7 +169,7 @@ class TimedWorld(World):
         if act in ("_step", "_at_next"):
             return stage.forward_bytes
         if act == "filled":
-            return stage.dense_bytes / self.durations.hosts.count
+            return stage.dense_bytes / stage.dense_every / self.durations.hosts.count
         return stage.backward_bytes + sum(each.dense_bytes for each in self.durations.stages[number:])
 
     def _received(self, message: Any) -> float:
@@ -180,5 +180,5 @@ class TimedWorld(World):
         if type(request) is not Push:
             return 0.0
         mode = self.scenario.spec.mode
-        pushed = hosts.push_bytes if mode.has_ranges or not mode.adds else 0.0
+        pushed = hosts.push_bytes * (1 if mode.adds else request.batches) if mode.has_ranges or not mode.adds else 0.0
         return (pushed + (hosts.settle_bytes if request.settles else 0.0)) / hosts.count

@@ -13,7 +13,7 @@ from heterps.planner.costs.expectation import by_hand, forecast
 from heterps.planner.costs.playing import durations_of, miniature
 from heterps.planner.costs.profile import Line, Profile, Rates
 from heterps.planner.costs.sample import sample_batches
-from heterps.protocol import Sync
+from heterps.protocol import Async, Sync
 from heterps.runtime.measure.synthetic import synthetic_batch
 
 
@@ -99,3 +99,30 @@ def test_in_sync_gradients_of_all_lanes_are_added_up_before_they_are_applied(ren
     rows = sum(op.type.shape[0] * 256 * costs.layers.unique_fraction for op in costs.pulls)
     sync, alone = (durations_of(replace(made, mode=mode), costs).hosts.apply_s for mode in (Sync(), made.mode))
     assert sync - alone == pytest.approx(rows * (2e-6 + (2**0.8 / 2 - 1) * 1e-6) - 1e-3 / 2)
+
+
+def test_merged_batches_ask_hosts_less_and_send_dense_gradients_once(rented):
+    """Of four batches a push: distinct rows by Heaps' law, dense parameters one time in four, there and back."""
+    fused = by_hand(ctrdnn(), rented, [("cpu", ["*"], 4)], batch_size=256, shard_hosts=1, depth=2)
+    costs = expectation._costs(fused, rented, None, None, None)
+    single = durations_of(fused, costs).hosts
+    four = durations_of(replace(fused, mode=Async(2, merge=4)), costs).hosts
+    dense, rows = 4.0 * costs.dense_size, single.push_bytes - 4.0 * costs.dense_size
+    assert four.push_bytes == pytest.approx(rows * 4**-0.2 + dense / 4)
+    assert four.pull_bytes == pytest.approx(single.pull_bytes - 0.75 * dense)
+    assert four.apply_s < 0.8 * single.apply_s
+    played = [play(replace(fused, mode=Async(2, merge=n)), rented, splits=(40,) * 4) for n in (1, 4)]
+    sent = [sum(each.bytes_per_second.values()) / each.rows_per_second for each in played]
+    assert sent[1] < 0.7 * sent[0]
+    assert played[1].rows_per_second > played[0].rows_per_second
+
+
+def test_merged_batches_of_later_stages_ask_for_parameters_once(rented):
+    stages = [("cpu", ["read", "pull*"], 2), ("gpu", ["*"], 2)]
+    apart = by_hand(ctrdnn(), rented, stages, batch_size=256, shard_hosts=1, depth=4)
+    costs = expectation._costs(apart, rented, None, None, None)
+    single, four = (durations_of(replace(apart, mode=Async(4, merge=n)), costs) for n in (1, 4))
+    assert four.stages[1].dense_every == 4
+    assert four.stages[1].dense_call_s == pytest.approx(single.stages[1].dense_call_s / 4)
+    assert four.stages[1].dense_bytes == single.stages[1].dense_bytes  # gradients go back with every batch
+    assert four.worker.push_s < single.worker.push_s
