@@ -142,7 +142,7 @@ class MinCost(Goal):
 
     def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
         """Whether rows cost more at all throughputs."""
-        return program.least_beyond(value * (1 + 1e-6), self.rows_per_second, self._at_most, deadline)[0] >= 0
+        return program.least_beyond(value * (1 + 1e-6), self.rows_per_second, self._at_most, deadline)[0] > 0
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.solve.problem import Problem
 
-__all__ = ["AHEAD", "DEEPEST", "DEPTH", "in_flight_figures", "with_in_flight"]
+__all__ = ["AHEAD", "DEEPEST", "DEPTH", "in_flight_figures", "wire_s", "with_in_flight"]
 
 DEPTH = 2  # batches in flight per lane, at the least
 DEEPEST = 512  # at the most
@@ -66,13 +66,13 @@ def in_flight_figures(costs: Costs, server: Pool) -> dict[str, Any]:
         hosts += float(rows.min())
     return {
         "layer_way": AHEAD * seconds / n,
-        "cut_way": [AHEAD * (costs.byte_s(pool) + _wire_s(costs, pool)) for pool in pools],
+        "cut_way": [AHEAD * (costs.byte_s(pool) + wire_s(costs, pool)) for pool in pools],
         "way": AHEAD * hosts / n,
         "deepest": float(DEEPEST),
     }
 
 
-def _wire_s(costs: Costs, pool: Pool) -> float:
+def wire_s(costs: Costs, pool: Pool) -> float:
     """Busy seconds per byte sent or received; a GPU's worker does that beside its kernels."""
     return 0.0 if pool.kind == "gpu" else costs.rates(pool).wire_s_per_byte * costs.crowding(pool)
 

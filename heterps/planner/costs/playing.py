@@ -14,7 +14,7 @@ from dataclasses import replace
 from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.on_the_way import AHEAD, DEEPEST, DEPTH
+from heterps.planner.costs.on_the_way import AHEAD, DEEPEST, DEPTH, wire_s
 from heterps.planner.costs.planning_model import free_cores
 from heterps.planner.costs.sample import Sample
 from heterps.planner.plan import Plan, Stage
@@ -158,11 +158,6 @@ def _unit_cores(costs: Costs, host: str) -> int:
     return max(on, default=1)
 
 
-def _wire(costs: Costs, pool: Pool) -> float:
-    """Busy seconds per byte sent or received; a GPU's worker does that beside its kernels."""
-    return 0.0 if pool.kind == "gpu" else costs.rates(pool).wire_s_per_byte * costs.crowding(pool)
-
-
 def _total(costs: Costs, layers: list[Layer], pool: Pool) -> Cost:
     return sum((costs.cost(layer, pool) for layer in layers), Cost())
 
@@ -190,7 +185,7 @@ def _crossing(plan: Plan, costs: Costs, i: int) -> tuple[float, float]:
 def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced: bool) -> StageTimes:
     stage, mine = plan.stages[i], layers[i]
     pool = costs.hardware.pool(stage.pool)
-    cost, wire, call = _total(costs, mine, pool), _wire(costs, pool), costs.rates(pool).call_s * costs.crowding(pool)
+    cost, wire, call = _total(costs, mine, pool), wire_s(costs, pool), costs.rates(pool).call_s * costs.crowding(pool)
     into, back = _crossing(plan, costs, i) if i else (0.0, 0.0)
     out, returned = _crossing(plan, costs, i + 1) if i + 1 < len(plan.stages) else (0.0, 0.0)
     first = 2 if reduced else 1  # whose parameters come from hosts, and gradients go back
@@ -206,14 +201,14 @@ def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced:
         backward_bytes=back,
         bus_s=(into + back + out + returned) / bus if bus else 0.0,
         dense_bytes=dense,
-        dense_call_s=(dense * _wire(costs, server) + plan.shard_hosts * costs.rates(server).call_s) / _merged(plan),
+        dense_call_s=(dense * wire_s(costs, server) + plan.shard_hosts * costs.rates(server).call_s) / _merged(plan),
         dense_every=_merged(plan),
     )
 
 
 def _worker(plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: Sample | None) -> WorkerTimes:
     pool = costs.hardware.pool(plan.stages[0].pool)
-    cost, wire, slower = _total(costs, layers, pool), _wire(costs, pool), costs.crowding(pool)
+    cost, wire, slower = _total(costs, layers, pool), wire_s(costs, pool), costs.crowding(pool)
     rates, own = costs.rates(pool), _own(plan)
     rows = _rows(costs, own or None)
     learn = sum(map(rates.pull, rows)) + sum(map(rates.push, rows)) + (0.0 if own else rates.dense(costs.dense_size))
@@ -240,7 +235,7 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
     merged = _merged(plan)
     pulled = half + own / merged
     pushed = half * _shared(plan, sample) + (0.0 if reduced else 4.0 * costs.dense_size) / merged
-    wire = _wire(costs, server)
+    wire = wire_s(costs, server)
     settled, settled_bytes = _settled(plan, costs, sample)
     settle = sum(map(rates.push, settled)) + _TELLING * sum(map(rates.pull, settled))
     held = (sum(table.bytes for table in costs.tables if table.tier == "memory") + costs.dense_bytes) / plan.shard_hosts
@@ -336,7 +331,7 @@ def _group_s(plan: Plan, costs: Costs) -> float:
     others = (workers - 1) / workers
     moved = 2 * bytes_ * others * (1 + plan.lanes / workers)
     adding = bytes_ / workers * plan.lanes * 3 / rates.bytes_per_s
-    return (adding + rates.dense(costs.dense_size)) * costs.crowding(pool) + moved * _wire(costs, pool)
+    return (adding + rates.dense(costs.dense_size)) * costs.crowding(pool) + moved * wire_s(costs, pool)
 
 
 def miniature(plan: Plan, most: int) -> Plan:

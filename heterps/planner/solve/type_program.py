@@ -35,7 +35,7 @@ __all__ = ["MOST_COLUMNS", "TypeProgram", "least_per_row", "most_within"]
 MOST_COLUMNS = 20_000  # of places and crossings, beyond which HiGHS takes long
 _MOST_WHOLE = 64  # Layers that may be on several types, beyond which it does if they must not be split
 _SECONDS = 2.0  # for one program
-_ROUNDING = 1e-7  # relative: HiGHS takes what is so close for enough
+_ROUNDING = 1e-6  # relative: HiGHS takes what is so close for enough
 _CLOSE = 2e-3  # relative distance from the plan at which a bound is good enough
 _NEAR = 0.01  # relative distance from a plan's throughput that is looked at first
 _TURNS = 12
@@ -119,11 +119,14 @@ class TypeProgram:
         return columns
 
     def _held(self, t: int) -> Floats:
-        """Units of a type for each row a second of each Layer, by the memory that it takes there."""
+        """Units of a type for each row a second of each Layer, by the memory that it takes there.
+
+        A Layer that leaves next to no room counts as if it left a hundredth: coefficients must not be too unlike.
+        """
         small = self._small
         flight = self._in_flight + (small.layer_way[:, t] - self._fastest) / self._counts
         room = self._problem.memory_cap[t] - small.layer_memory[:, t] / self._counts
-        return np.asarray(small.layer_held[:, t] * flight / np.maximum(room, 1e-9 * self._problem.memory_cap[t]))
+        return np.asarray(small.layer_held[:, t] * flight / np.maximum(room, 1e-2 * self._problem.memory_cap[t]))
 
     @cached_property
     def _fastest(self) -> Floats:
@@ -212,6 +215,8 @@ def least_per_row(
         beyond, seen = program.least_beyond(per_row, low, high, deadline)
         if beyond >= 0:
             return max(least, per_row)
+        if np.isinf(beyond):
+            break
         least = max(least, per_row + beyond / low)
         per_row = min(seen, per_row) * (1 - _ROUNDING)
     return least
