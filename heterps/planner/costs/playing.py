@@ -283,7 +283,7 @@ def _shared(plan: Plan, sample: Sample | None) -> float:
 def _merged_push_s(plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: Sample | None) -> float:
     """Of a worker for a batch of a push: it adds up the rows of each, and sends those that are distinct at the end."""
     pool = costs.hardware.pool(plan.stages[0].pool)
-    wire, merged = _wire(costs, pool), _merged(plan)
+    wire, merged = wire_s(costs, pool), _merged(plan)
     by_rows = sum(costs.cost(layer, pool).push_s for layer in layers if layer.groups)
     dense = sum(costs.cost(layer, pool).push_s for layer in layers if not layer.groups) + away * wire
     adding = sum(_rows(costs)) * costs.rates(pool).merge_s * costs.crowding(pool)
