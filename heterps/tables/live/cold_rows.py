@@ -90,14 +90,17 @@ class ColdRows:
         """Bytes of the index."""
         return 4 * (CELL * int(self._state[HIGH]) + chains_of(self._state))
 
-    def candidates(self, ids: U64) -> tuple[I64, I64]:
-        """Return the positions at which rows of ids may stand, and whose: of another id with the same hash, perhaps."""
+    def candidates(self, ids: U64) -> tuple[I64, I64, I64]:
+        """Return whose rows may stand where on disk, by number of the id, and the places in the index that say so.
+
+        Perhaps it is the row of another id with the same hash.
+        """
         room = 2 * len(ids) + 64
         while True:
-            at, positions = np.empty(room, np.int64), np.empty(room, np.int64)
-            n = int(list_candidates(*self._index, ids, at, positions))
+            at, positions, places = (np.empty(room, np.int64) for _ in range(3))
+            n = int(list_candidates(*self._index, ids, at, positions, places))
             if n <= room:
-                return at[:n], positions[:n]
+                return at[:n], positions[:n], places[:n]
             room = n
 
     @property
@@ -106,7 +109,7 @@ class ColdRows:
 
     def find(self, ids: U64) -> tuple[I64, I64]:
         """Return the positions of rows of ids, and whose; reads the rows."""
-        at, positions = self.candidates(ids)
+        at, positions, _ = self.candidates(ids)
         good = ids_of(self.log.read(positions)) == ids[at]
         return at[good], positions[good]
 
@@ -118,12 +121,15 @@ class ColdRows:
         """Add rows for which there is room in the log."""
         self.enter(words, self.log.append(words), np.zeros(len(words), np.uint8))
 
-    def remove(self, ids: U64, positions: I64) -> U8:
+    def remove(self, ids: U64, positions: I64, places: I64 | None = None) -> U8:
         """Take rows out of the index; what stands in the log stays until it is released. Return their counts, ABSENT
         where an id has no row at its position.
+
+        With places, where entries were when positions were looked up, no other id has a row at these positions.
         """
         counts = np.empty(len(ids), np.uint8)
-        remove_positions(*self._index, ids, positions, counts)
+        places = np.full(len(ids), -1, np.int64) if places is None else places
+        remove_positions(*self._index, ids, positions, places, counts)
         return counts
 
     def has(self, ids: U64, positions: I64) -> Flags:

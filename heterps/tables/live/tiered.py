@@ -31,7 +31,7 @@ from heterps.tables.loops import index
 from heterps.tables.loops.cold_index import ABSENT
 from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.store import GradientColumns
-from heterps.tables.loops.tier_loops import AGED, LEAST_USED, choose_leaving, insert_rows, new_choice, touch_rows
+from heterps.tables.loops.tier_loops import AGED, LEAST_USED, change_rows, choose_leaving, insert_rows, new_choice, use_rows
 from heterps.tables.loops.upkeep import copy_rows, delete_rows
 from heterps.tables.snapshots.records import RowBuffer, ids_of
 
@@ -77,8 +77,6 @@ class TieredPartition:
         self._at: U32 = Region(np.uint32, most).array  # 1 + the position on disk where the same stands
         self._uses: U8 = Region(np.uint8, most).array
         self._choice = new_choice()
-        self.left = 0
-        """How often rows have left memory."""
         self._changes: ChangedIds | None = None
         self._compaction = Compaction(self, tier.compaction)
 
@@ -116,52 +114,63 @@ class TieredPartition:
 
     # --- into memory and out of it
 
-    def bring(self, ids: U64, order: I32, lo: int, hi: int, used: bool) -> int | None:
-        """Bring the rows of at most half of what fits into memory, without the lock while they are read; that they are
-        used now is counted, not that they will be. Takes the lock itself.
+    def bring(self, ids: U64, order: I32, lo: int, hi: int) -> None:
+        """Bring rows on disk into memory, of at most half of what fits there; without the lock while they are read.
 
-        Return what :attr:`left` is while all of them are there; None if some may have left again.
+        Takes the lock itself. Some may have left again, or not have come: compaction may have moved them meanwhile.
         """
         log = self.cold.log
         with self.lock:
-            self._make_room(hi - lo)
-            left = self.left
-            absent = self._touch(ids, _NO_HINTS, order, lo, hi, used, False)
-            at, positions = self.cold.candidates(ids[absent])
-            wanted, uses = ids[absent][at], log.uses(positions)
+            wanted = ids[self._absent_of(ids, order, lo, hi)]
+            at, positions, places = self.cold.candidates(wanted)
+            wanted, uses = wanted[at], log.uses(positions)
+        if not len(positions):
+            return
         words = log.read(positions)
+        good = ids_of(words) == wanted
+        words, positions, places, uses = words[good], positions[good], places[good], uses[good]
         with self.lock:
-            self._make_room(hi - lo)  # before the look: room may be where a row was that was read
+            self._make_room(len(words))  # before the look: room may be where a row was that was read
             same = log.uses(positions) == uses
-            good = same & (ids_of(words) == wanted)
-            taken = self._take_in(words[good], positions[good], used)
-            # A row that compaction moved meanwhile is still on disk, and must not be taken for one that is not there.
-            return left if left == self.left and same.all() and taken == good.sum() else None
+            self._take_in(words[same], positions[same], places[same])
 
-    def _present(
-        self, ids: U64, hints: U32, order: I32, lo: int, hi: int, changes: bool, promised: bool = False
-    ) -> None:
-        """Make sure that rows of a turn are in memory, and that there is room for new ones."""
-        self._make_room(hi - lo, promised)
-        absent = self._touch(ids, hints, order, lo, hi, False, changes)
+    def _absent_of(self, ids: U64, order: I32, lo: int, hi: int) -> I32:
+        """Return the positions of ids that have no row in memory."""
+        rows = np.empty(len(ids), np.uint32)
+        self.hot.find(ids, order, lo, hi, rows)
+        positions = order[lo:hi]
+        absent: I32 = positions[rows[positions] == NO_ROW]
+        return absent
+
+    def _present(self, ids: U64, absent: I32, changes: bool) -> None:
+        """Make sure that rows on disk of positions without a row in memory come there; there is room."""
         if len(absent) and len(self.cold):
             wanted = ids[absent]
-            at, positions = self.cold.candidates(wanted)
+            at, positions, places = self.cold.candidates(wanted)
             words = self.cold.log.read(positions)
             good = ids_of(words) == wanted[at]
-            self._take_in(words[good], positions[good], True, changes)
+            self._take_in(words[good], positions[good], places[good], changes)
 
-    def _touch(self, ids: U64, hints: U32, order: I32, lo: int, hi: int, used: bool, changes: bool) -> I32:
+    def _change(self, ids: U64, hints: U32, order: I32, lo: int, hi: int) -> I32:
+        """Note that rows in memory are about to change; return the positions of ids without one."""
+        if not len(hints):
+            hints = np.empty(len(ids), np.uint32)
+            self.hot.find(ids, order, lo, hi, hints)
         absent, log = np.empty(hi - lo, np.int32), self.cold.log
-        known = (self._uses, self._choice, used, self._at, log.live, log.shift, changes)
-        n = touch_rows(self.hot.store, ids, hints, order, lo, hi, *known, absent)
+        n = change_rows(self.hot.store, ids, hints, order, lo, hi, self._at, log.live, log.shift, absent)
         return absent[: int(n)]
 
-    def _take_in(self, words: U32, positions: I64, used: bool, changes: bool = False) -> int:
-        """Put rows into memory that are at these positions still; return how many."""
+    def _use(self, rows: U32, order: I32, lo: int, hi: int) -> I32:
+        """Count a use of rows; return the positions of ids without one."""
+        absent = np.empty(hi - lo, np.int32)
+        n = use_rows(rows, order, lo, hi, self._uses, self._choice, absent)
+        return absent[: int(n)]
+
+    def _take_in(self, words: U32, positions: I64, places: I64, changes: bool = False) -> None:
+        """Put rows into memory that are at these positions still; ``places`` is where the index had them."""
         if not len(words):
-            return 0
-        counts = self.cold.remove(ids_of(words), positions)
+            return
+        counts = self.cold.remove(ids_of(words), positions, places)
         there = counts != ABSENT  # not listed twice, and not brought in by another thread meanwhile
         words, positions, counts = words[there], positions[there], counts[there]
         slots = np.empty(len(words), np.int64)
@@ -169,8 +178,7 @@ class TieredPartition:
         if changes:
             self.cold.log.release(positions)
         self._at[slots] = 0 if changes else positions + 1
-        self._uses[slots] = counts + np.uint8(used)
-        return len(words)
+        self._uses[slots] = counts
 
     def _make_room(self, n: int, promised: bool = False) -> None:
         """Let rows leave until so many fit in; perhaps there is room on disk that was promised."""
@@ -213,7 +221,6 @@ class TieredPartition:
         self._note_left(slots, ids_of(words))
         delete_rows(hot.store, slots)
         self._at[slots] = self._uses[slots] = 0
-        self.left += 1
 
     def _note_left(self, slots: I64, ids: U64) -> None:
         """Remember which of the rows that leave have changed since the last mark."""
@@ -243,21 +250,26 @@ class TieredPartition:
 
     def pull(self, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: int) -> int:
         """Copy out values, as in memory. At most :attr:`turn` ids at a time."""
-        self._present(ids, _NO_HINTS, order, lo, hi, make and self.layout.tick >= 0)
-        return self.hot.pull(ids, order, lo, hi, rows, out, make, tick)
+        self._make_room(hi - lo)
+        absent = self._absent_of(ids, order, lo, hi)
+        self._present(ids, absent, False)
+        if make and self.layout.tick >= 0:
+            self._change(ids, _NO_HINTS, order, lo, hi)
+        created = self.hot.pull(ids, order, lo, hi, rows, out, make, tick)
+        self._use(rows, order, lo, hi)
+        return created
 
-    def pull_brought(
-        self, left: int | None, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: int
-    ) -> int:
-        """Copy out values of rows that :meth:`bring` brought in, if they are there still."""
-        free = self.capacity - len(self.hot) >= hi - lo
-        if left != self.left or not free or (make and self.layout.tick >= 0):
-            return self.pull(ids, order, lo, hi, rows, out, make, tick)
-        return self.hot.pull(ids, order, lo, hi, rows, out, make, tick)
+    def pull_there(self, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool) -> I32:
+        """Copy out values of rows in memory; return the positions of the others, for which there is :meth:`pull`."""
+        if make and self.layout.tick >= 0:  # it changes rows
+            return order[lo:hi].copy()
+        self.hot.pull(ids, order, lo, hi, rows, out, False, 0)
+        return self._use(rows, order, lo, hi)
 
     def push(self, g: GradientColumns, order: I32, lo: int, hi: int, make: bool, tick: int, missing: I32) -> I64:
         """Apply gradients, as in memory. At most :attr:`turn` ids at a time, with room :meth:`promised`."""
-        self._present(g.ids, g.rows, order, lo, hi, True, promised=True)
+        self._make_room(hi - lo, promised=True)
+        self._present(g.ids, self._change(g.ids, g.rows, order, lo, hi), True)
         return self.hot.push(g, order, lo, hi, make, tick, missing)
 
     def set_numbers(self, numbers: F32) -> None:

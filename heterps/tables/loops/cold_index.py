@@ -208,8 +208,9 @@ def has_part(cells: U32, cell: np.int64, part: np.uint32) -> Any:
 
 
 @entry_loop
-def list_candidates(cells: U32, heads: U32, state: I64, ids: U64, at: I64, positions: I64) -> Any:
-    """List all positions with the hash of an id, and whose; return how many there are, listed while there is room.
+def list_candidates(cells: U32, heads: U32, state: I64, ids: U64, at: I64, positions: I64, places: I64) -> Any:
+    """List all positions with the hash of an id, whose, and where they stand here; return how many there are, listed
+    while there is room.
 
     The chains of some ids are gone through side by side: nobody waits for memory.
     """
@@ -229,7 +230,7 @@ def list_candidates(cells: U32, heads: U32, state: I64, ids: U64, at: I64, posit
                     word = cells[CELL * cell + k] & np.uint32(_POSITION)
                     if part_at(cells, cell, k) == part and word != np.uint32(0):
                         if n < at.size:
-                            at[n], positions[n] = i, np.int64(word) - 1
+                            at[n], positions[n], places[n] = i, np.int64(word) - 1, CELL * cell + k
                         n += 1
                 walks[i - first] = np.int64(cells[CELL * cell + _NEXT]) - 1
                 ask(cells, walks[i - first])
@@ -263,14 +264,20 @@ def take_out(cells: U32, heads: U32, state: I64, chain: np.int64, place: np.int6
 
 
 @entry_loop
-def remove_positions(cells: U32, heads: U32, state: I64, ids: U64, positions: I64, counts: U8) -> None:
-    """Take out entries; write their counts, ABSENT where there is none."""
+def remove_positions(
+    cells: U32, heads: U32, state: I64, ids: U64, positions: I64, places: I64, counts: U8
+) -> None:
+    """Take out entries, which are likely to be at ``places``; write their counts, ABSENT where there is none."""
     walks = np.empty(AHEAD, np.int64)
     for first in range(0, ids.size, AHEAD):
         last = min(first + AHEAD, ids.size)
         begin(cells, heads, state, ids, first, last, walks)
         for i in range(first, last):
-            place = place_of(cells, heads, state, ids[i], positions[i])
+            prefetch(cells, max(places[i], 0))
+        for i in range(first, last):
+            place = places[i]
+            if place < 0 or np.int64(cells[place] & np.uint32(_POSITION)) != positions[i] + 1:
+                place = place_of(cells, heads, state, ids[i], positions[i])
             counts[i] = ABSENT if place < 0 else np.uint8(cells[place] >> np.uint32(30))
             if place >= 0:
                 take_out(cells, heads, state, chain_of(state, hash_of(ids[i])), place)

@@ -28,7 +28,13 @@ class Played:
         self.known |= dict(zip(ids.tolist(), zip(positions.tolist(), counts.tolist(), strict=True), strict=True))
 
     def remove(self, ids: Array) -> None:
-        found = self.index.remove(ids, self.positions(ids))
+        """With where they were, for most: what is taken out moves others."""
+        positions, places = self.positions(ids), np.full(len(ids), -1, np.int64)
+        at, found, where = self.index.candidates(ids)
+        same = found == positions[at]
+        places[at[same]] = where[same]
+        places[::7] = -1
+        found = self.index.remove(ids, positions, places)
         assert found.tolist() == [self.known.pop(id_)[1] for id_ in ids.tolist()]
 
     def move(self, ids: Array) -> None:
@@ -51,7 +57,7 @@ class Played:
         assert self.index.has(ids, positions).all()
         assert not self.index.has(ids, positions + self.free).any()
         asked = np.concatenate([ids, absent])
-        at, found = self.index.candidates(asked)
+        at, found, _ = self.index.candidates(asked)
         same: dict[int, set[int]] = {}
         for hash_, position in zip(hashes_of(ids).tolist(), positions.tolist(), strict=True):
             same.setdefault(hash_, set()).add(position)
