@@ -14,9 +14,11 @@ from heterps.tables.live.row_log import MOST, RowLog
 from heterps.tables.loops.cold_index import (
     CELL,
     CHAIN_ROWS,
-    CHAINS,
     COUNT,
+    FIRST,
     HIGH,
+    LEAST_BITS,
+    MOST_BITS,
     PLACES,
     age_cells,
     bits_of_positions,
@@ -42,6 +44,8 @@ Flags = npt.NDArray[np.bool_]
 
 #: Chains that are looked through at a time for ids with two rows, and cells that are aged at a time.
 _CHECKED, _AGED = 1 << 13, 1 << 16
+#: Part of the memory for rows that the first cells of chains may take.
+SHARE = 32
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,20 @@ class DiskTier:
 
 
 class ColdRows:
-    """Whoever calls holds the lock of the partition."""
+    """Whoever calls holds the lock of the partition.
 
-    def __init__(self, stride: int, tier: DiskTier) -> None:
-        self._state = new_state()
-        chains = CHAINS + MOST // CHAIN_ROWS
+    Parameters
+    ----------
+    stride
+        Words of a row.
+    memory_bytes
+        What there is for rows in memory: where that is much, the index takes a little of it to tell more hashes apart.
+    """
+
+    def __init__(self, stride: int, tier: DiskTier, memory_bytes: int = 0) -> None:
+        chains = max(1, memory_bytes // (SHARE * 4 * CELL))
+        self._state = new_state(min(max(chains.bit_length() - 1, LEAST_BITS), MOST_BITS))
+        chains = (1 << MOST_BITS) + MOST // CHAIN_ROWS
         self._heads: U32 = Region(np.uint32, chains).array
         self._cells: U32 = Region(np.uint32, CELL * (MOST // PLACES + chains)).array  # the first of each is not full
         self.log = RowLog(stride, tier.folder, tier.block_bytes, self._most_rows())
@@ -79,7 +92,7 @@ class ColdRows:
 
     def _most_rows(self) -> int:
         """Return for how many rows there is address space."""
-        cells = len(self._cells) // CELL - CHAINS
+        cells = len(self._cells) // CELL - (1 << int(self._state[FIRST]))
         return min(MOST, CHAIN_ROWS * len(self._heads), cells * CHAIN_ROWS * PLACES // (CHAIN_ROWS + PLACES))
 
     def __len__(self) -> int:

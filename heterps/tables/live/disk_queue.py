@@ -24,7 +24,7 @@ U32 = npt.NDArray[np.uint32]
 I64 = npt.NDArray[np.int64]
 
 #: Reads that a queue has in flight, and pages of each at least.
-DEPTH, PAGES = 32, 4
+DEPTH, PAGES = 64, 4
 #: Numbers of the system calls io_setup, io_submit and io_getevents, by machine.
 _CALLS = {"x86_64": (206, 209, 208), "aarch64": (0, 2, 4)}
 

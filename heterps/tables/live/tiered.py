@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.errors import TableFullError
+from heterps.errors import TableError, TableFullError
 from heterps.tables.hashing import RESERVED
 from heterps.tables.live.changed_ids import ChangedIds, IdStretch
 from heterps.tables.live.cold_rows import ColdRows, DiskTier
@@ -72,12 +72,13 @@ class TieredPartition:
         self.turn = min(TURN, self.capacity // 4)
         most = self.capacity + self.turn  # room for new rows is asked for before free ones are used
         self.hot = RowPartition(layout, most=most)
-        self.cold = ColdRows(layout.stride, tier)
+        self.cold = ColdRows(layout.stride, tier, hot_bytes)
         self._fit_index(most)
         self._at: U32 = Region(np.uint32, most).array  # 1 + the position on disk where the same stands
         self._uses: U8 = Region(np.uint8, most).array
         self._choice = new_choice()
         self._changes: ChangedIds | None = None
+        self._twice: int | None = None  # an id that was appended twice
         self._compaction = Compaction(self, tier.compaction)
 
     def _fit_index(self, most: int) -> None:
@@ -375,12 +376,25 @@ class TieredPartition:
         return np.empty((n, self.layout.stride), np.uint32)
 
     def appended(self, words: U32) -> None:
-        """Take in rows that were filled."""
-        self.cold.log.reserve(len(words))
-        self.cold.add(words)
+        """Take in rows that were filled, into memory while there is room."""
+        n = min(len(words), max(0, self.capacity - len(self.hot)))
+        self._note_twice(ids_of(words), n)
+        insert_rows(self.hot.store, np.ascontiguousarray(words[:n]).reshape(-1), np.empty(n, np.int64))
+        self.cold.log.reserve(len(words) - n)
+        self.cold.add(words[n:])
+
+    def _note_twice(self, ids: U64, n: int) -> None:
+        """Note an id that has a row in memory, or is among these twice while the first ``n`` go there."""
+        rows = np.empty(len(ids), np.uint32)
+        self.hot.find(ids, np.arange(len(ids), dtype=np.int32), 0, len(ids), rows)
+        found, counts = np.unique(ids, return_counts=True) if n else (ids[:0], np.zeros(0, np.int64))
+        twice = np.concatenate([ids[rows != NO_ROW], found[counts > 1]])
+        self._twice = int(twice[0]) if len(twice) else self._twice
 
     def build_index(self) -> None:
         """Make sure that no appended row has the id of another."""
+        if self._twice is not None:
+            raise TableError(f"id {self._twice} has two rows")
         self.cold.check_unique()
 
     # --- changes
