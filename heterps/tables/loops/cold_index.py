@@ -276,9 +276,7 @@ def take_out(cells: U32, heads: U32, state: I64, chain: np.int64, place: np.int6
 
 
 @entry_loop
-def remove_positions(
-    cells: U32, heads: U32, state: I64, ids: U64, positions: I64, places: I64, counts: U8
-) -> None:
+def remove_positions(cells: U32, heads: U32, state: I64, ids: U64, positions: I64, places: I64, counts: U8) -> None:
     """Take out entries, which are likely to be at ``places``; write their counts, ABSENT where there is none."""
     walks = np.empty(AHEAD, np.int64)
     for first in range(0, ids.size, AHEAD):

@@ -20,7 +20,7 @@ from heterps.tables.loops.index import HIGH, find, home, id_at, insert
 from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.store import Store
 
-__all__ = ["AGED", "LEAST_USED", "choose_leaving", "change_rows", "insert_rows", "new_choice", "use_rows"]
+__all__ = ["AGED", "LEAST_USED", "change_rows", "choose_leaving", "insert_rows", "new_choice", "use_rows"]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]

@@ -36,8 +36,9 @@ from heterps.tables import (
 )
 from heterps.tables.live.changed_ids import ChangedIds
 from heterps.tables.live.cold_rows import DiskTier
+from heterps.tables.live.hot_rows import BESIDE
 from heterps.tables.live.scratch_file import ScratchFile
-from heterps.tables.live.tiered import BESIDE, TieredPartition
+from heterps.tables.live.tiered import TieredPartition
 from heterps.tables.snapshots.load import load_table
 from heterps.tables.snapshots.records import RowBuffer
 from tests.unit.tables.snapshots.test_snapshot import equal_hashes
@@ -191,7 +192,7 @@ def audit(part: TieredPartition) -> None:
     """What a partition counts is what there is: rows of each segment, and nobody in two places."""
     with part.lock:
         cold, hot = part.cold.positions(), part.hot.live()
-        homes = part._homes(hot)
+        homes = part.hot.homes(hot)
         meant = np.concatenate([cold, homes[homes >= 0]])
         live = np.bincount(meant >> part.cold.log.shift, minlength=len(part.cold.log.live))
         np.testing.assert_array_equal(part.cold.log.live, live)

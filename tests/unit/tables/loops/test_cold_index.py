@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heterps.tables.live.cold_rows import ColdRows, DiskTier
-from heterps.tables.live.cold_rows import SHARE
 from heterps.tables.hashing import mix
+from heterps.tables.live.cold_rows import SHARE, ColdRows, DiskTier
 from heterps.tables.loops.cold_index import CELL, FIRST, FULL, LEVEL, age_cells, chains_of, list_alike
 from tests.unit.tables.snapshots.test_snapshot import equal_hashes
 
