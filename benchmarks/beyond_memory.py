@@ -375,7 +375,9 @@ def overlapped(store: Store, ahead: int, hidden: int, drawn: Drawn) -> dict[str,
     """Measure batches with the table alone and with a layer, in turns of 16; the first of each are left out."""
     layer, turn = Layer(hidden), 16
     values = np.zeros((len(drawn[0][0]), DIM), np.float32)
-    alone, both, computing = [], [], []
+    alone: list[float] = []
+    both: list[float] = []
+    computing: list[float] = []
     for n, took in enumerate(walk(store, ahead, drawn, lambda n: layer if n // turn % 2 else None)):
         if n % turn >= turn // 4:
             (both if n // turn % 2 else alone).append(took)
@@ -431,7 +433,7 @@ def one(options: argparse.Namespace) -> None:
     limit = confined(memory) if options.cgroup and memory is not None else nullcontext()
     with tempfile.TemporaryDirectory(dir=options.folder) as name, limit:
         made: Store = (
-            RocksDB(rows, options.rocks_memory or memory, Path(name), options.rocks_rows)
+            RocksDB(rows, options.rocks_memory or options.memory, Path(name), options.rocks_rows)
             if options.store == "rocksdb"
             else Ours(rows, memory, Path(name))
         )

@@ -14,7 +14,8 @@ from heterps.tables.live.region import Region
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.live.row_log import RowLog
 from heterps.tables.loops import index
-from heterps.tables.loops.row_loops import NO_ROW
+from heterps.tables.loops.row_loops import NO_ROW, find_rows
+from heterps.tables.loops.store import new_block
 from heterps.tables.loops.tier_loops import AGED, change_rows, choose_leaving, insert_rows, new_choice, use_rows
 from heterps.tables.loops.upkeep import delete_rows
 
@@ -65,9 +66,11 @@ class HotRows(RowPartition):
         return int(self._choice[AGED])
 
     def absent(self, ids: U64, order: I32, lo: int, hi: int) -> I32:
-        """Return the positions of ids that have no row here."""
+        """Return the positions of ids that have no row here. Without the lock these are those that seem to have none:
+        memory of rows and index never moves, so a look at what others change meanwhile ends, with one answer or other.
+        """
         rows, positions = np.empty(len(ids), np.uint32), order[lo:hi]
-        self.find(ids, order, lo, hi, rows)
+        find_rows(self.store, new_block(), ids, order, lo, hi, rows)
         found: I32 = positions[rows[positions] == NO_ROW]
         return found
 

@@ -98,13 +98,14 @@ class TieredPartition:
     # --- into memory and out of it
 
     def bring(self, ids: U64, order: I32, lo: int, hi: int) -> None:
-        """Bring rows on disk into memory, of at most half of what fits there; without the lock while they are read.
+        """Bring rows on disk into memory, of at most half of what fits there; without the lock while they are looked for
+        there, and while they are read.
 
         Takes the lock itself. Some may have left again, or not have come: compaction may have moved them meanwhile.
         """
         log = self.cold.log
+        wanted = ids[self.hot.absent(ids, order, lo, hi)]
         with self.lock:
-            wanted = ids[self.hot.absent(ids, order, lo, hi)]
             at, positions, places = self.cold.candidates(wanted)
             wanted, uses = wanted[at], log.uses(positions)
         if not len(positions):
