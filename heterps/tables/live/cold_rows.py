@@ -20,6 +20,7 @@ from heterps.tables.loops.cold_index import (
     LEAST_BITS,
     MOST_BITS,
     PLACES,
+    POSITION,
     age_cells,
     bits_of_positions,
     chains_of,
@@ -44,6 +45,8 @@ Flags = npt.NDArray[np.bool_]
 
 #: Chains that are looked through at a time for ids with two rows, and cells that are aged at a time.
 _CHECKED, _AGED = 1 << 13, 1 << 16
+#: Cells of a chain that are looked at without the lock: a chain has 8 on average.
+_LOOKED_AT = 64
 #: Part of the memory for rows that the first cells of chains may take.
 SHARE = 32
 
@@ -108,10 +111,24 @@ class ColdRows:
 
         Perhaps it is the row of another id with the same hash.
         """
+        return self._candidates(ids, int(self._state[HIGH]))
+
+    def likely(self, ids: U64) -> tuple[I64, I64, I64]:
+        """Return about the same, for those who do not hold the lock: the index is memory that never moves. Then, with
+        the lock, :meth:`stand`.
+        """
+        return self._candidates(ids, _LOOKED_AT)
+
+    def stand(self, positions: I64, places: I64) -> Flags:
+        """Tell which positions stand at their places in the index still: rows are there."""
+        found: Flags = (self._cells[places] & np.uint32(POSITION)) == positions + 1
+        return found
+
+    def _candidates(self, ids: U64, cells: int) -> tuple[I64, I64, I64]:
         room = 2 * len(ids) + 64
         while True:
             at, positions, places = (np.empty(room, np.int64) for _ in range(3))
-            n = int(list_candidates(*self._index, ids, at, positions, places))
+            n = int(list_candidates(*self._index, ids, cells, at, positions, places))
             if n <= room:
                 return at[:n], positions[:n], places[:n]
             room = n

@@ -98,25 +98,26 @@ class TieredPartition:
     # --- into memory and out of it
 
     def bring(self, ids: U64, order: I32, lo: int, hi: int) -> None:
-        """Bring rows on disk into memory, of at most half of what fits there; without the lock while they are looked for
-        there, and while they are read.
+        """Bring rows on disk into memory, of at most half of what fits there. Takes the lock itself, but not while they
+        are looked for and read.
 
-        Takes the lock itself. Some may have left again, or not have come: compaction may have moved them meanwhile.
+        Some may have left again, or not have come: others may have moved them meanwhile.
         """
         log = self.cold.log
         wanted = ids[self.hot.absent(ids, order, lo, hi)]
+        at, positions, places = self.cold.likely(wanted)
         with self.lock:
-            at, positions, places = self.cold.candidates(wanted)
-            wanted, uses = wanted[at], log.uses(positions)
-        if not len(positions):
-            return
+            there = self.cold.stand(positions, places)
+            at, positions, places = at[there], positions[there], places[there]
+            uses = log.uses(positions)
         words = log.read(positions)
-        good = ids_of(words) == wanted
+        good = ids_of(words) == wanted[at]
         words, positions, places, uses = words[good], positions[good], places[good], uses[good]
-        with self.lock:
-            self._make_room(len(words))  # before the look: room may be where a row was that was read
-            same = log.uses(positions) == uses
-            self._take_in(words[same], positions[same], places[same])
+        if len(words):
+            with self.lock:
+                self._make_room(len(words))  # before the look: room may be where a row was that was read
+                same = log.uses(positions) == uses
+                self._take_in(words[same], positions[same], places[same])
 
     def _present(self, ids: U64, absent: I32, changes: bool) -> None:
         """Make sure that rows on disk of positions without a row in memory come there; there is room."""

@@ -35,6 +35,7 @@ __all__ = [
     "LEVEL",
     "MOST_BITS",
     "PLACES",
+    "POSITION",
     "age_cells",
     "bits_of_positions",
     "chains_of",
@@ -63,7 +64,7 @@ _HASHES, _NEXT = 20, 31
 #: Chains of an empty index, as bits: at least and at most; rows of a chain on average.
 LEAST_BITS, MOST_BITS, CHAIN_ROWS = 16, 22, 160
 #: Of an entry's word, the position + 1, and one of the count, which is 3 at most.
-_POSITION, _ONE = 0x3FFFFFFF, 1 << 30
+POSITION, _ONE = 0x3FFFFFFF, 1 << 30
 #: In place of the count of an entry that is not there.
 ABSENT = np.uint8(255)
 #: Ids whose chains are gone through side by side.
@@ -184,7 +185,7 @@ def place_of(cells: U32, heads: U32, state: I64, id_: np.uint64, position: np.in
     cell = np.int64(heads[chain_of(state, hash_of(id_))]) - 1
     while cell >= 0:
         for i in range(PLACES):
-            if np.int64(cells[CELL * cell + i] & np.uint32(_POSITION)) == position + 1:
+            if np.int64(cells[CELL * cell + i] & np.uint32(POSITION)) == position + 1:
                 return CELL * cell + i
         cell = np.int64(cells[CELL * cell + _NEXT]) - 1
     return np.int64(-1)
@@ -194,7 +195,7 @@ def place_of(cells: U32, heads: U32, state: I64, id_: np.uint64, position: np.in
 def begin(cells: U32, heads: U32, state: I64, ids: U64, first: int, last: int, walks: I64) -> None:
     """Ask for the first cells of the chains of some ids; write which they are."""
     for i in range(first, last):
-        walks[i - first] = chain_of(state, hash_of(ids[i]))
+        walks[i - first] = min(chain_of(state, hash_of(ids[i])), heads.size - 1)  # without the lock, it may be odd
         prefetch(heads, walks[i - first])
     for i in range(first, last):
         walks[i - first] = np.int64(heads[walks[i - first]]) - 1
@@ -220,26 +221,29 @@ def has_part(cells: U32, cell: np.int64, part: np.uint32) -> Any:
 
 
 @entry_loop
-def list_candidates(cells: U32, heads: U32, state: I64, ids: U64, at: I64, positions: I64, places: I64) -> Any:
+def list_candidates(
+    cells: U32, heads: U32, state: I64, ids: U64, cells_at_most: int, at: I64, positions: I64, places: I64
+) -> Any:
     """List all positions with the hash of an id, whose, and where they stand here; return how many there are, listed
     while there is room.
 
-    The chains of some ids are gone through side by side: nobody waits for memory.
+    The chains of some ids are gone through side by side: nobody waits for memory. No more than so many cells of each
+    are looked at: who has no lock may get from a chain to the free cells.
     """
     n, walks = 0, np.empty(AHEAD, np.int64)
     for first in range(0, ids.size, AHEAD):
         last = min(first + AHEAD, ids.size)
         begin(cells, heads, state, ids, first, last, walks)
-        on_the_way = True
-        while on_the_way:
-            on_the_way = False
+        on_the_way, seen = True, 0
+        while on_the_way and seen < cells_at_most:
+            on_the_way, seen = False, seen + 1
             for i in range(first, last):
                 cell = walks[i - first]
                 if cell < 0:
                     continue
                 part = part_of(state, hash_of(ids[i]))
                 for k in range(PLACES if has_part(cells, cell, part) else 0):
-                    word = cells[CELL * cell + k] & np.uint32(_POSITION)
+                    word = cells[CELL * cell + k] & np.uint32(POSITION)
                     if part_at(cells, cell, k) == part and word != np.uint32(0):
                         if n < at.size:
                             at[n], positions[n], places[n] = i, np.int64(word) - 1, CELL * cell + k
@@ -286,7 +290,7 @@ def remove_positions(cells: U32, heads: U32, state: I64, ids: U64, positions: I6
             prefetch(cells, max(places[i], 0))
         for i in range(first, last):
             place = places[i]
-            if place < 0 or np.int64(cells[place] & np.uint32(_POSITION)) != positions[i] + 1:
+            if place < 0 or np.int64(cells[place] & np.uint32(POSITION)) != positions[i] + 1:
                 place = place_of(cells, heads, state, ids[i], positions[i])
             counts[i] = ABSENT if place < 0 else np.uint8(cells[place] >> np.uint32(30))
             if place >= 0:
@@ -305,7 +309,7 @@ def move_positions(cells: U32, heads: U32, state: I64, ids: U64, old: I64, new: 
     """Change the positions of entries that are there."""
     for i in range(ids.size):
         place = place_of(cells, heads, state, ids[i], old[i])
-        cells[place] = (cells[place] & ~np.uint32(_POSITION)) | np.uint32(new[i] + 1)
+        cells[place] = (cells[place] & ~np.uint32(POSITION)) | np.uint32(new[i] + 1)
 
 
 @entry_loop
@@ -314,7 +318,7 @@ def list_positions(cells: U32, state: I64, positions: U32) -> None:
     n = 0
     for cell in range(state[HIGH]):
         for i in range(PLACES):
-            word = cells[CELL * cell + i] & np.uint32(_POSITION)
+            word = cells[CELL * cell + i] & np.uint32(POSITION)
             if word != np.uint32(0):
                 positions[n] = word - np.uint32(1)
                 n += 1
@@ -325,7 +329,7 @@ def bits_of_positions(cells: U32, state: I64, bits: U64) -> None:
     """Set the bits of the positions of all entries."""
     for cell in range(state[HIGH]):
         for i in range(PLACES):
-            word = cells[CELL * cell + i] & np.uint32(_POSITION)
+            word = cells[CELL * cell + i] & np.uint32(POSITION)
             if word != np.uint32(0):
                 position = np.uint64(word) - np.uint64(1)
                 bits[position >> np.uint64(6)] |= np.uint64(1) << (position & np.uint64(63))
@@ -343,7 +347,7 @@ def list_alike(cells: U32, heads: U32, first: int, last: int, marks: U8, positio
             cell = np.int64(heads[chain]) - 1
             while cell >= 0:
                 for i in range(PLACES):
-                    word = cells[CELL * cell + i] & np.uint32(_POSITION)
+                    word = cells[CELL * cell + i] & np.uint32(POSITION)
                     if word == np.uint32(0):
                         continue
                     part = np.int64(part_at(cells, cell, i))

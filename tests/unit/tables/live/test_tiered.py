@@ -304,7 +304,7 @@ def test_rows_used_most_stay_in_memory(tmp_path: Path) -> None:
     assert misses[0] < 1.22 * fewest, "1.25 where counts are not taken along"
 
 
-@pytest.mark.parametrize("first, second", [(5, 6), (5, 900), (800, 900)])
+@pytest.mark.parametrize(("first", "second"), [(5, 6), (5, 900), (800, 900)])
 def test_an_id_with_two_rows_is_refused(first: int, second: int, tmp_path: Path) -> None:
     """Both in memory, one of them on disk, both there: memory takes the first 300 rows."""
     pair = Pair(SPECS["rowwise"](), tmp_path)

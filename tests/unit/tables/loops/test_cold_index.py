@@ -64,12 +64,16 @@ class Played:
         assert self.index.has(ids, positions).all()
         assert not self.index.has(ids, positions + self.free).any()
         asked, bits = np.concatenate([ids, absent]), int(self.index._state[FIRST])
-        at, found, _ = self.index.candidates(asked)
+        at, found, places = self.index.candidates(asked)
         same: dict[int, set[int]] = {}
         for hash_, position in zip(known_of(ids, bits).tolist(), positions.tolist(), strict=True):
             same.setdefault(hash_, set()).add(position)
         wanted = [(i, where) for i, hash_ in enumerate(known_of(asked, bits).tolist()) for where in same.get(hash_, ())]
         assert sorted(zip(at.tolist(), found.tolist(), strict=True)) == sorted(wanted)
+        for each, likely in zip((at, found, places), self.index.likely(asked), strict=True):
+            np.testing.assert_array_equal(each, likely)
+        assert self.index.stand(found, places).all()
+        assert not self.index.stand(found + 1, places).any()
 
 
 @pytest.fixture(params=[16, 18])
