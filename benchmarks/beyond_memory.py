@@ -20,9 +20,9 @@ store (Python, batches that were drawn) and the largest, and in a cgroup what th
 and ``--after`` are commands around each measurement: whatever makes the machine quiet that long, while filling takes
 minutes.
 
-``--hidden 128`` measures what an Async training sees, too: between pull and push a layer of that width computes forward
-and backward on what was pulled, while rows of the batches to come are read. Printed are milliseconds of a batch with
-the table alone, with the layer alone, with both, and the last as a share of the sum and of the longer one.
+``--hidden 192`` measures what an Async training sees, too: between pull and push a layer of that width computes forward
+and backward on what was pulled, in one thread, while rows of the batches to come are read. Printed are milliseconds of
+a batch with the table alone, with the layer alone, with both, and the last as a share of the sum and of the longer one.
 """
 
 from __future__ import annotations
@@ -464,7 +464,10 @@ def main() -> None:
     print(f"{options.rows:.0f} rows, {options.memory / 1e9:.1f} GB, load {os.getloadavg()[0]:.1f}", flush=True)
     for store in options.stores.split(","):
         words = [sys.executable, "-m", "benchmarks.beyond_memory", *sys.argv[1:], "--store", store]
-        found: list[dict[str, Any]] = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+        done = subprocess.run(
+            words, check=True, stdout=subprocess.PIPE, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        )
+        found: list[dict[str, Any]] = json.loads(done.stdout)
         for kind in found:
             told = (f"{name} {value:.4g}" for name, value in kind.items() if name != "ids")
             print(f"{store:8} {kind['ids']:5}", "  ".join(told), flush=True)
