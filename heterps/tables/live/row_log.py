@@ -222,7 +222,7 @@ class RowLog:
             return
         self._read_bytes += 4 * self.stride * len(positions)
         far = int(positions[-1] - positions[0]) * self.stride > 2 * GAP * len(positions)
-        if far and len(positions) <= 2 * DEPTH:  # not behind those who read many
+        if far and _has_queue() and len(positions) <= 2 * DEPTH:  # not behind those who read many
             self._read_scattered(positions, at, out)
         elif far and _has_queue():
             threads = min(QUEUES, 1 + len(positions) // DEPTH)
