@@ -416,7 +416,8 @@ def confined(extra: float) -> Iterator[None]:
     try:
         yield
     finally:
-        (group.parent / "cgroup.procs").write_text(str(os.getpid()))
+        for process in (group / "cgroup.procs").read_text().split():  # what --before and --after left is among them
+            (group.parent / "cgroup.procs").write_text(process)
         group.rmdir()
 
 
