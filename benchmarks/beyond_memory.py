@@ -4,10 +4,10 @@
 and pushes batches of 4096 samples with 26 ids, drawn by Zipf 1.1 or evenly. Each store runs in a process of its own;
 all go past the page cache (``O_DIRECT``), so that memory is what it is given: for ours rows in memory, index and
 buffers, for RocksDB (``pip install rocksdict``) its caches, memtables, index and filters. ``--cgroup`` has the kernel
-hold each to it: a memory cgroup of ``--memory``, beyond what the process had before (as root). Before it is measured,
-each store has trained the ids drawn most often, as many as ours has memory for (RocksDB: ``--warm``). A batch is made
-unique before; its gradients are the same for all. Rows of the batches to come are read ahead by ours (``--ahead 0``:
-not).
+hold each to it: a memory cgroup of ``--memory``, beyond what the process had before (as root); RocksDB takes more than
+it is told, so there it is told less (``--rocks-memory``). Before it is measured, each store has trained the ids drawn
+most often, as many as ours has memory for (RocksDB: ``--warm``). A batch is made unique before; its gradients are the
+same for all. Rows of the batches to come are read ahead by ours (``--ahead 0``: not).
 
 RocksDB: filled by sorted files, ids of a batch in 32 multi-gets at once, rows in one write batch, no log of writes, no
 compression, blocks of 4 KB, filters but for the last level (every id has a row), an eighth of the memory for each of
@@ -16,8 +16,13 @@ two memtables, the rest a cache of blocks, or of rows (``--rocks-rows``: the sha
 Printed: microseconds a sample, the 99th percentile of a batch, bytes that the process read from and wrote to the disk a
 sample (``/proc/self/io``), reads a second, and a sample in the first and the last quarter of what was measured, bytes
 written for each changed row as a multiple of the row, bytes of the index a row, the resident memory before there was a
-store (Python, batches that were drawn) and the largest. ``--before`` and ``--after`` are commands around each
-measurement: whatever makes the machine quiet that long, while filling takes minutes.
+store (Python, batches that were drawn) and the largest, and in a cgroup what the kernel counted at most. ``--before``
+and ``--after`` are commands around each measurement: whatever makes the machine quiet that long, while filling takes
+minutes.
+
+``--hidden 192`` measures what an Async training sees, too: between pull and push a layer of that width computes forward
+and backward on what was pulled, in one thread, while rows of the batches to come are read. Printed are milliseconds of
+a batch with the table alone, with the layer alone, with both, and the last as a share of the sum and of the longer one.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -41,6 +46,7 @@ import numpy as np
 
 from heterps.protocol import BatchKey
 from heterps.tables import GroupSpec, RowGradients, RowWiseAdaGrad, Shard, TableSpec
+from heterps.tables.live.hot_rows import BESIDE
 from heterps.tables.live.partition import RowPartition
 from heterps.tables.live.tiered import TieredPartition
 
@@ -55,14 +61,17 @@ STORES = ("memory", "ours", "rocksdb")
 Drawn = list[tuple[np.ndarray, np.ndarray]]
 
 
+Compute = Callable[[np.ndarray], None]
+
+
 class Store(Protocol):
     """What is measured."""
 
     def fill(self, rows: int) -> None:
         """Begin with these rows."""
 
-    def step(self, ids: np.ndarray, gradients: np.ndarray) -> None:
-        """Pull and push one batch."""
+    def step(self, ids: np.ndarray, gradients: np.ndarray, compute: Compute | None = None) -> None:
+        """Pull and push one batch; what computes is called between."""
 
     def ahead(self, ids: np.ndarray) -> None:
         """Read rows that will be asked for."""
@@ -80,21 +89,33 @@ class Ours:
     def __init__(self, rows: int, memory: float | None, folder: Path) -> None:
         storage = "memory" if memory is None else "ssd"
         group = GroupSpec("g", (TableSpec("t", DIM, RowWiseAdaGrad(RATE)),), storage=storage)  # type: ignore[arg-type]
-        hot = None if memory is None else int(max(memory - INDEX_BYTES * rows - BUFFERS, 1e6))
+        self.in_memory = rows if memory is None else self.hot_rows(rows, memory)
+        hot = None if memory is None else self.in_memory * (ROW_BYTES + BESIDE)
         self.shard = Shard([group], folder=folder, hot_bytes=hot)
         self.group, self.steps = self.shard.group("g"), 0
 
+    @staticmethod
+    def hot_rows(rows: int, memory: float) -> int:
+        """Return how many rows fit into memory beside the index of the others."""
+        most = (memory - BUFFERS - INDEX_BYTES * rows) / (ROW_BYTES + BESIDE - INDEX_BYTES)
+        return int(min(max(most, 1e4), rows))
+
     def fill(self, rows: int) -> None:
-        """Begin with these rows, those drawn most often last: they were used last."""
+        """Begin with these rows. Memory takes the first ones: those drawn most often, of these the most often last, as
+        if they had been used last.
+        """
         values, slots = VALUES[:, :DIM].copy(), VALUES[:, DIM:].copy()
-        for first in reversed(range(0, rows, CHUNK)):
-            ids = placed(np.arange(first, min(first + CHUNK, rows), dtype=np.uint64), rows)
-            self.group.append({"id": ids, "t": values[: len(ids)], "t.slots": slots[: len(ids)]})
+        for lo, hi in ((0, self.in_memory), (self.in_memory, rows)):
+            for first in reversed(range(lo, hi, CHUNK)):
+                ids = placed(np.arange(first, min(first + CHUNK, hi), dtype=np.uint64), rows)
+                self.group.append({"id": ids, "t": values[: len(ids)], "t.slots": slots[: len(ids)]})
         self.group.build_index()
 
-    def step(self, ids: np.ndarray, gradients: np.ndarray) -> None:
+    def step(self, ids: np.ndarray, gradients: np.ndarray, compute: Compute | None = None) -> None:
         """Pull and push one batch."""
         pulled = self.shard.pull("g", ids)
+        if compute is not None:
+            compute(pulled.values)
         rows = RowGradients(ids, gradients, pulled.rows)
         self.shard.apply(BatchKey(0, 0, self.steps), {"g": rows})
         self.steps += 1
@@ -171,13 +192,15 @@ class RocksDB:
         take.set_move_files(True)
         self._db.ingest_external_file(paths, take)
 
-    def step(self, ids: np.ndarray, gradients: np.ndarray) -> None:
+    def step(self, ids: np.ndarray, gradients: np.ndarray, compute: Compute | None = None) -> None:
         """Pull and push one batch."""
         keys = _keys(ids)
         size = -(-len(keys) // READERS)
         parts = [keys[first : first + size] for first in range(0, len(keys), size)]
         found = b"".join(value for part in self._readers.map(self._db.get, parts) for value in part)
         values = np.frombuffer(found, np.float32).reshape(-1, DIM + 1).copy()
+        if compute is not None:
+            compute(values[:, :DIM])
         values[:, DIM] += np.mean(gradients**2, 1)
         values[:, :DIM] -= RATE * gradients / (np.sqrt(values[:, DIM:]) + np.float32(1e-10))
         batch = self._rocks.WriteBatch(raw_mode=True)
@@ -267,6 +290,7 @@ def run(
         "max_rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9,
         "fill_s": filled,
         "warm_s": warmed,
+        **confined_peak(),
     }
     return [{**each, **more, **store.facts(rows)} for each in found]
 
@@ -280,37 +304,43 @@ def measured(store: Store, options: argparse.Namespace, kind: str, drawn: Drawn)
         subprocess.run(options.after, shell=True, check=True, stdout=subprocess.DEVNULL)
 
 
+def walk(store: Store, ahead: int, drawn: Drawn, computes: Callable[[int], Compute | None]) -> Iterator[float]:
+    """Pull and push batches, those to come read ahead; yield the seconds of each. What computes may vary by batch."""
+    with ThreadPoolExecutor(max(1, ahead)) as readers:
+        reading: list[Future[None]] = [readers.submit(store.ahead, ids) for ids, _ in drawn[:ahead]]
+        last = time.perf_counter()
+        for n, (ids, gradients) in enumerate(drawn):
+            if ahead:
+                reading += [readers.submit(store.ahead, following) for following, _ in drawn[n + ahead : n + ahead + 1]]
+                reading[n].result()
+            store.step(ids, gradients, computes(n))
+            now = time.perf_counter()
+            yield now - last
+            last = now
+
+
 def timed(store: Store, options: argparse.Namespace, kind: str, drawn: Drawn) -> dict[str, Any]:
-    seconds = options.seconds
-    ahead = options.ahead if options.store == "ours" else 0
-    readers = ThreadPoolExecutor(max(1, ahead))
-    reading: list[Future[None]] = [readers.submit(store.ahead, ids) for ids, _ in drawn[:ahead]]
+    """Measure batches for so many seconds; a part of what was drawn is left for :func:`overlapped`."""
+    seconds, ahead = options.seconds, options.ahead if options.store == "ours" else 0
+    drawn, rest = (drawn[: 3 * len(drawn) // 4], drawn[3 * len(drawn) // 4 :]) if options.hidden else (drawn, [])
     times: list[float] = []
     reads: list[float] = []
     samples = changed = 0
-    start = last = time.perf_counter()
-    before, began = disk(), start
-    for n, (ids, gradients) in enumerate(drawn):
-        if ahead:
-            reading += [readers.submit(store.ahead, following) for following, _ in drawn[n + ahead : n + ahead + 1]]
-            reading[n].result()
-        store.step(ids, gradients)
-        now = time.perf_counter()
-        took, last = now - last, now
-        if now - start < seconds / 2 and n < len(drawn) // 3:  # not measured: the first batches
-            before, began = disk(), now
+    before, passed = disk(), 0.0
+    for n, took in enumerate(walk(store, ahead, drawn, lambda n: None)):
+        passed += took
+        if passed < seconds / 2 and n < len(drawn) // 3:  # not measured: the first batches
+            before = disk()
             continue
         times.append(took)
         reads.append(store.reads())
-        samples, changed = samples + SAMPLES, changed + len(ids)
-        if now - start > 1.5 * seconds:
+        samples, changed = samples + SAMPLES, changed + len(drawn[n][0])
+        if passed > 1.5 * seconds:
             break
-    for each in reading:
-        each.result()
     read, written = (new - old for new, old in zip(disk(), before, strict=True))
-    return {
+    found = {
         "ids": kind,
-        "us_sample": 1e6 * (last - began) / samples,
+        "us_sample": 1e6 * sum(times) / samples,
         "p50_batch_ms": 1e3 * statistics.median(times),
         "p99_batch_ms": 1e3 * float(np.quantile(times, 0.99)),
         "batches": len(times),
@@ -320,6 +350,48 @@ def timed(store: Store, options: argparse.Namespace, kind: str, drawn: Drawn) ->
         "read_bytes_sample": read / samples,
         "written_bytes_sample": written / samples,
         "written_of_changed_row": written / changed / ROW_BYTES,
+    }
+    return {**found, **overlapped(store, ahead, options.hidden, rest)} if options.hidden else found
+
+
+class Layer:
+    """A layer with a loss that computes forward and backward, as a training does between pull and push."""
+
+    def __init__(self, hidden: int) -> None:
+        rng = np.random.default_rng(3)
+        self._weights = rng.normal(0, 0.05, (SLOTS * DIM, hidden)).astype(np.float32)
+        self._inputs = np.zeros((SAMPLES, SLOTS * DIM), np.float32)
+
+    def __call__(self, values: np.ndarray) -> None:
+        """Compute on values of a batch."""
+        flat = self._inputs.reshape(-1, DIM)
+        flat[: len(values)] = values
+        out = np.maximum(self._inputs @ self._weights, 0)
+        self._weights -= np.float32(1e-9) * (self._inputs.T @ out)
+        out @ self._weights.T
+
+
+def overlapped(store: Store, ahead: int, hidden: int, drawn: Drawn) -> dict[str, float]:
+    """Measure batches with the table alone and with a layer, in turns of 16; the first of each are left out."""
+    layer, turn = Layer(hidden), 16
+    values = np.zeros((len(drawn[0][0]), DIM), np.float32)
+    alone: list[float] = []
+    both: list[float] = []
+    computing: list[float] = []
+    for n, took in enumerate(walk(store, ahead, drawn, lambda n: layer if n // turn % 2 else None)):
+        if n % turn >= turn // 4:
+            (both if n // turn % 2 else alone).append(took)
+    for _ in range(3 * turn):
+        start = time.perf_counter()
+        layer(values)
+        computing.append(time.perf_counter() - start)
+    table, compute, together = (1e3 * statistics.mean(each) for each in (alone, computing, both))
+    return {
+        "table_ms": table,
+        "layer_ms": compute,
+        "both_ms": together,
+        "both_of_sum": together / (table + compute),
+        "both_of_longer": together / max(table, compute),
     }
 
 
@@ -344,8 +416,15 @@ def confined(extra: float) -> Iterator[None]:
     try:
         yield
     finally:
-        (group.parent / "cgroup.procs").write_text(str(os.getpid()))
+        for process in (group / "cgroup.procs").read_text().split():  # what --before and --after left is among them
+            (group.parent / "cgroup.procs").write_text(process)
         group.rmdir()
+
+
+def confined_peak() -> dict[str, float]:
+    """Return the most that the kernel counted for this process's cgroup, if it has one of its own."""
+    peak = Path(f"/sys/fs/cgroup/memory/heterps-{os.getpid()}/memory.max_usage_in_bytes")
+    return {"cgroup_gb": int(peak.read_text()) / 1e9} if peak.exists() else {}
 
 
 def one(options: argparse.Namespace) -> None:
@@ -355,7 +434,7 @@ def one(options: argparse.Namespace) -> None:
     limit = confined(memory) if options.cgroup and memory is not None else nullcontext()
     with tempfile.TemporaryDirectory(dir=options.folder) as name, limit:
         made: Store = (
-            RocksDB(rows, memory, Path(name), options.rocks_rows)
+            RocksDB(rows, options.rocks_memory or options.memory, Path(name), options.rocks_rows)
             if options.store == "rocksdb"
             else Ours(rows, memory, Path(name))
         )
@@ -371,6 +450,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--warm", type=int, default=300_000, help="Rows that RocksDB trains before, at most.")
     parser.add_argument("--rocks-rows", type=float, default=0.0, help="Share of RocksDB's cache that holds rows.")
+    parser.add_argument("--rocks-memory", type=float, help="Bytes that RocksDB is told; --memory if not given.")
+    parser.add_argument("--hidden", type=int, default=0, help="Width of a layer that computes between pull and push.")
     parser.add_argument("--cgroup", action="store_true", help="Have the kernel hold stores to their memory.")
     parser.add_argument("--ahead", type=int, default=2, help="Batches whose rows ours reads ahead.")
     parser.add_argument("--before", default="true", help="Command to run before each measurement.")
@@ -384,7 +465,10 @@ def main() -> None:
     print(f"{options.rows:.0f} rows, {options.memory / 1e9:.1f} GB, load {os.getloadavg()[0]:.1f}", flush=True)
     for store in options.stores.split(","):
         words = [sys.executable, "-m", "benchmarks.beyond_memory", *sys.argv[1:], "--store", store]
-        found: list[dict[str, Any]] = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+        done = subprocess.run(
+            words, check=True, stdout=subprocess.PIPE, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        )
+        found: list[dict[str, Any]] = json.loads(done.stdout)
         for kind in found:
             told = (f"{name} {value:.4g}" for name, value in kind.items() if name != "ids")
             print(f"{store:8} {kind['ids']:5}", "  ".join(told), flush=True)

@@ -14,10 +14,13 @@ from heterps.tables.live.row_log import MOST, RowLog
 from heterps.tables.loops.cold_index import (
     CELL,
     CHAIN_ROWS,
-    CHAINS,
     COUNT,
+    FIRST,
     HIGH,
+    LEAST_BITS,
+    MOST_BITS,
     PLACES,
+    POSITION,
     age_cells,
     bits_of_positions,
     chains_of,
@@ -42,6 +45,10 @@ Flags = npt.NDArray[np.bool_]
 
 #: Chains that are looked through at a time for ids with two rows, and cells that are aged at a time.
 _CHECKED, _AGED = 1 << 13, 1 << 16
+#: Cells of a chain that are looked at without the lock: a chain has 8 on average.
+_LOOKED_AT = 64
+#: Part of the memory for rows that the first cells of chains may take.
+SHARE = 32
 
 
 @dataclass(frozen=True)
@@ -67,11 +74,20 @@ class DiskTier:
 
 
 class ColdRows:
-    """Whoever calls holds the lock of the partition."""
+    """Whoever calls holds the lock of the partition.
 
-    def __init__(self, stride: int, tier: DiskTier) -> None:
-        self._state = new_state()
-        chains = CHAINS + MOST // CHAIN_ROWS
+    Parameters
+    ----------
+    stride
+        Words of a row.
+    memory_bytes
+        What there is for rows in memory: where that is much, the index takes a little of it to tell more hashes apart.
+    """
+
+    def __init__(self, stride: int, tier: DiskTier, memory_bytes: int = 0) -> None:
+        chains = max(1, memory_bytes // (SHARE * 4 * CELL))
+        self._state = new_state(min(max(chains.bit_length() - 1, LEAST_BITS), MOST_BITS))
+        chains = (1 << MOST_BITS) + MOST // CHAIN_ROWS
         self._heads: U32 = Region(np.uint32, chains).array
         self._cells: U32 = Region(np.uint32, CELL * (MOST // PLACES + chains)).array  # the first of each is not full
         self.log = RowLog(stride, tier.folder, tier.block_bytes, self._most_rows())
@@ -79,7 +95,7 @@ class ColdRows:
 
     def _most_rows(self) -> int:
         """Return for how many rows there is address space."""
-        cells = len(self._cells) // CELL - CHAINS
+        cells = len(self._cells) // CELL - (1 << int(self._state[FIRST]))
         return min(MOST, CHAIN_ROWS * len(self._heads), cells * CHAIN_ROWS * PLACES // (CHAIN_ROWS + PLACES))
 
     def __len__(self) -> int:
@@ -90,14 +106,31 @@ class ColdRows:
         """Bytes of the index."""
         return 4 * (CELL * int(self._state[HIGH]) + chains_of(self._state))
 
-    def candidates(self, ids: U64) -> tuple[I64, I64]:
-        """Return the positions at which rows of ids may stand, and whose: of another id with the same hash, perhaps."""
+    def candidates(self, ids: U64) -> tuple[I64, I64, I64]:
+        """Return whose rows may stand where on disk, by number of the id, and the places in the index that say so.
+
+        Perhaps it is the row of another id with the same hash.
+        """
+        return self._candidates(ids, int(self._state[HIGH]))
+
+    def likely(self, ids: U64) -> tuple[I64, I64, I64]:
+        """Return about the same, for those who do not hold the lock: the index is memory that never moves. Then, with
+        the lock, :meth:`stand`.
+        """
+        return self._candidates(ids, _LOOKED_AT)
+
+    def stand(self, positions: I64, places: I64) -> Flags:
+        """Tell which positions stand at their places in the index still: rows are there."""
+        found: Flags = (self._cells[places] & np.uint32(POSITION)) == positions + 1
+        return found
+
+    def _candidates(self, ids: U64, cells: int) -> tuple[I64, I64, I64]:
         room = 2 * len(ids) + 64
         while True:
-            at, positions = np.empty(room, np.int64), np.empty(room, np.int64)
-            n = int(list_candidates(*self._index, ids, at, positions))
+            at, positions, places = (np.empty(room, np.int64) for _ in range(3))
+            n = int(list_candidates(*self._index, ids, cells, at, positions, places))
             if n <= room:
-                return at[:n], positions[:n]
+                return at[:n], positions[:n], places[:n]
             room = n
 
     @property
@@ -106,7 +139,7 @@ class ColdRows:
 
     def find(self, ids: U64) -> tuple[I64, I64]:
         """Return the positions of rows of ids, and whose; reads the rows."""
-        at, positions = self.candidates(ids)
+        at, positions, _ = self.candidates(ids)
         good = ids_of(self.log.read(positions)) == ids[at]
         return at[good], positions[good]
 
@@ -118,12 +151,15 @@ class ColdRows:
         """Add rows for which there is room in the log."""
         self.enter(words, self.log.append(words), np.zeros(len(words), np.uint8))
 
-    def remove(self, ids: U64, positions: I64) -> U8:
+    def remove(self, ids: U64, positions: I64, places: I64 | None = None) -> U8:
         """Take rows out of the index; what stands in the log stays until it is released. Return their counts, ABSENT
         where an id has no row at its position.
+
+        With places, where entries were when positions were looked up, no other id has a row at these positions.
         """
         counts = np.empty(len(ids), np.uint8)
-        remove_positions(*self._index, ids, positions, counts)
+        places = np.full(len(ids), -1, np.int64) if places is None else places
+        remove_positions(*self._index, ids, positions, places, counts)
         return counts
 
     def has(self, ids: U64, positions: I64) -> Flags:

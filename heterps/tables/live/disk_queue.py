@@ -10,6 +10,7 @@ import ctypes
 import os
 import platform
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ U32 = npt.NDArray[np.uint32]
 I64 = npt.NDArray[np.int64]
 
 #: Reads that a queue has in flight, and pages of each at least.
-DEPTH, PAGES = 32, 4
-#: Numbers of the system calls io_setup, io_submit and io_getevents, by machine.
-_CALLS = {"x86_64": (206, 209, 208), "aarch64": (0, 2, 4)}
+DEPTH, PAGES = 64, 4
+#: Numbers of the system calls io_setup, io_submit, io_getevents and io_destroy, by machine.
+_CALLS = {"x86_64": (206, 209, 208, 207), "aarch64": (0, 2, 4, 1)}
 
 
 class DiskQueue:
@@ -38,13 +39,14 @@ class DiskQueue:
         Numbers of the system calls.
     """
 
-    def __init__(self, calls: tuple[int, int, int]) -> None:
-        make, self._submit, self._await = calls
+    def __init__(self, calls: tuple[int, int, int, int]) -> None:
+        make, self._submit, self._await, end = calls
         context = ctypes.c_ulong(0)
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.syscall(ctypes.c_long(make), ctypes.c_long(DEPTH), ctypes.byref(context)):
             raise OSError(ctypes.get_errno(), "the kernel has no queue for reads")
         self._context = context.value
+        weakref.finalize(self, _end, libc, end, context, os.getpid()).atexit = False  # a thread's ends with it
         self._memory: U32 = np.empty(0, np.uint32)
         self._control = np.zeros(CONTROL * DEPTH, np.int64)
 
@@ -59,6 +61,12 @@ class DiskQueue:
         memory, control = self._memory, self._control
         words = (self._context, self._submit, self._await, file, memory.ctypes.data, memory, DEPTH)
         return int(read_scattered(*words, control.ctypes.data, control, unit, stride, positions, out.reshape(-1), at))
+
+
+def _end(libc: ctypes.CDLL, number: int, context: ctypes.c_ulong, process: int) -> None:
+    """Give a queue back; a child of its process has none."""
+    if os.getpid() == process:
+        libc.syscall(ctypes.c_long(number), context)
 
 
 class _OwnQueue(threading.local):

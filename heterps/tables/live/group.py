@@ -40,6 +40,7 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _FAR = 64  # calls at once, at most, whose new rows are not counted yet
+_NONE: I32 = np.empty(0, np.int32)
 
 
 class _Work(threading.local):
@@ -198,14 +199,18 @@ class RowGroup:
         values, rows = self._out(len(ids), out), np.empty(len(ids), np.uint32)
         flat = values.reshape(-1)
         with self._room_for(ids, order, bounds, make):
-            left = self._bring(ids, order, bounds, True)
 
-            def work(part: Partition, lo: int, hi: int) -> int:
+            def work(part: Partition, lo: int, hi: int) -> tuple[Partition, I32]:
                 if isinstance(part, TieredPartition):
-                    return part.pull_brought(left.get(part), ids, order, lo, hi, rows, flat, make, step)
-                return part.pull(ids, order, lo, hi, rows, flat, make, step)
+                    return part, part.pull_there(ids, order, lo, hi, rows, flat, make)
+                part.pull(ids, order, lo, hi, rows, flat, make, step)
+                return part, _NONE
 
-            self._owners.run(self.partitions, bounds, work)
+            for part, absent in _by_partition(self._owners.run(self.partitions, bounds, work)):
+                self._bring(part, ids, absent, 0, len(absent))
+                for lo in range(0, len(absent), part.turn):
+                    with part.lock:
+                        part.pull(ids, absent, lo, min(lo + part.turn, len(absent)), rows, flat, make, step)
         return values, rows
 
     def prefetch(self, ids: Any) -> None:
@@ -213,17 +218,15 @@ class RowGroup:
         if self._tier is not None:
             ids = check_ids(ids, f"group {self.spec.name!r}")
             order, bounds = self.split(ids)
-            self._bring(ids, order, bounds, False)
+            for part, (lo, hi) in zip(self.partitions, pairwise(bounds.tolist()), strict=True):
+                self._bring(part, ids, order, lo, hi)
 
-    def _bring(self, ids: U64, order: I32, bounds: I64, used: bool) -> dict[TieredPartition, int | None]:
-        """Bring rows on disk into memory, many at a time; return what tells whether those of a partition are there."""
-        left: dict[TieredPartition, int | None] = {}
-        for part, (lo, hi) in zip(self.partitions, pairwise(bounds.tolist()), strict=True):
-            if isinstance(part, TieredPartition):
-                most = max(part.turn, part.capacity // 4)
-                found = [part.bring(ids, order, first, min(first + most, hi), used) for first in range(lo, hi, most)]
-                left[part] = found[0] if len(found) == 1 else None
-        return left
+    def _bring(self, part: Partition, ids: U64, order: I32, lo: int, hi: int) -> None:
+        """Bring rows on disk into memory, many at a time."""
+        if isinstance(part, TieredPartition):
+            most = max(part.turn, part.capacity // 4)
+            for first in range(lo, hi, most):
+                part.bring(ids, order, first, min(first + most, hi))
 
     def set_rate(self, rate: float) -> None:
         """Multiply learning rates by a factor from now on; nothing is applied meanwhile."""
@@ -451,6 +454,12 @@ class RowGroup:
             if self.spec.when_full == "refuse":
                 raise full_error(self.spec, self._memory, len(self), 0)
             self.evicted += evict(self.spec, self.partitions, np.empty(0, np.uint64), excess)
+
+
+def _by_partition(found: list[tuple[Partition, I32]]) -> Iterator[tuple[Partition, I32]]:
+    """Put the positions of a partition together; those without any are left out."""
+    for part in {id(part): part for part, absent in found if len(absent)}.values():
+        yield part, np.concatenate([absent for other, absent in found if other is part])
 
 
 def _tier(spec: GroupSpec, tier: DiskTier | None) -> DiskTier | None:

@@ -4,7 +4,8 @@ A row is a number of 32-bit words: id (2), values of all tables, optimiser slots
 one update touches lies on neighbouring cache lines.
 
 Long rows begin at every second word: with an odd number of words a push takes 10 to 15 % longer. The word that this may
-cost holds, while somebody follows the changes, the mark after which the row changed last.
+cost holds, while somebody follows the changes, the mark after which the row changed last. Rows that may be on disk do
+without: the more of them are in memory, the fewer are read.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class RowLayout:
         end += self.n_counters
         self.tick = end if group.when_full == "least_recent" else -1
         end = max(end + (self.tick >= 0), 3)
-        self.stamp = end if end >= LONG and end % 2 else -1
+        self.stamp = end if end >= LONG and end % 2 and not group.on_disk else -1
         self.stride = end + (self.stamp >= 0)
 
     def _segments(self, parts: list[_ColumnRun]) -> tuple[RowSegment, ...]:

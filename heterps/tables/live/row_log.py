@@ -40,7 +40,7 @@ MOST = 2**30 - 2
 #: Reads in flight of a process, rows that one of them is worth a thread, and words of what a thread reads at once.
 READERS, WORTH_IT, READ_WORDS = 64, 16, 1 << 17
 #: Threads that read through a queue of the kernel, each with many reads in flight, where it has such queues.
-QUEUES = 4
+QUEUES = 2
 #: Segments on their way to the disk; whoever fills another one waits.
 FLYING = 3
 
@@ -222,10 +222,11 @@ class RowLog:
             return
         self._read_bytes += 4 * self.stride * len(positions)
         far = int(positions[-1] - positions[0]) * self.stride > 2 * GAP * len(positions)
-        if far and len(positions) > WORTH_IT and _has_queue():
-            self._in_pieces(
-                min(QUEUES, 1 + len(positions) // DEPTH), _queues(), self._read_scattered, positions, out, at
-            )
+        if far and _has_queue() and len(positions) <= 2 * DEPTH:  # not behind those who read many
+            self._read_scattered(positions, at, out)
+        elif far and _has_queue():
+            threads = min(QUEUES, 1 + len(positions) // DEPTH)
+            self._in_pieces(threads, _queues(), self._read_scattered, positions, out, at)
         elif len(positions) > WORTH_IT:
             threads = min(READERS, 1 + len(positions) // WORTH_IT)
             self._in_pieces(threads, _readers(), self._read_piece, positions, out, at)

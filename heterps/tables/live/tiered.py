@@ -18,21 +18,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heterps.errors import TableFullError
-from heterps.tables.hashing import RESERVED
+from heterps.errors import TableError, TableFullError
 from heterps.tables.live.changed_ids import ChangedIds, IdStretch
 from heterps.tables.live.cold_rows import ColdRows, DiskTier
 from heterps.tables.live.compaction import Compaction
-from heterps.tables.live.partition import NO_BITS, NO_MARK, RowPartition
-from heterps.tables.live.region import Region
+from heterps.tables.live.hot_rows import BESIDE, HotRows
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.live.turns import TURN
-from heterps.tables.loops import index
 from heterps.tables.loops.cold_index import ABSENT
 from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.store import GradientColumns
-from heterps.tables.loops.tier_loops import AGED, LEAST_USED, choose_leaving, insert_rows, new_choice, touch_rows
-from heterps.tables.loops.upkeep import copy_rows, delete_rows
+from heterps.tables.loops.tier_loops import LEAST_USED
+from heterps.tables.loops.upkeep import copy_rows
 from heterps.tables.snapshots.records import RowBuffer, ids_of
 
 __all__ = ["COLD", "TieredPartition"]
@@ -49,10 +46,6 @@ Flags = npt.NDArray[np.bool_]
 COLD = 1 << 31
 #: Rows in memory at least, and rows that leave it together where there is room on disk.
 LEAST, LEAVING = 64, 16384
-#: Entries of the index of rows in memory per thousand places, and by how much it grows.
-_LOAD, _GROW = 820, 1150
-#: What a row in memory takes beside its words: a place in that index, where it is on disk, a count, a bit.
-BESIDE = 15
 _NO_HINTS: U32 = np.empty(0, np.uint32)
 
 
@@ -71,23 +64,11 @@ class TieredPartition:
         self.capacity = max(LEAST, hot_bytes // (layout.row_bytes + BESIDE))
         self.turn = min(TURN, self.capacity // 4)
         most = self.capacity + self.turn  # room for new rows is asked for before free ones are used
-        self.hot = RowPartition(layout, most=most)
-        self.cold = ColdRows(layout.stride, tier)
-        self._fit_index(most)
-        self._at: U32 = Region(np.uint32, most).array  # 1 + the position on disk where the same stands
-        self._uses: U8 = Region(np.uint8, most).array
-        self._choice = new_choice()
-        self.left = 0
-        """How often rows have left memory."""
+        self.cold = ColdRows(layout.stride, tier, hot_bytes)
+        self.hot = HotRows(layout, most, self.cold.log)
         self._changes: ChangedIds | None = None
+        self._twice: int | None = None  # an id that was appended twice
         self._compaction = Compaction(self, tier.compaction)
-
-    def _fit_index(self, most: int) -> None:
-        """Have the index of rows in memory end with as many places as it needs then, after so many steps of growth."""
-        meta, places = self.hot.meta, 1000 * most // _LOAD + 1
-        while places * 1000 // _GROW > int(meta[index.CAP]):
-            places = places * 1000 // _GROW + 1
-        meta[index.CAP], meta[index.LOAD], meta[index.GROW] = max(places, int(meta[index.CAP])), _LOAD, _GROW
 
     def __len__(self) -> int:
         return len(self.hot) + len(self.cold)
@@ -116,124 +97,86 @@ class TieredPartition:
 
     # --- into memory and out of it
 
-    def bring(self, ids: U64, order: I32, lo: int, hi: int, used: bool) -> int | None:
-        """Bring the rows of at most half of what fits into memory, without the lock while they are read; that they are
-        used now is counted, not that they will be. Takes the lock itself.
+    def bring(self, ids: U64, order: I32, lo: int, hi: int) -> None:
+        """Bring rows on disk into memory, of at most half of what fits there. Takes the lock itself, but not while they
+        are looked for and read.
 
-        Return what :attr:`left` is while all of them are there; None if some may have left again.
+        Some may have left again, or not have come: others may have moved them meanwhile.
         """
         log = self.cold.log
+        wanted = ids[self.hot.absent(ids, order, lo, hi)]
+        at, positions, places = self.cold.likely(wanted)
         with self.lock:
-            self._make_room(hi - lo)
-            left = self.left
-            absent = self._touch(ids, _NO_HINTS, order, lo, hi, used, False)
-            at, positions = self.cold.candidates(ids[absent])
-            wanted, uses = ids[absent][at], log.uses(positions)
+            there = self.cold.stand(positions, places)
+            at, positions, places = at[there], positions[there], places[there]
+            uses = log.uses(positions)
         words = log.read(positions)
-        with self.lock:
-            self._make_room(hi - lo)  # before the look: room may be where a row was that was read
-            same = log.uses(positions) == uses
-            good = same & (ids_of(words) == wanted)
-            taken = self._take_in(words[good], positions[good], used)
-            # A row that compaction moved meanwhile is still on disk, and must not be taken for one that is not there.
-            return left if left == self.left and same.all() and taken == good.sum() else None
+        good = ids_of(words) == wanted[at]
+        words, positions, places, uses = words[good], positions[good], places[good], uses[good]
+        if len(words):
+            with self.lock:
+                self._make_room(len(words))  # before the look: room may be where a row was that was read
+                same = log.uses(positions) == uses
+                self._take_in(words[same], positions[same], places[same])
 
-    def _present(
-        self, ids: U64, hints: U32, order: I32, lo: int, hi: int, changes: bool, promised: bool = False
-    ) -> None:
-        """Make sure that rows of a turn are in memory, and that there is room for new ones."""
-        self._make_room(hi - lo, promised)
-        absent = self._touch(ids, hints, order, lo, hi, False, changes)
+    def _present(self, ids: U64, absent: I32, changes: bool) -> None:
+        """Make sure that rows on disk of positions without a row in memory come there; there is room."""
         if len(absent) and len(self.cold):
             wanted = ids[absent]
-            at, positions = self.cold.candidates(wanted)
+            at, positions, places = self.cold.candidates(wanted)
             words = self.cold.log.read(positions)
             good = ids_of(words) == wanted[at]
-            self._take_in(words[good], positions[good], True, changes)
+            self._take_in(words[good], positions[good], places[good], changes)
 
-    def _touch(self, ids: U64, hints: U32, order: I32, lo: int, hi: int, used: bool, changes: bool) -> I32:
-        absent, log = np.empty(hi - lo, np.int32), self.cold.log
-        known = (self._uses, self._choice, used, self._at, log.live, log.shift, changes)
-        n = touch_rows(self.hot.store, ids, hints, order, lo, hi, *known, absent)
-        return absent[: int(n)]
-
-    def _take_in(self, words: U32, positions: I64, used: bool, changes: bool = False) -> int:
-        """Put rows into memory that are at these positions still; return how many."""
+    def _take_in(self, words: U32, positions: I64, places: I64, changes: bool = False) -> None:
+        """Put rows into memory that are at these positions still; ``places`` is where the index had them."""
         if not len(words):
-            return 0
-        counts = self.cold.remove(ids_of(words), positions)
+            return
+        counts = self.cold.remove(ids_of(words), positions, places)
         there = counts != ABSENT  # not listed twice, and not brought in by another thread meanwhile
         words, positions, counts = words[there], positions[there], counts[there]
-        slots = np.empty(len(words), np.int64)
-        insert_rows(self.hot.store, words.reshape(-1), slots)
         if changes:
             self.cold.log.release(positions)
-        self._at[slots] = 0 if changes else positions + 1
-        self._uses[slots] = counts + np.uint8(used)
-        return len(words)
+        self.hot.take_in(words, np.full(len(positions), -1) if changes else positions, counts)
 
     def _make_room(self, n: int, promised: bool = False) -> None:
         """Let rows leave until so many fit in; perhaps there is room on disk that was promised."""
         short = n - (self.capacity - len(self.hot))
         if short <= 0:
             return
-        log = self.cold.log
-        slots, counts = self._choose(max(short, min(LEAVING, self.capacity // 8)))
-        changed, due = self._homes(slots) < 0, short if promised else 0
+        hot, log, aged = self.hot, self.cold.log, self.hot.aged
+        slots, counts = hot.choose(max(short, min(LEAVING, self.capacity // 8)))
+        self.cold.age(hot.aged > aged)
+        changed, due = hot.homes(slots) < 0, short if promised else 0
         try:
             log.reserve(int(changed.sum()) - due)
         except TableFullError:  # for so many; perhaps not for those that must go
-            self._uses[slots[short:]] = counts[short:]
+            hot.keep(slots[short:], counts[short:])
             slots, counts = slots[:short], counts[:short]
             self._reserve_or_keep(int(changed[:short].sum()) - due, slots, counts)
         self._leave(slots, counts)
         self._compaction.wake()
 
-    def _choose(self, n: int) -> tuple[I64, U8]:
-        """Return rows that are to leave, with their counts."""
-        slots, counts, aged = np.empty(n, np.int64), np.empty(n, np.uint8), int(self._choice[AGED])
-        hot = self.hot
-        choose_leaving(hot.store.words, self.layout.stride, self._uses, hot.high, self._choice, slots, counts)
-        self.cold.age(int(self._choice[AGED]) > aged)
-        return slots, counts
-
     def _reserve_or_keep(self, n: int, slots: I64, counts: U8) -> None:
         try:
             self.cold.log.reserve(n)
         except TableFullError:
-            self._uses[slots] = counts
+            self.hot.keep(slots, counts)
             raise
 
     def _leave(self, slots: I64, counts: U8) -> None:
-        hot, words = self.hot, self.hot.words[slots]
-        homes = self._homes(slots)
+        words, homes = self.hot.words[slots], self.hot.homes(slots)
         changed = homes < 0
         homes[changed] = self.cold.log.append(words[changed])
         self.cold.enter(words, homes, np.minimum(counts, LEAST_USED))
         self._note_left(slots, ids_of(words))
-        delete_rows(hot.store, slots)
-        self._at[slots] = self._uses[slots] = 0
-        self.left += 1
+        self.hot.let_go(slots)
 
     def _note_left(self, slots: I64, ids: U64) -> None:
         """Remember which of the rows that leave have changed since the last mark."""
         if self._changes is not None:
-            self._changes.change(ids[self._bits(slots)], len(self))
-            self._clear_bits(slots)
-
-    def _bits(self, slots: I64) -> Flags:
-        words = self.hot.store.changed[slots >> 6]
-        found: Flags = (words >> (slots & 63).astype(np.uint64)) & np.uint64(1) != 0
-        return found
-
-    def _clear_bits(self, slots: I64) -> None:
-        np.bitwise_and.at(self.hot.store.changed, slots >> 6, ~(np.uint64(1) << (slots & 63).astype(np.uint64)))
-
-    def changing(self, slots: I64) -> None:
-        """Note that rows in memory are about to differ from what is on disk."""
-        homes = self._homes(slots)
-        self.cold.log.release(homes[homes >= 0])
-        self._at[slots] = 0
+            self._changes.change(ids[self.hot.bits(slots)], len(self))
+            self.hot.clear_bits(slots)
 
     def promised(self, n: int) -> AbstractContextManager[None]:
         """Be a context in which the disk has room for so many rows to leave. Takes the lock itself."""
@@ -243,21 +186,26 @@ class TieredPartition:
 
     def pull(self, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: int) -> int:
         """Copy out values, as in memory. At most :attr:`turn` ids at a time."""
-        self._present(ids, _NO_HINTS, order, lo, hi, make and self.layout.tick >= 0)
-        return self.hot.pull(ids, order, lo, hi, rows, out, make, tick)
+        self._make_room(hi - lo)
+        absent = self.hot.absent(ids, order, lo, hi)
+        self._present(ids, absent, False)
+        if make and self.layout.tick >= 0:
+            self.hot.change(ids, _NO_HINTS, order, lo, hi)
+        created = self.hot.pull(ids, order, lo, hi, rows, out, make, tick)
+        self.hot.use(rows, order, lo, hi)
+        return created
 
-    def pull_brought(
-        self, left: int | None, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, tick: int
-    ) -> int:
-        """Copy out values of rows that :meth:`bring` brought in, if they are there still."""
-        free = self.capacity - len(self.hot) >= hi - lo
-        if left != self.left or not free or (make and self.layout.tick >= 0):
-            return self.pull(ids, order, lo, hi, rows, out, make, tick)
-        return self.hot.pull(ids, order, lo, hi, rows, out, make, tick)
+    def pull_there(self, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool) -> I32:
+        """Copy out values of rows in memory; return the positions of the others, for which there is :meth:`pull`."""
+        if make and self.layout.tick >= 0:  # it changes rows
+            return order[lo:hi].copy()
+        self.hot.pull(ids, order, lo, hi, rows, out, False, 0)
+        return self.hot.use(rows, order, lo, hi)
 
     def push(self, g: GradientColumns, order: I32, lo: int, hi: int, make: bool, tick: int, missing: I32) -> I64:
         """Apply gradients, as in memory. At most :attr:`turn` ids at a time, with room :meth:`promised`."""
-        self._present(g.ids, g.rows, order, lo, hi, True, promised=True)
+        self._make_room(hi - lo, promised=True)
+        self._present(g.ids, self.hot.change(g.ids, g.rows, order, lo, hi), True)
         return self.hot.push(g, order, lo, hi, make, tick, missing)
 
     def set_numbers(self, numbers: F32) -> None:
@@ -311,7 +259,7 @@ class TieredPartition:
         first = self.layout.counter
         values = np.asarray(counters, np.float32)
         cold = rows >= COLD
-        self.changing(rows[~cold])
+        self.hot.changing(rows[~cold])
         self.hot.set_counters(rows[~cold], values[:, ~cold])
         positions = rows[cold] & ~COLD
         words = self.cold.log.read(positions)
@@ -332,28 +280,27 @@ class TieredPartition:
             self._changes.delete(ids, len(self))
         cold = rows >= COLD
         slots, positions = rows[~cold], rows[cold] & ~COLD
-        self.changing(slots)
-        delete_rows(self.hot.store, slots)
-        self._at[slots] = self._uses[slots] = 0
+        self.hot.changing(slots)
+        self.hot.let_go(slots)
         if self._changes is not None:
-            self._clear_bits(slots)
+            self.hot.clear_bits(slots)
         self.cold.remove(ids[cold], positions)
         self.cold.log.release(positions)
         self._compaction.wake()
 
     def set_columns(self, rows: I64, columns: slice, values: F32) -> None:
         """Replace the values of rows in memory."""
-        self.changing(rows)
+        self.hot.changing(rows)
         self.hot.set_columns(rows, columns, values)
 
     def set_slots(self, rows: I64, where: slice, slots: F32) -> None:
         """Replace optimiser slots of rows in memory."""
-        self.changing(rows)
+        self.hot.changing(rows)
         self.hot.set_slots(rows, where, slots)
 
     def set_words(self, rows: I64, words: U32) -> None:
         """Replace whole rows in memory."""
-        self.changing(rows)
+        self.hot.changing(rows)
         self.hot.set_words(rows, words)
 
     # --- restored rows
@@ -363,37 +310,38 @@ class TieredPartition:
         return np.empty((n, self.layout.stride), np.uint32)
 
     def appended(self, words: U32) -> None:
-        """Take in rows that were filled."""
-        self.cold.log.reserve(len(words))
-        self.cold.add(words)
+        """Take in rows that were filled, into memory while there is room."""
+        n = min(len(words), max(0, self.capacity - len(self.hot)))
+        self._note_twice(ids_of(words), n)
+        self.hot.take_in(words[:n], np.full(n, -1), np.zeros(n, np.uint8))
+        self.cold.log.reserve(len(words) - n)
+        self.cold.add(words[n:])
+
+    def _note_twice(self, ids: U64, n: int) -> None:
+        """Note an id that has a row in memory, or is among these twice while the first ``n`` go there."""
+        rows = np.empty(len(ids), np.uint32)
+        self.hot.find(ids, np.arange(len(ids), dtype=np.int32), 0, len(ids), rows)
+        found, counts = np.unique(ids, return_counts=True) if n else (ids[:0], np.zeros(0, np.int64))
+        twice = np.concatenate([ids[rows != NO_ROW], found[counts > 1]])
+        self._twice = int(twice[0]) if len(twice) else self._twice
 
     def build_index(self) -> None:
         """Make sure that no appended row has the id of another."""
+        if self._twice is not None:
+            raise TableError(f"id {self._twice} has two rows")
         self.cold.check_unique()
 
     # --- changes
 
     def close_stretch(self, mark: int, since: int | None) -> IdStretch | None:
         """Set a mark; return the ids whose rows changed since an earlier one, and the ids that lost their row."""
-        hot = self.hot
         if self._changes is None:
             self._changes = ChangedIds(mark)
-            noted = Region(np.uint64, self.capacity // 64 + 1).array
-            hot.store = hot.store._replace(changed=noted, mark=np.zeros(1, np.uint32))
-        used = -(-hot.high // 64)
-        bits = hot.store.changed[:used]
-        slots = np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little"))
-        self._changes.close(mark, self._in_use(slots), len(self))
-        bits[:] = 0
-        hot.store.mark[0] = mark
+            self.hot.begin_noting()
+        self._changes.close(mark, self.hot.end_stretch(mark), len(self))
         found = None if since is None else self._changes.since(since)
         if found is not None:
             found.deleted = self._absent(found.deleted)
-        return found
-
-    def _in_use(self, slots: I64) -> U64:
-        ids = self.hot.ids(slots)
-        found: U64 = ids[ids != np.uint64(RESERVED)]
         return found
 
     def mark(self, mark: int, since: int | None = None) -> tuple[U64 | None, U64]:
@@ -420,7 +368,7 @@ class TieredPartition:
             self._changes.keep(marks)
         elif not marks:
             self._changes = None
-            self.hot.store = self.hot.store._replace(changed=NO_BITS, mark=NO_MARK)
+            self.hot.end_noting()
 
     def listed(self) -> U64:
         """Return what :meth:`copy_listed` takes, for all rows: their ids."""
@@ -474,13 +422,8 @@ class TieredPartition:
         self.hot.find(others, np.arange(len(others), dtype=np.int32), 0, len(others), rows)
         there = rows != NO_ROW
         slots = rows[there].astype(np.int64)
-        self.changing(slots[self._homes(slots) == positions[~meant][there]])  # they have nothing to go back to
+        self.hot.changing(slots[self.hot.homes(slots) == positions[~meant][there]])  # they have nothing to go back to
         return int(meant.sum())
-
-    def _homes(self, slots: I64) -> I64:
-        """Return where on disk the same stands as in rows in memory, -1 for nowhere."""
-        homes: I64 = self._at[slots].astype(np.int64) - 1
-        return homes
 
 
 class _Promise:

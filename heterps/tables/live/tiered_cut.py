@@ -61,7 +61,7 @@ class TieredCut:
         part.hot.begin_cut(rows[there])
         self._by_shard(rows[there].astype(np.int64))
         absent = ids[~there]
-        at, positions = part.cold.candidates(absent)
+        at, positions, _ = part.cold.candidates(absent)
         order = np.argsort(positions)
         self._bits, self._n_cold = None, len(order)
         self._positions, self._wanted = positions[order], absent[at[order]]

@@ -2,10 +2,10 @@
 
 Rules the code relies on, at every moment between two calls:
 
-1. A hash has 32 bits. The low ones, 16 at least, choose a chain; the upper 16 stand in the entry. So the hash of an
-   entry is known; its id is on disk, and decides.
-2. A cell is 32 words: for each of 20 entries a word (count << 30 | position + 1, or 0) and half a word (the upper part
-   of the hash), a spare word, and 1 + the next cell of the chain or of the free ones. Of a chain only the first cell is
+1. Of a hash the low bits, FIRST at least, choose a chain; the 16 bits above the first FIRST stand in the entry. So
+   FIRST + 16 bits of the hash of an entry are known; its id is on disk, and decides.
+2. A cell is 32 words: for each of 20 entries a word (count << 30 | position + 1, or 0) and half a word (a part of
+   the hash), a spare word, and 1 + the next cell of the chain or of the free ones. Of a chain only the first cell is
    not full, and its entries stand before its gaps.
 3. Cells in no chain have no entries, so all entries can be listed cell by cell.
 4. Chains below SPLIT are chosen by LEVEL + 1 bits, the others by LEVEL. One after another is split by the next bit as
@@ -26,13 +26,16 @@ from heterps.tables.loops.index import id_at
 __all__ = [
     "ABSENT",
     "CELL",
-    "CHAINS",
     "CHAIN_ROWS",
     "COUNT",
+    "FIRST",
     "FULL",
     "HIGH",
+    "LEAST_BITS",
     "LEVEL",
+    "MOST_BITS",
     "PLACES",
+    "POSITION",
     "age_cells",
     "bits_of_positions",
     "chains_of",
@@ -53,25 +56,26 @@ U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-#: Fields of the state array: rows, cells ever used, 1 + the first free cell, and rule 4.
-COUNT, HIGH, FREE, LEVEL, SPLIT, FULL = range(6)
+#: Fields of the state array: rows, cells ever used, 1 + the first free cell, and rules 4 and 1.
+COUNT, HIGH, FREE, LEVEL, SPLIT, FULL, FIRST = range(7)
 #: Words of a cell, entries of it, where parts of hashes stand, and the next cell.
 CELL, PLACES = 32, 20
 _HASHES, _NEXT = 20, 31
-#: Chains of an empty index, as bits and as a number; rows of a chain on average.
-_FIRST_LEVEL, CHAINS, CHAIN_ROWS = 16, 1 << 16, 160
+#: Chains of an empty index, as bits: at least and at most; rows of a chain on average.
+LEAST_BITS, MOST_BITS, CHAIN_ROWS = 16, 22, 160
 #: Of an entry's word, the position + 1, and one of the count, which is 3 at most.
-_POSITION, _ONE = 0x3FFFFFFF, 1 << 30
+POSITION, _ONE = 0x3FFFFFFF, 1 << 30
 #: In place of the count of an entry that is not there.
 ABSENT = np.uint8(255)
 #: Ids whose chains are gone through side by side.
 AHEAD = 16
 
 
-def new_state() -> I64:
-    """Return the state of an empty index."""
-    state = np.zeros(6, np.int64)
-    state[LEVEL], state[FULL] = _FIRST_LEVEL, CHAIN_ROWS
+def new_state(chain_bits: int) -> I64:
+    """Return the state of an empty index with so many chains."""
+    state = np.zeros(7, np.int64)
+    state[LEVEL] = state[FIRST] = chain_bits
+    state[FULL] = CHAIN_ROWS
     return state
 
 
@@ -82,8 +86,17 @@ def chains_of(state: I64) -> int:
 
 @inline
 def hash_of(id_: np.uint64) -> Any:
-    """Return the bits of an id's hash that the index knows."""
-    return np.int64(mix(id_) >> np.uint64(32))
+    """Return 48 bits of an id's hash, those first that rows in memory are found by. The others say to which logical
+    shard an id belongs: here they are the same for many.
+    """
+    h = mix(id_)
+    return np.int64((h >> np.uint64(32)) | ((h & np.uint64(0xFFFF0000)) << np.uint64(16)))
+
+
+@inline
+def part_of(state: I64, h: np.int64) -> Any:
+    """Return the bits of a hash that stand in an entry."""
+    return np.uint32((h >> state[FIRST]) & np.int64(0xFFFF))
 
 
 @inline
@@ -98,7 +111,7 @@ def chain_of(state: I64, h: np.int64) -> Any:
 
 @inline
 def part_at(cells: U32, cell: np.int64, i: np.int64) -> Any:
-    """Return the upper part of the hash of entry ``i``."""
+    """Return the part of the hash of entry ``i``."""
     word = cells[CELL * cell + _HASHES + (i >> 1)]
     return (word >> np.uint32(16 * (i & 1))) & np.uint32(0xFFFF)
 
@@ -148,7 +161,7 @@ def set_free(cells: U32, state: I64, cell: np.int64) -> None:
 def split(cells: U32, heads: U32, state: I64) -> None:
     """Divide the next chain by one bit more of the hash."""
     chain, level = state[SPLIT], state[LEVEL]
-    twin, bit = chain + (np.int64(1) << level), np.uint32(level - 16)
+    twin, bit = chain + (np.int64(1) << level), np.uint32(level - state[FIRST])
     cell = np.int64(heads[chain]) - 1
     heads[chain] = heads[twin] = np.uint32(0)
     while cell >= 0:
@@ -172,7 +185,7 @@ def place_of(cells: U32, heads: U32, state: I64, id_: np.uint64, position: np.in
     cell = np.int64(heads[chain_of(state, hash_of(id_))]) - 1
     while cell >= 0:
         for i in range(PLACES):
-            if np.int64(cells[CELL * cell + i] & np.uint32(_POSITION)) == position + 1:
+            if np.int64(cells[CELL * cell + i] & np.uint32(POSITION)) == position + 1:
                 return CELL * cell + i
         cell = np.int64(cells[CELL * cell + _NEXT]) - 1
     return np.int64(-1)
@@ -182,7 +195,7 @@ def place_of(cells: U32, heads: U32, state: I64, id_: np.uint64, position: np.in
 def begin(cells: U32, heads: U32, state: I64, ids: U64, first: int, last: int, walks: I64) -> None:
     """Ask for the first cells of the chains of some ids; write which they are."""
     for i in range(first, last):
-        walks[i - first] = chain_of(state, hash_of(ids[i]))
+        walks[i - first] = min(chain_of(state, hash_of(ids[i])), heads.size - 1)  # without the lock, it may be odd
         prefetch(heads, walks[i - first])
     for i in range(first, last):
         walks[i - first] = np.int64(heads[walks[i - first]]) - 1
@@ -208,28 +221,32 @@ def has_part(cells: U32, cell: np.int64, part: np.uint32) -> Any:
 
 
 @entry_loop
-def list_candidates(cells: U32, heads: U32, state: I64, ids: U64, at: I64, positions: I64) -> Any:
-    """List all positions with the hash of an id, and whose; return how many there are, listed while there is room.
+def list_candidates(
+    cells: U32, heads: U32, state: I64, ids: U64, cells_at_most: int, at: I64, positions: I64, places: I64
+) -> Any:
+    """List all positions with the hash of an id, whose, and where they stand here; return how many there are, listed
+    while there is room.
 
-    The chains of some ids are gone through side by side: nobody waits for memory.
+    The chains of some ids are gone through side by side: nobody waits for memory. No more than so many cells of each
+    are looked at: who has no lock may get from a chain to the free cells.
     """
     n, walks = 0, np.empty(AHEAD, np.int64)
     for first in range(0, ids.size, AHEAD):
         last = min(first + AHEAD, ids.size)
         begin(cells, heads, state, ids, first, last, walks)
-        on_the_way = True
-        while on_the_way:
-            on_the_way = False
+        on_the_way, seen = True, 0
+        while on_the_way and seen < cells_at_most:
+            on_the_way, seen = False, seen + 1
             for i in range(first, last):
                 cell = walks[i - first]
                 if cell < 0:
                     continue
-                part = np.uint32(hash_of(ids[i]) >> 16)
+                part = part_of(state, hash_of(ids[i]))
                 for k in range(PLACES if has_part(cells, cell, part) else 0):
-                    word = cells[CELL * cell + k] & np.uint32(_POSITION)
+                    word = cells[CELL * cell + k] & np.uint32(POSITION)
                     if part_at(cells, cell, k) == part and word != np.uint32(0):
                         if n < at.size:
-                            at[n], positions[n] = i, np.int64(word) - 1
+                            at[n], positions[n], places[n] = i, np.int64(word) - 1, CELL * cell + k
                         n += 1
                 walks[i - first] = np.int64(cells[CELL * cell + _NEXT]) - 1
                 ask(cells, walks[i - first])
@@ -245,7 +262,7 @@ def put_positions(cells: U32, heads: U32, state: I64, rows: U32, stride: int, po
             split(cells, heads, state)
         h = hash_of(id_at(rows, i * stride))
         word = np.uint32(positions[i] + 1) | (np.uint32(counts[i]) << np.uint32(30))
-        add(cells, heads, state, chain_of(state, h), word, np.uint32(h >> 16))
+        add(cells, heads, state, chain_of(state, h), word, part_of(state, h))
         state[COUNT] += 1
 
 
@@ -263,14 +280,18 @@ def take_out(cells: U32, heads: U32, state: I64, chain: np.int64, place: np.int6
 
 
 @entry_loop
-def remove_positions(cells: U32, heads: U32, state: I64, ids: U64, positions: I64, counts: U8) -> None:
-    """Take out entries; write their counts, ABSENT where there is none."""
+def remove_positions(cells: U32, heads: U32, state: I64, ids: U64, positions: I64, places: I64, counts: U8) -> None:
+    """Take out entries, which are likely to be at ``places``; write their counts, ABSENT where there is none."""
     walks = np.empty(AHEAD, np.int64)
     for first in range(0, ids.size, AHEAD):
         last = min(first + AHEAD, ids.size)
         begin(cells, heads, state, ids, first, last, walks)
         for i in range(first, last):
-            place = place_of(cells, heads, state, ids[i], positions[i])
+            prefetch(cells, max(places[i], 0))
+        for i in range(first, last):
+            place = places[i]
+            if place < 0 or np.int64(cells[place] & np.uint32(POSITION)) != positions[i] + 1:
+                place = place_of(cells, heads, state, ids[i], positions[i])
             counts[i] = ABSENT if place < 0 else np.uint8(cells[place] >> np.uint32(30))
             if place >= 0:
                 take_out(cells, heads, state, chain_of(state, hash_of(ids[i])), place)
@@ -288,7 +309,7 @@ def move_positions(cells: U32, heads: U32, state: I64, ids: U64, old: I64, new: 
     """Change the positions of entries that are there."""
     for i in range(ids.size):
         place = place_of(cells, heads, state, ids[i], old[i])
-        cells[place] = (cells[place] & ~np.uint32(_POSITION)) | np.uint32(new[i] + 1)
+        cells[place] = (cells[place] & ~np.uint32(POSITION)) | np.uint32(new[i] + 1)
 
 
 @entry_loop
@@ -297,7 +318,7 @@ def list_positions(cells: U32, state: I64, positions: U32) -> None:
     n = 0
     for cell in range(state[HIGH]):
         for i in range(PLACES):
-            word = cells[CELL * cell + i] & np.uint32(_POSITION)
+            word = cells[CELL * cell + i] & np.uint32(POSITION)
             if word != np.uint32(0):
                 positions[n] = word - np.uint32(1)
                 n += 1
@@ -308,7 +329,7 @@ def bits_of_positions(cells: U32, state: I64, bits: U64) -> None:
     """Set the bits of the positions of all entries."""
     for cell in range(state[HIGH]):
         for i in range(PLACES):
-            word = cells[CELL * cell + i] & np.uint32(_POSITION)
+            word = cells[CELL * cell + i] & np.uint32(POSITION)
             if word != np.uint32(0):
                 position = np.uint64(word) - np.uint64(1)
                 bits[position >> np.uint64(6)] |= np.uint64(1) << (position & np.uint64(63))
@@ -326,7 +347,7 @@ def list_alike(cells: U32, heads: U32, first: int, last: int, marks: U8, positio
             cell = np.int64(heads[chain]) - 1
             while cell >= 0:
                 for i in range(PLACES):
-                    word = cells[CELL * cell + i] & np.uint32(_POSITION)
+                    word = cells[CELL * cell + i] & np.uint32(POSITION)
                     if word == np.uint32(0):
                         continue
                     part = np.int64(part_at(cells, cell, i))

@@ -123,7 +123,7 @@ def read_scattered(
         flying += taken
         if flying == 0:
             return failed
-        done = syscall(await_, queue, min(flying, 8), depth, place + 8 * came, 0)
+        done = syscall(await_, queue, min(flying, depth // 4), depth, place + 8 * came, 0)
         for event in range(max(done, 0)):
             slot, got = control[came + 4 * event], control[came + 4 * event + 2]
             first, last = control[firsts + slot], control[firsts + slot] + control[counts + slot]

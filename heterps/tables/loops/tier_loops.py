@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.compiled import entry_loop, inline
-from heterps.tables.hashing import RESERVED, prefetch
+from heterps.tables.hashing import RESERVED, mix, prefetch
 from heterps.tables.live.row_layout import STRIDE
-from heterps.tables.loops.cold_index import hash_of
 from heterps.tables.loops.index import HIGH, find, home, id_at, insert
+from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.store import Store
 
-__all__ = ["AGED", "LEAST_USED", "choose_leaving", "insert_rows", "new_choice", "touch_rows"]
+__all__ = ["AGED", "LEAST_USED", "change_rows", "choose_leaving", "insert_rows", "new_choice", "use_rows"]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
@@ -38,7 +38,7 @@ CHOSEN = 255
 #: Rows of a round for each that leaves, at most and at least, or another threshold is tried.
 SCARCE, PLENTY = 16, 2
 #: Ids between asking for a row and looking at it.
-AHEAD = 8
+AHEAD = 16
 
 
 def new_choice() -> I64:
@@ -46,6 +46,12 @@ def new_choice() -> I64:
     state = np.zeros(6, np.int64)
     state[RANDOM] = 1
     return state
+
+
+@inline
+def hash_of(id_: np.uint64) -> Any:
+    """Return the hash by which a row in memory is found."""
+    return np.int64(mix(id_) >> np.uint64(32))
 
 
 @inline
@@ -61,43 +67,40 @@ def one_more(uses: np.uint8, state: I64) -> Any:
 
 
 @entry_loop
-def touch_rows(
-    s: Store,
-    ids: U64,
-    hints: U32,
-    order: I32,
-    lo: int,
-    hi: int,
-    uses: U8,
-    choice: I64,
-    counts: bool,
-    homes: U32,
-    live: I32,
-    shift: int,
-    changes: bool,
-    absent: I32,
+def use_rows(rows: U32, order: I32, lo: int, hi: int, uses: U8, choice: I64, absent: I32) -> Any:
+    """Count a use of each row; list the positions of ids that have none in memory, and return how many."""
+    n = 0
+    for i in range(lo, hi):
+        prefetch(uses, np.int64(rows[order[min(i + AHEAD, hi - 1)]]))
+        row = np.int64(rows[order[i]])
+        if row == NO_ROW:
+            absent[n] = order[i]
+            n += 1
+        else:
+            uses[row] = one_more(uses[row], choice)
+    return n
+
+
+@entry_loop
+def change_rows(
+    s: Store, ids: U64, hints: U32, order: I32, lo: int, hi: int, homes: U32, live: I32, shift: int, absent: I32
 ) -> Any:
-    """Count uses where ``counts``, note what changes where ``changes``; list the positions of ids not in memory.
+    """Note that the rows of ids change; list the positions of ids not in memory, and return how many.
 
     ``homes`` has 1 + the position on disk of a row in memory while what is there is the same, 0 once it is not.
     """
     stride, high, n = s.layout[STRIDE], s.meta[HIGH], 0
     for i in range(lo, hi):
-        if hints.size > 0:
-            prefetch(s.words, np.int64(hints[order[min(i + AHEAD, hi - 1)]]) * stride)
-        else:
-            prefetch(s.entries, home(s.meta, hash_of(ids[order[min(i + AHEAD, hi - 1)]])))
-        id_ = ids[order[i]]
-        row = np.int64(hints[order[i]]) if hints.size > 0 else np.int64(-1)
-        if row < 0 or row >= high or id_at(s.words, row * stride) != id_:
+        hint = np.int64(hints[order[min(i + AHEAD, hi - 1)]])
+        prefetch(s.words, hint * stride)
+        prefetch(homes, hint)
+        id_, row = ids[order[i]], np.int64(hints[order[i]])
+        if row >= high or id_at(s.words, row * stride) != id_:
             row = find(s.entries, s.meta, s.words, stride, id_, hash_of(id_))
         if row < 0:
             absent[n] = order[i]
             n += 1
-            continue
-        if counts:
-            uses[row] = one_more(uses[row], choice)
-        if changes and homes[row] > 0:
+        elif homes[row] > 0:
             live[np.int64(homes[row] - np.uint32(1)) >> shift] -= 1
             homes[row] = np.uint32(0)
     return n
@@ -141,6 +144,8 @@ def insert_rows(s: Store, rows: U32, slots: I64) -> None:
     """Put rows with their ids into memory; write where."""
     stride = s.layout[STRIDE]
     for i in range(slots.size):
+        coming = id_at(rows, min(i + AHEAD, slots.size - 1) * stride)
+        prefetch(s.entries, home(s.meta, hash_of(coming)))
         id_ = id_at(rows, i * stride)
         row = insert(s.entries, s.meta, s.words, stride, id_, hash_of(id_))
         if row < s.captured.size and s.captured[row] == 0:

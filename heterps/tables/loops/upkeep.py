@@ -11,7 +11,7 @@ from heterps.compiled import entry_loop, inline
 from heterps.tables.hashing import RESERVED, mix, prefetch
 from heterps.tables.live.row_layout import GATED, HALF, STRIDE, VALUE, WIDTH
 from heterps.tables.loops.half import decode, encode
-from heterps.tables.loops.index import delete, id_at
+from heterps.tables.loops.index import delete, home, id_at
 from heterps.tables.loops.store import Store, capture, note, start_segment
 
 __all__ = [
@@ -45,6 +45,8 @@ def delete_rows(s: Store, rows: I64) -> None:
     """Delete rows that exist."""
     stride = s.layout[STRIDE]
     for i in range(rows.size):
+        coming = id_at(s.words, rows[min(i + AHEAD, rows.size - 1)] * stride)
+        prefetch(s.entries, home(s.meta, np.int64(mix(coming) >> np.uint64(32))))
         capture(s, rows[i])
         h = np.int64(mix(id_at(s.words, rows[i] * stride)) >> np.uint64(32))
         delete(s.entries, s.meta, s.words, stride, rows[i], h)

@@ -1,6 +1,9 @@
 """Rows that lie far apart in a log are read through a queue of the kernel, as they are read without one."""
 
+import gc
 import os
+import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +113,27 @@ def test_a_log_in_a_folder_of_any_kind(tmp_path: Path) -> None:
     made.reserve(100)
     positions = made.append(rows)
     np.testing.assert_array_equal(made.read(positions[::-1].copy()), rows[::-1])
+
+
+def test_threads_give_their_queues_back(log: RowLog) -> None:
+    """Few rows are read through a queue of the thread that wants them; the system has a limited number of queues."""
+    if disk_queue() is None:
+        pytest.skip("the kernel has no queue")
+    made: list[weakref.ref[DiskQueue]] = []
+
+    def read() -> None:
+        positions = np.arange(0, ROWS, ROWS // 10)
+        np.testing.assert_array_equal(log.read(positions), expected(positions))
+        queue = disk_queue()
+        assert queue is not None
+        made.append(weakref.ref(queue))
+
+    before = int(Path("/proc/sys/fs/aio-nr").read_text())
+    for _ in range(50):
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+    gc.collect()
+    assert len(made) == 50
+    assert not any(queue() for queue in made)
+    assert int(Path("/proc/sys/fs/aio-nr").read_text()) < before + 25 * DEPTH, "others may make some meanwhile"

@@ -36,8 +36,9 @@ from heterps.tables import (
 )
 from heterps.tables.live.changed_ids import ChangedIds
 from heterps.tables.live.cold_rows import DiskTier
+from heterps.tables.live.hot_rows import BESIDE
 from heterps.tables.live.scratch_file import ScratchFile
-from heterps.tables.live.tiered import BESIDE, TieredPartition
+from heterps.tables.live.tiered import TieredPartition
 from heterps.tables.snapshots.load import load_table
 from heterps.tables.snapshots.records import RowBuffer
 from tests.unit.tables.snapshots.test_snapshot import equal_hashes
@@ -191,7 +192,7 @@ def audit(part: TieredPartition) -> None:
     """What a partition counts is what there is: rows of each segment, and nobody in two places."""
     with part.lock:
         cold, hot = part.cold.positions(), part.hot.live()
-        homes = part._homes(hot)
+        homes = part.hot.homes(hot)
         meant = np.concatenate([cold, homes[homes >= 0]])
         live = np.bincount(meant >> part.cold.log.shift, minlength=len(part.cold.log.live))
         np.testing.assert_array_equal(part.cold.log.live, live)
@@ -303,13 +304,35 @@ def test_rows_used_most_stay_in_memory(tmp_path: Path) -> None:
     assert misses[0] < 1.22 * fewest, "1.25 where counts are not taken along"
 
 
-def test_an_id_with_two_rows_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("first", "second"), [(5, 6), (5, 900), (800, 900)])
+def test_an_id_with_two_rows_is_refused(first: int, second: int, tmp_path: Path) -> None:
+    """Both in memory, one of them on disk, both there: memory takes the first 300 rows."""
     pair = Pair(SPECS["rowwise"](), tmp_path)
-    group = pair.disk.group("g")
-    zeros = np.zeros((3, 16), np.float32)
-    group.append({"id": np.array([5, 6, 5], np.uint64), "t": zeros, "t.slots": zeros[:, :1]})
-    with pytest.raises(TableError, match="id 5 has two rows"):
+    group, ids = pair.disk.group("g"), np.arange(1000, dtype=np.uint64)
+    ids[second] = ids[first]
+    for some in np.split(ids, 10):
+        zeros = np.zeros((len(some), 16), np.float32)
+        group.append({"id": some, "t": zeros, "t.slots": zeros[:, :1]})
+    with pytest.raises(TableError, match=f"id {first} has two rows"):
         group.build_index()
+
+
+def test_restored_rows_are_in_memory_while_there_is_room(tmp_path: Path) -> None:
+    """The index of rows on disk does not grow for those that will be in memory."""
+    pair = Pair(SPECS["rowwise"](), tmp_path)
+    group, (part,) = pair.disk.group("g"), pair.parts
+    for some in np.split(np.arange(1000, dtype=np.uint64), 10):
+        values = np.repeat(some[:, None], 16, 1).astype(np.float32)
+        group.append({"id": some, "t": values, "t.slots": values[:, :1]})
+    group.build_index()
+    assert (len(part.hot), len(part.cold)) == (part.capacity, 1000 - part.capacity)
+    np.testing.assert_array_equal(pair.disk.pull("g", np.arange(1000), train=False).values[:, 3], np.arange(1000))
+    audit(part)
+
+
+def test_rows_of_long_groups_have_no_odd_word_on_disk(tmp_path: Path) -> None:
+    pair = Pair(SPECS["rowwise"](), tmp_path)
+    assert [shard.group("g").layout.row_bytes for shard in pair.both] == [80, 76]
 
 
 def test_rows_that_did_not_change_are_not_written_again(trained: Pair) -> None:

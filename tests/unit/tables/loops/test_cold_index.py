@@ -7,12 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heterps.tables.live.cold_rows import ColdRows, DiskTier
-from heterps.tables.live.sorted_rows import hashes_of
-from heterps.tables.loops.cold_index import CHAINS, FULL, LEVEL, age_cells, chains_of, list_alike
+from heterps.tables.hashing import mix
+from heterps.tables.live.cold_rows import SHARE, ColdRows, DiskTier
+from heterps.tables.loops.cold_index import CELL, FIRST, FULL, LEVEL, age_cells, chains_of, list_alike
 from tests.unit.tables.snapshots.test_snapshot import equal_hashes
 
 Array = np.ndarray[Any, Any]
+
+
+def known_of(ids: Array, bits: int) -> Array:
+    """The bits of hashes that an index knows which began with so many chains."""
+    hashes = np.array([int(mix(np.uint64(id_))) for id_ in ids.tolist()], np.uint64)
+    known: Array = (hashes >> np.uint64(32)) | ((hashes >> np.uint64(16) & np.uint64(0xFFFF)) << np.uint64(32))
+    return known & np.uint64((1 << (bits + 16)) - 1)
 
 
 class Played:
@@ -28,7 +35,13 @@ class Played:
         self.known |= dict(zip(ids.tolist(), zip(positions.tolist(), counts.tolist(), strict=True), strict=True))
 
     def remove(self, ids: Array) -> None:
-        found = self.index.remove(ids, self.positions(ids))
+        """With where they were, for most: what is taken out moves others."""
+        positions, places = self.positions(ids), np.full(len(ids), -1, np.int64)
+        at, found, where = self.index.candidates(ids)
+        same = found == positions[at]
+        places[at[same]] = where[same]
+        places[::7] = -1
+        found = self.index.remove(ids, positions, places)
         assert found.tolist() == [self.known.pop(id_)[1] for id_ in ids.tolist()]
 
     def move(self, ids: Array) -> None:
@@ -50,18 +63,24 @@ class Played:
         np.testing.assert_array_equal(self.index.positions(), np.sort(positions))
         assert self.index.has(ids, positions).all()
         assert not self.index.has(ids, positions + self.free).any()
-        asked = np.concatenate([ids, absent])
-        at, found = self.index.candidates(asked)
+        asked, bits = np.concatenate([ids, absent]), int(self.index._state[FIRST])
+        at, found, places = self.index.candidates(asked)
         same: dict[int, set[int]] = {}
-        for hash_, position in zip(hashes_of(ids).tolist(), positions.tolist(), strict=True):
+        for hash_, position in zip(known_of(ids, bits).tolist(), positions.tolist(), strict=True):
             same.setdefault(hash_, set()).add(position)
-        wanted = [(i, where) for i, hash_ in enumerate(hashes_of(asked).tolist()) for where in same.get(hash_, ())]
+        wanted = [(i, where) for i, hash_ in enumerate(known_of(asked, bits).tolist()) for where in same.get(hash_, ())]
         assert sorted(zip(at.tolist(), found.tolist(), strict=True)) == sorted(wanted)
+        for each, likely in zip((at, found, places), self.index.likely(asked), strict=True):
+            np.testing.assert_array_equal(each, likely)
+        assert self.index.stand(found, places).all()
+        assert not self.index.stand(found + 1, places).any()
 
 
-@pytest.fixture
-def played(tmp_path: Any) -> Played:
-    index = ColdRows(2, DiskTier(tmp_path, 0))
+@pytest.fixture(params=[16, 18])
+def played(tmp_path: Any, request: pytest.FixtureRequest) -> Played:
+    """An index that begins with so many chains, as bits: more where there is much memory."""
+    index = ColdRows(2, DiskTier(tmp_path, 0), (SHARE * 4 * CELL) << request.param)
+    assert chains_of(index._state) == 1 << request.param
     index.log._segments = 1 << 10  # positions up to it
     return Played(index)
 
@@ -79,7 +98,7 @@ def test_an_index_knows_what_a_dict_knows(played: Played) -> None:
         played.remove(rng.permutation(np.array(list(played.known), np.uint64))[: 600 * (step % 4)])
         played.move(rng.permutation(np.array(list(played.known), np.uint64))[:500])
         played.check(ids[~known][:200])
-    assert chains_of(played.index._state) > CHAINS
+    assert chains_of(played.index._state) > 1 << int(played.index._state[FIRST])
     played.remove(np.array(list(played.known), np.uint64))
     played.check(ids[:100])
     assert len(played.index.candidates(ids)[0]) == 0
@@ -102,7 +121,7 @@ def test_ids_of_one_hash_are_listed(played: Played) -> None:
     played.put(ids, np.zeros(len(ids), np.uint8))
     cells, heads, _ = played.index._index
     found, marks = np.empty(100, np.int64), np.zeros(1 << 16, np.uint8)
-    n = int(list_alike(cells, heads, 0, CHAINS, marks, found))
+    n = int(list_alike(cells, heads, 0, chains_of(played.index._state), marks, found))
     assert not marks.any()
     assert set(found[:n].tolist()) >= set(range(50_000, 50_045))
     assert n <= 45 + 4, "two of so few are alike once in a while"
