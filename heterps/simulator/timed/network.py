@@ -49,10 +49,25 @@ class TimedNetwork(Network):
         return self._places[process][1]
 
     def send(self, process: Process | None, act: Callable[..., object], *args: Any, reliable: bool = False) -> None:
-        """Send a message from where something happens now."""
+        """Send a message from where something happens now; the driver has a network of its own."""
         source, target, name = self._place(self.current), self._place(process), act.__name__
-        arrival = self.wires.arrival(self.now, source, target, self._size(name, args)) + self._until.get(name, 0.0)
-        self.at(arrival - self.now, process, act, *args)
+        size, until = self._size(name, args), self._until.get(name, 0.0)
+        if source is None or target is None or source is target or size <= 0:
+            self.at(self.durations.message_s + until, process, act, *args)
+            return
+        leaves = self.wires.leaves(self.now, source, size)
+        self.at(leaves - self.now, None, self._pass, (source, target, size), until, process, act, args)
+
+    def _pass(
+        self,
+        way: tuple[Place, Place, float],
+        until: float,
+        process: Process | None,
+        act: Callable[..., object],
+        args: tuple[Any, ...],
+    ) -> None:
+        """Let a message leave its sender."""
+        self.at(self.wires.arrival(self.now, *way) - self.now + until, process, act, *args)
 
     def _place(self, process: Process | None) -> Place | None:
         found = None if process is None else self._places.get(process)

@@ -21,9 +21,10 @@ class Place:
 
 
 class Wires:
-    """Says when a message arrives: it passes the sender, a link where there is one, and the receiver, as a stream.
+    """Says when a message leaves and arrives: it passes the sender, a link where there is one, and the receiver.
 
-    Each of the three takes messages one after another; none waits for the next to be free.
+    Each of the three takes messages one after another, in the order in which they begin to leave; none waits for the
+    next to be free. What waits at a sender is not at its receiver yet: a slow one keeps nobody from being heard.
     """
 
     def __init__(self, links: Mapping[frozenset[str], float], message_s: float) -> None:
@@ -31,14 +32,17 @@ class Wires:
         self._free: dict[tuple[str, str], float] = {}
         self.passed: dict[tuple[str, str], float] = {}  # bytes, by direction
 
-    def arrival(self, now: float, source: Place | None, target: Place | None, size: float) -> float:
-        """Return when a message that is sent now arrives; the driver (None) has a network of its own."""
-        if source is None or target is None or source is target or size <= 0:
-            return now + self._message_s
+    def leaves(self, now: float, source: Place, size: float) -> float:
+        """Return when a message that is given to its sender now begins to leave."""
+        begun = max(now, source.sends_from)
+        source.sends_from = begun + size / source.sends.send_bytes_per_s
+        return begun
+
+    def arrival(self, begun: float, source: Place, target: Place, size: float) -> float:
+        """Return when a message that leaves now arrives; those that left before are known."""
         way = (source.pool, target.pool)
         self.passed[way] = self.passed.get(way, 0.0) + size
-        begun = max(now, source.sends_from)
-        source.sends_from = left = begun + size / source.sends.send_bytes_per_s
+        left = begun + size / source.sends.send_bytes_per_s
         link = self._links.get(frozenset(way))
         if link:
             begun = max(begun, self._free.get(way, 0.0))
