@@ -261,7 +261,7 @@ def _parse(text: bytearray) -> tuple[dict[str, Any], _Layout]:
 
 def _layout(entry: Any) -> tuple[str, tuple[int, ...], int]:
     match entry:
-        case [str(dtype), list(shape)] if len(shape) <= _MAX_DIMENSIONS and all([_is_size(size) for size in shape]):
+        case [str(dtype), list(shape)] if len(shape) <= _MAX_DIMENSIONS and all(map(_is_size, shape)):
             pass
         case _:
             raise WireError("a peer sent an array without a proper dtype and shape")
