@@ -14,7 +14,7 @@ def keeping() -> Iterator[None]:
     """Be a context, or decorate a function, in which things are made that will be there for long.
 
     The collector looks through everything again whenever a quarter more is there: a tenth of the time to a first batch,
-    while half a million objects of modules come to be and none can go. Afterwards what is there counts as old at once,
+    while two hundred thousand objects of modules come to be and none can go. Afterwards what is there is old at once,
     or the next look at what is young would be at all of it.
     """
     if not gc.isenabled():  # someone's wish, or a context around this one
