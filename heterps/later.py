@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from heterps.keeping import keeping
+
 __all__ = ["later", "names_later"]
 
 
@@ -48,7 +50,8 @@ def names_later(package: str, homes: Mapping[str, str], scope: dict[str, Any]) -
     def imported(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(sorted(homes))}")
-        scope[name] = value = getattr(importlib.import_module(homes[name]), name)
+        with keeping():
+            scope[name] = value = getattr(importlib.import_module(homes[name]), name)
         return value
 
     return imported

@@ -24,6 +24,7 @@ from heterps.choices import (
 from heterps.data.core.data_form import DataForm
 from heterps.errors import CheckpointError
 from heterps.graph import Graph
+from heterps.keeping import keeping
 from heterps.planner.plan import Plan
 from heterps.planner.ways import mixed_mode
 from heterps.protocol.words.modes import Async, Cached, Mixed, MixedSync, Mode, Sync, mode_from_json
@@ -38,6 +39,7 @@ from heterps.tables import Rule
 __all__ = ["launch", "load"]
 
 
+@keeping()
 def launch(
     plan: Plan | Graph,
     client: Any = None,

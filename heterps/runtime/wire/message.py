@@ -85,24 +85,26 @@ def _plain(nbytes: int) -> npt.NDArray[np.uint8]:
     return np.empty(nbytes, np.uint8)
 
 
-def _padding(nbytes: int) -> int:
-    return -nbytes % _ALIGN
+def _padded(nbytes: int) -> int:
+    return -(-nbytes // _ALIGN) * _ALIGN
 
 
 def send(connection: socket.socket, message: Message, outbox: Outbox | None = None) -> None:
     """Write one message with a single system call where the socket allows it; large arrays to the outbox, if any."""
     arrays = [np.ascontiguousarray(array) for array in message.arrays]
-    head = dict(message.head, _arrays=[(array.dtype.str, array.shape) for array in arrays])
-    body = sum(array.nbytes + _padding(array.nbytes) for array in arrays)
+    head = {**message.head, "_arrays": [(array.dtype.str, array.shape) for array in arrays]}
+    body = sum([_padded(array.nbytes) for array in arrays])
     put = outbox.put(arrays) if outbox is not None and body >= LEAST_BYTES else None
     if put is not None:
         head[_WHERE], file = put
         send_start(connection, _start(_SHARED_MAGIC, head, body), file)
         return
-    pieces: list[memoryview | bytes] = [_start(_MAGIC, head, body)]
+    start = _start(_MAGIC, head, body)
+    pieces: list[memoryview | bytes] = [start]
     for array in arrays:
-        pieces += [array.reshape(-1).view(np.uint8).data, _PAD[: _padding(array.nbytes)]]
-    _send_all(connection, [piece for piece in pieces if len(piece)])
+        pieces += [array.reshape(-1).view(np.uint8).data] if array.size else []
+        pieces += [_PAD[: _padded(array.nbytes) - array.nbytes]] if array.nbytes % _ALIGN else []
+    _send_all(connection, pieces, len(start) + body)
 
 
 def _start(magic: int, head: Mapping[str, Any], body: int) -> bytes:
@@ -110,10 +112,10 @@ def _start(magic: int, head: Mapping[str, Any], body: int) -> bytes:
     return _HEAD.pack(magic, len(text), body) + text
 
 
-def _send_all(connection: socket.socket, pieces: list[memoryview | bytes]) -> None:
+def _send_all(connection: socket.socket, pieces: list[memoryview | bytes], nbytes: int) -> None:
     if not hasattr(connection, "context"):  # a TLS socket has no sendmsg
         sent = connection.sendmsg(pieces[:64])
-        for piece in pieces:
+        for piece in pieces if sent < nbytes else ():
             if sent < len(piece):
                 connection.sendall(memoryview(piece)[sent:])
                 sent = 0
@@ -198,7 +200,7 @@ def receive(connection: socket.socket, buffers: ReceiveRing, inbox: Inbox | None
     _read(connection, memoryview(text))
     head, layout = _parse(text)
     where = head.pop(_WHERE, None)
-    if sum(nbytes + _padding(nbytes) for _, _, nbytes in layout) != body_bytes:
+    if sum([_padded(nbytes) for _, _, nbytes in layout]) != body_bytes:
         raise WireError("a peer sent arrays that do not fill their message")
     if is_shared and inbox is not None:
         return Message(head, _found(inbox, where, layout, buffers))
@@ -224,7 +226,7 @@ def _found(inbox: Inbox, where: Any, layout: _Layout, buffers: ReceiveRing) -> l
     found = [_shaped(piece, entry) for piece, entry in zip(pieces, layout, strict=True)]
     if not buffers.is_special:
         return found
-    copies = _views(layout, _room(buffers, sum(nbytes + _padding(nbytes) for _, _, nbytes in layout)))
+    copies = _views(layout, _room(buffers, sum(_padded(nbytes) for _, _, nbytes in layout)))
     for copy, array in zip(copies, found, strict=True):
         np.copyto(copy, array)
     return copies
@@ -266,10 +268,11 @@ def _layout(entry: Any) -> tuple[str, tuple[int, ...], int]:
     itemsize = _ITEMSIZES.get(dtype)
     if itemsize is None:
         raise WireError(f"a peer sent an array of dtype {dtype[:20]!r}, which is not used here")
+    nbytes = math.prod(shape) * itemsize
     # Without its zeros, too: NumPy refuses shapes whose other sizes are too large.
-    if math.prod(size for size in shape if size) * itemsize > _MAX_BODY:
+    if (nbytes or math.prod(filter(None, shape)) * itemsize) > _MAX_BODY:
         raise WireError("a peer sent an array that is too large")
-    return dtype, tuple(shape), math.prod(shape) * itemsize
+    return dtype, tuple(shape), nbytes
 
 
 def _is_size(value: Any) -> bool:
@@ -281,7 +284,7 @@ def _views(layout: _Layout, body: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any
     for entry in layout:
         nbytes = entry[2]
         views.append(_shaped(body[offset : offset + nbytes], entry))
-        offset += nbytes + _padding(nbytes)
+        offset += _padded(nbytes)
     return views
 
 

@@ -168,23 +168,14 @@ class Listener:
         return True
 
     def _converse(self, connection: socket.socket) -> None:
-        buffers, (outbox, inbox) = self._ring(), boxes(connection)
+        buffers, (outbox, inbox), methods = self._ring(), boxes(connection), self.service.methods
         memory = MessageMemory() if outbox is None else outbox
         while not self._closed and (request := receive(connection, buffers, inbox)) is not None:
             room = AnswerRoom(memory)
-            answer = self._answer(request._replace(room=room))
+            answer = _answer(methods, Message(request.head, request.arrays, room))
             room.close()
             send(connection, answer, outbox)
             memory.end()
-
-    def _answer(self, request: Message) -> Message:
-        try:
-            method = self.service.methods.get(str(request.head.get("_method")))
-            if method is None:
-                raise ClusterError(f"there is no method {request.head.get('_method')!r} here")
-            return method(request)
-        except Exception as error:
-            return pack_error(error)
 
     def close(self) -> None:
         """Stop answering; calls in progress end with a connection error at the caller."""
@@ -196,6 +187,16 @@ class Listener:
             hang_up(listening)
             listening.close()
         self._folder.cleanup()
+
+
+def _answer(methods: Mapping[str, Method], request: Message) -> Message:
+    try:
+        method = methods.get(str(request.head.get("_method")))
+        if method is None:
+            raise ClusterError(f"there is no method {request.head.get('_method')!r} here")
+        return method(request)
+    except Exception as error:
+        return pack_error(error)
 
 
 def _tcp_server(host: str) -> socket.socket:

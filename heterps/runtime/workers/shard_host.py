@@ -118,6 +118,8 @@ class ShardHost:
         self._reduced = job.reduced_on(host)  # of these, those that an all-reduce group trains and gives back
         kept = {spec.name for spec in self._reduced}
         self._pushed = {spec.name for spec in self._dense if spec.name not in kept} if kept else None
+        self._dense_size = sum(spec.size for spec in self._dense)
+        self._pushed_size = sum(spec.size for spec in self._dense if spec.name not in kept)
         self._report, self._cut_every, self._threads = report, cut_every, threads
         # Then what is pushed are changes, made by those who have rows of their own: of all groups, or of some.
         self._adds = job.own_groups or job.mode.adds
@@ -490,9 +492,7 @@ class ShardHost:
         assert wanted.dense is not None
         if wanted.dense.size or self.holder is not None:
             return wanted.dense if wanted.dense.size else None
-        pushed = wanted.train and not wanted.dense_slots
-        names = self._pushed if pushed and self._pushed is not None else {spec.name for spec in self._dense}
-        return wanted.room.take(sum(spec.size for spec in self._dense if spec.name in names))
+        return wanted.room.take(self._pushed_size if wanted.train and not wanted.dense_slots else self._dense_size)
 
     def _apply(self, key: BatchKey, gradients: PushedGradients, batches: int = 1) -> None:
         with self.phases("push"):
