@@ -74,6 +74,14 @@ def test_a_link_bounds_each_direction():
     assert rate(run(stages=stages, links=links), Async(8)) == pytest.approx(1 / 0.04, rel=0.05)
 
 
+def test_a_slow_sender_keeps_nobody_from_being_heard():
+    """What waits at a worker with a tenth of the network is not at its receiver yet, however much it is."""
+    stages = (StageTimes((Crew("cpu", 1), Crew("old", 1)), 0.0, 0.0), StageTimes((Crew("gpu", 1),), 0.0, 0.0, 0.0, 1e6))
+    pools = {"cpu": PoolOfWorkers(1e8, 1e8), "old": PoolOfWorkers(1e7, 1e7), "gpu": FAST}
+    found = rate(run(stages=stages, pools=pools), Async(8), (20,) * 40)
+    assert found == pytest.approx(1 / 0.01 + 1 / 0.1, rel=0.1)
+
+
 @pytest.mark.parametrize("depth", [1, 2, 4, 8])
 def test_depth_hides_what_is_on_its_way(depth):
     """The rows of all batches in flight are served at once; an attempt takes answers in the order in which they come,
