@@ -30,9 +30,10 @@ _LIST = (types.uint64, types.uint64, types.int64)  # first and last place in the
 def _each_row(context: Any, builder: Any, kinds: Any, args: Any, lanes: int) -> Iterator[Any]:
     """Emit a loop over the rows of a list that are no padding; yield where the columns of one are."""
     (flat, inverse), (width, low, first, last, pad) = args[:2], args[2:7]
-    numbers = context.make_array(kinds[1])(context, builder, inverse).data
+    numbers = context.make_array(kinds[1])(context, builder, inverse)
     with cgutils.for_range_slice(builder, first, last, first.type(1)) as (p, _):
-        row = builder.sext(builder.load(builder.gep(numbers, [p])), first.type)
+        place = cgutils.get_item_pointer(context, builder, kinds[1], numbers, [p], wraparound=False)
+        row = builder.sext(builder.load(place), first.type)
         there = builder.and_(builder.icmp_signed(">=", row, row.type(0)), builder.icmp_signed("!=", row, pad))
         with builder.if_then(there, likely=True):
             yield pointer(context, builder, kinds[0], flat, builder.add(builder.mul(row, width), low), lanes)

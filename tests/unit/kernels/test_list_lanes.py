@@ -49,6 +49,14 @@ def test_rows_are_added_up_and_given_a_gradient_by_the_same_bits(dim: int, dtype
     np.testing.assert_array_equal(changed, given)
 
 
+def test_numbers_of_rows_may_lie_apart() -> None:
+    rows, numbers, vector = made(32, "float32")
+    found, wanted = vector.copy(), vector.copy()
+    call(total, rows, np.repeat(numbers, 2)[::2], found, 32)
+    call(total, rows, numbers, wanted, 32)
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_an_empty_list_is_zero_and_gives_nothing() -> None:
     rows, _, vector = made(32, "float32")
     numbers = np.full(25, -1, np.int32)
