@@ -34,7 +34,9 @@ from heterps.planner import plan
 MODELS = {"wide_deep": wide_deep, "deepfm": partial(deepfm, linear=False), "dlrm": dlrm}
 RULES = {"sgd": hps.SGD, "adagrad": hps.ElementAdaGrad, "rowwise": hps.RowWiseAdaGrad}
 FOREVER = 1_000_000
-SPLITS = 8
+#: Two for each lane, so that none is left without work. On real data a Split has hundreds of batches: here as many as
+#: there can be.
+SPLITS = max(4, 2 * (os.cpu_count() or 1))
 TRAINERS = 2
 
 

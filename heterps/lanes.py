@@ -1,8 +1,8 @@
-"""Short runs of numbers copied and added, eight at a time in one register, and asked for ahead.
+"""Short runs of numbers copied and added, sixteen or eight at a time in one register, and asked for ahead.
 
 LLVM vectorises such loops by itself, but for long ones: 32 values at a time, with a check that arrays do not overlap
 before and a loop for the rest behind. Rows have 8 to 64 values, so that most of the time goes into what is around the
-loop. Here the eight lanes are spelled out instead. Each lane does what the loop over single values does, in the same
+loop. Here the lanes are spelled out instead. Each lane does what the loop over single values does, in the same
 order, so results are the same bits.
 
 Positions are unsigned, since numba has to check signed ones for being negative.
@@ -28,45 +28,54 @@ Floats = npt.NDArray[np.floating[Any]]
 Pos = np.uint64
 
 
-def pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, lanes: Any = None) -> Any:
-    """Return where eight elements of an array are, as elements of its type unless told."""
-    lanes = lanes or ir.VectorType(context.get_data_type(kind.dtype), 8)
+def pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, lanes: Any = 8) -> Any:
+    """Return where some elements of an array are: so many of its type, or what is told."""
+    lanes = ir.VectorType(context.get_data_type(kind.dtype), lanes) if isinstance(lanes, int) else lanes
     view = context.make_array(kind)(context, builder, array)
     return builder.bitcast(builder.gep(view.data, [at]), lanes.as_pointer())
 
 
-def onto(change: Callable[[Any, Any, Any, list[Any]], Any]) -> Callable[..., Any]:
-    """Return the code of ``out[to:to + 8] = change(out[to:to + 8], source[at:at + 8], numbers)``."""
+def onto(change: Callable[[Any, Any, Any, list[Any]], Any], lanes: int) -> Callable[..., Any]:
+    """Return the code of ``out[to:to + lanes] = change(out[to:to + lanes], source[at:at + lanes], numbers)``."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         align = signature.args[0].dtype.bitwidth // 8
-        source = builder.load(pointer(context, builder, signature.args[0], *args[:2]), align=align)
-        target = pointer(context, builder, signature.args[2], *args[2:4])
-        builder.store(change(builder, target, source, args[4:]), target, align=align)
+        source = builder.load(pointer(context, builder, signature.args[0], args[0], args[1], lanes), align=align)
+        target = pointer(context, builder, signature.args[2], args[2], args[3], lanes)
+        builder.store(change(builder, builder.load(target, align=align), source, args[4:]), target, align=align)
         return context.get_dummy_value()
 
     return emit
 
 
-@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _copy8(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -> Any:
-    code = onto(lambda builder, target, loaded, numbers: loaded)
-    return types.void(source, types.uint64, out, types.uint64), code
+def _lanes_of(change: Callable[[Any, Any, Any, list[Any]], Any], lanes: int) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+    def change_lanes(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -> Any:
+        return types.void(source, types.uint64, out, types.uint64), onto(change, lanes)
+
+    return change_lanes
 
 
-@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _add8(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -> Any:
-    align = source.dtype.bitwidth // 8
-    code = onto(lambda builder, target, loaded, numbers: builder.fadd(builder.load(target, align=align), loaded))
-    return types.void(source, types.uint64, out, types.uint64), code
+def _copied(builder: Any, old: Any, new: Any, numbers: list[Any]) -> Any:
+    return new
+
+
+def _added(builder: Any, old: Any, new: Any, numbers: list[Any]) -> Any:
+    return builder.fadd(old, new)
+
+
+_copy16, _copy8 = _lanes_of(_copied, 16), _lanes_of(_copied, 8)
+_add16, _add8 = _lanes_of(_added, 16), _lanes_of(_added, 8)
 
 
 @inline
 def copy_row(source: Floats, at: Pos, out: Floats, to: Pos, n: Pos) -> None:
     """``out[to:to + n] = source[at:at + n]``; both have elements of one type."""
-    whole = n & ~np.uint64(7)
-    for i in range(np.uint64(0), whole, np.uint64(8)):
-        _copy8(source, at + i, out, to + i)
+    wide, whole = n & ~np.uint64(15), n & ~np.uint64(7)
+    for i in range(np.uint64(0), wide, np.uint64(16)):
+        _copy16(source, at + i, out, to + i)
+    if whole > wide:
+        _copy8(source, at + wide, out, to + wide)
     for i in range(whole, n):
         out[to + i] = source[at + i]
 
@@ -74,9 +83,11 @@ def copy_row(source: Floats, at: Pos, out: Floats, to: Pos, n: Pos) -> None:
 @inline
 def add_row(source: Floats, at: Pos, out: Floats, to: Pos, n: Pos) -> None:
     """``out[to:to + n] += source[at:at + n]``; both have elements of one type."""
-    whole = n & ~np.uint64(7)
-    for i in range(np.uint64(0), whole, np.uint64(8)):
-        _add8(source, at + i, out, to + i)
+    wide, whole = n & ~np.uint64(15), n & ~np.uint64(7)
+    for i in range(np.uint64(0), wide, np.uint64(16)):
+        _add16(source, at + i, out, to + i)
+    if whole > wide:
+        _add8(source, at + wide, out, to + wide)
     for i in range(whole, n):
         out[to + i] += source[at + i]
 

@@ -67,8 +67,10 @@ def test_tiny_runs_compile_all_but_what_reads(demo: list[Any]) -> None:
 def test_a_demo_compiles_no_more_than_it_did(demo: list[Any]) -> None:
     """Its first minute is what this is: who adds to it knows why, and says so here.
 
-    78 until four loops over looked up rows became parts of two, of which each is compiled once for all lookups.
+    78 until four loops over looked up rows became parts of two, of which each is compiled once for all lookups. 80, of
+    1,200 lines, until index, rows and the work on them had a loop each: loops of a table and lookups take as long to
+    compile as before (10.2 s of CPU against 10.6).
     """
     loaded = demo[2]
-    assert len(loaded) <= 80
-    assert sum(loaded.values()) <= 1200
+    assert len(loaded) <= 90
+    assert sum(loaded.values()) <= 1260

@@ -13,6 +13,7 @@ import numpy as np
 
 from heterps.compiled import inline
 from heterps.kernels.jit import loop
+from heterps.kernels.ops.list_lanes import give_rows, sum_rows
 from heterps.lanes import add_row, copy_row, prefetch
 
 __all__ = ["NONE", "gather", "pool_max", "scatter", "unpool_max"]
@@ -69,6 +70,15 @@ def scatter_slots(flat, width, inverse, dy, t):  # type: ignore[no-untyped-def]
 
 
 @inline
+def count_rows(inverse, first, last, pad):  # type: ignore[no-untyped-def]
+    """Return how many rows of a list are no padding."""
+    count = 0
+    for p in range(first, last):
+        count += inverse[p] >= 0 and inverse[p] != pad
+    return count
+
+
+@inline
 def pool(flat, width, inverse, offsets, y, t):  # type: ignore[no-untyped-def]
     """Sum or mean of the rows of each list; padding counts for nothing."""
     low, dim, pad, stride, mean = t[LOW], t[DIM], t[PAD], t[STRIDE], t[POOLING] == MEAN
@@ -76,15 +86,10 @@ def pool(flat, width, inverse, offsets, y, t):  # type: ignore[no-untyped-def]
     for i in range(t[N]):
         at, where = np.uint64(start + i * stride), np.uint64(list_ + i)
         ask_ahead(y, at, stride, dim)
-        for d in range(dim):
-            y[at + np.uint64(d)] = 0
-        count = 0
-        for p in range(offsets[where], offsets[where + np.uint64(1)]):
-            row = inverse[np.uint64(begin + p)]
-            if row >= 0 and row != pad:
-                count += 1
-                add_row(flat, np.uint64(row * width + low), y, at, np.uint64(dim))
-        if mean and count > 1:
+        first, last = np.uint64(begin + offsets[where]), np.uint64(begin + offsets[where + np.uint64(1)])
+        sum_rows(flat, inverse, np.uint64(width), np.uint64(low), first, last, pad, y, at, np.uint64(dim))
+        count = count_rows(inverse, first, last, pad) if mean else 1
+        if count > 1:
             for d in range(dim):
                 y[at + np.uint64(d)] /= count
 
@@ -97,22 +102,18 @@ def unpool(flat, width, inverse, offsets, dy, t):  # type: ignore[no-untyped-def
     for i in range(t[N]):
         at, where = np.uint64(start + i * stride), np.uint64(list_ + i)
         ask_ahead(dy, at, stride, dim)
-        first, last = offsets[where], offsets[where + np.uint64(1)]
-        count = 0
-        if mean:
+        first, last = np.uint64(begin + offsets[where]), np.uint64(begin + offsets[where + np.uint64(1)])
+        count = count_rows(inverse, first, last, pad) if mean else 1
+        if count > 1:
+            divisor = dy.dtype.type(count)
             for p in range(first, last):
-                row = inverse[np.uint64(begin + p)]
-                count += row >= 0 and row != pad
-        divisor = dy.dtype.type(max(count, 1))
-        for p in range(first, last):
-            row = inverse[np.uint64(begin + p)]
-            if row >= 0 and row != pad:
-                target = np.uint64(row * width + low)
-                if count > 1:
+                row = inverse[p]
+                if row >= 0 and row != pad:
+                    target = np.uint64(row * width + low)
                     for d in range(dim):
                         flat[target + np.uint64(d)] += dy[at + np.uint64(d)] / divisor
-                else:
-                    add_row(dy, at, flat, target, np.uint64(dim))
+        else:
+            give_rows(flat, inverse, np.uint64(width), np.uint64(low), first, last, pad, dy, at, np.uint64(dim))
 
 
 @loop

@@ -173,7 +173,7 @@ class RowPartition:
     def _pull(
         self, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, use: bool, tick: int
     ) -> int:
-        return int(pull_rows(self.store, self._block, ids, order, lo, hi, rows, out, make, use, np.uint32(tick)))
+        return int(pull_rows(self.store, ids, order, lo, hi, rows, out, make, use, np.uint32(tick)))
 
     def whole(self, rows: I64) -> I64:
         """Return where rows are that have room for all columns."""
@@ -199,7 +199,7 @@ class RowPartition:
 
     def find(self, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> int:
         """Write the rows of ids, return how many have none."""
-        return int(find_rows(self.store, self._block, ids, order, lo, hi, rows))
+        return int(find_rows(self.store, ids, order, lo, hi, rows))
 
     def delete(self, rows: npt.ArrayLike) -> None:
         """Delete rows that exist."""

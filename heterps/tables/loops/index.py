@@ -20,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.compiled import entry_loop, inline, inner_loop
+from heterps.tables.hashing import mix
+from heterps.tables.loops.vector_lanes import first_of_hash
 
 __all__ = ["CAP", "COUNT", "FREE", "FRONTIER", "HIGH", "LEAST", "META", "MOVED", "OLD", "STEP", "new_meta"]
 
@@ -34,6 +36,8 @@ META = 10
 LEAST = 1024
 #: Entries per thousand places from which an index grows.
 MIN_LOAD, MAX_LOAD = 500, 800
+#: Places behind its home up to which an entry nearly always stands.
+SPILL = 2
 #: Entries moved at most per inserted id while the index grows.
 STEP = 16
 
@@ -61,9 +65,46 @@ def home(meta: I64, h: np.int64) -> Any:
 
 
 @inline
-def id_at(words: U32, at: np.int64) -> Any:
+def hash_of(id_: np.uint64) -> Any:
+    """Return the hash by which entries stand in order."""
+    return np.int64(mix(id_) >> np.uint64(32))
+
+
+@inline
+def homes(meta: I64) -> Any:
+    """Return what :func:`home_of` takes, good until the next id is inserted."""
+    return meta[CAP], meta[OLD], meta[FRONTIER] if meta[OLD] != 0 else 0
+
+
+@inline
+def home_of(where: Any, h: np.int64) -> Any:
+    """Return what :func:`home` does, without a branch: on which side of the frontier a hash is cannot be foreseen."""
+    cap, old, frontier = where
+    return np.uint64((h * (cap if h >= frontier else old)) >> 32)
+
+
+@inline
+def likely_row(entries: U64, place: np.uint64, h: np.int64) -> Any:
+    """Return the row of the first entry with a hash whose home is known, as 32 bits, all set if there is none.
+
+    Entries of one cache line are looked at together: how many stand before the one that is meant cannot be foreseen.
+    """
+    line = place & ~np.uint64(7)
+    lane = first_of_hash(entries, line, np.uint64(h))
+    if lane < np.uint64(8):
+        place = line + lane
+    else:
+        while entries[place] != np.uint64(0) and np.int64(entries[place] >> np.uint64(32)) < h:
+            place += np.uint64(1)
+        if np.int64(entries[place] >> np.uint64(32)) != h:
+            return np.uint32(0xFFFFFFFF)
+    return np.uint32(entries[place] & np.uint64(0xFFFFFFFF)) - np.uint32(1)
+
+
+@inline
+def id_at(words: U32, at: np.uint64) -> Any:
     """Return the id in the first two words of a row that starts at ``at``."""
-    return np.uint64(words[at]) | (np.uint64(words[at + 1]) << np.uint64(32))
+    return np.uint64(words[at]) | (np.uint64(words[at + np.uint64(1)]) << np.uint64(32))
 
 
 @inner_loop
@@ -77,7 +118,7 @@ def find(entries: U64, meta: I64, words: U32, stride: np.int64, id_: np.uint64, 
             return -1
         if hash_ == h:
             row = np.int64(entry & np.uint64(0xFFFFFFFF)) - 1
-            if id_at(words, row * stride) == id_:
+            if id_at(words, np.uint64(row * stride)) == id_:
                 return row
         place += 1
 

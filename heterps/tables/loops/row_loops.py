@@ -1,10 +1,10 @@
 """The compiled loops over rows: find or create and copy out (pull), update (push).
 
-Ids come in any order; ``order[lo:hi]`` picks those of the partition at hand. Ids pass in blocks as on a conveyor belt:
-a block's places in the index are asked for, one block later its rows are known, one block later they are used. So
-misses overlap with each other and with the work. What is asked for is asked for one at a time, between the work on
-others: the processor has room for some twenty misses, and waits when it is asked for more. A push is told where its
-rows are likely to be and needs no index.
+Ids come in any order; ``order[lo:hi]`` picks those of the partition at hand. Each kind of memory has a loop of its own:
+one looks at the index for some thousand ids, one asks for a block of rows, one works on the block that was asked for
+before. Waits for lines, and for the page tables behind them, overlap only as far as the processor sees ahead, some
+three hundred instructions: in a loop that asks and nothing else these are some forty rows, in one that also copies or
+updates them three. A push is told where its rows are likely to be and needs no index.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.compiled import inline, row_loop
-from heterps.lanes import copy_row
-from heterps.tables.hashing import mix, prefetch
+from heterps.lanes import copy_row, prefetch
 from heterps.tables.live.row_layout import (
     COLUMN,
     COUNTER,
@@ -33,12 +32,11 @@ from heterps.tables.live.row_layout import (
     N,
 )
 from heterps.tables.loops.half import decode, encode
-from heterps.tables.loops.index import HIGH, find, home, id_at
+from heterps.tables.loops.index import HIGH, SPILL, find, hash_of, home_of, homes, id_at, likely_row
 from heterps.tables.loops.rule_calls import call_rule
 from heterps.tables.loops.store import (
     BLOCK,
     NOTED,
-    RING,
     Block,
     GradientColumns,
     Store,
@@ -60,149 +58,148 @@ F32 = npt.NDArray[np.float32]
 #: In an array of rows: the id has none.
 NO_ROW = 2**32 - 1
 LINE = 16
-#: Ids between asking for a hinted row and using it.
-AHEAD = 24
+#: Ids between asking for a place of the index and looking at it.
+PLACES_AHEAD = 64
+#: Ids whose rows are guessed before the first of them is used.
+LEG = 4096
 
 #: What a push reports.
 APPLIED, SKIPPED, CREATED, MISSING = range(4)
 
 
 @inline
-def look_ahead(s: Store, b: Block, ids: U64, order: I32, lo: int, hi: int, start: int) -> None:
-    """Move the belt on: ids of the block at ``start`` ask for their places in the index, those of the block before get
-    their likely rows: the first with their hash, or -1. ``b.hashes`` and ``b.rows`` are rings; ``b.rows`` has the
-    place, then the row.
-    """
-    entries, meta, hashes, rows = s.entries, s.meta, b.hashes, b.rows
-    for i in range(start, start + BLOCK):
-        if i < hi:
-            h, at = np.int64(mix(ids[np.uint64(order[np.uint64(i)])]) >> np.uint64(32)), np.uint64(i) & RING
-            hashes[at], rows[at] = h, home(meta, h)
-            prefetch(entries, rows[at])
-        if i - BLOCK >= lo and i - BLOCK < hi:
-            at = np.uint64(i - BLOCK) & RING
-            h, place, row = hashes[at], np.uint64(rows[at]), np.int64(-1)
-            while entries[place] != np.uint64(0) and np.int64(entries[place] >> np.uint64(32)) <= h:
-                if np.int64(entries[place] >> np.uint64(32)) == h:
-                    row = np.int64(entries[place] & np.uint64(0xFFFFFFFF)) - 1
-                    break
-                place += np.uint64(1)
-            rows[at] = row
+def guess_rows(s: Store, ids: U64, order: I32, first: int, last: int, hi: int, rows: U32) -> None:
+    """Write the likely rows of ids, the first with their hash, or NO_ROW. Nothing of a row is looked at."""
+    entries, where = s.entries, homes(s.meta)
+    for i in range(first, last):
+        ahead = home_of(where, hash_of(ids[np.uint64(order[np.uint64(min(i + PLACES_AHEAD, hi - 1))])]))
+        prefetch(entries, np.int64(ahead))
+        prefetch(entries, np.int64(ahead) + SPILL)
+        at = np.uint64(order[np.uint64(i)])
+        h = hash_of(ids[at])
+        rows[at] = likely_row(entries, home_of(where, h), h)
 
 
 @inline
-def copy_out(s: Store, base: np.uint64, out: F32, to: np.uint64) -> None:
+def copy_out(s: Store, half: bool, base: np.uint64, out: F32, to: np.uint64) -> None:
     """Copy the values of a row whose words begin at ``base``."""
     width, value = np.uint64(s.layout[WIDTH]), np.uint64(s.layout[VALUE])
-    if s.layout[HALF] != 0:
+    if half:
         decode(s.words, np.int64(base + value), np.int64(width), out, np.int64(to * width))
     else:
         copy_row(s.floats, base + value, out, to * width, width)
 
 
 @inline
-def take_likely(s: Store, b: Block, ids: U64, order: I32, first: int, last: int, rows: U32, out: F32) -> Any:
-    """Copy out the likely rows of ids; return how many positions, in ``b.odd``, were no good.
+def ask_for(s: Store, hints: U32, order: I32, first: int, last: int, end: int) -> None:
+    """Ask for the first ``end`` words of a block of rows where hints say; NO_ROW asks for what is before the first."""
+    words, stride = s.words, s.layout[STRIDE]
+    for i in range(first, min(first + BLOCK, last)):
+        row = np.int64(np.int32(hints[np.uint64(order[np.uint64(i)])])) * stride
+        prefetch(words, row)
+        prefetch(words, row + end - 1)
+        for word in range(LINE, end - 2, LINE):  # rows begin at even words
+            prefetch(words, row + word)
 
-    Those are copied as well, from somewhere, since that takes less time than a branch.
+
+@inline
+def take_likely(s: Store, ids: U64, order: I32, first: int, last: int, rows: U32, out: F32) -> None:
+    """Copy out the likely rows of ids; those that are another's become NO_ROW.
+
+    They are copied as well, since that takes less time than a branch.
     """
-    words, stride, end, likely, odd = s.words, s.layout[STRIDE], s.layout[STATE], b.rows, b.odd
-    m = np.uint64(0)
+    words, stride, half = s.words, s.layout[STRIDE], s.layout[HALF] != 0
     for i in range(first, last):
-        for word in range(0, end, LINE):
-            prefetch(words, likely[np.uint64(i + AHEAD) & RING] * stride + word)
         to = np.uint64(order[np.uint64(i)])
-        row = likely[np.uint64(i) & RING]
-        base = np.uint64(max(row, 0) * stride)
+        row = rows[to]
+        base = np.uint64(max(np.int64(np.int32(row)), 0) * stride)
+        copy_out(s, half, base, out, to)
+        rows[to] = row if id_at(words, base) == ids[to] else np.uint32(NO_ROW)
+
+
+@inline
+def find_others(s: Store, ids: U64, order: I32, first: int, last: int, rows: U32, out: F32, make: bool) -> Any:
+    """Search for the rows of ids that were not where they were likely to be, or make them; return how many are new."""
+    stride, width, half, created = s.layout[STRIDE], s.layout[WIDTH], s.layout[HALF] != 0, 0
+    for i in range(first, last):
+        to = np.int64(order[i])
+        if rows[to] != NO_ROW:
+            continue
+        h = hash_of(ids[to])
+        row = find(s.entries, s.meta, s.words, stride, ids[to], h)
+        if row < 0 and make:
+            row = create(s, ids[to], h)
+            created += 1
         rows[to] = np.uint32(row)
-        copy_out(s, base, out, to)
-        odd[m] = i
-        m += np.uint64(row < 0 or id_at(words, np.int64(base)) != ids[to])
-    return np.int64(m)
+        if row >= 0:
+            copy_out(s, half, np.uint64(row * stride), out, np.uint64(to))
+        else:
+            for k in range(width):
+                out[to * width + k] = np.float32(0)
+    return created
+
+
+@inline
+def note_uses(s: Store, order: I32, first: int, last: int, rows: U32, tick: np.uint32) -> None:
+    """Write when rows were used."""
+    for i in range(first, last):
+        row = np.int64(rows[order[i]])
+        if row != NO_ROW:
+            capture(s, row)
+            note(s, row)
+            s.words[row * s.layout[STRIDE] + s.layout[TICK]] = tick
 
 
 @row_loop
 def pull_rows(
-    s: Store,
-    b: Block,
-    ids: U64,
-    order: I32,
-    lo: int,
-    hi: int,
-    rows: U32,
-    out: F32,
-    make: bool,
-    use: bool,
-    tick: np.uint32,
+    s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32, out: F32, make: bool, use: bool, tick: np.uint32
 ) -> Any:
     """Copy the values of rows to ``out`` (flat), creating absent ones if told; return how many were created.
 
     With ``use`` rows count as used now. An id without a row reads as zeros. Ids may get rows while others are on the
-    belt, so a row on it is a guess, and the id in the row decides.
+    way, so a row is a guess at first, and the id in the row decides.
     """
-    layout, stride, width, created = s.layout, s.layout[STRIDE], s.layout[WIDTH], 0
-    ticking = use and layout[TICK] >= 0
-    for start in range(lo - 2 * BLOCK, hi, BLOCK):
-        look_ahead(s, b, ids, order, lo, hi, start + 2 * BLOCK)
-        first, last = max(start, lo), min(start + BLOCK, hi)
-        for j in range(take_likely(s, b, ids, order, first, last, rows, out)):
-            to, h = np.int64(order[b.odd[j]]), b.hashes[np.uint64(b.odd[j]) & RING]
-            row = find(s.entries, s.meta, s.words, stride, ids[to], h)
-            if row < 0 and make:
-                row = create(s, ids[to], h)
-                created += 1
-            rows[to] = np.uint32(row)
-            if row >= 0:
-                copy_out(s, np.uint64(row * stride), out, np.uint64(to))
-            else:
-                for k in range(width):
-                    out[to * width + k] = np.float32(0)
-        if ticking:
-            for i in range(first, last):
-                row = np.int64(rows[order[i]])
-                if row != NO_ROW:
-                    capture(s, row)
-                    note(s, row)
-                    s.words[row * stride + layout[TICK]] = tick
+    created = 0
+    for first in range(lo, hi, LEG):
+        last = min(first + LEG, hi)
+        guess_rows(s, ids, order, first, last, hi, rows)
+        for start in range(first - BLOCK, last, BLOCK):
+            ask_for(s, rows, order, start + BLOCK, last, s.layout[STATE])
+            take_likely(s, ids, order, max(start, first), min(start + BLOCK, last), rows, out)
+        created += find_others(s, ids, order, first, last, rows, out, make)
+        if use and s.layout[TICK] >= 0:
+            note_uses(s, order, first, last, rows, tick)
     return created
 
 
 @row_loop
-def find_rows(s: Store, b: Block, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> Any:
+def find_rows(s: Store, ids: U64, order: I32, lo: int, hi: int, rows: U32) -> Any:
     """Write the rows of ids; return how many have none."""
-    words, stride, missing = s.words, s.layout[STRIDE], 0
-    for start in range(lo - 2 * BLOCK, hi, BLOCK):
-        look_ahead(s, b, ids, order, lo, hi, start + 2 * BLOCK)
+    words, stride, missing = s.words, s.layout[STRIDE], np.int64(0)
+    guess_rows(s, ids, order, lo, hi, hi, rows)
+    for start in range(lo - BLOCK, hi, BLOCK):
+        ask_for(s, rows, order, start + BLOCK, hi, 1)
         for i in range(max(start, lo), min(start + BLOCK, hi)):
-            prefetch(words, b.rows[np.uint64(i + AHEAD) & RING] * stride)
-            id_, row = ids[order[i]], b.rows[np.uint64(i) & RING]
-            if row < 0 or id_at(words, row * stride) != id_:
-                row = find(s.entries, s.meta, words, stride, id_, b.hashes[np.uint64(i) & RING])
-            rows[order[i]] = np.uint32(row)
-            missing += row < 0
+            at = np.uint64(order[np.uint64(i)])
+            id_, row = ids[at], np.int64(np.int32(rows[at]))
+            if row < 0 or id_at(words, np.uint64(row * stride)) != id_:
+                row = find(s.entries, s.meta, words, stride, id_, hash_of(id_))
+            rows[at] = np.uint32(row)
+            missing += np.int64(row < 0)
     return missing
 
 
 @inline
-def take_hinted(
-    s: Store, g: GradientColumns, b: Block, order: I32, start: int, stop: int, last: int, noted: np.uint64
-) -> Any:
-    """Take the rows of a block whose hints are right; return how many, and how many ids were left in ``b.odd``.
-
-    This loop is kept short on purpose: in a longer one the samples of a profiler stood at the prefetch, as if it waited
-    for the page table, and such waits can overlap only as far as the processor sees ahead.
-    """
+def take_hinted(s: Store, g: GradientColumns, b: Block, order: I32, start: int, stop: int, noted: np.uint64) -> Any:
+    """Take the rows of a block whose hints are right; return how many, and how many ids were left in ``b.odd``."""
     words, captured, hints, ids = s.words, s.captured, g.rows, g.ids
     stride, width, high = s.layout[STRIDE], np.uint64(s.layout[WIDTH]), s.meta[HIGH]
     m = odd = np.uint64(0)
     for i in range(start, stop):
-        ahead = np.int64(hints[np.uint64(order[np.uint64(min(i + AHEAD, last))])]) * stride
-        for word in range(0, stride, LINE):
-            prefetch(words, ahead + word)
         at = np.uint64(order[np.uint64(i)])
         row = np.int64(hints[at])
         good = row < high and (row >= captured.size or captured[row] != 0)
-        if good and id_at(words, row * stride) == ids[at] and all_finite(g.bits, at * width, width):
+        if good and id_at(words, np.uint64(row * stride)) == ids[at] and all_finite(g.bits, at * width, width):
             b.at[m], b.base[m], b.noted[noted + m] = at, row * stride, row
             m += np.uint64(1)
         else:
@@ -223,7 +220,7 @@ def choose(
         if not all_finite(g.bits, np.uint64(at * width), np.uint64(width)):
             stats[SKIPPED] += 1
             continue
-        h = np.int64(mix(g.ids[at]) >> np.uint64(32))
+        h = hash_of(g.ids[at])
         row = find(entries, meta, words, stride, g.ids[at], h)
         if row < 0 and make:
             row = create(s, g.ids[at], h)
@@ -346,8 +343,9 @@ def push_rows(
     """
     words, layout, noting = s.words, s.layout, s.changed.size > 0
     noted = np.uint64(0)
-    for start in range(lo, hi, BLOCK):
-        m, odd = take_hinted(s, g, b, order, start, min(start + BLOCK, hi), hi - 1, noted)
+    for start in range(lo - BLOCK, hi, BLOCK):
+        ask_for(s, g.rows, order, start + BLOCK, hi, layout[STRIDE])
+        m, odd = take_hinted(s, g, b, order, max(start, lo), min(start + BLOCK, hi), noted)
         if odd > 0:
             m = choose(s, g, b, odd, m, noted, make, missing, stats)
         update_block(s, g, b, m)

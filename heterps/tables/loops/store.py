@@ -16,7 +16,6 @@ from heterps.tables.specs.initialisers import draw
 __all__ = [
     "BLOCK",
     "NOTED",
-    "RING",
     "Block",
     "GradientColumns",
     "Store",
@@ -34,8 +33,8 @@ I32 = npt.NDArray[np.int32]
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
-#: Rows that loops work on at a time, and a mask for rings that hold three blocks.
-BLOCK, RING = 32, np.uint64(127)
+#: Rows that loops work on at a time.
+BLOCK = 64
 #: Changed rows of a push that are noted together.
 NOTED = 1024
 
@@ -74,10 +73,8 @@ class GradientColumns(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Scratch of a push: rings of what is known of the next rows, and what an update takes of a block of them."""
+    """Scratch of a push: what an update takes of a block of rows."""
 
-    hashes: I64
-    rows: I64
     odd: I32
     at: I64
     base: I64
@@ -92,9 +89,8 @@ class Block(NamedTuple):
 
 def new_block() -> Block:
     """Return scratch for one thread."""
-    rings = [np.zeros(int(RING) + 1, np.int64) for _ in range(2)]
     kinds = [np.int32, *[np.int64] * 3, *[np.uint64] * 3, *[np.float32] * 2]
-    return Block._make([*rings, *(np.zeros(BLOCK, kind) for kind in kinds), np.zeros(NOTED, np.uint32)])
+    return Block._make([*(np.zeros(BLOCK, kind) for kind in kinds), np.zeros(NOTED, np.uint32)])
 
 
 @inline

@@ -16,26 +16,26 @@ from numba.extending import intrinsic
 from heterps.compiled import inline
 from heterps.lanes import onto, pointer
 
-__all__ = ["all_finite", "bound", "step_row"]
+__all__ = ["all_finite", "bound", "first_of_hash", "step_row"]
 
 F32 = npt.NDArray[np.float32]
 U32 = npt.NDArray[np.uint32]
 Pos = np.uint64
 
-_FLOATS, _WORDS = (ir.VectorType(one, 8) for one in (ir.FloatType(), ir.IntType(32)))
+_FLOATS, _WORDS, _LONGS = (ir.VectorType(one, 8) for one in (ir.FloatType(), ir.IntType(32), ir.IntType(64)))
 _INFINITE = np.uint32(0x7F800000)
 
 
-def _spread(builder: Any, number: Any) -> Any:
+def _spread(builder: Any, number: Any, lanes: Any = None) -> Any:
     """Return a register with one number in all lanes."""
-    nothing = ir.Constant(_FLOATS, ir.Undefined)
+    nothing = ir.Constant(lanes or _FLOATS, ir.Undefined)
     first = builder.insert_element(nothing, number, ir.IntType(32)(0))
     return builder.shuffle_vector(first, nothing, ir.Constant(_WORDS, [0] * 8))
 
 
-def _step(builder: Any, target: Any, source: Any, numbers: list[Any]) -> Any:
+def _step(builder: Any, old: Any, source: Any, numbers: list[Any]) -> Any:
     rate, lower, upper = (_spread(builder, number) for number in numbers)
-    value = builder.fsub(builder.load(target, align=4), builder.fmul(rate, source))
+    value = builder.fsub(old, builder.fmul(rate, source))
     value = builder.select(builder.fcmp_ordered(">", value, upper), upper, value)
     return builder.select(builder.fcmp_ordered("<", value, lower), lower, value)
 
@@ -43,7 +43,7 @@ def _step(builder: Any, target: Any, source: Any, numbers: list[Any]) -> Any:
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def _step8(typing_context: Any, g: Any, g0: Any, w: Any, w0: Any, rate: Any, lower: Any, upper: Any) -> Any:
     number = types.float32
-    return types.void(g, types.uint64, w, types.uint64, number, number, number), onto(_step)
+    return types.void(g, types.uint64, w, types.uint64, number, number, number), onto(_step, 8)
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
@@ -55,6 +55,20 @@ def _finite8(typing_context: Any, bits: Any, at: Any) -> Any:
         return builder.icmp_unsigned("==", builder.bitcast(bad, ir.IntType(8)), ir.IntType(8)(0))
 
     return types.boolean(bits, types.uint64), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def first_of_hash(typing_context: Any, entries: Any, at: Any, h: Any) -> Any:
+    """Return which of the eight entries from ``at`` on is the first whose upper half is ``h``; 8 if none is."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        loaded = builder.load(pointer(context, builder, signature.args[0], args[0], args[1]), align=8)
+        upper = builder.lshr(loaded, ir.Constant(_LONGS, [32] * 8))
+        same = builder.bitcast(builder.icmp_unsigned("==", upper, _spread(builder, args[2], _LONGS)), ir.IntType(8))
+        wide = builder.or_(builder.zext(same, ir.IntType(64)), ir.IntType(64)(1 << 8))
+        return builder.cttz(wide, ir.IntType(1)(1))
+
+    return types.uint64(entries, types.uint64, types.uint64), emit
 
 
 @inline

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from heterps.compiled import entry_loop
 from heterps.tables import SGD, Adam, GroupSpec, RowWiseAdaGrad, TableSpec, Zeros
 from heterps.tables.hashing import _mix_python, mix
 from heterps.tables.live.partition import RowPartition
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.loops import index
-from heterps.tables.loops.row_loops import NO_ROW
+from heterps.tables.loops.row_loops import NO_ROW, guess_rows
+from heterps.tables.loops.vector_lanes import first_of_hash
+
+guess = entry_loop(lambda s, ids, order, hi, rows: guess_rows(s, ids, order, 0, hi, hi, rows))
+first = entry_loop(lambda entries, at, h: first_of_hash(entries, at, h))
 
 
 def partition(dim: int = 8) -> RowPartition:
@@ -107,3 +112,26 @@ def test_deleted_rows_are_used_again() -> None:
     create(part, list(range(2000, 2500)))
     assert part.high == 1000
     check_rules(part)
+
+
+def test_the_first_entry_of_a_hash_is_found_wherever_it_stands_in_its_line() -> None:
+    entries = np.zeros(24, np.uint64)
+    entries[8:16] = (np.arange(8, dtype=np.uint64) // np.uint64(2) + np.uint64(5)) << np.uint64(32) | np.uint64(7)
+    found = [int(first(entries, np.uint64(8), np.uint64(h))) for h in (4, 5, 6, 7, 8, 9)]
+    assert found == [8, 0, 2, 4, 6, 8]
+
+
+def test_rows_are_guessed_right_while_the_index_grows() -> None:
+    """Whoever guesses wrong is right in the end, but slow: no other test would see it."""
+    part, ids = partition(), np.random.default_rng(5).integers(0, 2**63, 20_000).astype(np.uint64)
+    growing = set()
+    for n in range(500, 20_001, 1500):
+        rows, guessed = create(part, ids[:n].tolist()), np.empty(n, np.uint32)
+        guess(part.store, ids, np.arange(n, dtype=np.int32), n, guessed)
+        np.testing.assert_array_equal(guessed, rows)
+        growing.add(bool(part.meta[index.OLD]))
+    assert growing == {True, False}
+    absent, order = np.arange(50, dtype=np.uint64), np.arange(50, dtype=np.int32)
+    guessed = np.empty(50, np.uint32)
+    guess(part.store, absent, order, 50, guessed)
+    assert (guessed == NO_ROW).all()
