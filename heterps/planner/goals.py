@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from heterps.planner.solve.chain import relaxed_price
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult, Solve, best_at, best_price_per_row, best_throughput
+from heterps.planner.solve.small import is_small
 from heterps.planner.solve.type_program import TypeProgram, least_per_row, most_within
 
 __all__ = ["FixedRate", "Goal", "MaxThroughput", "MinCost"]
@@ -228,15 +229,23 @@ class MaxThroughput(Goal):
                 "price and a budget (MaxThroughput(price_per_hour=...), --budget), or ask for the least cost "
                 "(--rows-per-second)"
             )
-        try:
-            most = self.bound(problem)
-        except UndecidedError:
-            most = math.inf
+        tried_soon = math.isinf(self.price_per_hour) or is_small(problem)
+        most = math.inf if tried_soon else self._most(problem) * (1 + 1e-6)
         if most <= (beat or 0.0):
             return None
-        return best_throughput(
-            problem, solve, budget=self.price_per_hour, beat=beat or 0.0, most=most * (1 + 1e-6), deadline=deadline
+        found = best_throughput(
+            problem, solve, budget=self.price_per_hour, beat=beat or 0.0, most=most, deadline=deadline
         )
+        if found is None or not found.gap:
+            return found
+        return replace(found, bound=min(found.bound, max(found.value, self._most(problem))))
+
+    def _most(self, problem: Problem) -> float:
+        """Rows per second that no plan beats, if that is known."""
+        try:
+            return self.bound(problem)
+        except UndecidedError:
+            return math.inf
 
     def can_beat(self, problem: Problem, solve: Solve, value: float) -> bool:
         """Whether anything is feasible just above."""

@@ -19,7 +19,6 @@ from heterps.planner.solve.fair_prices import most_by_parts
 from heterps.planner.solve.placement import Placement
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.sizing import fits
-from heterps.planner.solve.small import is_small
 
 __all__ = ["SearchResult", "Solve", "best_at", "best_price_per_row", "best_throughput", "frontier"]
 
@@ -210,13 +209,13 @@ def best_throughput(
         return placement if placement is not None and placement.price <= budget * (1 + 1e-9) else None
 
     # No plan was found at high; there is none above refuted.
-    high = refuted = most if is_small(problem) else most_by_parts(problem, budget, beat, most)
+    high = refuted = most_by_parts(problem, budget, beat, most)
     low, placement = _start(problem, fitting, beat, high)
     if placement is None and open_:
         raise UndecidedError(f"more than {beat:g} rows a second are not decided", refuted)
     if placement is None:
         return None
-    solves, most_apart = 1, math.inf if is_small(problem) else _NEAR
+    solves, most_apart = 1, math.inf if math.isinf(most) else _NEAR
     while not math.isinf(low) and solves < _MOST_SOLVES and not deadline.over:
         if high <= low * (_SOME if open_ else _ABOVE):
             break
