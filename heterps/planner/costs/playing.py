@@ -139,6 +139,8 @@ def durations_of(plan: Plan, costs: Costs, sample: Sample | None = None) -> Dura
 
 
 def _is_reduced(plan: Plan) -> bool:
+    if not plan.parameters:
+        return False  # all by their tables; of a large graph that takes a while to list
     return any(way.kind == ALLREDUCE for way in resolve_ways(plan.graph, plan.parameters).values())
 
 

@@ -127,13 +127,17 @@ class Problem:
         """Whether every state contains those before it."""
         return not (self.members[:-1] & ~self.members[1:]).any()
 
+    @cached_property
+    def _first_with(self) -> npt.NDArray[np.int64]:
+        """int[L]: the first state that has each Layer."""
+        return np.asarray(self.members.argmax(axis=0))
+
     def _summed(self, figures: Floats) -> Floats:
         """[..., n, T]: figures by Layer, added up over each state."""
         if not self._is_nested:
             return np.asarray(self.members.astype(float) @ figures)
-        held = self.members[-1]
-        first, steps = self.members.argmax(axis=0), np.zeros((*figures.shape[:-2], self.states, figures.shape[-1]))
-        where: Any = (..., first[held], slice(None))
+        held, steps = self.members[-1], np.zeros((*figures.shape[:-2], self.states, figures.shape[-1]))
+        where: Any = (..., self._first_with[held], slice(None))
         np.add.at(steps, where, figures[..., held, :])
         return np.asarray(steps.cumsum(axis=-2))
 
