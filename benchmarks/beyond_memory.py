@@ -59,8 +59,6 @@ READERS = 32  # threads that get rows of RocksDB, as many as ours reads with
 INDEX_BYTES, BUFFERS = 7, 128e6  # of ours: for a row on disk; of the log and of reads
 STORES = ("memory", "ours", "rocksdb")
 Drawn = list[tuple[np.ndarray, np.ndarray]]
-
-
 Compute = Callable[[np.ndarray], None]
 
 

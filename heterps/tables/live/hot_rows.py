@@ -14,7 +14,7 @@ from heterps.tables.live.region import Region
 from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.live.row_log import RowLog
 from heterps.tables.loops import index
-from heterps.tables.loops.row_loops import NO_ROW, find_rows
+from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.tier_loops import AGED, change_rows, choose_leaving, insert_rows, new_choice, use_rows
 from heterps.tables.loops.upkeep import delete_rows
 
@@ -69,7 +69,7 @@ class HotRows(RowPartition):
         memory of rows and index never moves, so a look at what others change meanwhile ends, with one answer or other.
         """
         rows, positions = np.empty(len(ids), np.uint32), order[lo:hi]
-        find_rows(self.store, ids, order, lo, hi, rows)
+        self.find(ids, order, lo, hi, rows)
         found: I32 = positions[rows[positions] == NO_ROW]
         return found
 

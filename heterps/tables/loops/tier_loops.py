@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.compiled import entry_loop, inline
-from heterps.tables.hashing import RESERVED, mix, prefetch
+from heterps.tables.hashing import RESERVED, prefetch
 from heterps.tables.live.row_layout import STRIDE
-from heterps.tables.loops.index import HIGH, find, home, id_at, insert
+from heterps.tables.loops.index import HIGH, find, hash_of, home, id_at, insert
 from heterps.tables.loops.row_loops import NO_ROW
 from heterps.tables.loops.store import Store
 
@@ -46,12 +46,6 @@ def new_choice() -> I64:
     state = np.zeros(6, np.int64)
     state[RANDOM] = 1
     return state
-
-
-@inline
-def hash_of(id_: np.uint64) -> Any:
-    """Return the hash by which a row in memory is found."""
-    return np.int64(mix(id_) >> np.uint64(32))
 
 
 @inline

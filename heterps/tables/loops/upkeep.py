@@ -11,7 +11,7 @@ from heterps.compiled import entry_loop, inline
 from heterps.tables.hashing import RESERVED, mix, prefetch
 from heterps.tables.live.row_layout import GATED, HALF, STRIDE, VALUE, WIDTH
 from heterps.tables.loops.half import decode, encode
-from heterps.tables.loops.index import delete, home, id_at
+from heterps.tables.loops.index import delete, hash_of, home, id_at
 from heterps.tables.loops.store import Store, capture, note, start_segment
 
 __all__ = [
@@ -46,9 +46,9 @@ def delete_rows(s: Store, rows: I64) -> None:
     stride = s.layout[STRIDE]
     for i in range(rows.size):
         coming = id_at(s.words, rows[min(i + AHEAD, rows.size - 1)] * stride)
-        prefetch(s.entries, home(s.meta, np.int64(mix(coming) >> np.uint64(32))))
+        prefetch(s.entries, home(s.meta, hash_of(coming)))
         capture(s, rows[i])
-        h = np.int64(mix(id_at(s.words, rows[i] * stride)) >> np.uint64(32))
+        h = hash_of(id_at(s.words, rows[i] * stride))
         delete(s.entries, s.meta, s.words, stride, rows[i], h)
 
 
