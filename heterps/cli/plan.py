@@ -44,6 +44,9 @@ from heterps.writing import check_target, write_whole
 
 __all__ = ["command"]
 
+_PRINTED = {"as_json", "playing", "play_with", "explaining"}
+_OF_ONE_PLAN = _PRINTED | {"commands", "hosts", "certs", "out", "html", "solver_name", "mode"}
+
 
 class _FileOrSubcommand(click.Group):
     """``plan FILE`` plans; a first word that is no subcommand is a file."""
@@ -127,7 +130,7 @@ def command() -> None:
 @click.option("--catalogue", type=click.Path(dir_okay=False), help="TOML file of devices that --hardware may name.")
 @click.option("--rows-per-second", type=_Count(), help="Least price per row with at least this throughput.")
 @click.option("--arrival-rate", type=_Count(), help="Least price per hour for rows that arrive at this rate.")
-@click.option("--budget", type=float, help="Most throughput for this price per hour; with --deadline, for the job.")
+@click.option("--budget", type=_Count(), help="Most throughput for this price per hour; with --deadline, for the job.")
 @click.option("--batch-size", type=_BatchSizes(), metavar="N|N..M", help="Rows per batch, or a range to choose from.")
 @click.option(
     "--seconds", type=click.FloatRange(0, min_open=True), default=SECONDS, show_default=True, help="Time limit."
@@ -169,9 +172,15 @@ def make(
 ) -> None:  # fmt: skip
     """Plan a model and print the report."""
     if objective is not None:
-        _check_given({"target", "objective", "seconds", "as_json"}, f"--objective {objective}")
+        kept = {"target", "objective", "seconds", "as_json"}
+        _refuse(_said() - kept, f"--objective {objective} reads a placement instance")
         _print_load(least_load(read_instance(target), deadline=Deadline(seconds)), as_json)
         return
+    if comparing:
+        _refuse(_said() & _OF_ONE_PLAN, "--compare prints a row for each solver, not one plan")
+    if commands or as_json:
+        beside = _PRINTED if commands else _PRINTED - {"as_json"}
+        _refuse(_said() & beside, f"--{'commands' if commands else 'json'} prints nothing else")
     for target_file in filter(None, (out, html)):
         check_target(target_file)
     check_commands(commands, out, hosts, certs)
@@ -201,15 +210,15 @@ def make(
     job = job_text(made, _trained(rows, epochs), deadline, budget)
     if out:
         made.save(out)
-    if commands:
-        click.echo(commands_text(made, out, data, hosts, certs))
-        return
     notes = explain(request) if explaining or html else None
     if html:
         costs = request.costs(made.batch_size)
         played = steady_play(made, costs)[1]
         title = f"Plan for {Path(target).stem}"
         write_whole(html, report_html(made, costs.layers, frontier(request, made), notes, title, played))
+    if commands:
+        click.echo(commands_text(made, out, data, hosts, certs))
+        return
     if as_json:
         click.echo(json.dumps(made.to_json(), indent=1))
         return
@@ -239,7 +248,13 @@ def diff_command(a: str, b: str) -> None:
     _console().print(table)
 
 
-def _check_given(known: set[str], beside: str) -> None:
+def _said() -> set[str]:
+    """Parameters that stand on the command line."""
+    asked = click.get_current_context()
+    return {name for name in asked.params if asked.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+
+
+def _refuse(senseless: set[str], why: str) -> None:
     """Refuse options that mean nothing beside another one.
 
     Raises
@@ -247,12 +262,9 @@ def _check_given(known: set[str], beside: str) -> None:
     PlanError
         With all of them.
     """
-    asked = click.get_current_context()
-    said = {name for name in asked.params if asked.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    senseless = [param.opts[0] for param in asked.command.params if param.name in said - known]
-    if senseless:
-        words = f"{', '.join(senseless)} mean nothing there"
-        raise PlanError(f"{beside} reads a placement instance: {words}; leave them out")
+    names = [param.opts[0] for param in click.get_current_context().command.params if param.name in senseless]
+    if names:
+        raise PlanError(f"{why}: {', '.join(names)} mean nothing there; leave them out")
 
 
 def _print_load(found: LoadPlan, as_json: bool) -> None:
@@ -266,7 +278,11 @@ def _print_load(found: LoadPlan, as_json: bool) -> None:
         table.add_row(device.kind, str(len(device.ids)), f"{device.load:.6g}")
     console = _console()
     console.print(table)
-    proof = "proved optimal" if found.complete else f"gap {percent_text(found.gap)}, bound {found.bound:.6g}"
+    proof = (
+        "proved optimal"
+        if found.complete or found.gap < 1e-8
+        else f"gap {percent_text(found.gap)}, bound {found.bound:.6g}"
+    )
     over = f"over {'all ' if found.complete else ''}{found.cuts:,} cuts"
     console.print(f"Fullest device: {found.load:.6g} ({proof}, {over}, {seconds_text(found.seconds)})")
 

@@ -10,7 +10,7 @@ from importlib import resources
 from heterps.documents import read_text, toml_of
 from heterps.errors import HardwareError
 from heterps.fields import Count, Found, NotNegative, Positive, check_fields
-from heterps.hardware.values import Device
+from heterps.hardware.values import Device, check_month
 
 __all__ = ["Catalogue", "Offer", "catalogue", "read_catalogue", "shipped"]
 
@@ -28,6 +28,9 @@ class Offer:
 
     def __post_init__(self) -> None:
         check_fields(self, HardwareError, f"product {self.name!r}")
+        check_month(f"product {self.name!r}", self.price_date)
+        if not self.devices:
+            raise HardwareError(f"product {self.name!r} has no devices: write devices = {{ l4 = 1, box = 1 }}")
 
     def parts(self, known: Mapping[str, Device]) -> dict[str, Device]:
         """Return its devices, each with its part of the machine's network."""

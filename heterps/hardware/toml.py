@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 from heterps.documents import read_text, toml_of
@@ -35,7 +37,7 @@ def read_toml(source: str, own_catalogue: str | None = None) -> Hardware:
     own = found.get("device", {})
     known = Catalogue({name: own[name].make(Device, name=name) for name in own.members()}, {})
     known = known.over(read_catalogue(own_catalogue) if own_catalogue else Catalogue({}, {})).over(shipped())
-    sold = [_product(body, known) for body in found.get("product", ())]
+    sold = _products(found, known)
     parts = {name: product.name for product, _ in sold for name in product.pools}
     pools = [_pool(body, known, parts) for body in found.get("pool", ())]
     values = {
@@ -74,7 +76,8 @@ def _pool(body: Found, known: Catalogue, parts: Mapping[str, str]) -> Pool:
     own = {key: body[key].read(hints[key]) for key in _OF_DEVICE if key in body.members()}
     if "price_per_hour" in own:
         own.setdefault("price_date", "")  # the device's is that of another price
-    made = body.without("device", *_OF_DEVICE).make(Pool, device=replace(device, **own))
+    mine = body.built(partial(replace, device), own)
+    made = body.without("device", *_OF_DEVICE).make(Pool, device=mine)
     if made.name in parts and (own.get("price_per_hour") or own.get("sold_in", 1) > 1):
         body.fault(f"pool {made.name!r} is part of product {parts[made.name]!r}, which alone has a price")
     return made
@@ -93,25 +96,58 @@ def _check_sold_alone(body: Found, hardware: Hardware, known: Catalogue) -> None
             )
 
 
-def _product(body: Found, known: Catalogue) -> tuple[Product, tuple[Pool, ...]]:
-    """A product, and the pools that it brings if it is one of the catalogue."""
+def _products(found: Found, known: Catalogue) -> list[tuple[Product, tuple[Pool, ...]]]:
+    """Products, each with the pools that it brings if it is one of the catalogue."""
+    bodies = list(found.get("product", ()))
+    names = [body["name"].read(str) for body in bodies]
+    for body, name in zip(bodies, names, strict=True):
+        if names.count(name) > 1:
+            body.fault(
+                f"two products are called {name!r}; for one at two prices, give the second a name of its own, as "
+                "[product.NAME] in a catalogue of yours (--catalogue) or with pools of its own"
+            )
+    taken = Counter(body["name"].read(str) for body in found.get("pool", ()))
+    for offer in (known.offers[name] for name in names if name in known.offers):
+        taken.update(_usual_name(offer, known.devices[part]) for part in offer.devices if part in known.devices)
+    return [_product(body, known, taken) for body in bodies]
+
+
+def _product(body: Found, known: Catalogue, taken: Counter[str]) -> tuple[Product, tuple[Pool, ...]]:
     if "pools" in body.members():
-        return body.make(Product), ()
+        made = body.make(Product)
+        if "price_per_hour" not in body.members():
+            body.fault(
+                f"say what the whole of {made.name!r} costs (price_per_hour, 0 if it is there): prices of its "
+                "parts do not count"
+            )
+        return made, ()
     name = body["name"].read(str)
     offer = known.offers.get(name)
     if offer is None:
         body["name"].refuse(f"one of {', '.join(known.offers)}, or pools = {{ POOL = UNITS }} beside it")
-    parts = offer.parts(known.devices)
-    brought = [(Pool(_pool_name(offer, name, part), part), offer.devices[name]) for name, part in parts.items()]
+    parts = body.built(offer.parts, {"known": known.devices})
+    brought = [
+        (Pool(_pool_name(offer, known.devices[name], taken), part), offer.devices[name]) for name, part in parts.items()
+    ]
     made = body.make(Product, pools={pool.name: units for pool, units in brought})
     if "price_per_hour" not in body.members():
         made = replace(made, price_per_hour=offer.price_per_hour, price_date=offer.price_date)
     return replace(made, source=made.source or offer.source), tuple(pool for pool, _ in brought)
 
 
-def _pool_name(offer: Offer, name: str, device: Device) -> str:
+def _pool_name(offer: Offer, device: Device, taken: Counter[str]) -> str:
+    """The usual name of a part's pool; where several pools would have it, the machine's and the part's."""
+    usual = _usual_name(offer, device)
+    return usual if taken[usual] == 1 else _cleaned(f"{offer.name}_{device.name}")
+
+
+def _usual_name(offer: Offer, device: Device) -> str:
     """The pool of a GPU is called after it, that of the rest of a machine after the machine."""
-    return (name if device.kind == "gpu" else offer.name).replace("-", "_").replace(".", "_")
+    return _cleaned(device.name if device.kind == "gpu" else offer.name)
+
+
+def _cleaned(name: str) -> str:
+    return name.replace("-", "_").replace(".", "_")
 
 
 def _block(head: str, value: Any, skip: tuple[str, ...] = ()) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from heterps.errors import HardwareError
 from heterps.fields import Count, Found, Natural, NotNegative, Range, check_fields
 
-__all__ = ["Device", "Hardware", "Host", "Link", "Pool", "Product"]
+__all__ = ["Device", "Hardware", "Host", "Link", "Pool", "Product", "check_month"]
 
 # Operations or bytes a second. Below one, or beyond what any machine will do, times leave the range of numbers.
 Rate = Annotated[float, Range(at_least=1, at_most=1e30)]
@@ -64,7 +64,7 @@ class Device:
 
     def __post_init__(self) -> None:
         check_fields(self, HardwareError, f"device {self.name!r}")
-        _check_month(f"device {self.name!r}", self.price_date)
+        check_month(f"device {self.name!r}", self.price_date)
         if "float32" not in self.flops:
             raise HardwareError(f"device {self.name!r}: flops has no float32 figure, only {sorted(self.flops)}")
 
@@ -169,7 +169,7 @@ class Product:
 
     def __post_init__(self) -> None:
         check_fields(self, HardwareError, f"product {self.name!r}")
-        _check_month(f"product {self.name!r}", self.price_date)
+        check_month(f"product {self.name!r}", self.price_date)
         if not self.pools:
             raise HardwareError(f"product {self.name!r} has units of no pool: write pools = {{ gpu = 1, cpu = 4 }}")
 
@@ -199,10 +199,7 @@ class Hardware:
         for pool in self.pools:
             if pool.host is not None and pool.host not in hosts:
                 raise HardwareError(f"pool {pool.name!r} sits on host {pool.host!r}, which is not described")
-        for link in self.links:
-            for end in (link.source, link.target):
-                if end not in pools:
-                    raise HardwareError(f"link {link.source} - {link.target}: there is no pool {end!r}")
+        _check_links(self.links, pools)
         _check_products(self)
         object.__setattr__(self, "pools", tuple(_as_part(pool, self.product_of(pool.name)) for pool in self.pools))
 
@@ -287,9 +284,25 @@ def product_to_json(product: Product) -> dict[str, Any]:
     return {**vars(product), "pools": dict(product.pools)}
 
 
-def _check_month(what: str, date: str) -> None:
+def check_month(what: str, date: str) -> None:
+    """Refuse the date of a price that is no month."""
     if date and not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", date):
         raise HardwareError(f"{what}: price_date is {date!r}, must be a month, YYYY-MM")
+
+
+def _check_links(links: Iterable[Link], pools: Collection[str]) -> None:
+    seen: set[frozenset[str]] = set()
+    for link in links:
+        ends = frozenset((link.source, link.target))
+        for end in (link.source, link.target):
+            if end not in pools:
+                raise HardwareError(f"link {link.source} - {link.target}: there is no pool {end!r}")
+        if ends in seen:
+            raise HardwareError(
+                f"there are two links between {link.source!r} and {link.target!r}: one says what passes in each "
+                "direction"
+            )
+        seen.add(ends)
 
 
 def _check_products(hardware: Hardware) -> None:

@@ -81,7 +81,8 @@ class Goal:
 class MinCost(Goal):
     """Least price per row with at least so many rows per second: what to rent for a job.
 
-    The cheapest plan may be faster than asked for, up to ``up_to`` rows per second (default: twice as fast).
+    The cheapest plan may be faster than asked for, up to ``up_to`` rows per second (default: twice as fast, or as fast
+    as what the cheapest costs an hour can be).
     """
 
     rows_per_second: float
@@ -106,7 +107,8 @@ class MinCost(Goal):
         return self.rows_per_second
 
     @property
-    def _at_most(self) -> float:
+    def at_most(self) -> float:
+        """Rows per second up to which plans are looked for."""
         most = 2 * self.rows_per_second if self.up_to is None else self.up_to
         return max(most, self.rows_per_second)
 
@@ -119,7 +121,7 @@ class MinCost(Goal):
             problem,
             self.rows_per_second,
             solve,
-            at_most=self._at_most,
+            at_most=self.at_most,
             skip=skip,
             beat=math.inf if beat is None else beat,
             deadline=deadline,
@@ -139,11 +141,11 @@ class MinCost(Goal):
 
     def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
         """The least price per row over all throughputs."""
-        return least_per_row(program, self.rows_per_second, self._at_most, value, bound, deadline)
+        return least_per_row(program, self.rows_per_second, self.at_most, value, bound, deadline)
 
     def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
         """Whether rows cost more at all throughputs."""
-        return program.least_beyond(value * (1 + 1e-6), self.rows_per_second, self._at_most, deadline)[0] > 0
+        return program.least_beyond(value * (1 + 1e-6), self.rows_per_second, self.at_most, deadline)[0] > 0
 
 
 @dataclass(frozen=True)

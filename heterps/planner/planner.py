@@ -17,7 +17,7 @@ from heterps.planner.costs.forecast import Certificate, Rival, TableForecast
 from heterps.planner.costs.gpu_cache import gpu_cache_texts
 from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import build_problem, is_priced, server_pools
+from heterps.planner.costs.planning_model import is_priced
 from heterps.planner.costs.profile import Profile
 from heterps.planner.costs.row_way_costs import choose_row_ways, row_way_costs, row_way_texts
 from heterps.planner.costs.sample import Sample, sample_batches, sample_dataset
@@ -26,22 +26,20 @@ from heterps.planner.costs.way_costs import choose_ways, dense_way_costs, way_te
 from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
 from heterps.planner.plan import Plan
 from heterps.planner.solve.assemble import Draft
-from heterps.planner.solve.choose import Choice, choose
+from heterps.planner.solve.choose import Choice
 from heterps.planner.solve.deepening import finished
 from heterps.planner.solve.effort import Deadline, UndecidedError
-from heterps.planner.solve.large import listed
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.placement import Placement
-from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.remedies import infeasible
-from heterps.planner.solve.search import frontier as search_frontier
-from heterps.planner.solve.solvers import solver, solvers
+from heterps.planner.solve.solvers import solver
+from heterps.planner.solve.widening import chosen
 from heterps.planner.ways import CACHE, GEO, mixed_mode, resolve_ways
 from heterps.protocol.words.modes import Async, Cached, Mode
 from heterps.stages import layers_of
 from heterps.stages.contract import UNIQUE_FRACTION
 
-__all__ = ["Request", "compare", "frontier", "plan"]
+__all__ = ["BATCH_SIZES", "SECONDS", "Request", "plan", "solve"]
 
 BATCH_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 SECONDS = 30.0
@@ -95,7 +93,7 @@ class Request:
         UndecidedError
             If no plan was found within the time limit, and it was not proved that there is none.
         """
-        return choose(self, Deadline(self.seconds))
+        return chosen(self, Deadline(self.seconds))
 
 
 def plan(
@@ -203,6 +201,7 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
         ) from error
     if choice is None:
         raise PlanError(infeasible(request))
+    request = replace(request, goal=choice.goal)
     seconds = time.perf_counter() - start
     rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else None
     draft, made = finished(choice.draft, rate, mode)
@@ -211,11 +210,11 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
     ways = dense_way_costs(draft.costs, made) if draft.costs.dense_size else ()
     k = request.stale or next((way.number for way in ways_of.values() if way.kind == GEO), None)
     rows = row_way_costs(draft.costs, made, request.sample, k) if k else ()
-    chosen = request.parameters or {
+    travels = request.parameters or {
         **(choose_ways(request.graph, ways) if ways else {}),
         **choose_row_ways(rows),
     }
-    made = replace(made, mode=mixed_mode(made.mode, chosen))
+    made = replace(made, mode=mixed_mode(made.mode, travels))
     return replace(
         made,
         certificate=_certificate(request, choice, seconds),
@@ -228,7 +227,7 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
             *row_way_texts(rows, ways_of),
             *cache_texts(request.graph, request.sample, ways_of, made.mode, made.batch_size),
         ),
-        parameters=chosen,
+        parameters=travels,
     )
 
 
@@ -354,36 +353,3 @@ def _unused_rates(hardware: Hardware) -> Iterable[str]:
         faster = [f"{dtype} {rate / slow:.2g} times" for dtype, rate in pool.device.flops.items() if rate > slow]
         if faster:
             yield f"pool {pool.name}: computes in float32; not used: {', '.join(faster)} that rate"
-
-
-def compare(request: Request) -> list[tuple[str, Plan | None, str]]:
-    """One plan per solver that applies, over the same batch sizes, with the reason where there is none."""
-    rows: list[tuple[str, Plan | None, str]] = []
-    for each in solvers():
-        asked = replace(request, solver=each.name, seconds=request.seconds / len(solvers()))
-        reason = each.applies(_problem(asked, asked.batch_sizes[0]))
-        if reason:
-            rows.append((each.name, None, reason))
-            continue
-        try:
-            rows.append((each.name, solve(asked), ""))
-        except PlanError as error:
-            rows.append((each.name, None, str(error).splitlines()[0]))
-    return rows
-
-
-def _problem(request: Request, batch_size: int, server: str | None = None) -> Problem:
-    """The problem at one batch size over its legal cuts, or good ones."""
-    costs = request.costs(batch_size)
-    pool = server_pools(costs)[0] if server is None else request.hardware.pool(server)
-    return listed(build_problem(costs, pool, request.pins))[0]
-
-
-def frontier(request: Request, made: Plan, points: int = 24) -> list[tuple[float, float]]:
-    """Throughput and price per hour of the cheapest plans from a tenth of a plan's throughput to ten times it."""
-    problem, deadline = _problem(request, made.batch_size, made.shard_pool), Deadline(request.seconds)
-    assert made.forecast is not None, "the planner forecasts every plan it makes"
-    middle = made.forecast.rows_per_second
-    by = solver(request.solver).within(deadline)
-    found = search_frontier(problem, by, middle / 10, middle * 10, points, deadline)
-    return [(x, placement.price) for x, placement in found]

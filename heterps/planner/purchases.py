@@ -28,11 +28,16 @@ class Purchase:
         """Whether more than a single unit is bought at once."""
         return sum(self.holds.values()) > 1
 
+    @property
+    def is_machine(self) -> bool:
+        """Whether it is a product with a name of its own, not units or packs of a pool."""
+        return [*self.holds] != [self.name]
+
     def text(self, used: Mapping[str, int]) -> str:
         """What is bought, in words, given the units that are used: ``3 g6-xlarge (3 of 3 l4, 2 of 3 side used)``."""
         if not self.is_whole:
             return f"{self.count} {self.name}"
         parts = (f"{used.get(pool, 0)} of {self.count * units} {pool}" for pool, units in self.holds.items())
-        packs = f" in {next(iter(self.holds.values()))}s" if [*self.holds] == [self.name] else ""
+        packs = "" if self.is_machine else f" in {next(iter(self.holds.values()))}s"
         count = self.count * (self.holds[self.name] if packs else 1)
         return f"{count} {self.name}{packs} ({', '.join(parts)} used)"

@@ -205,3 +205,18 @@ def test_a_price_has_the_date_of_whoever_said_it():
 def test_what_is_copied_to_measure_memory_was_written_to():
     """Memory that never was is one page of zeros, which copies out of a cache."""
     assert _to_copy().all()
+
+
+def test_a_pools_own_figures_are_refused_with_their_place():
+    text = '[[pool]]\nname = "cpu"\ndevice = "c6i-8xlarge"\nprice_date = "2024-13"\n'
+    with pytest.raises(
+        HardwareError, match=r"pool\[0\]: device 'c6i-8xlarge': price_date is '2024-13', must be a month"
+    ):
+        Hardware.from_toml(text)
+
+
+def test_two_links_between_the_same_pools_are_refused():
+    pools = "".join(f'[[pool]]\nname = "{name}"\ndevice = "c6i-8xlarge"\n' for name in "ab")
+    link = '[[link]]\nsource = "{}"\ntarget = "{}"\nbytes_per_s = 1e9\n'
+    with pytest.raises(HardwareError, match="two links between 'b' and 'a'"):
+        Hardware.from_toml(pools + link.format("a", "b") + link.format("b", "a"))

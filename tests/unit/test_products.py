@@ -102,7 +102,11 @@ def test_caps_are_changed_by_the_product():
         ('device = "l4"', 'device = "l4"\nprice_per_hour = 1', "part of product 'box', which alone has a price"),
         ('device = "l4"', 'device = "l4"\nsold_in = 8', "part of product 'box', which alone has a price"),
         ("2026-11", "November", "product 'box': price_date is 'November', must be a month"),
-        ("cap = 6", 'cap = 6\n[[product]]\nname = "b"\npools = { gpu = 1 }', "the products 'box' and 'b'"),
+        (
+            "cap = 6",
+            'cap = 6\n[[product]]\nname = "b"\npools = { gpu = 1 }\nprice_per_hour = 1',
+            "the products 'box' and 'b'",
+        ),
         ("cap = 6", 'cap = 6\n[[product]]\nname = "box"\npools = { cpu = 1 }', "two products are called 'box'"),
         (
             "cap = 6",
@@ -124,3 +128,68 @@ def test_what_is_there_is_not_rented():
     part = Product("box", {"cpu": 1})
     with pytest.raises(HardwareError, match="part of product 'box' and sits on host 'local'"):
         replace(hardware, products=(part,))
+
+
+REGIONS = """
+[device.card]
+kind = "gpu"
+flops = { float32 = 2e13 }
+memory_bytes = 16e9
+memory_bytes_per_s = 4e11
+network_bytes_per_s = 1e9
+
+[device.tower]
+kind = "cpu"
+flops = { float32 = 5e11 }
+memory_bytes = 32e9
+memory_bytes_per_s = 4e10
+network_bytes_per_s = 1e9
+
+[product.box-eu]
+devices = { card = 2, tower = 1, c6i-8xlarge = 1 }
+price_per_hour = 2.2
+
+[product.box-us]
+devices = { card = 2, tower = 1 }
+price_per_hour = 1.7
+"""
+
+
+def test_machines_with_the_same_parts_have_pools_of_their_own(tmp_path):
+    own = tmp_path / "own.toml"
+    own.write_text(REGIONS)
+    hardware = Hardware.from_toml('[[product]]\nname = "box-eu"\n[[product]]\nname = "box-us"\n', own)
+    assert [dict(product.pools) for product in hardware.products] == [
+        {"box_eu_card": 2, "box_eu_tower": 1, "box_eu_c6i_8xlarge": 1},
+        {"box_us_card": 2, "box_us": 1},
+    ]
+    beside = Hardware.from_toml('[[product]]\nname = "g6-xlarge"\n[[pool]]\nname = "l4"\ndevice = "l4"\n')
+    assert [pool.name for pool in beside.pools] == ["l4", "g6_xlarge_l4", "g6_xlarge"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ('price_date = "yesterday"', r"product\.odd: product 'odd': price_date is 'yesterday', must be a month"),
+        ("devices = {}", r"product\.odd: product 'odd' has no devices"),
+        ("devices = { nix = 1 }", r"product\[0\]: product 'odd' of the catalogue has 'nix', which is no device of it"),
+    ],
+)
+def test_a_mistake_in_a_catalogue_is_named_with_its_place(tmp_path, entry, message):
+    own = tmp_path / "own.toml"
+    rest = "" if entry.startswith("devices") else "devices = { l4 = 1 }\n"
+    own.write_text(f"[product.odd]\nprice_per_hour = 1\n{rest}{entry}\n")
+    with pytest.raises(HardwareError, match=message):
+        Hardware.from_toml('[[product]]\nname = "odd"\n', own)
+
+
+def test_one_product_at_two_prices_needs_two_names():
+    with pytest.raises(
+        HardwareError, match=r"product\[0\]: two products are called 'g6-xlarge'; for one at two prices"
+    ):
+        Hardware.from_toml(OFFERED + OFFERED)
+
+
+def test_a_machine_is_not_free_because_nobody_said_its_price():
+    with pytest.raises(HardwareError, match=r"product\[0\]: say what the whole of 'box' costs"):
+        Hardware.from_toml(TEXT.replace("price_per_hour = 0.9\n", ""))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import pathlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -72,8 +73,10 @@ def read_instance(path: str) -> Instance:
     get = _reader(path, data, "instance")
     nodes = [_node(path, each) for each in get("nodes", list)]
     edges = [_edge(path, each, {node["id"] for node in nodes}) for each in get("edges", list)]
-    if len({node["id"] for node in nodes}) != len(nodes) or not nodes:
-        raise PlanError(f"{path}: nodes must be at least one, each with an id of its own")
+    if not nodes:
+        raise PlanError(f"{path}: instance: nodes is empty, must have one at least")
+    if twice := [i for i, count in Counter(node["id"] for node in nodes).items() if count > 1]:
+        raise PlanError(f"{path}: several nodes have the id {twice[0]}: each needs one of its own")
     _check_costs(path, edges)
     _check_sums(path, nodes, edges)
     limits = int(get("maxFPGAs", int)), int(get("maxCPUs", int)), float(get("maxSizePerFPGA", float))
@@ -89,7 +92,8 @@ def _reader(path: str, data: Any, what: str) -> Callable[[str, type], Any]:
         figure: Any = value  # as mypy cannot know that it is a number below
         accepted = (int, float) if kind is float else (int, bool) if kind is bool else kind
         if name not in data or not isinstance(value, accepted) or (kind is int and isinstance(value, bool)):
-            raise PlanError(f"{path}: {what}: {name} must be given as {kind.__name__}, is {value!r}")
+            found = f"is {value!r}" if name in data else "is not there"
+            raise PlanError(f"{path}: {what}: {name} must be given as {kind.__name__}, {found}")
         if kind in (int, float) and name not in ("id", "sourceId", "destId") and not 0 <= figure < math.inf:
             raise PlanError(f"{path}: {what}: {name} is {value!r}, must be a finite number, not negative")
         return value
@@ -110,7 +114,8 @@ def _node(path: str, data: Any) -> dict[str, Any]:
 
 
 def _edge(path: str, data: Any, known: set[int]) -> tuple[int, int, float]:
-    get = _reader(path, data, "edge")
+    ends = [data.get(end) for end in ("sourceId", "destId")] if isinstance(data, Mapping) else [data]
+    get = _reader(path, data, f"edge {' - '.join(map(str, ends))}")
     source, target = get("sourceId", int), get("destId", int)
     for end in (source, target):
         if end not in known:

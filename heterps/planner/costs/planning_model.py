@@ -29,7 +29,9 @@ __all__ = [
     "is_priced",
     "placed_tables",
     "server_pools",
+    "shared_name",
     "sold_in",
+    "unit_prices",
 ]
 
 MEMORY_SHARE = 0.8  # of a worker's memory that plans may fill
@@ -51,7 +53,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
     return make_problem(
         costs.seconds() * longer,
         fractions[:, None, :],
-        _prices(costs.hardware),
+        unit_prices(costs.hardware),
         cap=[math.inf if pool.cap is None else pool.cap for pool in pools],
         sold_in=[sold_in(costs.hardware, pool) for pool in pools],
         product=_products(costs.hardware),
@@ -67,11 +69,28 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         **in_flight_figures(costs, server),
         memory_cap=[pool.device.memory_bytes * MEMORY_SHARE for pool in pools],
         link=links / longer,
+        **_with_hosts(costs, server),
         mixes=[] if np.isfinite(links).any() else _mixes(pools),
         shards=_shards(costs, server, pins or {}),
         kinds=[pool.kind for pool in pools],
         **_shared(costs, server),
     )
+
+
+def _with_hosts(costs: Costs, server: Pool) -> dict[str, Any]:
+    """Bytes per row to and from shard hosts: rows and parameters where they are used; gradients from the first stage.
+
+    Gradients of parameters are passed on to it, so they count as the first Layer's, which reads.
+    """
+    layers, n = costs.layers.layers, costs.batch_size
+    rows = np.array([layer.row_bytes / 2 for layer in layers])
+    dense = np.array([0.0 if layer.groups else layer.cost.parameter_bytes for layer in layers])
+    return {
+        "to_hosts": (rows + dense.sum() * (np.arange(len(layers)) == 0)) / n,
+        "from_hosts": (rows + dense) / n,
+        "between_hosts": costs.replica_bytes / n,
+        "hosts_on": costs.hardware.pools.index(server),
+    }
 
 
 def _worker_memory(costs: Costs) -> dict[str, Any]:
@@ -117,7 +136,7 @@ def _products(hardware: Hardware) -> list[int]:
     return [names.index(first.get(name, name)) for name in names]
 
 
-def _prices(hardware: Hardware) -> list[float]:
+def unit_prices(hardware: Hardware) -> list[float]:
     """Prices of units per hour; where nothing has a price, units and whole products are what is saved.
 
     A product's price is divided evenly among its pools at first. Among pools that are worth the same, stages go to
@@ -224,6 +243,14 @@ def _shared(costs: Costs, server: Pool) -> dict[str, Any]:
         "fixed_usage": np.array(fixed, float),
         "capacity": np.array(capacity, float) / costs.stretch,
     }
+
+
+def shared_name(problem: Problem, hardware: Hardware, number: int) -> str:
+    """What a shared capacity of a problem is: a link, or something of a Host."""
+    ends = np.argwhere(problem.link == number)
+    if len(ends):
+        return "link " + " - ".join(hardware.pools[int(t)].name for t in ends[0])
+    return f"{('cores', 'memory bandwidth')[number % 2]} of host {hardware.hosts[number // 2].name}"
 
 
 def free_cores(costs: Costs, host: Host) -> float:

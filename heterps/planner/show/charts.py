@@ -132,9 +132,12 @@ def draw_timeline(plan: Plan, played: Played | None) -> str:
 
 
 def _window(bars: Sequence[Bar]) -> float:
-    """Some ten turns of the slowest bar, from the start: the filling of the pipeline and its steady state."""
+    """Six turns of the slowest bar from where all stages are at work: the filling of the pipeline, then its run."""
     longest = max(bar.stop_s - bar.start_s for bar in bars)
-    return min(max(bar.stop_s for bar in bars), 6 * longest)
+    begun: dict[int, float] = {}
+    for bar in bars:
+        begun[bar.stage] = min(begun.get(bar.stage, bar.start_s), bar.start_s)
+    return min(max(bar.stop_s for bar in bars), max(begun.values()) + 6 * longest)
 
 
 def _bar(bar: Bar, left: float, y: float, scale: float, end: float) -> str:

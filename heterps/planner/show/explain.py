@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heterps.errors import PlanError
-from heterps.planner.costs.planning_model import is_priced
+from heterps.planner.costs.planning_model import is_priced, unit_prices
 from heterps.planner.planner import Request
 from heterps.planner.solve.assemble import Draft
 from heterps.planner.solve.effort import UndecidedError
@@ -69,13 +69,14 @@ def explain(request: Request) -> Explanation:
 
 def _layers(draft: Draft) -> list[LayerNote]:
     chosen = {v: draft.pool(s.type).name for s in draft.found.placement.segments for v in draft.problem.stage_layers(s)}
+    # Of a product's units: an even part of its price, not the part that some bound gives them.
+    worth = np.array(unit_prices(draft.costs.hardware)) * is_priced(draft.costs.hardware)
     notes = []
     for v, layer in enumerate(draft.costs.layers.layers):
         pools = [(t, pool) for t, pool in enumerate(draft.costs.hardware.pools) if draft.problem.allowed[v, t]]
         costs = {pool.name: draft.costs.cost(layer, pool) for _, pool in pools}
         seconds = {name: max(cost.compute_s, cost.data_s) for name, cost in costs.items()}
         per_row = 1e6 / 3600 / draft.costs.batch_size
-        worth = draft.problem.price * is_priced(draft.costs.hardware)  # of a product's units: their part of its price
         price = {pool.name: float(seconds[pool.name] * worth[t] * per_row) for t, pool in pools}
         notes.append(LayerNote(layer.name, layer.reason, chosen[v], seconds, price))
     return notes

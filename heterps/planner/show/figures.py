@@ -6,7 +6,7 @@ import math
 
 from heterps.errors import PlanError
 
-__all__ = ["bytes_text", "count_text", "money_text", "parse_count", "percent_text", "seconds_text"]
+__all__ = ["bytes_text", "count_text", "counted_text", "money_text", "parse_count", "percent_text", "seconds_text"]
 
 _SUFFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
@@ -48,6 +48,11 @@ def money_text(value: float) -> str:
 def percent_text(value: float) -> str:
     """Write a fraction as a percentage."""
     return f"{100 * value:.0f} %" if value == 0 or abs(value) >= 0.01 else f"{100 * value:.2g} %"
+
+
+def counted_text(count: int, what: str) -> str:
+    """Write a number of things: 1 lane, 2 lanes."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def parse_count(text: str) -> float:

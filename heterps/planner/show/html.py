@@ -9,7 +9,7 @@ from heterps.planner.costs.forecast import Cost, Forecast
 from heterps.planner.plan import Plan
 from heterps.planner.show.charts import draw_frontier, draw_split, draw_timeline
 from heterps.planner.show.explain import Explanation
-from heterps.planner.show.figures import bytes_text, count_text, money_text, percent_text, seconds_text
+from heterps.planner.show.figures import bytes_text, count_text, counted_text, money_text, percent_text, seconds_text
 from heterps.planner.show.text_report import data_sheet_note, machine_ratio, purchases_text, star_of
 from heterps.simulator.timed.play import Played
 from heterps.stages import Layers
@@ -67,9 +67,8 @@ def report_html(
 
 def _subtitle(plan: Plan) -> str:
     shape = "one fused stage" if plan.is_fused else f"{len(plan.stages)} stages"
-    return (
-        f"{shape}, batches of {plan.batch_size:,} rows, {plan.lanes} lanes, depth {plan.depth}, {plan.mode.name} mode"
-    )
+    lanes = counted_text(plan.lanes, "lane")
+    return f"{shape}, batches of {plan.batch_size:,} rows, {lanes}, depth {plan.depth}, {plan.mode.name} mode"
 
 
 def _section(title: str, body: str) -> str:
@@ -151,7 +150,7 @@ def _times(forecast: Forecast) -> str:
         ]
         for stage in forecast.stages
     ]
-    headings = ["stage", *(name.removesuffix("_s") for name in names), "bytes sent"]
+    headings = ["stage", *(name.removesuffix("_s") for name in names), "bytes moved"]
     return _table(headings, rows, range(1, len(headings)))
 
 

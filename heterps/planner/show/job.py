@@ -7,7 +7,7 @@ import re
 
 from heterps.errors import PlanError
 from heterps.planner.plan import Plan
-from heterps.planner.show.figures import count_text, money_text, parse_count
+from heterps.planner.show.figures import count_text, money_text, parse_count, seconds_text
 
 __all__ = ["job_text", "parse_batch_sizes", "parse_duration", "parse_percent"]
 
@@ -28,11 +28,20 @@ def job_text(plan: Plan, rows: float | None, deadline: float | None, budget: flo
     price = plan.forecast.price_per_million_rows * rows / 1e6
     if deadline is not None and budget is not None and price > budget * (1 + 1e-9):
         raise PlanError(
-            f"{count_text(rows)} rows within {_hours(deadline)} cost at least {money_text(price)}, the budget is "
-            f"{money_text(budget)}: raise it, or give more time (--deadline)"
+            f"{count_text(rows)} rows within {_time(deadline)} cost {money_text(price)}{_least(plan, rows)}, "
+            f"the budget is {money_text(budget)}: raise it, or give more time (--deadline)"
         )
     cost = f", {money_text(price)}" if price else ""
-    return f"Job: {count_text(rows)} rows in {_hours(seconds)}{cost}"
+    return f"Job: {count_text(rows)} rows in {_time(seconds)}{cost}"
+
+
+def _least(plan: Plan, rows: float) -> str:
+    """What all of it costs at least, and over what that was proved."""
+    proof = plan.certificate
+    if proof is None:
+        return ""
+    at_least = "no plan costs less" if proof.gap < 1e-9 else f"at least {money_text(proof.bound * rows / 1e6)}"
+    return f" ({at_least}: {proof.proof})"
 
 
 def parse_duration(text: str) -> float:
@@ -71,7 +80,9 @@ def parse_batch_sizes(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*sizes, int(high)]))
 
 
-def _hours(seconds: float) -> str:
+def _time(seconds: float) -> str:
     if seconds >= 2 * 86400:
         return f"{seconds / 86400:.1f} days"
-    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.1f} min"
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds >= 90 else seconds_text(seconds)

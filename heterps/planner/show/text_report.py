@@ -11,7 +11,7 @@ from rich.text import Text
 
 from heterps.planner.costs.forecast import Certificate, Cost, Forecast
 from heterps.planner.plan import Plan, Stage
-from heterps.planner.show.figures import bytes_text, count_text, money_text, percent_text, seconds_text
+from heterps.planner.show.figures import bytes_text, count_text, counted_text, money_text, percent_text, seconds_text
 from heterps.planner.show.short import ways_text
 from heterps.screen import Screen
 
@@ -55,7 +55,8 @@ def purchases_text(plan: Plan) -> tuple[str, ...]:
 def _headline(plan: Plan) -> Text:
     shape = "one fused stage" if plan.is_fused else f"{len(plan.stages)} stages"
     lines = [
-        f"Plan: {shape}, batches of {plan.batch_size:,}, {plan.lanes} lanes, depth {plan.depth}, {plan.mode.name} mode"
+        f"Plan: {shape}, batches of {plan.batch_size:,}, {counted_text(plan.lanes, 'lane')}, depth {plan.depth}, "
+        f"{plan.mode.name} mode"
     ]
     if plan.mode.adds:
         lines.append(
@@ -123,7 +124,7 @@ def _parts(plan: Plan, forecast: Forecast) -> Table:
     names = [
         name for name in vars(Cost()) if name.endswith("_s") and any(getattr(s.cost, name) for s in forecast.stages)
     ]
-    for heading in ("stage", *(name.removesuffix("_s") for name in names), "bytes sent"):
+    for heading in ("stage", *(name.removesuffix("_s") for name in names), "bytes moved"):
         table.add_column(heading, justify="left" if heading == "stage" else "right")
     for stage in forecast.stages:
         star = star_of(plan, stage.stage)

@@ -11,7 +11,7 @@ from heterps.errors import PlanError
 from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost, Forecast, StageForecast
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import placed_tables, sold_in
+from heterps.planner.costs.planning_model import placed_tables, shared_name, sold_in
 from heterps.planner.costs.playing import depth_for, steady_play
 from heterps.planner.plan import Plan, Share, Stage
 from heterps.planner.purchases import Purchase
@@ -32,6 +32,7 @@ __all__ = [
     "played_beside",
 ]
 
+_ASKED = 0.99  # of what a plan sustains: below, it is not bound by anything of its own
 _PLAYED = 0.5  # of what the forecast says that a plan must reach when it is played
 _LEFT_OUT_S = 5e-3  # messages and turns of one batch, which no forecast counts
 
@@ -221,6 +222,9 @@ def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float, depth: int) 
     problem, placement = draft.problem, draft.found.placement
     limits = problem.limits(placement)
     slowest = min(limits, key=lambda name: limits[name])
+    bottleneck = _bottleneck(draft, slowest, stages)
+    if rate < _ASKED * limits[slowest]:
+        bottleneck = f"what was asked for, then {bottleneck}"
     parts = tuple(
         _stage_forecast(draft, segment, stage, rate, limits[f"stage {i}"], held)
         for i, (segment, stage, held) in enumerate(
@@ -230,7 +234,7 @@ def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float, depth: int) 
     return Forecast(
         rows_per_second=rate,
         stages=parts,
-        bottleneck=_bottleneck(draft, slowest, stages),
+        bottleneck=bottleneck,
         price_per_hour=sum(each.count * each.price_per_hour for each in _purchases(draft)),
         price_parts=_prices(draft),
         link_bytes_per_s=_links(draft, rate),
@@ -296,11 +300,7 @@ def _bottleneck(draft: Draft, slowest: str, stages: tuple[Stage, ...]) -> str:
     if kind == "depth":
         return f"batches in flight, {draft.problem.deepest:g} for each worker of stage {stages[int(number)].name}"
     if kind == "shared":
-        host = draft.costs.hardware.hosts[int(number) // 2]
-        return f"{'cores' if int(number) % 2 == 0 else 'memory bandwidth'} of host {host.name}"
-    if kind == "link":
-        a, b = (draft.pool(int(t)).name for t in number.split())
-        return f"link {a} - {b}"
+        return shared_name(draft.problem, draft.costs.hardware, int(number))
     return slowest
 
 

@@ -28,6 +28,7 @@ from heterps.planner.solve.search import SearchResult
 from heterps.planner.solve.solvers import solver
 
 if TYPE_CHECKING:
+    from heterps.planner.goals import Goal
     from heterps.planner.planner import Request
 
 __all__ = ["Choice", "choose"]
@@ -39,11 +40,12 @@ _ALIKE = 1e-3  # relative distance of two values that a search does not tell apa
 
 @dataclass(frozen=True)
 class Choice:
-    """The plan's draft, the value that no plan beats, and over which batch sizes that is so, in words."""
+    """The plan's draft, the value that no plan beats, over which batch sizes that is so, in words; for which goal."""
 
     draft: Draft
     bound: float
     over: str
+    goal: Goal
 
 
 class _Hunt:
@@ -121,7 +123,7 @@ def choose(request: Request, deadline: Deadline) -> Choice | None:
     over = _over(hunt.looked, request.batch_sizes)
     if has_lanes_for_depth(chosen):
         over += f", at most {chosen.problem.deepest:g} of them in flight for each worker that reads"
-    return Choice(chosen, ends([*hunt.bounds, chosen.found.value]), over)
+    return Choice(chosen, ends([*hunt.bounds, chosen.found.value]), over, request.goal)
 
 
 def _alike(a: SearchResult, b: SearchResult) -> bool:

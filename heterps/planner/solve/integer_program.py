@@ -34,7 +34,7 @@ class IntegerProgram:
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
     entries: list[tuple[int, int, float]] = field(default_factory=list)
-    turns: dict[tuple[int, int], list[tuple[int, float]]] = field(default_factory=dict)
+    turns: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
 
     def _column(self, cost: float, upper: float, whole: int) -> int:
         self.cost.append(float(cost))

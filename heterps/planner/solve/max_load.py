@@ -206,26 +206,40 @@ def _tensors(instance: Instance) -> tuple[npt.NDArray[Any], ...]:
 
 
 def _nothing(instance: Instance, few: _Cuts, bound: float) -> str:
-    """Why there is no placement, or none was found."""
+    """Why there is no placement, or none was found, and what would help."""
     claim = "no placement fits" if bound == np.inf else f"no placement was found over {len(few.members)} cuts"
-    devices = f"{instance.memory_bytes:,.0f} bytes on each accelerator ({instance.accelerators}), CPUs: {instance.cpus}"
+    has = f"{instance.accelerators} accelerators of size {instance.memory_bytes:,.6g}, {instance.cpus} CPUs"
+    needs = f"ops of {instance.bytes.sum():,.6g} in all"
+    return f"{claim}: {needs}, {has}{_homeless(instance)}; raise maxFPGAs, maxSizePerFPGA or maxCPUs"
+
+
+def _homeless(instance: Instance) -> str:
+    """The ops that need a CPU where there is none."""
     fits = instance.supported & (instance.bytes <= instance.memory_bytes) & (instance.accelerators > 0)
-    homeless = [] if instance.cpus else [i for v in np.flatnonzero(~fits) for i in instance.ids[v]]
-    only = f"; only a CPU has room for {', '.join(map(str, homeless[:5]))}" + (", ..." if homeless[5:] else "")
-    return f"{claim}: {devices}{only if homeless else ''}"
+    ops = [] if instance.cpus else [i for v in np.flatnonzero(~fits) for i in instance.ids[v]]
+    named = ", ".join(map(str, ops[:5])) + (", ..." if ops[5:] else "")
+    return f", and no accelerator takes op {named}" if ops else ""
 
 
 def _least(instance: Instance) -> float:
-    """A load that no placement undercuts: pieces divided at will, transfers free; and the largest piece whole."""
+    """A load that no placement undercuts: pieces divided at will, transfers free; and the largest piece whole.
+
+    Pieces that are larger than an accelerator's memory are on a CPU, and all together are no larger than all memory.
+    """
     from scipy.optimize import linprog
 
     n = len(instance.ids)
     share = np.concatenate([instance.accelerator_s, [-float(instance.accelerators)]])
     rest = np.concatenate([-instance.cpu_s, [-float(instance.cpus)]])
-    top = [1.0 if ok and instance.accelerators else 0.0 for ok in instance.supported]
+    room = instance.memory_bytes * (1 + 1e-9)
+    memory = max(instance.accelerators * room, 1e-300)
+    sizes = np.concatenate([np.minimum(instance.bytes / memory, 2.0), [0.0]])
+    allowed = instance.supported & (instance.bytes <= room)
+    top = [1.0 if ok and instance.accelerators else 0.0 for ok in allowed]
     low = [0.0 if instance.cpus else one for one in top]
     bounds = [*zip(low, top, strict=True), (0, None)]
     cost = np.concatenate([np.zeros(n), [1.0]])
-    found = linprog(cost, np.array([share, rest]), [0.0, -instance.cpu_s.sum()], bounds=bounds)
-    alone = np.where(instance.supported, np.minimum(instance.accelerator_s, instance.cpu_s), instance.cpu_s).max()
+    rows, most = np.array([share, rest, sizes]), [0.0, -instance.cpu_s.sum(), 1.0]
+    found = linprog(cost, rows, most, bounds=bounds)
+    alone = np.where(allowed, np.minimum(instance.accelerator_s, instance.cpu_s), instance.cpu_s).max()
     return max(float(found.fun) if found.status == 0 else 0.0, float(alone) if instance.cpus else 0.0)

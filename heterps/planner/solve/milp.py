@@ -37,8 +37,7 @@ def milp_placement(problem: Problem, x: float, seconds: float = 60.0) -> Placeme
     products = [program.integer(price) for price in problem.product_price]
     each = np.where(problem.packed, 0.0, problem.price)  # what is not part of a larger product is paid by the stage
     columns = [program.binary(each[s.type] * s.units) for s in stages]
-    by_type = bool(np.isfinite(problem.link).any())
-    _add_path(program, problem, stages, columns, x, by_type)
+    _add_path(program, problem, stages, columns)
     _add_scarce(program, problem, stages, columns, products, x, hosts)
     found = program.solve(seconds)
     if found is None:
@@ -61,11 +60,9 @@ def _stages(problem: Problem, x: float) -> list[Segment]:
     return stages
 
 
-def _add_path(
-    program: IntegerProgram, problem: Problem, stages: list[Segment], columns: list[int], x: float, by_type: bool
-) -> None:
+def _add_path(program: IntegerProgram, problem: Problem, stages: list[Segment], columns: list[int]) -> None:
     """What enters a state leaves it: one path from nothing to all."""
-    last, types = problem.states - 1, problem.types
+    last, types, by_type = problem.states - 1, problem.types, problem.has_links
     enter: dict[tuple[int, int], list[int]] = {}
     leave: dict[tuple[int, int], list[int]] = {}
     for stage, column in zip(stages, columns, strict=True):
@@ -82,8 +79,6 @@ def _add_path(
         else:
             into, out = enter.get((state, 0), []), leave.get((state, 0), [])
             program.row([(c, 1.0) for c in into] + [(c, -1.0) for c in out], 0, 0)
-    for (a, b), turns in program.turns.items():
-        program.row([(column, bytes_ * x) for column, bytes_ in turns], 0, float(problem.link[a, b]))
 
 
 def _add_turns(program: IntegerProgram, problem: Problem, flows: list[tuple[list[int], list[int]]], state: int) -> None:
@@ -94,8 +89,8 @@ def _add_turns(program: IntegerProgram, problem: Problem, flows: list[tuple[list
         program.row([(c, 1.0) for c in out] + [(turns[a, t], -1.0) for a in range(len(flows))], 0, 0)
     for (a, b), column in turns.items():
         for ends, bytes_ in problem.turned(a, b, state).items():
-            if np.isfinite(problem.link[ends]):
-                program.turns.setdefault(ends, []).append((column, bytes_))
+            if problem.link[ends] >= 0:
+                program.turns.setdefault(int(problem.link[ends]), []).append((column, bytes_))
 
 
 def _add_scarce(
@@ -118,6 +113,7 @@ def _add_scarce(
             program.row([(whole, each)], -np.inf, float(problem.cap[t]))
     for h, capacity in enumerate(problem.capacity):
         taken = [(c, _taken(problem, s, h) * x) for s, c in zip(stages, columns, strict=True)]
+        taken += [(c, bytes_ * x) for c, bytes_ in program.turns.get(h, ())]
         program.row(taken, -np.inf, float(capacity - problem.fixed_usage[h] * x))
 
 

@@ -9,7 +9,6 @@ those that were dropped is what every plan costs at least.
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -230,7 +229,7 @@ class _Labels:
 
         And return what all others cost at least.
         """
-        by_type = bool(np.isfinite(self._problem.link).any())
+        by_type = self._problem.has_links
         for room in _LABELS:
             labels = self._first_label(room)
             search = suited(_search, self._problem) if room == _LABELS[0] else _search
@@ -275,13 +274,8 @@ def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[npt.NDArray[A
     used = [0.0] * len(limit)
     if problem.shards.type >= 0 and dim[problem.shards.type] >= 0:
         used[dim[problem.shards.type]] += hosts
-    link_dim = np.full(problem.link.shape, -1, np.int64)
-    if np.isfinite(problem.link).any():
-        for a, b in itertools.product(range(problem.types), repeat=2):
-            if np.isfinite(problem.link[a, b]):
-                link_dim[a, b] = len(limit)
-                limit.append(float(problem.link[a, b]))
-    used = used + [0.0] * (len(limit) - len(used)) + list(problem.fixed_usage * x)
+    link_dim = np.where(problem.link >= 0, problem.link + len(limit), -1)
+    used += list(problem.fixed_usage * x)
     limit += list(problem.capacity)
     figures = dim.astype(np.int64), np.array(limit, float), link_dim, problem.usage, problem.cut_usage
     return figures, np.array(used, float)

@@ -62,7 +62,8 @@ class Problem:
         and memory bandwidth of a Host): per row, per byte over a cut, per cut, in any case; and what there is per
         second.
     link
-        float[T, T]: bytes per second that can pass from one type to another (inf: no limit).
+        int[T, T]: which of the shared capacities is that of what passes from one type to another, in bytes (-1: there
+        is no limit). What passes at cuts takes from it by both types, beside what Layers do.
     mixes
         int[P, 2]: pairs of types that may run one stage together.
     shards
@@ -101,7 +102,7 @@ class Problem:
     turn_usage: Floats
     fixed_usage: Floats
     capacity: Floats
-    link: Floats
+    link: npt.NDArray[np.int64]
     mixes: npt.NDArray[np.int64]
     shards: Shards
     kinds: tuple[str, ...]
@@ -306,7 +307,7 @@ class Problem:
     def is_coupled(self) -> bool:
         """Whether stages compete for something, so that each cannot be sized by itself."""
         scarce = np.isfinite(self.cap) | self.packed
-        return bool(scarce.any() or len(self.capacity) or np.isfinite(self.link).any())
+        return bool(scarce.any() or len(self.capacity))
 
     @property
     def slowest(self) -> float:
@@ -416,8 +417,9 @@ class Problem:
         if self.shards.seconds > 0:
             limits["shard hosts"] = placement.hosts / self.shards.seconds
         taken = self.fixed_usage + sum((self.taken(s) for s in placement.segments), np.zeros(len(self.capacity)))
+        taken = taken + self._passed(placement.segments)
         limits |= {f"shared {h}": float(self.capacity[h] / u) for h, u in enumerate(taken) if u > 0}
-        return limits | self._room_limits(placement.segments) | self._link_limits(placement.segments)
+        return limits | self._room_limits(placement.segments)
 
     def sustained(self, placement: Placement) -> float:
         """Rows per second that a placement sustains."""
@@ -446,12 +448,19 @@ class Problem:
         share = self.share(segment)
         return share * of(segment.type) + (1 - share) * of(segment.other) if segment.other >= 0 else of(segment.type)
 
-    def _link_limits(self, segments: tuple[Segment, ...]) -> dict[str, float]:
-        load: dict[tuple[int, int], float] = {}
-        for before, after in itertools.pairwise(segments):
+    @cached_property
+    def has_links(self) -> bool:
+        """Whether it matters between which types something passes."""
+        return bool((self.link >= 0).any())
+
+    def _passed(self, segments: tuple[Segment, ...]) -> Floats:
+        """float[H]: bytes per row over links at cuts."""
+        load = np.zeros(len(self.capacity))
+        for before, after in itertools.pairwise(segments) if self.has_links else ():
             for ends, bytes_ in self.turned(before.type, after.type, after.start).items():
-                load[ends] = load.get(ends, 0.0) + bytes_
-        return {f"link {a} {b}": float(self.link[a, b]) / bytes_ for (a, b), bytes_ in load.items() if bytes_ > 0}
+                if self.link[ends] >= 0:
+                    load[self.link[ends]] += bytes_
+        return load
 
     def turned(self, a: int, b: int, state: int) -> dict[tuple[int, int], float]:
         """Bytes per row from type to type where a stage on a ends, and one on b begins, at a state."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heterps.planner.costs.planning_model import build_problem, server_pools
+from heterps.planner.costs.planning_model import build_problem, server_pools, shared_name
 from heterps.planner.goals import FixedRate, MaxThroughput
 from heterps.planner.solve.bounds import most_rows
 from heterps.planner.solve.choose import Choice, choose
@@ -63,6 +63,9 @@ def _obstacle(request: Request, nearest: int, problem: Problem, target: float | 
             most, pool = alone[v].max(), request.hardware.pools[int(alone[v].argmax())].name
             if most < target:
                 return f"layer {layer.name!r} alone reaches at most {most:,.0f} rows/s, on all of pool {pool!r}{at}"
+        for h, most in enumerate(_shared(problem)):
+            if most < target:
+                return f"{shared_name(problem, request.hardware, h)} is enough for at most {most:,.4g} rows/s{at}"
     for v, layer in enumerate(layers):
         need = problem.layer_memory[v] + problem.held * problem.layer_held[v]
         if not (problem.allowed[v] & (need <= problem.memory_cap)).any():
@@ -71,6 +74,13 @@ def _obstacle(request: Request, nearest: int, problem: Problem, target: float | 
     if target is None:
         return "one worker for every stage and one shard host cost more than that, or are more than the pools have"
     return f"every layer alone is fast enough, but all together need more units than the pools have{at}"
+
+
+def _shared(problem: Problem) -> Floats:
+    """float[H]: rows per second that each shared capacity lets through, every Layer being where it takes least."""
+    least = np.where(problem.allowed, problem.layer_usage, np.inf).min(axis=2).sum(axis=1) + problem.fixed_usage
+    with np.errstate(divide="ignore"):
+        return np.asarray(problem.capacity / least)
 
 
 def _alone(problem: Problem) -> Floats:

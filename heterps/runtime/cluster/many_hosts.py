@@ -24,7 +24,10 @@ _POOLS = (SERVER, IO, COMPUTE, GPU)
 
 @dataclass(frozen=True)
 class Machine:
-    """An address and the pools its workers may belong to; of some pools it has room for so many workers together."""
+    """An address and the pools its workers may belong to; and, where that is known, what it has room for.
+
+    ``room`` is for each part of it the pools that one of its workers may belong to, and how many workers it has.
+    """
 
     address: str
     pools: tuple[str, ...] = _POOLS
@@ -32,7 +35,15 @@ class Machine:
 
     def takes(self, pool: str, there: Sequence[str]) -> bool:
         """Whether it has room for another worker of a pool beside those of these pools."""
-        return all(sum(p in pools for p in there) < most for pools, most in self.room if pool in pools)
+        workers = (*there, pool)
+        chosen = itertools.chain.from_iterable(
+            itertools.combinations(set(workers), n + 1) for n in range(len(set(workers)))
+        )
+        return not self.room or all(self._has_room(workers, set(pools)) for pools in chosen)
+
+    def _has_room(self, workers: Sequence[str], pools: set[str]) -> bool:
+        """Whether workers of these pools are no more than its parts that take some of them (Hall: so for all pools)."""
+        return sum(w in pools for w in workers) <= sum(most for takes, most in self.room if takes & pools)
 
 
 def parse_hosts(text: str, pools: Collection[str] = _POOLS) -> tuple[Machine, ...]:

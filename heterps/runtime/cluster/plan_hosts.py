@@ -26,7 +26,7 @@ def plan_machines(plan: Plan, hosts: str, roles: Mapping[str, tuple[str, ...]]) 
     roles
         Names that workers of each pool declare.
     """
-    whole = {each.name: each for each in plan.purchases if len(each.holds) > 1}
+    whole = {each.name: each for each in plan.purchases if each.is_machine}
     parts = {pool for each in whole.values() for pool in each.holds}
     apart = [role for pool, names in roles.items() if pool not in parts for role in names]
     words = [word.strip() for word in hosts.split(",") if word.strip()]
@@ -46,6 +46,9 @@ def _machines(
     if not sign and whole and not apart:
         raise ClusterError(f"host {address!r}: say which machine it is, {address}={' or '.join(whole)}")
     known = dict.fromkeys([*ALL, GPU, *(role for names in roles.values() for role in names)])
+    if sign and kind not in known and "+" not in kind:
+        there = ", ".join(dict.fromkeys([*whole, *known]))
+        raise ClusterError(f"host {word!r}: the plan has no machine and no pool {kind!r}; there are {there}")
     return parse_hosts(word if sign or not whole else f"{address}={'+'.join(dict.fromkeys(apart))}", known)
 
 

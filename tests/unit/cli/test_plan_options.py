@@ -34,8 +34,10 @@ def test_a_job_is_all_epochs(common):
 
 def test_the_commands_run_the_saved_plan(common, tmp_path):
     out = tmp_path / "plan.json"
-    result = run(*common, "--out", out, "--commands")
+    page = tmp_path / "plan.html"
+    result = run(*common, "--out", out, "--commands", "--html", page)
     assert result.exit_code == 0, result.output
+    assert page.exists()
     assert result.output == f"heterps launch --servers 1 --io 1 -m heterps train {out} --data DATA\n"
     assert out.exists()
 

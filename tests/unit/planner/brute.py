@@ -72,7 +72,7 @@ class BrutePlans:
         self.machines = [
             [t for t in range(self.types) if self.p["product"][t] == number] for number in set(self.p["product"])
         ]  # types that are bought together, whole
-        self.linked = any(limit < math.inf for row in self.p["link"] for limit in row)
+        self.linked = any(number >= 0 for row in self.p["link"] for number in row)
         self.everything = (1 << self.layers) - 1
 
     @cached_property
@@ -181,18 +181,16 @@ class BrutePlans:
 
     def ceiling(self, stages):
         """Rows per second that shared capacities and links let through."""
-        limits = []
-        for h, capacity in enumerate(self.p["capacity"]):
-            taken = self.p["fixed_usage"][h] + sum(stage.taken[h] for stage in stages)
-            limits += [capacity / taken] if taken > 0 else []
-        loads = {}
+        taken = [fixed + sum(stage.taken[h] for stage in stages) for h, fixed in enumerate(self.p["fixed_usage"])]
         for before, stage in itertools.pairwise(stages) if self.linked else ():
-            for ends, bytes_ in zip(
+            for (a, b), bytes_ in zip(
                 ((before.type, stage.type), (stage.type, before.type)), stage.entering, strict=True
             ):
-                loads[ends] = loads.get(ends, 0.0) + bytes_
-        limits += [self.p["link"][a][b] / load for (a, b), load in loads.items() if load > 0]
-        return min(limits, default=math.inf)
+                if self.p["link"][a][b] >= 0:
+                    taken[self.p["link"][a][b]] += bytes_
+        return min(
+            (have / use for have, use in zip(self.p["capacity"], taken, strict=True) if use > 0), default=math.inf
+        )
 
     def steps(self, stages, ceiling, high, budget=math.inf):
         """Rows per second at which a sequence comes to need another unit or host, or ends: prices change only there."""

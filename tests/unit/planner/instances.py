@@ -56,6 +56,7 @@ def instance(seed, most_layers=5):
     _direct(random.Random(f"directions of {seed}"), made, layers, types)
     _fly(random.Random(f"flight of {seed}"), made, layers, types)
     _limit_depth(random.Random(f"depth of {seed}"), made, layers, types)
+    _ask_hosts(random.Random(f"hosts of {seed}"), made, layers, types)
     made.pop("like", None)
     _bundle(random.Random(f"products of {seed}"), made, types)
     made["goal"] = _goal(rng, made)
@@ -95,6 +96,9 @@ def _smaller(made):
         "product",
         "shards",
         "link",
+        "to_hosts",
+        "from_hosts",
+        "between_hosts",
         "turn_s",
         "receive_s",
         "send_s",
@@ -120,12 +124,15 @@ def _smaller(made):
             yield made | {name: value}
 
 
+LINKED = ("link", "to_hosts", "from_hosts", "between_hosts", "hosts_on")  # what links, or their want, make
 _SHARED = ("usage", "byte_usage", "turn_usage", "fixed_usage", "capacity")
 _MEMORY = ("memory", "memory_cap", "cut_memory", "layer_held", "held", "layer_way", "cut_way", "way")
 _LAYER_AXIS = {
     "layer_held": 0,
     "layer_way": 0,
     "gradients": 0,
+    "to_hosts": 0,
+    "from_hosts": 0,
     "seconds": 1,
     "fraction": 1,
     "allowed": 0,
@@ -163,6 +170,16 @@ def _direct(rng, made, layers, types):
             made["send_s"] = [compute, [0.0] * types, [rng.choice((1.0, 2.0)) * s for s in data]]
     if "link" in made and rng.random() < 0.5:
         made["link"][0][-1] = rng.choice((math.inf, rng.uniform(1, 8)))
+
+
+def _ask_hosts(rng, made, layers, types):
+    """Let Layers send to shard hosts, and get from them, over links."""
+    if "link" in made and rng.random() < 0.6:
+        made["hosts_on"], made["between_hosts"] = rng.randrange(types), rng.choice((0.0, rng.uniform(0, 2)))
+        for name in ("to_hosts", "from_hosts"):
+            made[name] = [rng.choice((0.0, rng.uniform(0, 2))) for _ in range(layers)]
+            for v, first in made.get("like", ()):
+                made[name][v] = made[name][first]
 
 
 def _give(rng, made, types):

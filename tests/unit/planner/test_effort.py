@@ -12,7 +12,8 @@ from graphs.resnet import resnet
 from heterps import ops
 from heterps.errors import PlanError
 from heterps.planner import FixedRate, MaxThroughput, MinCost, plan, planner, play
-from heterps.planner.planner import Request, compare
+from heterps.planner.comparing import compare
+from heterps.planner.planner import Request
 from heterps.planner.solve import assemble, large, milp
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import planned
@@ -134,7 +135,7 @@ def test_no_plan_in_time_is_said_to_be_that(rented, monkeypatch):
     def lost(request, deadline):
         raise UndecidedError("all was dark")
 
-    monkeypatch.setattr(planner, "choose", lost)
+    monkeypatch.setattr(planner, "chosen", lost)
     with pytest.raises(
         PlanError, match=r"within 30 s, and it is not proved that there is none: all was dark\. Give more"
     ):

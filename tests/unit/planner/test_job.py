@@ -1,9 +1,11 @@
 """What people ask: a job of so many rows, head-room, batch sizes within limits."""
 
+import re
+
 import pytest
 
 from heterps.errors import PlanError
-from heterps.planner import FixedRate, MaxThroughput, MinCost, plan
+from heterps.planner import FixedRate, MaxThroughput, MinCost, Request, compare, plan
 from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration, parse_percent
 from tests.unit.planner.solve.test_large import with_tables
 
@@ -32,7 +34,9 @@ def test_a_job_has_a_time_and_a_price(rented):
     text = job_text(made, 4e9, 21600, 200)
     assert text.startswith("Job: 4.00G rows in ")
     assert 4e9 / made.forecast.rows_per_second <= 21600
-    with pytest.raises(PlanError, match=r"4.00G rows within 6\.0 h cost at least .*, the budget is"):
+    with pytest.raises(
+        PlanError, match=r"4.00G rows within 6\.0 h cost \$.* \(no plan costs less: .*\), the budget is"
+    ):
         job_text(made, 4e9, 21600, 1e-6)
     assert job_text(made, None, None, None) == ""
 
@@ -63,3 +67,34 @@ BAD = {
 def test_what_is_no_figure_is_refused(read, text):
     with pytest.raises(PlanError, match="write"):
         read(text)
+
+
+def test_a_small_job_takes_as_long_as_the_cheapest_machine_does(rented):
+    asked = MinCost(12.0)
+    made = plan(with_tables([8]), rented, goal=asked)
+    assert made.forecast.rows_per_second > 1000 * asked.rows_per_second
+    assert max(made.forecast.shard_busy, *made.forecast.busy.values()) > 0.99
+    assert made.forecast.bottleneck.startswith("stage")
+    fastest = plan(with_tables([8]), rented, goal=MaxThroughput(made.forecast.price_per_hour))
+    assert fastest.forecast.rows_per_second <= made.forecast.rows_per_second * (1 + 2e-3)
+    assert made.certificate.gap < 1e-9
+    assert "all throughputs up to" in made.certificate.proof
+    assert all(rival.rows_per_second is None or rival.rows_per_second > 1000 for rival in made.rivals)
+
+
+def test_whoever_says_up_to_which_throughput_is_heard(rented):
+    made = plan(with_tables([8]), rented, goal=MinCost(12.0, up_to=24.0), batch_size=4096)
+    assert made.forecast.rows_per_second == pytest.approx(24.0)
+    assert made.forecast.bottleneck.startswith("what was asked for, then ")
+
+
+def test_solvers_are_compared_up_to_the_same_throughput(rented):
+    request = Request(with_tables([8, 16]), rented, MinCost(12.0), (1024, 4096))
+    found = {name: made.forecast.price_per_million_rows for name, made, _ in compare(request) if made is not None}
+    assert found["exact"] <= min(found.values()) * (1 + 1e-3)
+    assert found["exact"] < 1.0
+
+
+def test_short_jobs_are_told_in_seconds(rented):
+    made = plan(with_tables([8]), rented, goal=MinCost(1e6), batch_size=4096)
+    assert re.fullmatch(r"Job: 1\.00M rows in [0-9.]+ m?s, \$[0-9.e-]+", job_text(made, 1e6, None, None))

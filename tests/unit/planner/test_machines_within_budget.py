@@ -14,7 +14,7 @@ from heterps.planner.solve.large import planned
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.solvers import exact
 from tests.unit.planner.brute import BrutePlans
-from tests.unit.planner.instances import instance, problem_of
+from tests.unit.planner.instances import LINKED, instance, problem_of
 from tests.unit.planner.test_against_brute_force import difference
 from tests.unit.planner.test_mixed_stages import MixedPlans
 
@@ -38,7 +38,7 @@ def machines(seed, most_layers=3, goal="most"):
         made = instance(rng.randrange(10**9), most_layers)
     spread = [*range(3), *(rng.randrange(3) for _ in range(types - 3))]
     made = {name: _over_types(name, value, spread) for name, value in made.items()}
-    for name in ("link", "usage", "byte_usage", "turn_usage", "fixed_usage", "capacity"):  # machines share no Host
+    for name in ("usage", "byte_usage", "turn_usage", "fixed_usage", "capacity", *LINKED):  # machines share no Host
         made.pop(name, None)
     made["product"] = product
     made["price"] = [rng.uniform(0.5, 4) for _ in product]
@@ -51,7 +51,7 @@ def machines(seed, most_layers=3, goal="most"):
 
 def _over_types(name, value, spread):
     """A figure of three types, for as many more that are like them."""
-    if name in ("goal", "flows", "shards", "capacity", "fixed_usage", "gradients"):
+    if name in ("goal", "flows", "shards", "capacity", "fixed_usage", "gradients", *LINKED):
         return value
     if isinstance(value, list) and value and not isinstance(value[0], list):
         return [value[t] for t in spread]

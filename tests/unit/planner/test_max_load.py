@@ -271,8 +271,8 @@ def test_ops_of_one_colour_stay_together(saved):
     [
         ("{", "cannot be read as JSON"),
         ([], "must be an object"),
-        (instance([node(1), node(1)], []), "id of its own"),
-        (instance([], []), "at least one"),
+        (instance([node(1), node(1)], []), "several nodes have the id 1: each needs one of its own"),
+        (instance([], []), "nodes is empty, must have one at least"),
         (instance([node(1)], [edge(1, 2)]), "there is no node 2"),
         (instance([node(1, cpu=-1.0)], []), "cpuLatency is -1.0, must be a finite number, not negative"),
         (instance([node(1, cpu=float("nan"))], []), "cpuLatency is nan, must be a finite"),
@@ -306,7 +306,9 @@ def test_more_devices_than_pieces_are_of_no_use(saved):
 
 
 def test_what_fits_nowhere_is_named(saved):
-    with pytest.raises(PlanError, match=r"no placement fits: 10 bytes on each .* only a CPU has room for 3"):
+    with pytest.raises(
+        PlanError, match=r"no placement fits: ops of .* of size 10, 0 CPUs, and no accelerator takes op 3; raise"
+    ):
         least_load(read_instance(saved(instance([node(3, size=11.0), node(4)], [], 2, 0))))
 
 
@@ -330,3 +332,11 @@ def test_options_of_plans_are_refused_beside_an_instance(tmp_path):
     assert isinstance(found.exception, PlanError)
     words = "--budget, --pin, --play mean nothing there"
     assert f"--objective max-load reads a placement instance: {words}" in str(found.exception)
+
+
+def test_the_bound_knows_that_memory_is_small(saved):
+    """Forty of sixty ops fit on four accelerators; the rest takes a CPU 200, whatever the order."""
+    data = instance([node(i, size=1.0, cpu=10.0) for i in range(60)], [], 4, 1)
+    found = least_load(read_instance(saved(data)))
+    assert found.load == pytest.approx(200.0)
+    assert found.gap < 1e-8

@@ -14,7 +14,7 @@ from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.multipliers import multiplier_placement
 from heterps.planner.solve.solvers import exact
 from tests.unit.planner.brute import SLACK, BrutePlans
-from tests.unit.planner.instances import instance, problem_of
+from tests.unit.planner.instances import LINKED, instance, problem_of
 
 SEEDS = range(60)
 
@@ -27,7 +27,7 @@ def mixed_instance(seed):
             break
         made = instance(number, most_layers=3)
     rng = random.Random(seed)
-    made.pop("link", None)
+    made = {name: value for name, value in made.items() if name not in LINKED}
     made["cap"] = [rng.choice((1, 2, 3, 5)), *made["cap"][1:]]
     return over_downsets(problem_of(made | {"mixes": [(0, 1)]}))[0], rng.uniform(0.2, 3)
 

@@ -26,6 +26,7 @@ from heterps.planner import (
     compare,
     frontier,
     plan,
+    play,
     register_solver,
     solver,
 )
@@ -237,6 +238,44 @@ def test_gpus_sold_in_eights_are_bought_in_eights(rented):
     assert price == pytest.approx(8 * round(price / 8))
     loose = plan(ctrdnn(), rented, goal=MinCost(2e6), batch_size=8192)
     assert made.certificate.value >= loose.certificate.bound
+
+
+LINKED = """
+[[pool]]
+name = "home"
+device = "c6i-8xlarge"
+
+[[pool]]
+name = "other"
+device = "c6a-8xlarge"
+serves = false
+price_per_hour = 0.1
+
+[[link]]
+source = "{}"
+target = "home"
+bytes_per_s = {}
+"""
+
+
+def test_what_passes_to_and_from_shard_hosts_takes_part_of_a_link():
+    """Worked out by hand: half of what passes between workers and shard hosts goes each way over the link."""
+    hardware = Hardware.from_toml(LINKED.format("other", 1e8))
+    made = plan(wide_deep(), hardware, goal=MinCost(5e4), batch_size=4096, pins={"*": "other"})
+    rate, moved = made.forecast.rows_per_second, made.forecast.link_bytes_per_s["workers - shard hosts"]
+    assert made.is_fused
+    assert made.forecast.bottleneck in ("link other - home", "link home - other")
+    assert moved / 2 == pytest.approx(1e8)
+    assert play(made, hardware).rows_per_second > 0.8 * rate
+    assert made.certificate.gap < 1e-9
+
+
+def test_a_link_of_a_pool_with_itself_carries_both_directions():
+    hardware = Hardware.from_toml(LINKED.format("home", 1e8))
+    made = plan(wide_deep(), hardware, goal=MinCost(1e4), batch_size=4096, pins={"*": "home"})
+    assert made.forecast.link_bytes_per_s["workers - shard hosts"] == pytest.approx(1e8)
+    with pytest.raises(PlanError, match=r"link home - home is enough for at most [0-9.]+ rows/s"):
+        plan(wide_deep(), Hardware.from_toml(LINKED.format("home", 5)), goal=MinCost(1e4), pins={"*": "home"})
 
 
 def test_a_narrow_link_keeps_work_where_the_data_is(rented):

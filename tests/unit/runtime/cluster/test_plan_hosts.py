@@ -9,7 +9,7 @@ from heterps.errors import ClusterError
 from heterps.hardware import Hardware
 from heterps.planner.costs.expectation import by_hand
 from heterps.planner.purchases import Purchase
-from heterps.runtime.cluster.many_hosts import spread
+from heterps.runtime.cluster.many_hosts import Machine, spread
 from heterps.runtime.cluster.plan_commands import plan_commands
 from heterps.runtime.cluster.plan_hosts import plan_machines
 
@@ -60,7 +60,27 @@ def test_the_lines_of_machines_have_their_own_cores():
 def test_hosts_of_two_kinds_are_named():
     with pytest.raises(ClusterError, match=r"'127.0.0.1': say which machine it is, 127.0.0.1=g6-xlarge or p3-2xlarge"):
         plan_machines(made("g6_xlarge", MACHINE, OTHER), "127.0.0.1", ROLES)
-    with pytest.raises(ClusterError, match="there is no pool 'g7-xlarge'"):
+    with pytest.raises(ClusterError, match="no machine and no pool 'g7-xlarge'; there are g6-xlarge"):
         plan_machines(made("g6_xlarge", MACHINE), "127.0.0.1=g7-xlarge", ROLES)
     with pytest.raises(ClusterError, match="no host in ' ,'"):
         plan_machines(made("g6_xlarge", MACHINE), " ,", ROLES)
+
+
+def test_parts_of_a_machine_that_declare_the_same_are_all_used():
+    machine = Machine("10.0.0.5", ("server", "io"), ((frozenset(("server", "io")), 2), (frozenset(("io",)), 1)))
+    assert len(spread([machine], {"server": 1, "io": 2})) == 3
+    assert len(spread([machine], {"server": 0, "io": 3})) == 3
+    for workers in ({"server": 3}, {"server": 1, "io": 3}):
+        with pytest.raises(ClusterError, match="have room for"):
+            spread([machine], workers)
+
+
+def test_a_machine_of_one_pool_is_called_by_its_name_too():
+    shelf = Purchase("shelf", 2, {"g6_xlarge": 2})
+    assert shelf.is_machine
+    (machine,) = plan_machines(made("g6_xlarge", shelf), "10.0.0.5=shelf", ROLES)
+    assert machine.room == ((frozenset(("server", "io")), 2),)
+    with pytest.raises(
+        ClusterError, match="no machine and no pool 'rack'; there are shelf, compute, io, server, gpu, l4"
+    ):
+        plan_machines(made("g6_xlarge", shelf), "10.0.0.5=rack", ROLES)

@@ -1,0 +1,61 @@
+"""Beside one plan: what other solvers come to, and the cheapest plans at other throughputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from heterps.errors import PlanError
+from heterps.planner.costs.planning_model import build_problem, server_pools
+from heterps.planner.goals import Goal
+from heterps.planner.plan import Plan
+from heterps.planner.planner import Request, solve
+from heterps.planner.solve.effort import Deadline, UndecidedError
+from heterps.planner.solve.large import listed
+from heterps.planner.solve.problem import Problem
+from heterps.planner.solve.search import frontier as search_frontier
+from heterps.planner.solve.solvers import solver, solvers
+
+__all__ = ["compare", "frontier"]
+
+
+def compare(request: Request) -> list[tuple[str, Plan | None, str]]:
+    """One plan per solver that applies, over the same batch sizes, with the reason where there is none."""
+    rows: list[tuple[str, Plan | None, str]] = []
+    request = replace(request, goal=_same_goal(request))
+    for each in solvers():
+        asked = replace(request, solver=each.name, seconds=request.seconds / len(solvers()))
+        reason = each.applies(_problem(asked, asked.batch_sizes[0]))
+        if reason:
+            rows.append((each.name, None, reason))
+            continue
+        try:
+            rows.append((each.name, solve(asked), ""))
+        except PlanError as error:
+            rows.append((each.name, None, str(error).splitlines()[0]))
+    return rows
+
+
+def _same_goal(request: Request) -> Goal:
+    """The goal with which solvers are compared: plans up to the rows per second that the exact one looks at."""
+    try:
+        choice = replace(request, solver="exact", seconds=request.seconds / len(solvers())).best()
+    except UndecidedError:
+        return request.goal
+    return request.goal if choice is None else choice.goal
+
+
+def _problem(request: Request, batch_size: int, server: str | None = None) -> Problem:
+    """The problem at one batch size over its legal cuts, or good ones."""
+    costs = request.costs(batch_size)
+    pool = server_pools(costs)[0] if server is None else request.hardware.pool(server)
+    return listed(build_problem(costs, pool, request.pins))[0]
+
+
+def frontier(request: Request, made: Plan, points: int = 24) -> list[tuple[float, float]]:
+    """Throughput and price per hour of the cheapest plans from a tenth of a plan's throughput to ten times it."""
+    problem, deadline = _problem(request, made.batch_size, made.shard_pool), Deadline(request.seconds)
+    assert made.forecast is not None, "the planner forecasts every plan it makes"
+    middle = made.forecast.rows_per_second
+    by = solver(request.solver).within(deadline)
+    found = search_frontier(problem, by, middle / 10, middle * 10, points, deadline)
+    return [(x, placement.price) for x, placement in found]
