@@ -18,6 +18,7 @@ from heterps.planner.purchases import Purchase
 from heterps.planner.solve.placement import TOLERANCE, Segment
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult
+from heterps.planner.solve.shared_use import carried_by_first
 from heterps.protocol.words.modes import Async, Mode
 
 __all__ = [
@@ -91,7 +92,8 @@ def _stage(draft: Draft, segment: Segment, name: str) -> Stage:
     ops = sorted((op for layer in layers for op in layer.ops), key=order.__getitem__)
     also: tuple[Share, ...] = ()
     if segment.other >= 0:
-        share = 1 - draft.problem.share(segment)
+        x = draft.found.rows_per_second
+        share = 1 - carried_by_first(draft.problem, segment, x) / x
         also = (Share(draft.pool(segment.other).name, segment.other_units, share),)
     return Stage(
         name, tuple(layer.name for layer in layers), tuple(ops), draft.pool(segment.type).name, segment.units, also

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.planner.solve.placement import TOLERANCE, Bools, Floats, Flow, Placement, Segment, Shards
+from heterps.planner.solve.shared_use import shared_limits
 
 __all__ = ["Problem"]
 
@@ -383,14 +384,6 @@ class Problem:
         ways = (self.flight[0, segment.stop, t] - self.flight[1, segment.start, t] for t in segment.types)
         return float(min(ways))
 
-    def share(self, segment: Segment) -> float:
-        """The part of a stage's rows that its first type carries."""
-        if segment.other < 0:
-            return 1.0
-        x = self.speed(segment)
-        serial, parallel = self.times(segment.start, segment.stop, segment.type)
-        return float(segment.units / (parallel * x / (1 - serial * x)).max())
-
     def price_of(self, segments: tuple[Segment, ...], hosts: int) -> float:
         """Price per hour of stages and shard hosts, in the numbers in which units are sold."""
         return float(self.bought(segments, hosts) @ self.price) + (
@@ -416,9 +409,9 @@ class Problem:
         limits = {f"stage {i}": self.speed(segment) for i, segment in enumerate(placement.segments)}
         if self.shards.seconds > 0:
             limits["shard hosts"] = placement.hosts / self.shards.seconds
-        taken = self.fixed_usage + sum((self.taken(s) for s in placement.segments), np.zeros(len(self.capacity)))
-        taken = taken + self._passed(placement.segments)
-        limits |= {f"shared {h}": float(self.capacity[h] / u) for h, u in enumerate(taken) if u > 0}
+        top = min(1e18, *limits.values())  # a finite number
+        shared = shared_limits(self, placement.segments, top) if len(self.capacity) else ()
+        limits |= {f"shared {h}": float(x) for h, x in enumerate(shared) if np.isfinite(x)}
         return limits | self._room_limits(placement.segments)
 
     def sustained(self, placement: Placement) -> float:
@@ -437,23 +430,12 @@ class Problem:
         most = float((serial + parallel / k).max())
         return 1 / most if most > 0 else np.inf
 
-    def taken(self, segment: Segment) -> Floats:
-        """Shared capacity per row that a stage takes, by what each of its types carries."""
-        i, j = segment.start, segment.stop
-
-        def of(t: int) -> Floats:
-            cuts = self.cut_usage[0, :, i, t] + self.cut_usage[1, :, j, t]
-            return np.asarray(self.usage[:, j, t] - self.usage[:, i, t] + cuts)
-
-        share = self.share(segment)
-        return share * of(segment.type) + (1 - share) * of(segment.other) if segment.other >= 0 else of(segment.type)
-
     @cached_property
     def has_links(self) -> bool:
         """Whether it matters between which types something passes."""
         return bool((self.link >= 0).any())
 
-    def _passed(self, segments: tuple[Segment, ...]) -> Floats:
+    def passed(self, segments: tuple[Segment, ...]) -> Floats:
         """float[H]: bytes per row over links at cuts."""
         load = np.zeros(len(self.capacity))
         for before, after in itertools.pairwise(segments) if self.has_links else ():

@@ -2,7 +2,8 @@
 
 R(X), the least price per hour that sustains X, never falls with X. So a placement found at X that really sustains X'
 is also the best up to X', and nothing above X' can undercut an incumbent price per row c before X reaches R(X)/c: the
-search jumps to the larger of the two. Breakpoints are never listed.
+search jumps to the larger of the two. Breakpoints are never listed. Where units are free, and as many as wanted, every
+further one would be a step at the same price: there the last X with this price is looked for first, by halving.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _NEAR = 1.02  # of each other are two throughputs if a plan at the lower one may
 _MOST_SOLVES = 400
 _FEW_STATES = 150
 _BELOW = (0.99, 0.97, 0.93, 0.87, 0.8, 0.7, 0.4)  # parts of a bound at which a plan is looked for
+_SAME = 1 + 1e-9  # times as much are two throughputs that are not told apart
 _ABOVE = 1 + 1e-8  # "just above": clear of the tolerance within which unit counts are not raised
 
 
@@ -86,6 +88,7 @@ def best_price_per_row(
         If no plan was found and it was not proved that there is none.
     """
     best = _first_guess(problem, solve, at_least, at_most, beat)
+    endless = bool((np.isinf(problem.cap) & (problem.product_price[problem.product] == 0)).any())
     x, solves, slack, unknown = at_least, 0, 0.0, np.inf  # the last: least price per row of what was not decided
     while x <= at_most and solves < most and not ((best is not None or np.isfinite(beat)) and deadline.over):
         solves += 1
@@ -109,16 +112,19 @@ def best_price_per_row(
             return None
         if placement is None:
             return best and _closed(best, min(best.value - slack, unknown), "all feasible throughputs", solves)
-        sustained = min(max(x, problem.sustained(placement)), at_most)  # the rate at which it will run
         slack = max(slack, (placement.price - placement.bound) / x)
+        sustained = passed = min(max(x, problem.sustained(placement)), at_most)  # the rate at which it will run
+        if endless and placement.price > 0 and math.isfinite(at_most):
+            placement, sustained, passed = _furthest(problem, solve, placement, sustained, at_most)
+            unknown = unknown if passed == sustained else min(unknown, placement.bound / passed)
         if placement.price / sustained < known:
             best = SearchResult(placement, sustained, placement.price / sustained, 0.0, "", solves)
         if best is None:
-            unknown, x = min(unknown, placement.bound / sustained), max(sustained, placement.bound / beat) * _ABOVE
+            unknown, x = min(unknown, placement.bound / passed), max(passed, placement.bound / beat) * _ABOVE
             continue
         if best.value <= 0:
             return _closed(best, 0.0, "it costs nothing", solves)
-        looked = max(sustained, placement.bound / best.value)
+        looked = max(passed, placement.bound / best.value)
         x = max(looked, placement.bound / (best.value * (1 - skip))) * _ABOVE
         if x > looked * _ABOVE:
             unknown = min(unknown, best.value * (1 - skip))
@@ -130,6 +136,27 @@ def best_price_per_row(
         return _closed(best, settled, f"all throughputs up to {at_most:,.0f} rows/s", solves)
     why = "time limit" if deadline.over else "stopped"
     return _closed(best, min(settled, relaxed_price(problem, x) / x), f"{why} after {solves} solves", solves)
+
+
+def _furthest(
+    problem: Problem, solve: Solve, placement: Placement, low: float, at_most: float
+) -> tuple[Placement, float, float]:
+    """The last placement of the same price, what it sustains, and up to where none of this price sustains more.
+
+    That is a little more, so little that it is not looked at; the same, where it is not known.
+    """
+    high = x = at_most
+    while high > low * _SAME:
+        try:
+            further = solve(problem, x)
+        except UndecidedError:
+            return placement, low, low
+        if further is not None and further.price <= placement.price * (1 + 1e-12):
+            placement, low = further, min(max(x, problem.sustained(further)), at_most)
+        else:
+            high = x
+        x = math.sqrt(low * high)
+    return placement, low, high
 
 
 def _first_guess(problem: Problem, solve: Solve, at_least: float, at_most: float, beat: float) -> SearchResult | None:

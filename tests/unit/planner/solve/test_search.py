@@ -12,6 +12,7 @@ from heterps.planner.solve.milp import milp_placement
 from heterps.planner.solve.pareto import label_placement
 from heterps.planner.solve.placement import Flow, Segment, Shards
 from heterps.planner.solve.search import best_at, best_price_per_row, best_throughput, frontier
+from heterps.planner.solve.shared_use import carried_by_first
 from heterps.planner.solve.solvers import brute_force, exact, solver
 from heterps.testing.solver_contract import RATES, chains, random_chain
 
@@ -161,7 +162,7 @@ def test_mixing_pools_never_costs_more_and_is_sized_rightly(seed, layers, x, cap
         assert (together.used(3) <= mixed.cap).all()
         assert together.price >= relaxed_price(mixed, x) * (1 - 1e-9)
         for segment in together.segments:
-            assert 0 < mixed.share(segment) <= 1 + 1e-9
+            assert 0 < carried_by_first(mixed, segment, x) <= x * (1 + 1e-9)
 
 
 def test_mixing_two_pools_reaches_what_neither_can():
@@ -207,3 +208,15 @@ def test_shard_hosts_take_units_of_their_pool():
 def test_negative_times_are_refused():
     with pytest.raises(ValueError, match="must not be negative"):
         make_problem([[-1.0]])
+
+
+def test_free_units_without_end_are_not_counted_one_by_one():
+    """Only the shard host costs something, and any number of free units makes it serve more rows."""
+    problem = make_problem([[1.0]], 0.97, [0.0], shards=Shards(0.01, 1, 2.0))
+    found = best_price_per_row(problem, 1.0, exact, at_most=20.0)
+    assert found.value == pytest.approx(2.0 / 20.0)
+    assert (found.gap, found.solves) == (0.0, 1)
+    ends = best_price_per_row(problem, 1.0, exact, at_most=50.0)  # units without end do 1 / 0.03
+    assert ends.value == pytest.approx(2.0 * 0.03, rel=1e-6)
+    assert ends.gap < 1e-6
+    assert ends.solves < 20
