@@ -40,12 +40,16 @@ _ALIKE = 1e-3  # relative distance of two values that a search does not tell apa
 
 @dataclass(frozen=True)
 class Choice:
-    """The plan's draft, the value that no plan beats, over which batch sizes that is so, in words; for which goal."""
+    """The plan's draft, the value that no plan beats, over which batch sizes that is so, in words; for which goal.
+
+    ``alike`` are all drafts that were found and are worth the same.
+    """
 
     draft: Draft
     bound: float
     over: str
     goal: Goal
+    alike: tuple[Draft, ...] = ()
 
 
 class _Hunt:
@@ -123,7 +127,7 @@ def choose(request: Request, deadline: Deadline) -> Choice | None:
     over = _over(hunt.looked, request.batch_sizes)
     if has_lanes_for_depth(chosen):
         over += f", at most {chosen.problem.deepest:g} of them in flight for each worker that reads"
-    return Choice(chosen, ends([*hunt.bounds, chosen.found.value]), over, request.goal)
+    return Choice(chosen, ends([*hunt.bounds, chosen.found.value]), over, request.goal, tuple(alike))
 
 
 def _alike(a: SearchResult, b: SearchResult) -> bool:

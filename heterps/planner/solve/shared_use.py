@@ -42,8 +42,7 @@ def shared_limits(problem: Problem, segments: tuple[Segment, ...], top: float) -
         if s.other >= 0:
             mixed.append((s, _use(problem, s, s.type) - _use(problem, s, s.other)))
     if not mixed:
-        with np.errstate(divide="ignore"):
-            return np.where(alone > 0, problem.capacity / np.maximum(alone, 1e-300), np.inf)
+        return np.asarray(np.divide(problem.capacity, alone, out=np.full(len(alone), np.inf), where=alone > 0))
     xs = sorted({0.0, top, *(x for s, _ in mixed for x in _corners(_lines(problem, s)) if 0 < x < top)})
     taken = [alone * x + sum(carried_by_first(problem, s, x) * more for s, more in mixed) for x in xs]
     return np.array([_last(xs, [float(use[h]) for use in taken], have) for h, have in enumerate(problem.capacity)])
