@@ -1,7 +1,9 @@
 """Machines that are rented whole, as hardware."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -193,3 +195,12 @@ def test_one_product_at_two_prices_needs_two_names():
 def test_a_machine_is_not_free_because_nobody_said_its_price():
     with pytest.raises(HardwareError, match=r"product\[0\]: say what the whole of 'box' costs"):
         Hardware.from_toml(TEXT.replace("price_per_hour = 0.9\n", ""))
+
+
+def test_the_page_says_how_a_machine_has_two_prices(tmp_path):
+    _, own = re.findall(r"```toml\n(.*?)```", Path("docs/planner.md").read_text(), re.S)
+    path = tmp_path / "own.toml"
+    path.write_text(own)
+    hardware = Hardware.from_toml('[[product]]\nname = "g6-xlarge"\n[[product]]\nname = "g6-xlarge-eu"\n', path)
+    assert [product.price_per_hour for product in hardware.products] == [0.805, 0.92]
+    assert "g6_xlarge_eu_l4" in hardware.products[1].pools
