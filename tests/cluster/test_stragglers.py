@@ -10,12 +10,18 @@ from tests.cluster.test_faults import check, run
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("faults")]
 
 
+LONG = {"rows": 120_000, "epochs": 2}  # six Splits of 312 batches a pass
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("mode", ["sync", "async", "geo:7"])
 def test_what_a_slow_worker_runs_is_run_a_second_time(launched: Launched, mode: str) -> None:
-    """It is stopped for most of the time until that has happened, for which there are passes enough."""
+    """It is stopped for most of the time until that has happened, for which there are passes enough.
+
+    Splits take the other worker more than half a second: of shorter ones nobody hears how fast they went.
+    """
     launched.environment["DASK_HETERPS__STRAGGLERS__AFTER"] = "1s"
-    result = run(launched, mode, "none", "--servers", "1", "--io", "2", "--compute", "0", slow="io-1", epochs=10)
+    result = run(launched, mode, "none", "--servers", "1", "--io", "2", "--compute", "0", slow="io-1", **LONG)
     check(result, mode)
     assert result["twice"] >= 1
 
