@@ -181,13 +181,13 @@ class Attendance:
     def _look(self, identity: Mapping[str, Any]) -> None:
         self._taken.set()
         self.looks += 1
+        pools = group_by_pool(workers_from(identity))
+        self.names |= {worker.address: worker.name for pool in pools for worker in pool.workers}
         for worker in self._returning.look(identity, self._run):
             self.stays[worker] = self.stay(worker) + 1
             _log.warning("worker %s answers again: it is used again", self.name(worker))
-        pools = group_by_pool(workers_from(identity))
         self.threads = {pool.name: sum(w.nthreads for w in pool.workers) for pool in pools if pool.name in self._roles}
         workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self._returning.silent}
-        self.names |= {address: worker.name for address, worker in workers.items()}
         self.pools = {address: worker.pools for address, worker in workers.items()}
         self.first = self.first if self.looks > 1 else frozenset(workers)
         for address in set(self._used) - set(workers):
