@@ -32,6 +32,7 @@ F64 = npt.NDArray[np.float64]
 Cells = Mapping[str, Sequence[Any]]
 _PLAIN = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_null)
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 class PlainFeatures:
@@ -275,6 +276,6 @@ def _listed(column: Any) -> list[Any]:
         return _listed(column.cast(kind.value_type))
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         return _listed(column.cast(pa.large_binary()))
-    if any(check(kind) for check in (*_PLAIN, *_TEXT)) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if any(check(kind) for check in (*_PLAIN, *_TEXT, *_LISTS)):
         return list(column.to_pylist())
     return list(column.cast(pa.string()).to_pylist())

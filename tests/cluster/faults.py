@@ -10,7 +10,7 @@ from distributed import Client
 from heterps.runtime.cluster.identity import identity_of
 
 MODE, VICTIM, OPTIONS = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-SLOTS, IDS, ROWS = 4, 500, 24_000
+SLOTS, IDS, ROWS = 4, 500, OPTIONS.get("rows", 24_000)
 
 def graph():
     ids = ops.input("ids", (SLOTS,), "uint64")

@@ -1,5 +1,7 @@
 """What the engine takes, measured in processes of its own."""
 
+from dataclasses import replace
+
 import psutil
 import pytest
 
@@ -13,9 +15,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.full, pytest.mark.timeout(240)]
 
 
 def test_the_engine_is_measured_in_processes() -> None:
+    """What calls take is left out of it: none here, as a data sheet's may be more than all of it takes."""
     before = set(psutil.Process().children(recursive=True))
-    rates = with_engine(Rates.of(Hardware.local().pool("cpu").device), processes=True)
-    assert 0 < rates.idle_cores < 0.5
+    rates = with_engine(replace(Rates.of(Hardware.local().pool("cpu").device), call_s=0.0), processes=True)
+    assert 0 <= rates.idle_cores < 0.1, "the processor clock of other processes ticks in hundredths"
     assert 0 < rates.batch_s < 0.1
     assert set(psutil.Process().children(recursive=True)) <= before
 

@@ -27,7 +27,7 @@ def act(stage, pids, samples):
         os.kill(pids["io-1"], signal.SIGSTOP)
     elif stage == "stopped" and told("worker io-1 is lost to the run"):
         os.kill(pids["io-1"], signal.SIGCONT)
-    elif stage == "woken" and told("worker io-1 answers again"):
+    elif stage == "woken" and told("worker io-1 answers again") and samples:
         os.kill(pids["io-0"], signal.SIGSTOP)
     elif stage != "other stopped" or not told("worker io-0 is lost to the run"):
         return stage
@@ -44,10 +44,15 @@ def trained(session, epochs, act=None):
 
 logging.getLogger("heterps").addHandler(Kept())
 client = Client()
-pids, stage = processes(client), "begun"
+pids, stage, epoch = processes(client), "begun", 0
 
 def go_on(samples, n, epochs):
-    global stage
+    """One that is stopped and had nothing to do in an epoch is not missed: it is woken, and stopped in the next."""
+    global stage, epoch
+    if n > epoch and stage == "other stopped" and not told("worker io-0 is lost to the run"):
+        os.kill(pids["io-0"], signal.SIGCONT)
+        stage = "woken"
+    epoch = n
     stage = act(stage, pids, samples)
     return epochs if stage != "alone" or epochs < 10**6 else n + 2
 

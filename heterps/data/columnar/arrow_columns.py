@@ -38,6 +38,7 @@ class TakenColumn:
 Numbers = tuple[npt.NDArray[Any], npt.NDArray[np.uint8], npt.NDArray[np.int64] | None]
 _INTEGERS = (pa.int32(), pa.int64())
 _WIDE = (pa.uint32(), pa.uint64(), pa.int32(), pa.int64())
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _DIRECT = (*_INTEGERS, pa.float32(), pa.float64())
 
 
@@ -231,9 +232,10 @@ class ArrowColumn:
     def lists(self) -> tuple[ArrowColumn, npt.NDArray[np.int64]]:
         """Elements and offsets of a list column; null is an empty list."""
         kind = self.array.type
-        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        if not any(check(kind) for check in _LISTS):
             raise DataError(f"column {self.name!r} has type {kind}: expected lists or text with separators")
-        lengths = np.ascontiguousarray(self.array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+        found = pc.list_value_length(self.array).fill_null(0)
+        lengths = np.ascontiguousarray(found.to_numpy(zero_copy_only=False), np.int64)
         offsets = np.zeros(len(self) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         return ArrowColumn(self.name, self.array.flatten()), offsets

@@ -86,6 +86,16 @@ class Mode:
         return self.in_flight * self.unit
 
     @property
+    def told_at_once(self) -> int:
+        """Batches of which an attempt may say nothing until all of them are done."""
+        return self.in_flight * self.unit
+
+    @property
+    def owed(self) -> int:
+        """Batches that an attempt that is told to stop may have to do first: those in flight, and to a range's end."""
+        return self.told_at_once + self.span - self.unit
+
+    @property
     def dense_every(self) -> int:
         """Batches for which dense parameters are asked for once, where workers keep no rows."""
         return 1

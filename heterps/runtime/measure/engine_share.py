@@ -51,10 +51,14 @@ def with_engine(rates: Rates, processes: bool) -> Rates:
 
 
 def engine_taken(client: Client, clock: Callable[[], float]) -> tuple[float, float]:
-    """Processor seconds of a batch that holds next to nothing, and those of a second without work, by a clock."""
+    """Processor seconds of a batch that holds next to nothing, and those of a second without work, by a clock.
+
+    It is first trained, then waited: workers that have just begun still import and load loops, which is not idling.
+    """
+    cpu, wall, batches = _trained(client, clock)
     time.sleep(0.2)
     idle = _idle(clock)
-    return _batch_s(client, idle, clock), idle
+    return max(0.0, cpu - idle * wall) / batches, idle
 
 
 def _idle(clock: Callable[[], float]) -> float:
@@ -76,26 +80,25 @@ def _cores(clock: Callable[[], float]) -> float:
     return (clock() - cpu) / (time.perf_counter() - wall)
 
 
-def _batch_s(client: Client, idle: float, clock: Callable[[], float]) -> float:
-    """Processor seconds of a batch that holds next to nothing, what an idle cluster takes left out."""
+def _trained(client: Client, clock: Callable[[], float]) -> tuple[float, float, int]:
+    """Processor seconds and seconds of some batches that hold next to nothing."""
     plan = Plan.fused(_smallest(), batch_size=_ROWS)
     job = Job(Model(plan.graph), _ROWS, Async(depth=plan.depth))
     rows = np.zeros(_ROWS * _BATCHES, np.float32)
     data = arrays({"ids": np.zeros((len(rows), 1), np.uint64), "y": rows})
     engine = open_cluster(job, plan, client, report_s=_SECONDS / 4)
     try:
-        return _timed(engine.train(data, 100), idle, clock)
+        return _timed(engine.train(data, 100), clock)
     finally:
         engine.close()
 
 
-def _timed(run: Iterator[Progress], idle: float, clock: Callable[[], float]) -> float:
+def _timed(run: Iterator[Progress], clock: Callable[[], float]) -> tuple[float, float, int]:
     first = next(progress for progress in run if progress.batches >= _WARM or progress.done)
     last, cpu, wall = first, clock(), time.perf_counter()
     while not last.done and (time.perf_counter() - wall < _SECONDS or last.batches - first.batches < _LEAST):
         last = next(run)
-    wall, cpu = time.perf_counter() - wall, clock() - cpu
-    return max(0.0, cpu - idle * wall) / max(last.batches - first.batches, 1)
+    return clock() - cpu, time.perf_counter() - wall, max(last.batches - first.batches, 1)
 
 
 def _smallest() -> Graph:

@@ -38,8 +38,8 @@ class Attendance:
     ----------
     client, roles
         Whom to ask, and which pool does what.
-    silent
-        Workers that did not answer in time, in this run or before: as if they were not there.
+    returning
+        Workers that did not answer in time, in this run or before.
     arrivals
         Brings answers to the run's thread.
     joined
@@ -58,7 +58,7 @@ class Attendance:
         self,
         client: Client,
         roles: Roles,
-        silent: set[str],
+        returning: Returning,
         arrivals: Arrivals,
         joined: Callable[[str, str], None],
         held: Callable[[str], None],
@@ -66,7 +66,6 @@ class Attendance:
         holds: Callable[[], tuple[tuple[int, str], ...]],
         run: str = "",
     ) -> None:
-        self.silent = silent
         self.names: dict[str, str] = {}
         """Of every worker that was ever seen, by address."""
         self.pools: dict[str, tuple[str, ...]] = {}
@@ -83,7 +82,7 @@ class Attendance:
         """How many there were; what is said later overrules what was said before."""
         self.stays: dict[str, int] = {}
         """How often workers came back that had been given up."""
-        self._returning = Returning(client, silent, run)
+        self._returning = returning
         self._used: dict[str, set[str]] = {}  # roles that a worker was told or begun to have
         self._comm = getattr(
             client, "scheduler_comm", None
@@ -112,8 +111,8 @@ class Attendance:
 
     def give_up(self, worker: str, error: ClusterError) -> None:
         """A worker does not answer in time: it is lost to the run, though Dask may list it for minutes."""
-        if worker not in self.silent:
-            self.silent.add(worker)
+        if worker not in self._returning.silent:
+            self._returning.silent.add(worker)
             _log.warning("worker %s is lost to the run: %s", self.name(worker), error)
             self.look_now()
 
@@ -182,13 +181,13 @@ class Attendance:
     def _look(self, identity: Mapping[str, Any]) -> None:
         self._taken.set()
         self.looks += 1
-        for worker in self._returning.look(identity, self._arrivals.post):
+        pools = group_by_pool(workers_from(identity))
+        self.names |= {worker.address: worker.name for pool in pools for worker in pool.workers}
+        for worker in self._returning.look(identity, self._run):
             self.stays[worker] = self.stay(worker) + 1
             _log.warning("worker %s answers again: it is used again", self.name(worker))
-        pools = group_by_pool(workers_from(identity))
         self.threads = {pool.name: sum(w.nthreads for w in pool.workers) for pool in pools if pool.name in self._roles}
-        workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self.silent}
-        self.names |= {address: worker.name for address, worker in workers.items()}
+        workers = {w.address: w for pool in pools for w in pool.workers if w.address not in self._returning.silent}
         self.pools = {address: worker.pools for address, worker in workers.items()}
         self.first = self.first if self.looks > 1 else frozenset(workers)
         for address in set(self._used) - set(workers):

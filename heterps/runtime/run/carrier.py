@@ -34,6 +34,7 @@ from heterps.runtime.run.paces import told_every_s
 from heterps.runtime.run.patience import Patience
 from heterps.runtime.run.places import Places
 from heterps.runtime.run.remote import Remote
+from heterps.runtime.run.returning import Returning
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.split_tasks import SplitTasks
 from heterps.runtime.run.stacks import all_stacks
@@ -68,8 +69,8 @@ class ClusterCarrier:
         Cuts of the run.
     fetch
         Tensors to watch, by name.
-    silent
-        Workers that did not answer in time, in this run or before: not used again.
+    returning
+        Workers that did not answer in time, in this run or before: not used until they answer again.
     """
 
     tick_s = 0.2  # what happens wakes it; this is for what is due
@@ -85,13 +86,13 @@ class ClusterCarrier:
         places: Places,
         keeper: Keeper,
         fetch: Mapping[str, str],
-        silent: set[str],
+        returning: Returning,
     ) -> None:
         self.job, self.client, self.roles, self.run, self.dataset = job, client, roles, run, dataset
         self._arrivals, self._keeper = arrivals, keeper
         self.hosts = HostLines(job, client, run, places, keeper, arrivals, self._give_up, self._moved)
         self.attendance = Attendance(
-            client, roles, silent, arrivals, self._joined, self._held, self._left, places.held, run
+            client, roles, returning, arrivals, self._joined, self._held, self._left, places.held, run
         )
         self.stages = StageLines(
             job, client, run, roles, self.attendance, arrivals, lambda: self.hosts.all, self._give_up

@@ -33,6 +33,7 @@ from heterps.runtime.run.host_lines import host_line
 from heterps.runtime.run.inference_tasks import InferenceTasks
 from heterps.runtime.run.line import ActorLine, close_all
 from heterps.runtime.run.places import Places
+from heterps.runtime.run.returning import Returning
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.run.telling import telling
 from heterps.runtime.run.training import Training
@@ -83,7 +84,7 @@ class ClusterEngine(EngineBase):
         self._name = uuid.uuid4().hex[:8]
         self._carrier: ClusterCarrier | None = None  # of the run that goes on, or went on last
         self._places = Places()  # of shard hosts
-        self._silent: set[str] = set()  # workers that did not answer in time
+        self._returning = Returning(client)  # workers that did not answer in time
 
     def train(self, dataset: Dataset, epochs: int, fetch: Mapping[str, str] | None = None) -> Iterator[Progress]:
         """Train, yielding Progress now and then; the last one is ``done``."""
@@ -102,7 +103,7 @@ class ClusterEngine(EngineBase):
             self._places,
             keeper,
             fetch or {},
-            self._silent,
+            self._returning,
         )
         self._carrier = carrier
         training = Training(job, dataset, epochs, carrier, arrivals, keeper, found, retries=settings().retries + 1)
@@ -206,14 +207,14 @@ class ClusterEngine(EngineBase):
             )
 
         try:
-            with InferenceTasks(self.client, dataset.splits(), workers, submit, self._silent.add) as tasks:
+            with InferenceTasks(self.client, dataset.splits(), workers, submit, self._returning.silent.add) as tasks:
                 yield tasks
         finally:
             local_run(run, None)
 
     def _workers(self, pool: str) -> list[str]:
         listed = [w.address for p in pools_of(self.client) if p.name == pool for w in p.workers]
-        found = [address for address in listed if address not in self._silent]
+        found = [address for address in listed if address not in self._returning.silent]
         if not found:
             raise ClusterError(f"no worker of pool {pool!r} is left; start one: {join_hint(resource_of(pool))}")
         return found

@@ -1,14 +1,23 @@
-"""Who is far behind: the pace of every attempt, compared with what other workers take for a batch."""
+"""Who is far behind: the pace of every attempt, compared with what other workers take for a batch.
+
+An attempt says how far it is when a unit of batches is done, and all before it: one word may tell of ``at_once``
+batches, as many as are in flight. So between two words that tell of n batches, n less or more ``at_once - 1`` were
+done, and what is in flight takes ``at_once`` times as long as a batch. Who is behind is judged by the least that a
+batch can have taken there, and compared with the most that it can have taken elsewhere: silence that a mode brings with
+it is nobody's fault.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Hashable, Iterable
+from math import inf
 from typing import NamedTuple
 
 __all__ = ["Behind", "Going", "Paces", "told_every_s"]
 
+_SURE = 4  # times the batches of one word, that a window must hold: what its edges hide is a quarter of it
 _TOLD_S, _TOLD_A_SECOND = 0.5, 400  # an attempt says how far it is so often at most; all together so many times
 
 
@@ -40,6 +49,16 @@ class _Mark(NamedTuple):
     at: float
     batches: int
     seconds: float
+    unseen: float | None = None  # of a stream that had just begun: for how long at most; None: it was under way
+
+    def least(self, last: _Mark, at_once: int) -> float:
+        """Return the least that a batch can have taken from here to another word."""
+        return (last.seconds - self.seconds) / (last.batches - self.batches + at_once - 1)
+
+    def most(self, last: _Mark, at_once: int) -> float:
+        """Return the most that it can have taken: some of what was told there was done before, unless it had begun."""
+        done = last.batches - self.batches - (at_once - 1 if self.unseen is None else 0)
+        return (last.seconds - self.seconds + (self.unseen or 0.0)) / done if done > 0 else inf
 
 
 class Paces:
@@ -56,24 +75,28 @@ class Paces:
     def __init__(self, after_s: float, factor: float) -> None:
         self.after_s, self.factor = after_s, factor
         self._marks: dict[Hashable, deque[_Mark]] = {}  # of each stream: when it was first seen to have done so much
+        self._looked: float | None = 0.0  # when it was looked last; None: nobody knows since when something goes on
         self._usual: dict[str, float] = {}  # seconds of a batch, by worker, as known last: also of those that have done
         self._ranked: list[float] | None = None  # these, in order; None: to be sorted
 
-    def look(self, now: float, going: Iterable[Going], every_s: float = 0.0) -> list[Behind]:
+    def look(self, now: float, going: Iterable[Going], every_s: float = 0.0, at_once: int = 1) -> list[Behind]:
         """Take note of how far everything is; return what is far behind.
 
-        ``every_s``: for so long one that goes on may say nothing.
+        ``every_s``: for so long one that goes on may say nothing. ``at_once``: so many batches one word may tell of.
         """
         there = list(going)
         self._marks = {each.stream: self._marks.get(each.stream, deque()) for each in there}
         known: dict[str, list[float]] = {}
         for each in there:
-            pace = self._note(now, each, every_s)
-            if pace is not None:
-                known.setdefault(each.worker, []).append(pace)
-        self._usual |= {worker: min(found) for worker, found in known.items()}
-        self._ranked = None
-        return [behind for each in there if (behind := self._behind(now, each, every_s)) is not None]
+            self._note(now, each, at_once)
+            known.setdefault(each.worker, []).append(self._most(each, every_s, at_once))
+        self._usual |= {worker: most for worker, found in known.items() if (most := min(found)) < inf}
+        self._ranked, self._looked = None, now
+        return [behind for each in there if (behind := self._behind(now, each, every_s, at_once)) is not None]
+
+    def look_away(self) -> None:
+        """Nobody looks for a while: what goes on then is not known to have taken any time."""
+        self._marks, self._looked = {}, None
 
     def usual(self, worker: str) -> float | None:
         """Return what others than this worker take for a batch, the median of them; None if nobody knows."""
@@ -95,24 +118,38 @@ class Paces:
         self._usual.pop(worker, None)
         self._ranked = None
 
-    def _note(self, now: float, each: Going, every_s: float) -> float | None:
-        """Take note of one; return what its batches took lately, and the one it is at; None if it has done none."""
+    def _note(self, now: float, each: Going, at_once: int) -> None:
+        """Take note of one; forget what is too long ago to tell anything, if the rest tells enough."""
         marks = self._marks[each.stream]
-        if not marks or each.batches > marks[-1].batches:
+        if not marks:
+            unseen = None if self._looked is None else now - self._looked
+            marks.append(_Mark(now, each.batches, each.seconds, unseen))
+        elif each.batches > marks[-1].batches:
             marks.append(_Mark(now, each.batches, each.seconds))
-        while len(marks) > 2 and marks[1].at <= now - self.after_s:
+        sure = _SURE * (at_once - 1) + 1
+        while len(marks) > 2 and marks[1].at <= now - self.after_s and marks[-1].batches - marks[1].batches >= sure:
             marks.popleft()
-        first, last = marks[0], marks[-1]
-        if last is first:
-            return None
-        silent = each.seconds - last.seconds - every_s
-        return max((last.seconds - first.seconds) / (last.batches - first.batches), silent)
 
-    def _behind(self, now: float, each: Going, every_s: float) -> Behind | None:
+    def _most(self, each: Going, every_s: float, at_once: int) -> float:
+        """Return the most that its batches can have taken lately, and what it is at takes; inf if nobody knows."""
+        first, last = self._marks[each.stream][0], self._marks[each.stream][-1]
+        return max(first.most(last, at_once), self._silent(each, every_s, at_once))
+
+    def _least(self, each: Going, every_s: float, at_once: int) -> float:
+        """Return the least that its batches, or the one it is at, can have taken lately."""
+        first, last = self._marks[each.stream][0], self._marks[each.stream][-1]
+        silent = self._silent(each, every_s, at_once)
+        return silent if first is last else max(first.least(last, at_once), silent)
+
+    def _silent(self, each: Going, every_s: float, at_once: int) -> float:
+        """Return the least that a batch can have taken since the last word."""
+        return (each.seconds - self._marks[each.stream][-1].seconds - every_s) / at_once
+
+    def _behind(self, now: float, each: Going, every_s: float, at_once: int) -> Behind | None:
         """Say whether its batches, or the one it is at, take far longer than those of others, and cost the run time."""
         first, others = self._marks[each.stream][0], self.usual(each.worker)
         watched, took = now - first.at, each.seconds - first.seconds
-        pace = self._note(now, each, every_s) or took - every_s
-        if others is None or watched < self.after_s or took < watched / 2 or pace <= self.factor * others:
+        if others is None or watched < self.after_s or took < watched / 2:
             return None
-        return Behind(each.attempt, each.worker, pace, others)
+        pace = self._least(each, every_s, at_once)
+        return Behind(each.attempt, each.worker, pace, others) if pace > self.factor * others else None

@@ -67,6 +67,7 @@ class Stragglers:
         self._last = now
         if passed > max(self._paces.after_s / 2, 2 * self._every_s):  # busy: what happened is in its inbox
             self._stopping = (frozenset(), now)
+            self._paces.look_away()
             return
         self._look(run, now, passed)
         self._every_s = max(_LOOK_S, (self._clock() - now) / _SHARE)
@@ -88,7 +89,8 @@ class Stragglers:
                 for a in run.roster.attempts.values()
                 if a.work.split is not None
             ]
-            self._tell(self._paces.look(self._ran_s, going, told_every_s(len(run.roster.workers))))
+            every_s, at_once = told_every_s(len(run.roster.workers)), run.spec.mode.told_at_once
+            self._tell(self._paces.look(self._ran_s, going, every_s, at_once))
         elif not self._asked and (line := self._counter()) is not None and line.made.done():
             self._asked = True
             line.ask("lane_times").add_done_callback(
@@ -112,11 +114,13 @@ class Stragglers:
         if frozenset(late) != self._stopping[0]:
             self._stopping = (frozenset(late), now)
         waited = now - self._stopping[1]
-        known = {worker: self._paces.usual(worker) for worker in late.values()}
+        if waited <= self._paces.after_s:
+            return
+        pace, known = waited / run.spec.mode.owed, {worker: self._paces.usual(worker) for worker in late.values()}
         self._tell(
-            Behind(number, worker, waited, usual)
+            Behind(number, worker, pace, usual)
             for number, worker in late.items()
-            if (usual := known[worker]) is not None and waited > max(self._paces.after_s, self._paces.factor * usual)
+            if (usual := known[worker]) is not None and pace > self._paces.factor * usual
         )
 
     # --- what follows

@@ -213,3 +213,21 @@ def test_text_with_a_small_dictionary_is_found_from_the_footer(tmp_path: Path) -
     assert _text_columns(str(tmp_path / "a.parquet"), ["few", "many", "n"]) == ["few"]
     pq.write_table(table, tmp_path / "b.parquet", use_dictionary=False)
     assert _text_columns(str(tmp_path / "b.parquet"), ["few", "many", "n"]) == []
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_lists_of_one_length_are_lists(tmp_path: Path, at: int) -> None:
+    """As Polars and NumPy write them; a null is an empty list, and a slice begins where it begins."""
+    rows: list[list[int | None] | None] = [[1, 2**60], None, [3, 4], [5, None], [2**53 + 1, 6]]
+    fields = Schema.of(ragged("h", Ids("h")), label("y", Number("y")))
+
+    def read(kind: pa.DataType) -> tuple[list[int], list[int], int]:
+        table = pa.table({"h": pa.array(rows, kind), "y": [0.0, 1.0, 0.0, 1.0, 0.0]}).slice(at)
+        pq.write_table(table, tmp_path / "lists.parquet")
+        bad = BadRows()
+        for data in (parquet(tmp_path / "lists.parquet", fields), frame(table, fields)):
+            (batch,) = [b for split in data.splits() for b in data.read(split, batch_size=9, bad=bad)]
+            found = batch["h"].values.tolist(), batch["h"].offsets.tolist(), bad.count
+        return found
+
+    assert read(pa.list_(pa.int64(), 2)) == read(pa.list_(pa.int64()))

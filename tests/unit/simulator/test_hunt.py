@@ -1,6 +1,7 @@
 """The simulator on the real protocol: no seed may break the promise."""
 
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 
@@ -11,6 +12,7 @@ from heterps.simulator.scenario import FAULTS, UNDRIVEN
 pytestmark = pytest.mark.no_cover  # measuring would take twice as long, and directed tests cover the same
 
 SEEDS, CHUNKS, QUICK = 20_000, 16, 4
+SELDOM = {"join compute", "freeze compute"}  # drawn for some four in a thousand worlds: not in every chunk
 
 
 @pytest.mark.parametrize(
@@ -22,9 +24,18 @@ def test_every_seed_keeps_the_promise(chunk: int) -> None:
     assert found.failure is None, str(found.failure)
     assert found.seeds == size
     noise = {"message lost", "message duplicated", "message late"}
-    assert set(found.fired) == {*FAULTS, *noise} - set(UNDRIVEN), "every kind of fault must fire in every chunk"
+    due = {*FAULTS, *noise} - set(UNDRIVEN)
+    assert due - SELDOM <= set(found.fired) <= due, "every kind of fault but the seldom ones must fire in every chunk"
     assert set(found.modes) == {"sync", "async", "geo", "cache", "mixed", "mixed-sync"}
     assert not never_met(found.met), "every word of an engine must be met in every chunk"
+
+
+@pytest.mark.parametrize("kind", sorted(SELDOM))
+def test_what_is_seldom_drawn_fires_where_it_is(kind: str) -> None:
+    worlds = (seed for seed in range(SEEDS) if any(fault.kind == kind for fault in draw(seed).faults))
+    found = hunt(islice(worlds, 20))
+    assert found.failure is None, str(found.failure)
+    assert found.fired[kind] >= 10
 
 
 def test_worlds_are_those_of_engines_unless_everything_is_asked_for() -> None:

@@ -9,7 +9,7 @@ from heterps.errors import ProtocolError
 from heterps.protocol import Async, BatchKey, ClientState, Credits, Geo, HostState, Layout, Mode, Sync
 from heterps.protocol.client import state as cl
 from heterps.protocol.words import decisions as de, events as ev, instructions as do
-from heterps.protocol.words.messages import Acked, Ask, Granted, Pull, Push, Refused, Seen
+from heterps.protocol.words.messages import Acked, Ask, Granted, Pull, Push, Refused, Seen, StoreGroup
 
 
 def key(n: int, split: int = 0) -> BatchKey:
@@ -46,6 +46,14 @@ def test_another_term_is_refused() -> None:
     state.handle(de.Loaded(5, None))
     assert kinds(state.handle(push(0, term=5), "t")) == [de.Apply, de.Answer]
     assert state.handle(de.Loaded(1, None)) == []
+
+
+def test_parameters_of_a_group_that_come_late_are_refused() -> None:
+    """Sent again, they may arrive after newer ones; the newest may come twice."""
+    state = host(Sync())
+    assert kinds(state.handle(StoreGroup(1, 2), "a")) == [de.Take, de.Answer]
+    assert state.handle(StoreGroup(1, 1), "b") == [de.Answer("b", Refused(1))]
+    assert kinds(state.handle(StoreGroup(1, 2), "c")) == [de.Take, de.Answer]
 
 
 def test_asking_fences_earlier_attempts() -> None:

@@ -32,3 +32,19 @@ def test_unknown_modes_are_named() -> None:
 def test_pulls_may_overtake_pushes_only_where_no_answer_counts_on_their_order() -> None:
     assert [mode.any_order for mode in (Async(), Async(merge=2))] == [True, True]
     assert not any(mode.any_order for mode in (Sync(), Geo(), Cached(), Cached(0), Mixed(), MixedSync()))
+
+
+@pytest.mark.parametrize(
+    ("mode", "told", "owed"),
+    [
+        (Sync(), 1, 1),
+        (Async(), 2, 2),
+        (Async(depth=3, merge=8), 24, 24),
+        (Geo(k=7), 14, 14),
+        (Cached(staleness=16), 16, 16),
+        (Mixed(k=100, depth=4), 4, 103),
+        (MixedSync(k=10), 1, 10),
+    ],
+)
+def test_what_may_go_untold_and_what_is_owed_before_a_stop(mode: Mode, told: int, owed: int) -> None:
+    assert (mode.told_at_once, mode.owed) == (told, owed)

@@ -28,6 +28,7 @@ from heterps.runtime.run import attendance, carrier as carriers, host_lines, sta
 from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.carrier import ClusterCarrier
 from heterps.runtime.run.places import Places
+from heterps.runtime.run.returning import Returning
 from heterps.runtime.run.roles import Roles
 from heterps.runtime.wire.service import Address
 from heterps.runtime.workers.delivery import run_here, topic
@@ -177,7 +178,7 @@ class Played:
         self.begun: set[int] = set()
         self.arrivals, self.events = Arrivals(), list[ev.Event]()
         self.job = Job(Model(graph()), 64, Async(), **options)
-        self.data, self.silent = data(), set[str]()
+        self.data, self.returning = data(), Returning(None)  # type: ignore[arg-type]
         self.places = Places()
         self.keeper = Keeper(Checkpoints(path=str(folder)), self.job, 0, 0, self.data)
         self.roles = Roles(stages=("io", "compute") if options.get("stages") else ("io",))
@@ -191,7 +192,7 @@ class Played:
             self.places,
             self.keeper,
             {},
-            self.silent,
+            self.returning,
         )
 
     def make(self, client: Any, worker: str, kind: type, *args: Any, unwanted: threading.Event) -> Actor:
@@ -357,7 +358,7 @@ def test_an_actor_that_is_lost_with_its_worker_is_no_news(start: Start, caplog: 
     actor.go.set()
     played.look()
     assert played.told(ev.WorkerLost) == [ev.WorkerLost(IO_0)]
-    assert played.silent == set()
+    assert played.returning.silent == set()
     assert "lost to the run" not in caplog.text
 
 
@@ -372,7 +373,7 @@ def test_a_worker_that_does_not_answer_is_lost_though_it_is_listed(
     played.until(lambda: played.told(ev.WorkerLost))
     played.look()
     assert played.told(ev.WorkerLost) == [ev.WorkerLost(IO_0)]
-    assert played.silent == {IO_0}
+    assert played.returning.silent == {IO_0}
     assert task.released
     assert "worker io-0 is lost to the run: silence for 30 s" in caplog.text
 
@@ -387,7 +388,7 @@ def test_a_worker_whose_actor_cannot_be_made_is_lost(start: Start, monkeypatch: 
     played.join(IO_0)
     played.until(lambda: played.told(ev.WorkerLost))
     assert played.told(ev.WorkerJoined) == []
-    assert played.silent == {IO_0}
+    assert played.returning.silent == {IO_0}
 
 
 def test_what_a_paused_worker_has_not_begun_is_for_others(start: Start) -> None:

@@ -1,5 +1,7 @@
 """Who is far behind, told from batches and seconds."""
 
+from collections.abc import Iterator
+from random import Random
 from statistics import median
 
 import pytest
@@ -109,3 +111,86 @@ def test_one_that_may_say_little_is_not_behind_while_it_says_nothing() -> None:
     found = [paces.look(now, heard(now, 10.0), 10.0) for now in map(float, range(60))]
     assert {behind.worker for each in found for behind in each} == {"d"}
     assert found[-1][0].seconds == pytest.approx(1.0, rel=0.2)
+
+
+def units_told(now: float, batch_s: float, merge: int, depth: int) -> int:
+    """Return the batches told by now of an attempt whose units in flight are done together: the mode allows it."""
+    at_once = merge * depth
+    return int(now / (batch_s * at_once)) * at_once
+
+
+def test_a_word_for_many_merged_batches_leaves_nobody_behind() -> None:
+    """Two readers, each a word for 16 batches of 0.6 s, at different moments: 9.6 s of silence is as it should be."""
+    paces = Paces(after_s=10.0, factor=3.0)
+    found = [
+        paces.look(
+            now,
+            [Going(w, n, w, units_told(now + 4.8 * n, 0.6, merge=8, depth=2), now) for n, w in enumerate("ab")],
+            every_s=0.5,
+            at_once=16,
+        )
+        for now in (n / 2 for n in range(400))
+    ]
+    assert not any(found)
+    assert paces.usual("a") == pytest.approx(0.6, rel=0.4), "the edges of a window hide a quarter of it at most"
+
+
+def told(random: Random, at_once: int, batch_s: float, every_s: float) -> Iterator[int]:
+    """Yield what an attempt has told at each half second; a batch takes up to twice as long as the shortest one."""
+    ends, said, words = [random.uniform(1, 2) * batch_s], 0, -every_s
+    for now in (n / 2 for n in range(400)):
+        while ends[-1] <= now:
+            ends.append(ends[-1] + random.uniform(1, 2) * batch_s)
+        done = len(ends) - 1
+        if now - words >= every_s and (done - said >= at_once or random.random() < 0.2):
+            said, words = max(said, done - random.randrange(at_once)), now
+        yield said
+
+
+@given(st.integers(0, 2**32), st.integers(1, 20), st.floats(0.05, 3.0))
+def test_whatever_is_told_late_nobody_is_behind_who_is_not(seed: int, at_once: int, batch_s: float) -> None:
+    paces, random = Paces(after_s=10.0, factor=3.0), Random(seed)
+    all_told = zip(*(told(random, at_once, batch_s, every_s=0.5) for _ in "abc"), strict=True)
+    for n, batches in enumerate(all_told):
+        there = [Going(w, k, w, batches[k], n / 2) for k, w in enumerate("abc")]
+        # a word that was just too early for every_s comes with the next look only
+        assert not paces.look(n / 2, there, every_s=1.0, at_once=at_once)
+
+
+@pytest.mark.parametrize(("merge", "depth"), [(1, 2), (8, 2), (4, 1)])
+def test_one_that_stops_is_found_after_three_times_what_is_in_flight_takes(merge: int, depth: int) -> None:
+    paces, at_once = Paces(after_s=2.0, factor=3.0), merge * depth
+
+    def look(now: float) -> list[Behind]:
+        batches = {w: units_told(min(now, 40.0) if w == "c" else now, 0.25, merge, depth) for w in "abc"}
+        return paces.look(now, [Going(w, n, w, done, now) for n, (w, done) in enumerate(batches.items())], 0.5, at_once)
+
+    found = {now: look(now) for now in (n / 2 for n in range(240))}
+    first = next(now for now, behind in found.items() if behind)
+    assert 40.0 < first <= 40.0 + 0.25 * at_once * 3 * 4 / 3 + 2.0, "the edges of others' windows add a third at most"
+    assert {behind.worker for each in found.values() for behind in each} == {"c"}
+
+
+def test_one_that_is_eight_times_as_slow_is_found_however_many_are_told_at_once() -> None:
+    paces = Paces(after_s=2.0, factor=3.0)
+
+    def look(now: float) -> list[Behind]:
+        each = {w: units_told(now, 0.8 if w == "c" else 0.1, merge=8, depth=2) for w in "abc"}
+        return paces.look(now, [Going(w, n, w, done, now) for n, (w, done) in enumerate(each.items())], 0.5, 16)
+
+    found = [behind.worker for now in range(120) for behind in look(float(now))]
+    assert set(found) == {"c"}
+    assert len(found) > 80, "within some forty seconds: three words for 16 batches each"
+
+
+def test_while_nobody_looks_nothing_is_learned() -> None:
+    """What was done meanwhile took no time that was counted: no others may be held against that."""
+    paces = Paces(after_s=2.0, factor=3.0)
+    for now in range(10):
+        paces.look(now, going(now, a=10, b=10))
+    paces.look_away()
+    ahead = [Going("a", 0, "a", 1000, 10.0), Going("b", 1, "b", 100, 10.0)]  # a's words were all heard, b's are to come
+    for n in range(20):
+        now = 10.0 + n
+        assert not paces.look(now, [each._replace(batches=each.batches + 10 * n, seconds=now) for each in ahead])
+    assert paces.usual("b") == pytest.approx(0.1, rel=0.1)

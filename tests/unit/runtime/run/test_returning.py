@@ -1,6 +1,7 @@
 """Workers that were given up and answer again."""
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,6 @@ import pytest
 
 from heterps.errors import ClusterError
 from heterps.runtime.run import returning
-from heterps.runtime.run.arrivals import Arrivals
 from heterps.runtime.run.returning import Returning
 
 
@@ -16,10 +16,12 @@ class Cluster:
     """A scheduler that says when it last heard of two workers, of which one was given up."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.silent, self.seen, self.now = {"b"}, 1.0, 0.0
-        self.arrivals, self.asked, self.error = Arrivals(), threading.Event(), None
+        self.seen, self.now, self.run = 1.0, 0.0, "run"
+        self.asked, self.error = threading.Event(), None
         monkeypatch.setattr(returning, "ask_workers", self._ask)
-        self.returning = Returning(None, self.silent, "run", lambda: self.now)  # type: ignore[arg-type]
+        self.returning = Returning(None, lambda: self.now)  # type: ignore[arg-type]
+        self.silent = self.returning.silent
+        self.silent.add("b")
 
     def _ask(self, client: Any, function: Callable[..., None], workers: dict[str, str], run: str) -> None:
         assert (function, workers, run) == (returning.free_left, {"b": "io-1"}, "run")
@@ -29,11 +31,14 @@ class Cluster:
 
     def look(self) -> set[str]:
         workers = {"a": {"name": "io-0", "last_seen": self.now}, "b": {"name": "io-1", "last_seen": self.seen}}
-        return self.returning.look({"workers": workers}, self.arrivals.post)
+        return self.returning.look({"workers": workers}, self.run)
 
     def answer(self) -> None:
-        """Wait until the worker was asked, and take what follows."""
-        self.arrivals.get(timeout=60)()  # type: ignore[operator]
+        """Wait until the worker was asked and has answered."""
+        until = time.monotonic() + 60
+        while self.returning._answers.empty():
+            assert time.monotonic() < until, "nobody was asked"
+            time.sleep(0.001)
 
 
 def test_one_that_is_heard_of_and_answers_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,3 +82,24 @@ def test_one_that_is_given_up_again_waits_longer(monkeypatch: pytest.MonkeyPatch
     cluster.look()
     cluster.answer()
     assert cluster.look() == {"b"}
+
+
+def test_one_comes_back_although_every_run_is_shorter_than_that_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run for each look: what the first one left there is freed, and the answer counts in the next."""
+    cluster = Cluster(monkeypatch)
+    cluster.look()
+    cluster.run, cluster.seen = "second", 2.0
+    cluster.look()
+    cluster.answer()
+    cluster.run = "third"
+    assert cluster.look() == {"b"}
+    assert cluster.silent == set()
+
+
+def test_one_that_is_gone_meanwhile_is_not_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch)
+    for cluster.seen in (1.0, 2.0):
+        cluster.look()
+    cluster.answer()
+    cluster.silent.clear()
+    assert cluster.look() == set()

@@ -45,17 +45,23 @@ class Watched:
         """Let the time pass, in which the first attempt does ten batches a second and the second one none."""
         told: list[ev.Event] = []
         for _ in range(2 * seconds):
-            self.now += 0.5
             self.line.times = [LaneTime(int(self.now), 0.01 * self.now), LaneTime(int(self.now), 0.9 * self.now)]
             if self.fast in self.run.roster.attempts:
                 self.run.handle(ev.BatchesDone(self.fast, int(10 * self.now)))
-            self.stragglers.look(self.run)
-            while not self.arrivals.empty():
-                each = self.arrivals.get()
-                if isinstance(each, ev.Event):
-                    told.append(each)
-                else:
-                    each()
+            told += self.looked()
+        return told
+
+    def looked(self) -> list[ev.Event]:
+        """Look half a second later; return what the run is told."""
+        self.now += 0.5
+        self.stragglers.look(self.run)
+        told: list[ev.Event] = []
+        while not self.arrivals.empty():
+            each = self.arrivals.get()
+            if isinstance(each, ev.Event):
+                told.append(each)
+            else:
+                each()
         return told
 
 
@@ -93,3 +99,30 @@ def test_while_the_caller_is_busy_nobody_is_behind() -> None:
     watched.pass_by(1)
     watched.now += 600.0
     assert watched.pass_by(1) == []
+
+
+class Merged(Watched):
+    """Two io workers as fast as each other that say a word for sixteen batches of half a second."""
+
+    def __init__(self) -> None:
+        super().__init__(Async(depth=2, merge=8))
+
+    def pass_by(self, seconds: int) -> list[ev.Event]:
+        told: list[ev.Event] = []
+        for _ in range(2 * seconds):
+            done = int(self.now / 8.0) * 16
+            self.run.handle(ev.BatchesDone(self.fast, done), ev.BatchesDone(self.slow, done))
+            told += self.looked()
+        return told
+
+
+def test_readers_that_merge_batches_are_not_behind_between_two_words() -> None:
+    assert Merged().pass_by(100) == []
+
+
+def test_one_that_owes_merged_batches_may_do_them_before_it_stops() -> None:
+    watched = Merged()
+    watched.pass_by(50)
+    watched.run.handle(ev.CutAsked())
+    assert watched.pass_by(3 * 8) == [], "sixteen batches of half a second, three times"
+    assert ev.SplitSlow(watched.slow) in watched.pass_by(10)
