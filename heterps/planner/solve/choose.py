@@ -139,14 +139,14 @@ def _over(looked: list[int], wanted: tuple[int, ...]) -> str:
 def _by_depth(request: Request, costs: Costs, server: Pool, beat: float | None, deadline: Deadline) -> Iterator[Draft]:
     """Drafts for more and more batches in flight, until one fits at the depth that it needs itself."""
     solve, each = solver(request.solver).within(deadline), 0.0
-    problem = counted = build_problem(costs, server, request.pins)
+    problem = build_problem(costs, server, request.pins)
     while True:
         outcome = planned(problem, request.goal, solve, deadline, beat=beat)
         if outcome.found is None:
             return
         draft = Draft(costs, outcome.problem, server, outcome.found, request.pins, outcome.complete)
         draft = replace(draft, depth=depth_of(draft))
-        check_counted(draft, counted)
+        check_counted(draft)
         fits = not without_room(draft)
         yield replace(draft, fits=fits)
         if fits:

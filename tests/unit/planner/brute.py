@@ -131,7 +131,7 @@ class BrutePlans:
         parallel = tuple(sum(p["layer_parallel"][r][v][t] for v in mine) + extra[r] for r in self.resources)
         holds = math.floor(room / each) if each and math.isfinite(room) else math.inf
         holds = holds if start else min(holds, p["deepest"])  # who reads has no more lanes' batches than that
-        flight, behind = self.flight(mine, t) + beside * p["cut_way"][t], self.behind(start)
+        flight, behind = self.flight(mine, t) + self.beside(start, stop, t), self.behind(start)
         return BruteStage(t, serial, parallel, tuple(taken), (came, returned + behind), flight, holds, start == 0)
 
     def flight(self, mine, t):
@@ -141,6 +141,14 @@ class BrutePlans:
             [t] if v in mine else [u for u in range(self.types) if ok[u]] for v, ok in enumerate(self.p["allowed"])
         ]
         return self.p["way"] + sum(min((way[v][u] for u in at), default=0.0) for v, at in enumerate(places))
+
+    def beside(self, start, stop, t):
+        """Batches under way per row a second for the cuts beside a stage: messages, and what its workers do for them."""
+        message, (crosses, passes, turns), added = self.p["cut_way"][t], self.p["own_way"], 0.0
+        for state in {start, stop} - {0, self.everything}:
+            added += sum(self.crossing(state)) * (message + crosses[t]) + self.behind(state) * message
+            added += self.behind(state) * passes[t] if state == stop else turns[t]
+        return added
 
     def price(self, stages, ceiling, x):
         """Price per hour of a sequence at x rows a second; None if it cannot run."""
@@ -251,7 +259,7 @@ class BrutePlans:
 
 _FIGURES = (
     "layer_serial", "layer_parallel", "allowed", "layer_memory", "memory_cap", "layer_held", "cut_memory", "held",
-    "layer_way", "cut_way", "way", "deepest", "receive_s", "send_s", "turn_s", "gradients",
+    "layer_way", "cut_way", "own_way", "way", "deepest", "receive_s", "send_s", "turn_s", "gradients",
     "price", "cap", "sold_in", "product", "layer_usage", "byte_usage", "turn_usage", "fixed_usage", "capacity", "link",
 )  # fmt: skip
 
