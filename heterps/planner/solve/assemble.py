@@ -109,7 +109,7 @@ def in_flight(draft: Draft) -> int:
 
 
 def check_counted(draft: Draft) -> None:
-    """Compare the batches in flight of a plan, as it is played, with those that the search counts for it and its stages.
+    """Compare the batches in flight of a plan, as it is played, with those that the search counts for it.
 
     The bound rests on there being no fewer (see :mod:`heterps.planner.costs.on_the_way`).
 

@@ -143,7 +143,7 @@ class BrutePlans:
         return self.p["way"] + sum(min((way[v][u] for u in at), default=0.0) for v, at in enumerate(places))
 
     def beside(self, start, stop, t):
-        """Batches under way per row a second for the cuts beside a stage: messages, and what its workers do for them."""
+        """Batches under way per row a second for the cuts beside a stage: messages, and what its workers do."""
         message, (crosses, passes, turns), added = self.p["cut_way"][t], self.p["own_way"], 0.0
         for state in {start, stop} - {0, self.everything}:
             added += sum(self.crossing(state)) * (message + crosses[t]) + self.behind(state) * message
