@@ -134,7 +134,7 @@ class _Stage:
         return [(c, float(bytes_ * p.cut_memory / p.memory_cap[self._t])) for c, bytes_ in found.values()]
 
     def _all(self, flow: Flow, parts: list[int]) -> int:
-        """The part of a reader that lies in the stage; of several that read one tensor nothing, if one of them does not.
+        """The part of a reader that lies in the stage; nothing of several that read one tensor, if one does not.
 
         It crosses then, however many are left.
         """

@@ -28,7 +28,7 @@ __all__ = ["bound_by_bands"]
 _MOST_BANDS = 48
 _NARROW = 1.02  # ends of a band, of each other, at which it is not divided
 _BELOW = 1 - 1e-7  # "just below": a plan at which a band is divided belongs to the upper part
-_CLOSE = 2e-3  # relative distance from the best plan at which a bound is close enough
+_CLOSE = 1e-2  # relative distance from the best plan at which a bound is close enough
 
 
 @dataclass(order=True)

@@ -36,7 +36,8 @@ __all__ = ["Choice", "choose"]
 
 _NO_ROOM = "no plan that was found has the memory for the batches that it must keep in flight"
 _MORE = 1.05  # times as many batches in flight, at the least, where a plan did not fit
-_BAND_SECONDS = 10.0  # for the bands of one batch size
+_BAND_SECONDS = 5.0  # for the bands of one batch size
+_OPEN = 2e-2  # a gap that is worth them
 _ALIKE = 1e-3  # relative distance of two values that a search does not tell apart
 
 
@@ -112,13 +113,18 @@ class _Hunt:
     def close_in(self) -> None:
         """Bound plans by bands, wherever that decides what is proved of the best, until it no longer helps."""
         before: _Look | None = None
-        while (worst := self._decisive) is not before and worst is not None and not self._deadline.over:
+        while (worst := self._decisive) is not before and worst is not None and self._is_open(worst):
             problem = build_problem(worst.costs, worst.server, self._request.pins)
             deadline = Deadline(min(_BAND_SECONDS, self._deadline.left))
             solve = solver(self._request.solver).within(deadline)
             tried = partial(self._try, worst)
             worst.bound = bound_by_bands(problem, self._request.goal, solve, worst.bound, self._value, tried, deadline)
             before = worst
+
+    def _is_open(self, look: _Look) -> bool:
+        """Whether much of the certificate is open, and time to do something about it."""
+        proves = self._request.solver == "exact"
+        return proves and abs(self._value() - look.bound) > _OPEN * self._value() and not self._deadline.over
 
     @property
     def _decisive(self) -> _Look | None:
@@ -131,7 +137,8 @@ class _Hunt:
 
     def _try(self, look: _Look, outcome: LargeOutcome) -> None:
         """Keep what was found in a band if it is better than the best, and fits when it is played."""
-        if outcome.found is None or not self._request.goal.better(outcome.found, self.best.found):
+        best = self.best
+        if outcome.found is None or best is None or not self._request.goal.better(outcome.found, best.found):
             return
         draft = _drafted(self._request, look.costs, look.server, outcome)
         if draft.fits:
@@ -156,7 +163,7 @@ def choose(request: Request, deadline: Deadline) -> Choice | None:
     if best is None:
         return None
     hunt.close_in()
-    best = hunt.best
+    best = hunt.best or best
     alike = [draft for draft in hunt.drafts if _alike(draft.found, best.found)]
     chosen = min(alike, key=lambda draft: (draft.costs.batch_size, draft is not best))
     ends = max if request.goal.rises else min
