@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from heterps.planner.solve.integer_program import IntegerProgram
-from heterps.planner.solve.placement import TOLERANCE, Floats, Flow
+from heterps.planner.solve.placement import TOLERANCE, Bools, Floats, Flow
 from heterps.planner.solve.problem import Problem
 
 __all__ = ["Columns", "add_anchor_stage"]
@@ -50,7 +50,7 @@ def add_anchor_stage(
     program: IntegerProgram,
     problem: Problem,
     small: Problem,
-    single: Floats,
+    single: Bools,
     t: int,
     at: Columns,
     sums: list[Floats],
@@ -70,7 +70,7 @@ class _Stage:
     def __init__(self, program: IntegerProgram, problem: Problem, small: Problem, t: int, at: Columns) -> None:
         self._program, self._problem, self._small, self._t, self._at = program, problem, small, t, at
 
-    def add(self, anchor: int, held: Floats, once: Floats, single: Floats, sums: list[Floats]) -> None:
+    def add(self, anchor: int, held: Floats, once: Floats, single: Bools, sums: list[Floats]) -> None:
         """Add all columns and rows."""
         program, at = self._program, self._at
         is_here = program.binary()
@@ -96,7 +96,7 @@ class _Stage:
         self._program.row([(column, 1.0), (part, -1.0), (at.rate, -1.0)], -1.0, np.inf)
         self._program.row([(column, 1.0), (part, -at.low / at.high)], 0.0, np.inf)
 
-    def _parts(self, anchor: int, is_here: int, single: Floats) -> list[int]:
+    def _parts(self, anchor: int, is_here: int, single: Bools) -> list[int]:
         """What part of every Layer lies in the stage: all of one that stands for itself, or nothing."""
         program, allowed = self._program, self._small.allowed[:, self._t]
         parts = [
