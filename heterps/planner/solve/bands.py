@@ -1,10 +1,11 @@
 """Bounds by bands: plans with few batches in flight, and plans with many, are bounded apart.
 
-How many batches a plan has in flight for each row a second follows from the whole of it (``Problem.way_of``), and all
+How many batches a plan has in flight for each row a second, when it is played, follows from the whole of it, and all
 its stages need room for them; a search that goes from stage to stage knows only what a stage knows. So plans are
-divided by that number. In a band from a to b every plan has at least a, for which all stages must have room, and what
-counts more than b is not looked at. The worst of all bands is what no plan beats. A band in which a plan might still
-be better than the best that is known is divided in two: where its own plan is, or in the middle.
+divided by that number. In a band from a to b every plan has at least a, for which all stages must have room; and plans
+of which more than b are counted, by anything that never counts more than there are (``Problem.way_of``, sums over
+types), do not lie in it. The worst of all bands is what no plan beats. A band in which a plan might still be better
+than the best that is known is divided in two: where its own plan is, or in the middle.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["bound_by_bands"]
 
 _MOST_BANDS = 48
 _NARROW = 1.02  # ends of a band, of each other, at which it is not divided
-_BELOW = 1 - 1e-7  # "just below": a plan at which a band is divided belongs to the upper part
+_BELOW = 1 - 1e-7  # "just below": so that a plan is not in both parts of a band that is divided at it
 _CLOSE = 1e-2  # relative distance from the best plan at which a bound is close enough
 
 

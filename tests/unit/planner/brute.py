@@ -17,7 +17,7 @@ class BruteStage:
     """Layers run together on a type: what a row takes of a unit, of the shared capacities, and the bytes beside it.
 
     ``flight`` batches are on their way for each row per second, ``holds`` a unit has room for; ``first`` is what reads.
-    ``adds`` is what the stage adds to those of the whole plan.
+    ``adds`` is what the stage adds to those of the whole plan, besides messages of ``message`` bytes over the cut before.
     """
 
     type: int
@@ -29,6 +29,7 @@ class BruteStage:
     holds: float
     first: bool
     adds: float
+    message: float
 
     def units(self, x):
         """Units that carry x rows a second; None if no number does."""
@@ -134,9 +135,9 @@ class BrutePlans:
         holds = math.floor(room / each) if each and math.isfinite(room) else math.inf
         holds = holds if start else min(holds, p["deepest"])  # who reads has no more lanes' batches than that
         flight, behind = self.flight(mine, t) + self.beside(start, stop, t), self.behind(start)
-        adds = sum(p["layer_way"][v][t] for v in mine) + self.beside(start, stop, t, 0.5)
+        adds = sum(p["layer_way"][v][t] for v in mine) + self.beside(start, stop, t, 0.0)
         entering = came, returned + behind
-        return BruteStage(t, serial, parallel, tuple(taken), entering, flight, holds, start == 0, adds)
+        return BruteStage(t, serial, parallel, tuple(taken), entering, flight, holds, start == 0, adds, sum(entering))
 
     def flight(self, mine, t):
         """Batches under way per row a second at the least, with these Layers on a type and others anywhere."""

@@ -1,5 +1,6 @@
 """Bounds by bands: no plan whose stages have room for all that it has in flight is better."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -29,7 +30,9 @@ class RoomyPlans(BrutePlans):
     way_from, way_to = 0.0, math.inf
 
     def way(self, stages):
-        return self.p["way"] + sum(stage.adds for stage in stages)
+        """Batches in flight for each row a second; a message takes what it takes on the slower side."""
+        slower = (max(self.p["cut_way"][s.type] for s in pair) * pair[1].message for pair in itertools.pairwise(stages))
+        return self.p["way"] + sum(stage.adds for stage in stages) + sum(slower)
 
     @property
     def sequences(self):
