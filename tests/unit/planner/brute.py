@@ -17,7 +17,7 @@ class BruteStage:
     """Layers run together on a type: what a row takes of a unit, of the shared capacities, and the bytes beside it.
 
     ``flight`` batches are on their way for each row per second, ``holds`` a unit has room for; ``first`` is what reads.
-    ``adds`` is what the stage adds to those of the whole plan, besides messages of ``message`` bytes over the cut before.
+    ``adds`` is what the stage adds to those of the whole plan, besides ``message`` bytes over the cut before it.
     """
 
     type: int
