@@ -24,7 +24,7 @@ from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import Solve
 from heterps.planner.solve.type_program import TypeProgram
 
-__all__ = ["bound_by_bands"]
+__all__ = ["Bands"]
 
 _MOST_BANDS = 48
 _NARROW = 1.02  # ends of a band, of each other, at which it is not divided
@@ -43,24 +43,12 @@ class _Band:
     divides_at: float | None = field(compare=False)  # None: that would not help
 
 
-def bound_by_bands(
-    problem: Problem,
-    goal: Goal,
-    solve: Solve,
-    bound: float,
-    best: Callable[[], float],
-    tried: Callable[[LargeOutcome], object],
-    deadline: Deadline,
-) -> float:
-    """A value that no plan beats, given one that is known; no closer to the best than is worth it.
+class Bands:
+    """Plans of a problem, divided by how many batches they have in flight.
 
     ``best()`` is the value of the best plan so far, of which ``tried`` may find a better one in what bands have.
     """
-    hunt = _Bands(problem, goal, solve, best, tried, deadline)
-    return hunt.closer(bound)
 
-
-class _Bands:
     def __init__(
         self,
         problem: Problem,
@@ -77,7 +65,7 @@ class _Bands:
         self._floor = goal.bound(problem)
 
     def closer(self, bound: float) -> float:
-        """Divide the band that decides the bound, until no plan there could be better than the best."""
+        """A value that no plan beats, given one: the band that decides it is divided until it is close to the best."""
         bands = [self._band(bound, self._problem.least_way, np.inf, None)]
         for _ in range(_MOST_BANDS):
             worst = bands[0]

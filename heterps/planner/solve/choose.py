@@ -22,7 +22,7 @@ from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.on_the_way import with_in_flight
 from heterps.planner.costs.planning_model import build_problem, check_pins, server_pools
 from heterps.planner.solve.assemble import Draft, check_counted, depth_of, has_lanes_for_depth, in_flight
-from heterps.planner.solve.bands import bound_by_bands
+from heterps.planner.solve.bands import Bands
 from heterps.planner.solve.deepening import without_room
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import LargeOutcome, planned
@@ -118,7 +118,8 @@ class _Hunt:
             deadline = Deadline(min(_BAND_SECONDS, self._deadline.left))
             solve = solver(self._request.solver).within(deadline)
             tried = partial(self._try, worst)
-            worst.bound = bound_by_bands(problem, self._request.goal, solve, worst.bound, self._value, tried, deadline)
+            bands = Bands(problem, self._request.goal, solve, self._value, tried, deadline)
+            worst.bound = bands.closer(worst.bound)
             before = worst
 
     def _is_open(self, look: _Look) -> bool:

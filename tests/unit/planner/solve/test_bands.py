@@ -11,7 +11,7 @@ from heterps.models import resnet
 from heterps.planner import MinCost
 from heterps.planner.planner import Request, solve
 from heterps.planner.solve import bands
-from heterps.planner.solve.bands import bound_by_bands
+from heterps.planner.solve.bands import Bands
 from heterps.planner.solve.effort import NEVER
 from heterps.planner.solve.large import planned
 from heterps.planner.solve.solvers import exact
@@ -70,7 +70,7 @@ def test_no_plan_is_better_than_bands_say(seeds, listed, monkeypatch):
     looked = closer = 0
     for seed, problem, goal, best in roomy_instances(seeds):
         known = planned(problem, goal, exact).found.bound
-        bound = bound_by_bands(problem, goal, exact, known, lambda best=best: best, lambda outcome: None, NEVER)
+        bound = Bands(problem, goal, exact, lambda best=best: best, lambda outcome: None, NEVER).closer(known)
         assert not is_beaten(goal, bound, best), f"seed {seed}: {bound}, best {best}, known {known}"
         assert not is_beaten(goal, known, best), f"seed {seed}"
         looked += 1
