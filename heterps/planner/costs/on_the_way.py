@@ -37,7 +37,8 @@ and its last acknowledgement (``Async(1)``). Between these two, in this order, n
    kernels and half after them; the first does not, so buses count only for types that cannot be first.
 3. *Parameters.* A later stage asks the hosts for its parameters when a batch comes, and begins when all are there: the
    hosts lay them out, they come to one worker one after another, which reads them, and lays their gradients out. Those
-   of the first stage come with its rows and go with theirs: the same bytes over its network, the same work.
+   of the first stage come with its rows and go with theirs: the same bytes over its network; of the work, what is for
+   one of the hosts, of which there is one for each replica, is beside no message.
 4. *Rows.* Before the first kernel every host serves its part of the pull, and the worker that reads receives all rows,
    one message after another, none sent before its host has served. After the last kernel it sends all gradients
    likewise, and the host to which it sends last applies its part when they are there. In W there is a host for each
@@ -78,7 +79,8 @@ def in_flight_figures(costs: Costs, server: Pool, may_read: Sequence[bool]) -> d
     n, pools, layers = costs.batch_size, costs.hardware.pools, costs.layers.layers
     seconds = np.array([[costs.cost(layer, pool).kernel_s for pool in pools] for layer in layers])
     wires, bytes_ = (np.array([each(costs, pool) for pool in pools]) for each in (wire_s, Costs.byte_s))
-    seconds += np.array([[layer.cost.parameter_bytes] for layer in layers]) * (bytes_ + 2 * wires)
+    laid = 2 * wires / costs.replicas  # what one host sends is read while another's is on its way
+    seconds += np.array([[layer.cost.parameter_bytes] for layer in layers]) * (bytes_ + laid)
     hosts, rows, first = _hosts_s(costs, server), _moved(costs) * bytes_, _comes_first(costs)
     if first:
         seconds[0] += rows
