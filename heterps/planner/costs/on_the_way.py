@@ -5,12 +5,22 @@ A plan at X rows a second with batches of B has in flight ``AHEAD * X/B`` times 
 whose lanes would need more than ``DEEPEST`` is none: it has more lanes, or another throughput. So memory and lanes that
 the search asks for are asked of every plan, if what it counts is never more than what is played.
 
-**Theorem.** For every stage of a plan, on type t, W is at least the sum of: the kernels of its Layers on t, and of each
-other Layer on the type, among those that it is allowed on, where they take least; the bytes over the cuts beside the
-stage (forward, and gradients back; a tensor once for each cut), as long as t is busy with them; the work of shard hosts
-for a batch; and the bytes of its rows, of their gradients and of those of dense parameters on the network of the worker
-that reads: on t where the Layer that reads is in the stage, else on the type where that takes least. Where a stage is
-on two types: the less of the two.
+**Theorem.** W is at least the sum of
+
+- the kernels of every Layer on the type of its stage, and what its parameters take there: their bytes from the hosts,
+  and laying them and their gradients out where the worker is no GPU; as long again as the hosts do that;
+- over every cut, the bytes that cross (forward, and gradients back; a tensor once for each cut) and the gradients of
+  all parameters behind it, as long as the slower of the two types beside it is busy with them: no less than half of
+  what both are;
+- at either side of it, while a worker that is no GPU lays out, or reads, what it sends and receives (gradients that are
+  passed on: whoever passes them on), or what crosses is copied to a device and from it; and a call behind it;
+- the work of shard hosts for a batch; and the bytes of its rows, of their gradients and of those of dense parameters on
+  the network of the worker that reads: on the type of the first stage where the Layer that reads is in it, else on the
+  type where that takes least.
+
+A stage knows of this sum what is in itself and at the cuts beside it, and of each other Layer what it takes on the
+type, among those that it is allowed on, where that is least: a bound too. Where a stage is on two types: the less of
+the two; of the whole plan, the mean by what they carry.
 
 **Proof.** W is the time from batch to batch of a play with one worker to a stage and one batch between its first pull
 and its last acknowledgement (``Async(1)``). Between these two, in this order, nothing of it beside the rest:
@@ -19,17 +29,22 @@ and its last acknowledgement (``Async(1)``). Between these two, in this order, n
    its pool, in one thread. The worker's pace is 1 (it is alone, and the figures are those of its own pool), a thread
    gets at most a whole core, and what is crowded by its Host is so in both. A Layer of another stage is on a type that
    it is allowed on, so it takes no less than where it takes least.
-2. *Cuts.* Between two stages a message with the forward bytes of the cut, later one with those of its gradients.
-   Sender and receiver are two workers, so it takes at least its bytes over what either of them sends or receives a
-   second, ``1/byte_s`` of its pool, whatever link is between; a stage has at most two cuts, at different times. Before
-   it is sent, and after it came, a worker that is no GPU is busy with its bytes, in the same thread as with kernels.
-3. *Rows.* Before the first kernel every host serves its part of the pull, and the worker that reads receives all rows,
+2. *Cuts.* Between two stages a message with the forward bytes of the cut, later one with those of its gradients and of
+   all parameters behind it. Sender and receiver are two workers, so it takes at least its bytes over what either of
+   them sends or receives a second, ``1/byte_s`` of its pool, whatever link is between. Before it is sent, and after it
+   came, a worker that is no GPU is busy with its bytes, in the same thread as with kernels; gradients of parameters are
+   laid out by whoever passes them on. A later stage copies what crosses beside it over its bus, half of it before its
+   kernels and half after them; the first does not, so buses count only for types that cannot be first.
+3. *Parameters.* A later stage asks the hosts for its parameters when a batch comes, and begins when all are there: the
+   hosts lay them out, they come to one worker one after another, which reads them, and lays their gradients out. Those
+   of the first stage come with its rows and go with theirs: the same bytes over its network; of the work, what is for
+   one of the hosts, of which there is one for each replica, is beside no message.
+4. *Rows.* Before the first kernel every host serves its part of the pull, and the worker that reads receives all rows,
    one message after another, none sent before its host has served. After the last kernel it sends all gradients
    likewise, and the host to which it sends last applies its part when they are there. In W there is a host for each
    replica, all alike: so much of ``serve_s`` and ``apply_s`` passes. The first stage has the Layer that reads wherever
    all others come after it; where they do not, the type where it takes least counts.
-4. All else (reading ahead, calls, copies to a device, what passes on gradients of parameters) is left out here, and
-   takes no less than nothing there.
+5. All else (reading ahead, other calls, messages without bytes) is left out here, and takes no less than nothing there.
 
 The times add up, as they do not overlap. Of lanes on two pools each has AHEAD times what it carries: together, the
 shares adding up to 1, at least the mean over them, which is no less than the least; so for batches that go on to one or
@@ -39,6 +54,7 @@ made is checked when its depth is known (:func:`heterps.planner.solve.assemble.c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,18 +71,31 @@ DEEPEST = 512  # at the most
 AHEAD = 1.2  # batches in flight over those that are at work, so that those who work need not wait for one
 
 
-def in_flight_figures(costs: Costs, server: Pool) -> dict[str, Any]:
-    """Batches in flight per row a second for what a batch that is alone on its way takes at least, and the most."""
+def in_flight_figures(costs: Costs, server: Pool, may_read: Sequence[bool]) -> dict[str, Any]:
+    """Batches in flight per row a second for what a batch that is alone on its way takes at least, and the most.
+
+    ``may_read`` says for each pool whether the first Layer may run there.
+    """
     n, pools, layers = costs.batch_size, costs.hardware.pools, costs.layers.layers
     seconds = np.array([[costs.cost(layer, pool).kernel_s for pool in pools] for layer in layers])
-    hosts, rows = _hosts_s(costs, server), np.array([_moved(costs) * costs.byte_s(pool) for pool in pools])
-    if _comes_first(costs):
+    wires, bytes_ = (np.array([each(costs, pool) for pool in pools]) for each in (wire_s, Costs.byte_s))
+    laid = 2 * wires / costs.replicas  # what one host sends is read while another's is on its way
+    seconds += np.array([[layer.cost.parameter_bytes] for layer in layers]) * (bytes_ + laid)
+    hosts, rows, first = _hosts_s(costs, server), _moved(costs) * bytes_, _comes_first(costs)
+    if first:
         seconds[0] += rows
     else:
         hosts += float(rows.min())
+    later = [first and not reads for reads in may_read]  # no first stage has one of these types
+    copied = [
+        1 / p.device.bus_bytes_per_s if ok and p.device.bus_bytes_per_s else 0.0
+        for ok, p in zip(later, pools, strict=True)
+    ]
+    calls = np.array([costs.rates(pool).call_s * costs.crowding(pool) for pool in pools])
     return {
         "layer_way": AHEAD * seconds / n,
-        "cut_way": [AHEAD * (costs.byte_s(pool) + wire_s(costs, pool)) for pool in pools],
+        "cut_way": AHEAD * bytes_,
+        "own_way": AHEAD * np.array([wires + copied, wires, calls / n]),
         "way": AHEAD * hosts / n,
         "deepest": float(DEEPEST),
     }
@@ -87,7 +116,8 @@ def _hosts_s(costs: Costs, server: Pool) -> float:
     rates = costs.rates(server)
     rows = [op.type.shape[0] * costs.batch_size * costs.layers.unique_fraction for op in costs.pulls]
     worked = sum(map(rates.pull, rows)) + sum(map(rates.push, rows)) + rates.dense(costs.dense_size)
-    worked += costs.creating_s(rates) + _moved(costs) * rates.wire_s_per_byte
+    sent = _moved(costs) + sum(layer.cost.parameter_bytes for layer in costs.layers.layers)
+    worked += costs.creating_s(rates) + sent * rates.wire_s_per_byte
     return worked * costs.crowding(server) / costs.replicas
 
 
@@ -101,5 +131,5 @@ def _comes_first(costs: Costs) -> bool:
 
 
 def with_in_flight(problem: Problem, each: float) -> Problem:
-    """Return the problem with so many batches in flight for each row per second, wherever Layers run."""
-    return replace(problem, layer_way=0 * problem.layer_way, cut_way=0 * problem.cut_way, way=each)
+    """Return the problem with at least so many batches in flight for each row per second, wherever Layers run."""
+    return replace(problem, way_from=each)

@@ -50,6 +50,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
     fractions = np.array([shared, *[[r.data_fraction for r in rates]] * 2])
     links = np.array([[_link(costs, a, b) for b in pools] for a in pools])
     longer = costs.stretch
+    allowed = [[_may_run(layer, pool, pins or {}) for pool in pools] for layer in layers]
     return make_problem(
         costs.seconds() * longer,
         fractions[:, None, :],
@@ -57,7 +58,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         cap=[math.inf if pool.cap is None else pool.cap for pool in pools],
         sold_in=[sold_in(costs.hardware, pool) for pool in pools],
         product=_products(costs.hardware),
-        allowed=[[_may_run(layer, pool, pins or {}) for pool in pools] for layer in layers],
+        allowed=allowed,
         flows=[
             Flow(e.source, e.target, e.tensor, e.forward_bytes / n, e.backward_bytes / n) for e in costs.layers.edges
         ],
@@ -66,7 +67,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         turn_s=np.array([[rate.call_s / n for rate in rates], *[[0.0] * len(pools)] * 2]) * longer,
         gradients=[layer.cost.parameter_bytes / n for layer in layers],
         **_worker_memory(costs),
-        **in_flight_figures(costs, server),
+        **in_flight_figures(costs, server, allowed[0]),
         memory_cap=[pool.device.memory_bytes * MEMORY_SHARE for pool in pools],
         link=links / longer,
         **_with_hosts(costs, server),

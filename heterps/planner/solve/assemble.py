@@ -111,8 +111,8 @@ def in_flight(draft: Draft) -> int:
     return draft.depth * (first.units + first.other_units)
 
 
-def check_counted(draft: Draft, counted: Problem) -> None:
-    """Compare the batches in flight of a plan, as it is played, with those that the search counts for its stages.
+def check_counted(draft: Draft) -> None:
+    """Compare the batches in flight of a plan, as it is played, with those that the search counts for it.
 
     The bound rests on there being no fewer (see :mod:`heterps.planner.costs.on_the_way`).
 
@@ -121,9 +121,10 @@ def check_counted(draft: Draft, counted: Problem) -> None:
     PlanError
         If there are fewer: a bug of the planner.
     """
-    here = replace(draft.problem, layer_way=counted.layer_way, cut_way=counted.cut_way, way=counted.way)
-    each = max(here.in_flight(segment) for segment in draft.found.placement.segments)
-    if (least := each * draft.found.rows_per_second) > in_flight(draft) * (1 + TOLERANCE):
+    segments, rate = draft.found.placement.segments, draft.found.rows_per_second
+    here = replace(draft.problem, way_from=0.0)
+    each = max(here.way_of(segments, rate), *(here.in_flight(segment) for segment in segments))
+    if (least := each * rate) > in_flight(draft) * (1 + TOLERANCE):
         raise PlanError(_contradiction("batches in flight, at the least", least, in_flight(draft)))
 
 

@@ -86,7 +86,7 @@ def room_for(flight, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
 def work_needed(x, i, j, t, figures):  # type: ignore[no-untyped-def]
     """Fractions of units of type t that carry the stage from state i to j at x rows a second; inf if no number does."""
     f, most = figures[t], 0.0
-    for r in range(9, len(f), 3):
+    for r in range(10, len(f), 3):
         most = max(most, _work_of(x, f[r, j] - f[r, i], f[r + 1, j] - f[r + 2, i]))
     return most if f[0, j] == f[0, i] else np.inf
 
@@ -94,7 +94,7 @@ def work_needed(x, i, j, t, figures):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True, error_model="numpy")
 def units_needed(x, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
     """Units of type t that carry the stage from state i to j at x rows a second, and have room; inf: no number."""
-    flight = (figures[t, 5, j] - figures[t, 6, i]) * x
+    flight = max(figures[t, 5, j] - figures[t, 6, i], figures[t, 9, j]) * x
     most = max(work_needed(x, i, j, t, figures), room_for(flight, i, j, t, figures, whole))
     return max(1.0, np.ceil(most * (1 - TOLERANCE))) if whole else most
 
@@ -104,9 +104,9 @@ def _units_into(x, j, t, figures, whole, units):  # type: ignore[no-untyped-def]
     """Write the units that are needed to state j from every state before it: loops without branches, so fast ones."""
     f = figures[t]
     for i in range(j):
-        flight = (f[5, j] - f[6, i]) * x
+        flight = max(f[5, j] - f[6, i], f[9, j]) * x
         units[i] = _room_of(f[2, i] - f[1, j], f[3, j] - f[4, i], f[7, j], f[8, i], flight, i > 0, whole)
-    for r in range(9, len(f), 3):
+    for r in range(10, len(f), 3):
         for i in range(j):
             units[i] = max(units[i], _work_of(x, f[r, j] - f[r, i], f[r + 1, j] - f[r + 2, i]))
     for i in range(j):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from heterps.hardware import Pool
@@ -21,9 +22,10 @@ from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.on_the_way import with_in_flight
 from heterps.planner.costs.planning_model import build_problem, check_pins, server_pools
 from heterps.planner.solve.assemble import Draft, check_counted, depth_of, has_lanes_for_depth, in_flight
+from heterps.planner.solve.bands import Bands
 from heterps.planner.solve.deepening import without_room
 from heterps.planner.solve.effort import Deadline, UndecidedError
-from heterps.planner.solve.large import planned
+from heterps.planner.solve.large import LargeOutcome, planned
 from heterps.planner.solve.search import SearchResult
 from heterps.planner.solve.solvers import solver
 
@@ -35,6 +37,8 @@ __all__ = ["Choice", "choose"]
 
 _NO_ROOM = "no plan that was found has the memory for the batches that it must keep in flight"
 _MORE = 1.05  # times as many batches in flight, at the least, where a plan did not fit
+_BAND_SECONDS = 8.0  # for the bands of one batch size
+_OPEN = 2e-2  # a gap that is worth them
 _ALIKE = 1e-3  # relative distance of two values that a search does not tell apart
 
 
@@ -52,13 +56,22 @@ class Choice:
     alike: tuple[Draft, ...] = ()
 
 
+@dataclass
+class _Look:
+    """A batch size and a pool of shard hosts at which a plan might be better, and the value that none there beats."""
+
+    costs: Costs
+    server: Pool
+    bound: float
+
+
 class _Hunt:
     """What was found so far over batch sizes and pools of shard hosts."""
 
     def __init__(self, request: Request, deadline: Deadline) -> None:
         self._request, self._deadline = request, deadline
         self.drafts: list[Draft] = []
-        self.bounds: list[float] = []  # of every batch size and pool at which a plan might be better
+        self.looks: list[_Look] = []  # at which a plan might be better
         self.looked: list[int] = []  # batch sizes that the bounds cover
         self.undecided: list[str] = []
 
@@ -101,7 +114,42 @@ class _Hunt:
             first = error.bound if first is None else first
             first = request.goal.bound(build_problem(costs, server, request.pins)) if first is None else first
         if first is not None:
-            self.bounds.append(first)
+            self.looks.append(_Look(costs, server, first))
+
+    def close_in(self) -> None:
+        """Bound plans by bands, wherever that decides what is proved of the best, until it no longer helps."""
+        before: _Look | None = None
+        while (worst := self._decisive) is not before and worst is not None and self._is_open(worst):
+            problem = build_problem(worst.costs, worst.server, self._request.pins)
+            deadline = Deadline(min(_BAND_SECONDS, self._deadline.left))
+            solve = solver(self._request.solver).within(deadline)
+            tried = partial(self._try, worst)
+            bands = Bands(problem, self._request.goal, solve, self._value, tried, deadline)
+            worst.bound = bands.closer(worst.bound)
+            before = worst
+
+    def _is_open(self, look: _Look) -> bool:
+        """Whether much of the certificate is open, and time to do something about it."""
+        proves = self._request.solver == "exact"
+        return proves and abs(self._value() - look.bound) > _OPEN * self._value() and not self._deadline.over
+
+    @property
+    def _decisive(self) -> _Look | None:
+        """The look whose bound is that of all; None if there is none."""
+        return (max if self._request.goal.rises else min)(self.looks, key=lambda look: look.bound, default=None)
+
+    def _value(self) -> float:
+        assert self.best is not None
+        return self.best.found.value
+
+    def _try(self, look: _Look, outcome: LargeOutcome) -> None:
+        """Keep what was found in a band if it is better than the best, and fits when it is played."""
+        best = self.best
+        if outcome.found is None or best is None or not self._request.goal.better(outcome.found, best.found):
+            return
+        draft = _drafted(self._request, look.costs, look.server, outcome)
+        if draft.fits:
+            self.drafts.append(draft)
 
 
 def choose(request: Request, deadline: Deadline) -> Choice | None:
@@ -121,13 +169,16 @@ def choose(request: Request, deadline: Deadline) -> Choice | None:
         raise UndecidedError("; ".join(hunt.undecided))
     if best is None:
         return None
+    hunt.close_in()
+    best = hunt.best or best
     alike = [draft for draft in hunt.drafts if _alike(draft.found, best.found)]
     chosen = min(alike, key=lambda draft: (draft.costs.batch_size, draft is not best))
     ends = max if request.goal.rises else min
     over = _over(hunt.looked, request.batch_sizes)
     if has_lanes_for_depth(chosen):
         over += f", at most {chosen.problem.deepest:g} of them in flight for each worker that reads"
-    return Choice(chosen, ends([*hunt.bounds, chosen.found.value]), over, request.goal, tuple(alike))
+    bound = ends([*(look.bound for look in hunt.looks), chosen.found.value])
+    return Choice(chosen, bound, over, request.goal, tuple(alike))
 
 
 def _alike(a: SearchResult, b: SearchResult) -> bool:
@@ -145,17 +196,23 @@ def _over(looked: list[int], wanted: tuple[int, ...]) -> str:
 def _by_depth(request: Request, costs: Costs, server: Pool, beat: float | None, deadline: Deadline) -> Iterator[Draft]:
     """Drafts for more and more batches in flight, until one fits at the depth that it needs itself."""
     solve, each = solver(request.solver).within(deadline), 0.0
-    problem = counted = build_problem(costs, server, request.pins)
+    problem = build_problem(costs, server, request.pins)
     while True:
         outcome = planned(problem, request.goal, solve, deadline, beat=beat)
         if outcome.found is None:
             return
-        draft = Draft(costs, outcome.problem, server, outcome.found, request.pins, outcome.complete)
-        draft = replace(draft, depth=depth_of(draft))
-        check_counted(draft, counted)
-        fits = not without_room(draft)
-        yield replace(draft, fits=fits)
-        if fits:
+        draft = _drafted(request, costs, server, outcome)
+        yield draft
+        if draft.fits:
             return
         each = max(each * _MORE, in_flight(draft) / draft.found.rows_per_second)
         problem = with_in_flight(problem, each)
+
+
+def _drafted(request: Request, costs: Costs, server: Pool, outcome: LargeOutcome) -> Draft:
+    """What was found as a draft, at the depth that it needs, which may not fit."""
+    assert outcome.found is not None
+    draft = Draft(costs, outcome.problem, server, outcome.found, request.pins, outcome.complete)
+    draft = replace(draft, depth=depth_of(draft))
+    check_counted(draft)
+    return replace(draft, fits=not without_room(draft))

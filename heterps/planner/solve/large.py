@@ -24,9 +24,9 @@ from heterps.planner.solve.search import SearchResult, Solve
 from heterps.planner.solve.slot_program import slot_placement
 from heterps.planner.solve.type_program import TypeProgram
 
-__all__ = ["LargeOutcome", "listed", "planned"]
+__all__ = ["FEW_STATES", "LargeOutcome", "listed", "planned"]
 
-_FEW = 3_000  # cuts over which a search takes about a second
+FEW_STATES = 3_000  # cuts over which a search takes about a second
 _GOOD = 400  # cuts that are looked at first where there are more
 _MANY_LAYERS = 50  # beyond which a bound over all cuts takes less time than listing them
 _SLOT_COLUMNS = 160  # Layers x types beyond which HiGHS finds nothing over slots in seconds
@@ -74,7 +74,7 @@ def planned(
     if beat is not None and problem.layers >= _MANY_LAYERS and _is_out(problem, goal, beat):
         return LargeOutcome(problem, None, True, beaten=True)
     every, complete = over_downsets(problem, most)
-    if complete and every.states <= _FEW:
+    if complete and every.states <= FEW_STATES:
         every = fairly_priced(every, goal.target)
         found = goal.search(every, solve, deadline, beat)
         return LargeOutcome(every, found, True, beaten=found is None and beat is not None)

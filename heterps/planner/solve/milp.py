@@ -102,7 +102,7 @@ def _add_scarce(
     x: float,
     hosts: int,
 ) -> None:
-    """Units within caps and products, shared capacities within what there is."""
+    """Units within caps and products, shared capacities within what there is, batches in flight within their limit."""
     for t in range(problem.types):
         units = [(c, float(s.units)) for s, c in zip(stages, columns, strict=True) if s.type == t]
         carried = hosts if problem.shards.type == t else 0
@@ -115,6 +115,9 @@ def _add_scarce(
         taken = [(c, _taken(problem, s, h) * x) for s, c in zip(stages, columns, strict=True)]
         taken += [(c, bytes_ * x) for c, bytes_ in program.turns.get(h, ())]
         program.row(taken, -np.inf, float(capacity - problem.fixed_usage[h] * x))
+    if np.isfinite(problem.way_to):
+        ways = [(c, problem.way_added(s, x)) for s, c in zip(stages, columns, strict=True)]
+        program.row(ways, -np.inf, problem.way_to - problem.way)
 
 
 def _taken(problem: Problem, segment: Segment, h: int) -> float:

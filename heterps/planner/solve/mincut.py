@@ -8,6 +8,7 @@ for the overlapped model.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.placement import Floats, Flow
 from heterps.planner.solve.problem import Problem
 
-__all__ = ["MOST_FOR_MIN_CUT", "cut_bound", "cut_value", "folded", "min_cut"]
+__all__ = ["MOST_FOR_MIN_CUT", "cut_bound", "cut_value", "fold_of", "folded", "folded_name", "min_cut"]
 
 _SOURCE, _SINK = "source", "sink"
 _LARGEST = 2**31 - 2  # capacities have 32 bits
@@ -40,13 +41,19 @@ def cut_bound(problem: Problem) -> float:
     return max(cut_value(small, weight) for weight in (0.0, 0.25, 0.5, 0.75, 1.0))
 
 
-def folded(problem: Problem) -> tuple[Problem, npt.NDArray[np.int64]]:
-    """The problem with all branches that are alike as one, figures and tensors added up; and the Layers in each one."""
+def fold_of(problem: Problem) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Layers that stand for themselves and those that are alike, and for each Layer the number of the one for it."""
     into = np.arange(problem.layers)
     for branches in alike_branches(problem):
         for branch in branches[1:]:
             into[branch] = branches[0]
     kept, at = np.unique(into, return_inverse=True)
+    return kept, at
+
+
+def folded(problem: Problem) -> tuple[Problem, npt.NDArray[np.int64]]:
+    """The problem with all branches that are alike as one, figures and tensors added up; and the Layers in each one."""
+    kept, at = fold_of(problem)
     fold = np.zeros((len(kept), problem.layers))
     fold[at, np.arange(problem.layers)] = 1.0
     readers: dict[str, set[int]] = {}
@@ -59,7 +66,9 @@ def folded(problem: Problem) -> tuple[Problem, npt.NDArray[np.int64]]:
     sums: dict[tuple[int, tuple[int, ...]], Floats] = {}
     for source, targets, size in tensors.values():
         sums[source, targets] = sums.get((source, targets), np.zeros(2)) + size
-    flows = [Flow(a, b, f"{a} {targets}", *map(float, size)) for (a, targets), size in sums.items() for b in targets]
+    flows = [
+        Flow(a, b, folded_name(a, targets), *map(float, size)) for (a, targets), size in sums.items() for b in targets
+    ]
     small = make_problem(
         fold @ problem.layer_parallel,
         1.0,
@@ -74,6 +83,11 @@ def folded(problem: Problem) -> tuple[Problem, npt.NDArray[np.int64]]:
         layer_way=fold @ problem.layer_way,
     )
     return small, fold.sum(axis=1).astype(np.int64)
+
+
+def folded_name(source: int, targets: Iterable[int]) -> str:
+    """The name of all tensors together that some Layer makes and some read, branches that are alike being one."""
+    return f"{source} {tuple(sorted(targets))}"
 
 
 def min_cut(problem: Problem, weight: float = 0.5) -> tuple[list[int], float]:

@@ -93,7 +93,8 @@ def _choices(x, i, j, most, mixes, prices, alone, choice, part, cost, figures): 
     for m in range(len(mixes)):
         t, other = mixes[m, 0], mixes[m, 1]
         whole, whole_other = work_needed(x, i, j, t, figures), work_needed(x, i, j, other, figures)
-        flight = min(figures[t, 5, j] - figures[t, 6, i], figures[other, 5, j] - figures[other, 6, i]) * x
+        flight = min(figures[t, 5, j] - figures[t, 6, i], figures[other, 5, j] - figures[other, 6, i])
+        flight = max(flight, figures[t, 9, j]) * x
         room = max(room_for(flight, i, j, t, figures, True), room_for(flight, i, j, other, figures, True))
         if whole + whole_other + room < 2**31:
             last = np.inf
@@ -277,7 +278,13 @@ def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[npt.NDArray[A
     link_dim = np.where(problem.link >= 0, problem.link + len(limit), -1)
     used += list(problem.fixed_usage * x)
     limit += list(problem.capacity)
-    figures = dim.astype(np.int64), np.array(limit, float), link_dim, problem.usage, problem.cut_usage
+    usage, beside = problem.usage, problem.cut_usage
+    if np.isfinite(problem.way_to):  # as if it were a capacity that is there for each row a second
+        used, limit = [*used, problem.way], [*limit, problem.way_to]
+        usage = np.concatenate([usage, problem.stage_way[:1] / x])
+        none, more = np.zeros_like(problem.stage_way[:1]), problem.stage_way[:1] - problem.stage_way[1:]
+        beside = np.concatenate([beside, np.stack([more / x, none])], axis=1)
+    figures = dim.astype(np.int64), np.array(limit, float), link_dim, usage, beside
     return figures, np.array(used, float)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.planner.solve.placement import TOLERANCE, Bools, Floats, Flow, Placement, Segment, Shards
-from heterps.planner.solve.shared_use import shared_limits
+from heterps.planner.solve.shared_use import carried_by_first, shared_limits
 
 __all__ = ["Problem"]
 
@@ -40,10 +40,15 @@ class Problem:
     layer_held, cut_memory, held
         float[L, T]: bytes it needs more for each batch that it holds; those for each byte per row that crosses a cut
         beside it; and the batches that every worker holds at the least.
-    layer_way, cut_way, way
-        float[L, T], float[T], float: how many batches are in flight for each row per second, at the least, by where a
-        Layer runs, for each byte per row that crosses a cut beside a stage, and besides. Workers of a stage hold them
-        together (:meth:`most_in_flight`).
+    layer_way, cut_way, own_way, way
+        float[L, T], float[T], float[3, T], float: how many batches are in flight for each row per second, at the
+        least: by where a Layer runs; for each byte per row in the messages over a cut beside a stage, gradients of
+        parameters among them; for each byte per row that crosses a cut beside it, each byte of gradients that it passes
+        on, and each cut before it, what its workers do themselves; and besides. Workers of a stage hold them together
+        (:meth:`most_in_flight`).
+    way_from, way_to
+        Batches in flight for each row per second that all placements have which are looked for: at the least, and at
+        the most as they are counted over all their stages (:attr:`stage_way`).
     deepest
         Batches that a worker which reads may have in flight, whatever its memory.
     flows, receive_s, send_s, turn_s
@@ -87,6 +92,7 @@ class Problem:
     held: int
     layer_way: Floats
     cut_way: Floats
+    own_way: Floats
     way: float
     deepest: float
     flows: tuple[Flow, ...]
@@ -108,6 +114,8 @@ class Problem:
     shards: Shards
     kinds: tuple[str, ...]
     budget: float = np.inf
+    way_from: float = 0.0
+    way_to: float = np.inf
 
     @property
     def types(self) -> int:
@@ -176,7 +184,8 @@ class Problem:
     @cached_property
     def has_flight(self) -> bool:
         """Whether it is known that batches are in flight."""
-        return bool(self.way or self.layer_way.any() or self.cut_way.any())
+        some = self.layer_way.any() or self.cut_way.any() or self.own_way.any()
+        return bool(self.way or self.way_from or some)
 
     @cached_property
     def flight(self) -> Floats:
@@ -185,10 +194,46 @@ class Problem:
         In batches for each row per second, at the least. Layers of other stages are where they are fastest; nothing is
         known of the cuts between these.
         """
-        fastest = np.where(self.allowed, self.layer_way, np.inf).min(axis=1, initial=np.inf, keepdims=True)
-        fastest = np.where(np.isfinite(fastest), fastest, 0.0)
-        more, beside = self._summed(self.layer_way - fastest), self.cut_bytes[:, None] * self.cut_way
-        return np.stack([more + beside + self.way + fastest.sum(), more - beside])
+        fastest = self._fastest_way[:, None]
+        more, (ends, begins) = self._summed(self.layer_way - fastest), self._cut_ways(1.0)
+        return np.stack([more + ends + self.way + fastest.sum(), more - begins])
+
+    @property
+    def _fastest_way(self) -> Floats:
+        """float[L]: what each Layer adds to what is in flight where that is least."""
+        fastest = np.where(self.allowed, self.layer_way, np.inf).min(axis=1, initial=np.inf)
+        return np.where(np.isfinite(fastest), fastest, 0.0)
+
+    @property
+    def least_way(self) -> float:
+        """Batches in flight for each row per second that no placement has fewer of."""
+        return self.way + float(self._fastest_way.sum())
+
+    @cached_property
+    def stage_way(self) -> Floats:
+        """float[2, n, T]: the same difference for what a stage adds to what is in flight for all, besides ``way``.
+
+        Of a message over a cut, which takes what it takes on the slower side, both stages beside it count half.
+        """
+        mine, (ends, begins) = self._summed(self.layer_way), self._cut_ways(0.5)
+        return np.stack([mine + ends, mine - begins])
+
+    def _cut_ways(self, part: float) -> tuple[Floats, Floats]:
+        """float[n, T]: what a cut where a stage ends, and one where it begins, adds, with a part of its messages."""
+        passed = (self._inner[:, 0] * self.passed_on)[:, None]
+        crosses, passes, turns = self.own_way
+        both = self.cut_bytes[:, None] * (part * self.cut_way + crosses) + passed * part * self.cut_way
+        return both + passed * passes, both + self._inner * turns
+
+    def way_of(self, segments: tuple[Segment, ...], x: float) -> float:
+        """Batches in flight for each row per second of a whole placement, of x of them, at the least."""
+        return self.way + sum(self.way_added(segment, x) for segment in segments)
+
+    def way_added(self, segment: Segment, x: float) -> float:
+        """What a stage adds to it: where it is on two types, each by what it carries."""
+        ways = [float(self.stage_way[0, segment.stop, t] - self.stage_way[1, segment.start, t]) for t in segment.types]
+        share = carried_by_first(self, segment, x) / x
+        return share * ways[0] + (1 - share) * ways[-1]
 
     @cached_property
     def crossing(self) -> Floats:
@@ -247,18 +292,19 @@ class Problem:
 
     @cached_property
     def stage_figures(self) -> Floats:
-        """float[T, 9 + 3 R, n]: all that the units of a stage follow from, so that each is a difference of two.
+        """float[T, 10 + 3 R, n]: all that the units of a stage follow from, so that each is a difference of two.
 
         Forbidden Layers; memory less what there is, memory; memory for each batch with what crosses after, and less
         what crosses before, a state; batches in flight likewise; batches held at the least where a stage ends, and at
-        most where it begins; then for each resource: serial time, parallel time with the cut after, and less the cut
-        before.
+        most where it begins; batches that all have in flight; then for each resource: serial time, parallel time with
+        the cut after, and less the cut before.
         """
         once, each = self.memory
         beside = self.beside_memory[:, None]
         least, most = np.full_like(once, self.held), np.full_like(once, np.inf)
         most[0] = self.deepest
         rows = [self.forbidden, once - self.memory_cap, once, each + beside, each - beside, *self.flight, least, most]
+        rows.append(np.full_like(once, self.way_from))
         for serial, parallel, ends, begins in zip(
             self.serial, self.parallel, self.cut_after, self.cut_before, strict=True
         ):
@@ -269,7 +315,7 @@ class Problem:
     def work_figures(self) -> Floats:
         """Stage figures with nothing in flight."""
         figures = self.stage_figures.copy()
-        figures[:, 5:7] = 0.0
+        figures[:, [5, 6, 9]] = 0.0
         return figures
 
     @cached_property
@@ -308,7 +354,7 @@ class Problem:
     def is_coupled(self) -> bool:
         """Whether stages compete for something, so that each cannot be sized by itself."""
         scarce = np.isfinite(self.cap) | self.packed
-        return bool(scarce.any() or len(self.capacity))
+        return bool(scarce.any() or len(self.capacity) or np.isfinite(self.way_to))
 
     @property
     def slowest(self) -> float:
@@ -382,7 +428,7 @@ class Problem:
         Where it is on two types, batches take one or the other: at the least all of them the one that takes less.
         """
         ways = (self.flight[0, segment.stop, t] - self.flight[1, segment.start, t] for t in segment.types)
-        return float(min(ways))
+        return max(float(min(ways)), self.way_from)
 
     def price_of(self, segments: tuple[Segment, ...], hosts: int) -> float:
         """Price per hour of stages and shard hosts, in the numbers in which units are sold."""

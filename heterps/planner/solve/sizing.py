@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
+
 from heterps.planner.solve.chain import units_needed
-from heterps.planner.solve.placement import Placement, Segment
+from heterps.planner.solve.placement import TOLERANCE, Placement, Segment
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.small import suited
 
@@ -16,6 +18,8 @@ __all__ = ["fits", "runs", "sized", "whole"]
 def fits(problem: Problem, placement: Placement, x: float) -> bool:
     """Whether a placement keeps within everything scarce at x rows a second."""
     bought = problem.bought(placement.segments, placement.hosts)
+    if np.isfinite(problem.way_to) and problem.way_of(placement.segments, x) > problem.way_to * (1 + TOLERANCE):
+        return False
     return bool((bought <= problem.cap).all()) and problem.sustained(placement) >= x * (1 - 1e-9)
 
 

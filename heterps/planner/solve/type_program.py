@@ -10,8 +10,11 @@ share a stage, and where there are very many: then only units are whole. Serial 
 
 Memory counts where no pools share stages: k units of a stage hold its Layers k times and the batches in flight, N or
 more, between them, so ``N * each + k * once <= k * cap`` for what its Layers take together. So k is at least the sum of
-``N * each / (cap - once)`` over its Layers alone, and over all stages of a type. N is at least what all Layers take
-where they take least, and a Layer that is on a type knows what it takes there.
+``N * each / (cap - once)`` over its Layers alone, and over all stages of a type; and, as every stage has a unit, units
+of a type are at least the sum of ``(N * each + once) / cap``, and with the batches that a worker must hold for N. N is
+at least what all Layers take where they take least, and a Layer that is on a type knows what it takes there. Where
+plans are looked for that have so many batches in flight at the most, what Layers, and tensors that cross between types,
+add to them is one more row: a tensor comes to each type over another cut, and leaves its own over one.
 
 The throughput x is a column of the program: Layers send ``w[v, t]`` rows a second to types, which is x where a Layer is
 on one type. So the least price less ``c * x``, over all throughputs from low to high, is one program. If it is m, every
@@ -24,9 +27,10 @@ from functools import cached_property
 
 import numpy as np
 
+from heterps.planner.solve.anchor_stage import Columns, add_anchor_stage
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.integer_program import IntegerProgram
-from heterps.planner.solve.mincut import folded
+from heterps.planner.solve.mincut import fold_of, folded, folded_name
 from heterps.planner.solve.placement import TOLERANCE, Bools, Floats
 from heterps.planner.solve.problem import Problem
 
@@ -34,6 +38,7 @@ __all__ = ["MOST_COLUMNS", "TypeProgram", "least_per_row", "most_within"]
 
 MOST_COLUMNS = 20_000  # of places and crossings, beyond which HiGHS takes long
 _MOST_WHOLE = 64  # Layers that may be on several types, beyond which it does if they must not be split
+_MOST_SINGLE = 40  # Layers that are alone in their kind, with which a stage is looked at as it is
 _SECONDS = 2.0  # for one program
 _ROUNDING = 1e-6  # relative: HiGHS takes what is so close for enough
 _CLOSE = 2e-3  # relative distance from the plan at which a bound is good enough
@@ -45,10 +50,10 @@ Terms = list[tuple[int, float]]
 
 
 class TypeProgram:
-    """The program of a problem, at any throughput."""
+    """The program of a problem, at any throughput; ``anchored``: with one stage of each type as it is."""
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
+    def __init__(self, problem: Problem, anchored: bool = False) -> None:
+        self._problem, self._is_anchored = problem, anchored
         self._small, self._counts = folded(problem)
 
     @property
@@ -56,6 +61,11 @@ class TypeProgram:
         """Whether the program is small enough."""
         tensors = len({flow.tensor for flow in self._small.flows})
         return (3 * self._small.layers + 2 * tensors) * self._small.types <= MOST_COLUMNS
+
+    @property
+    def can_be_anchored(self) -> bool:
+        """Whether stages of their own do not make the program too large."""
+        return bool((self._counts == 1).sum() <= _MOST_SINGLE) and any(map(self._is_later, range(self._small.types)))
 
     @cached_property
     def _is_whole(self) -> Bools:
@@ -99,12 +109,52 @@ class TypeProgram:
         for t in types:
             for r, seconds in enumerate(small.layer_parallel[:, :, t]):
                 work[t][r] += [(rows[v][t], float(s)) for v, s in enumerate(seconds) if s]
-            if not self._problem.mixes.size and 0 < self._problem.memory_cap[t] < np.inf:
-                work[t].append([(rows[v][t], float(s)) for v, s in enumerate(self._held(t)) if s])
-        self._add_crossing(program, rows, work)
-        self._add_gradients(program, rows, work)
-        self._add_units(program, work, rate, high)
+            work[t] += [[(rows[v][t], float(s)) for v, s in enumerate(each) if s] for each, _ in self._held(t, high)]
+        ways = [(rows[v][t], float(way)) for (v, t), way in np.ndenumerate(small.layer_way / self._most_way) if way]
+        messages = self._add_crossing(program, rows, work, ways, high)
+        self._add_gradients(program, rows, work, ways)
+        if np.isfinite(self._problem.way_to):
+            most = 1 + TOLERANCE - self._problem.way / self._most_way
+            program.row([*ways, (rate, -most)], -np.inf, 0.0)
+        hosts, units = self._add_units(program, work, rate, high)
+        for t in types if self._is_anchored else ():
+            sums = [*small.layer_parallel[:, :, t], *(each for each, _ in self._held(t, high))]
+            here: Terms = [(hosts, -1.0)] if self._problem.shards.type == t else []
+            if self._is_later(t):
+                at = Columns(rate, rows, messages, units[t], here, low, high, self._most_way, self._shared)
+                add_anchor_stage(program, self._problem, small, self._counts == 1, t, at, sums)
         return rate
+
+    @property
+    def _most_way(self) -> float:
+        """What batches in flight are parts of, so that columns are not too unlike."""
+        return self._problem.way_to if np.isfinite(self._problem.way_to) else 1.0
+
+    @cached_property
+    def _shared(self) -> dict[tuple[str, int], int]:
+        """Tensors that are one, and read by all Layers of which one stands for several; and how many these are."""
+        _, at = fold_of(self._problem)
+        readers: dict[str, set[int]] = {}
+        for flow in self._problem.flows:
+            readers.setdefault(flow.tensor, set()).add(flow.target)
+        sources = {flow.tensor: flow.source for flow in self._problem.flows}
+        names: dict[str, list[set[int]]] = {}
+        for tensor, layers in readers.items():
+            name = folded_name(int(at[sources[tensor]]), {int(at[v]) for v in layers})
+            names.setdefault(name, []).append(layers)
+        one = {name: every[0] for name, every in names.items() if len(every) == 1}
+        found = {}
+        for name, layers in one.items():
+            for g, count in zip(*np.unique(at[sorted(layers)], return_counts=True), strict=True):
+                if count > 1 and count == self._counts[g]:
+                    found[name, int(g)] = int(count)
+        return found
+
+    def _is_later(self, t: int) -> bool:
+        """Whether no first stage is on a type, and memory counts there."""
+        first, cap = self._first, self._problem.memory_cap[t]
+        shares = bool(self._problem.mixes.size)
+        return first is not None and not self._small.allowed[first, t] and not shares and bool(0 < cap < np.inf)
 
     def _add_places(self, program: IntegerProgram, v: int, rate: int) -> list[int]:
         """Columns of the rows a second that a Layer sends to each type: all of them to one, if it must not be split."""
@@ -118,15 +168,21 @@ class TypeProgram:
                 program.row([(column, 1.0), (place, -1.0)], -np.inf, 0)
         return columns
 
-    def _held(self, t: int) -> Floats:
-        """Units of a type for each row a second of each Layer, by the memory that it takes there.
+    def _held(self, t: int, high: float) -> list[tuple[Floats, float]]:
+        """Units of a type for each row a second of each Layer, and of each byte that crosses, by the memory they take.
 
-        A Layer that leaves next to no room counts as if it left a hundredth: coefficients must not be too unlike.
+        Three sums of which each bounds the units. A Layer that leaves next to no room counts as if it left a hundredth:
+        coefficients must not be too unlike. What does not grow with the rows counts for as many as there are at most.
         """
-        small = self._small
+        p, small, cap = self._problem, self._small, float(self._problem.memory_cap[t])
+        if p.mixes.size or not 0 < cap < np.inf:
+            return []
         flight = self._in_flight + (small.layer_way[:, t] - self._fastest) / self._counts
-        room = self._problem.memory_cap[t] - small.layer_memory[:, t] / self._counts
-        return np.asarray(small.layer_held[:, t] * flight / np.maximum(room, 1e-2 * self._problem.memory_cap[t]))
+        each, once = small.layer_held[:, t] * np.maximum(flight, p.way_from), small.layer_memory[:, t]
+        room = np.maximum(cap - once / self._counts, 1e-2 * cap)
+        crosses = p.cut_memory / cap * max(self._in_flight, p.way_from), p.cut_memory / cap * p.held / high
+        fewest = (p.held * small.layer_held[:, t] + once) / cap / high
+        return [(each / room, crosses[0]), ((each + once / high) / cap, crosses[0]), (fewest, crosses[1])]
 
     @cached_property
     def _fastest(self) -> Floats:
@@ -139,15 +195,23 @@ class TypeProgram:
         """Batches in flight for each row a second, at the least."""
         return self._problem.way + float(self._fastest.sum())
 
-    def _add_crossing(self, program: IntegerProgram, rows: list[list[int]], work: list[list[Terms]]) -> None:
-        """What leaves a type, and what comes to it: bytes that take time, and memory of the batches in flight."""
-        small = self._small
+    def _add_crossing(
+        self, program: IntegerProgram, rows: list[list[int]], work: list[list[Terms]], ways: Terms, high: float
+    ) -> dict[str, int]:
+        """What leaves a type, and what comes to it: bytes that take time, and memory of the batches in flight.
+
+        Columns of the messages are returned, by tensor.
+        """
+        p, small, resources = self._problem, self._small, len(self._small.layer_parallel)
         readers: dict[str, list[int]] = {}
         sizes = {}
+        messages: dict[str, int] = {}
+        held = [[crosses for _, crosses in self._held(t, high)] for t in range(small.types)]
         for flow in small.flows:
             readers.setdefault(flow.tensor, []).append(flow.target)
             sizes[flow.tensor] = (flow.source, flow.bytes, flow.back)
         for tensor, (source, forward, back) in sizes.items():
+            moved: tuple[Terms, Terms] = [], []
             for t in range(small.types):
                 leaves, comes = program.continuous(), program.continuous()
                 for reader in readers[tensor]:
@@ -157,13 +221,23 @@ class TypeProgram:
                 for r, (receive_s, send_s) in enumerate(zip(small.receive_s[:, t], small.send_s[:, t], strict=True)):
                     work[t][r].append((leaves, float(forward * send_s + back * receive_s)))
                     work[t][r].append((comes, float(forward * receive_s + back * send_s)))
-                if len(work[t]) > len(small.layer_parallel):
-                    held = (forward + back) * self._problem.cut_memory * self._in_flight / self._problem.memory_cap[t]
-                    work[t][-1] += [(leaves, float(held)), (comes, float(held))]
+                for taken, each in zip(work[t][resources:], held[t], strict=True):
+                    taken += [(leaves, (forward + back) * each), (comes, (forward + back) * each)]
+                ways += [(c, float((forward + back) * p.own_way[0, t] / self._most_way)) for c in (leaves, comes)]
+                for terms, column in zip(moved, (leaves, comes), strict=True):
+                    terms.append((column, -float((forward + back) * p.cut_way[t] / self._most_way)))
+            if np.isfinite(p.way_to):
+                messages[tensor] = program.continuous()
+                ways.append((messages[tensor], 1.0))
+                for terms in moved:
+                    program.row([(messages[tensor], 1.0), *terms], 0, np.inf)
+        return messages
 
-    def _add_gradients(self, program: IntegerProgram, rows: list[list[int]], work: list[list[Terms]]) -> None:
+    def _add_gradients(
+        self, program: IntegerProgram, rows: list[list[int]], work: list[list[Terms]], ways: Terms
+    ) -> None:
         """What the type of the first Layer, if there is one that all others need, passes on for the others."""
-        small, first = self._small, self._first
+        p, small, first = self._problem, self._small, self._first
         if first is None:
             return
         for v in np.flatnonzero(small.gradients):
@@ -172,6 +246,7 @@ class TypeProgram:
                 program.row([(passed, 1.0), (rows[first][t], -1.0), (rows[v][t], 1.0)], 0, np.inf)
                 for r, each in enumerate(small.receive_s[:, t] + small.send_s[:, t]):
                     work[t][r].append((passed, float(small.gradients[v] * each)))
+                ways.append((passed, float(small.gradients[v] * (p.cut_way[t] + p.own_way[1, t]) / self._most_way)))
 
     @property
     def _first(self) -> int | None:
@@ -183,22 +258,25 @@ class TypeProgram:
                 reached.add(b)
         return 0 if len(reached) == small.layers and self._counts[0] == 1 else None
 
-    def _add_units(self, program: IntegerProgram, work: list[list[Terms]], rate: int, high: float) -> None:
+    def _add_units(
+        self, program: IntegerProgram, work: list[list[Terms]], rate: int, high: float
+    ) -> tuple[int, list[int]]:
         """Units of each type within the caps, as parts of whole products: a single unit is one too; and shard hosts."""
-        p = self._problem
+        p, every = self._problem, []
         hosts = program.integer(p.shards.price if p.shards.type < 0 else 0.0)
         program.row([(hosts, 1.0)], p.shards.minimum, np.inf)
         program.row([(hosts, 1.0), (rate, -p.shards.seconds * high * (1 - TOLERANCE))], 0, np.inf)
         products = [program.integer(price) for price in p.product_price]
         for t, resources in enumerate(work):
             here, each = (-1.0 if p.shards.type == t else 0.0), float(p.sold_in[t])
-            units = program.continuous(0.0, float(p.cap[t]))
+            every.append(units := program.continuous(0.0, float(p.cap[t])))
             program.row([(units, 1.0), (products[p.product[t]], -each)], -np.inf, 0.0)
             program.row([(products[p.product[t]], each)], -np.inf, float(p.cap[t]))
             for taken in resources:
                 # A unit is not added for a rounding error.
                 needed = [(c, -seconds * high * (1 - TOLERANCE)) for c, seconds in taken]
                 program.row([(units, 1.0), (hosts, here), *needed], 0, np.inf)
+        return hosts, every
 
 
 def least_per_row(

@@ -17,6 +17,7 @@ class BruteStage:
     """Layers run together on a type: what a row takes of a unit, of the shared capacities, and the bytes beside it.
 
     ``flight`` batches are on their way for each row per second, ``holds`` a unit has room for; ``first`` is what reads.
+    ``adds`` is what the stage adds to those of the whole plan, besides ``message`` bytes over the cut before it.
     """
 
     type: int
@@ -27,6 +28,8 @@ class BruteStage:
     flight: float
     holds: float
     first: bool
+    adds: float
+    message: float
 
     def units(self, x):
         """Units that carry x rows a second; None if no number does."""
@@ -131,8 +134,10 @@ class BrutePlans:
         parallel = tuple(sum(p["layer_parallel"][r][v][t] for v in mine) + extra[r] for r in self.resources)
         holds = math.floor(room / each) if each and math.isfinite(room) else math.inf
         holds = holds if start else min(holds, p["deepest"])  # who reads has no more lanes' batches than that
-        flight, behind = self.flight(mine, t) + beside * p["cut_way"][t], self.behind(start)
-        return BruteStage(t, serial, parallel, tuple(taken), (came, returned + behind), flight, holds, start == 0)
+        flight, behind = self.flight(mine, t) + self.beside(start, stop, t), self.behind(start)
+        adds = sum(p["layer_way"][v][t] for v in mine) + self.beside(start, stop, t, 0.0)
+        entering = came, returned + behind
+        return BruteStage(t, serial, parallel, tuple(taken), entering, flight, holds, start == 0, adds, sum(entering))
 
     def flight(self, mine, t):
         """Batches under way per row a second at the least, with these Layers on a type and others anywhere."""
@@ -141,6 +146,14 @@ class BrutePlans:
             [t] if v in mine else [u for u in range(self.types) if ok[u]] for v, ok in enumerate(self.p["allowed"])
         ]
         return self.p["way"] + sum(min((way[v][u] for u in at), default=0.0) for v, at in enumerate(places))
+
+    def beside(self, start, stop, t, part=1.0):
+        """Batches under way per row a second for the cuts beside a stage: messages, and what its workers do."""
+        message, (crosses, passes, turns), added = part * self.p["cut_way"][t], self.p["own_way"], 0.0
+        for state in {start, stop} - {0, self.everything}:
+            added += sum(self.crossing(state)) * (message + crosses[t]) + self.behind(state) * message
+            added += self.behind(state) * passes[t] if state == stop else turns[t]
+        return added
 
     def price(self, stages, ceiling, x):
         """Price per hour of a sequence at x rows a second; None if it cannot run."""
@@ -249,7 +262,7 @@ class BrutePlans:
 
 _FIGURES = (
     "layer_serial", "layer_parallel", "allowed", "layer_memory", "memory_cap", "layer_held", "cut_memory", "held",
-    "layer_way", "cut_way", "way", "deepest", "receive_s", "send_s", "turn_s", "gradients",
+    "layer_way", "cut_way", "own_way", "way", "deepest", "receive_s", "send_s", "turn_s", "gradients",
     "price", "cap", "sold_in", "product", "layer_usage", "byte_usage", "turn_usage", "fixed_usage", "capacity", "link",
 )  # fmt: skip
 

@@ -105,6 +105,7 @@ def _smaller(made):
         "gradients",
         "way",
         "cut_way",
+        "own_way",
         "layer_way",
         "layer_held",
         "held",
@@ -126,7 +127,7 @@ def _smaller(made):
 
 LINKED = ("link", "to_hosts", "from_hosts", "between_hosts", "hosts_on")  # what links, or their want, make
 _SHARED = ("usage", "byte_usage", "turn_usage", "fixed_usage", "capacity")
-_MEMORY = ("memory", "memory_cap", "cut_memory", "layer_held", "held", "layer_way", "cut_way", "way")
+_MEMORY = ("memory", "memory_cap", "cut_memory", "layer_held", "held", "layer_way", "cut_way", "own_way", "way")
 _LAYER_AXIS = {
     "layer_held": 0,
     "layer_way": 0,
@@ -198,6 +199,7 @@ def _fly(rng, made, layers, types):
         made["layer_way"] = _grid(lambda: rng.uniform(0, 2), (layers, types))
         made["cut_way"] = [rng.choice((0.0, rng.uniform(0, 0.5))) for _ in range(types)]
         made["way"] = rng.choice((0.0, rng.uniform(0, 3)))
+        made["own_way"] = _grid(lambda: rng.choice((0.0, rng.uniform(0, 0.3))), (3, types))
         for v, first in made.get("like", ()):
             made["layer_held"][v], made["layer_way"][v] = (
                 list(made["layer_held"][first]),

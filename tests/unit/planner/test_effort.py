@@ -181,7 +181,7 @@ def test_a_contradiction_stops(rented, monkeypatch):
     monkeypatch.setattr("heterps.planner.solve.deepening._TURNS", 0)
     with pytest.raises(PlanError, match=r"contradicts itself \(batches in flight, at the least: .* planned"):
         plan(resnet(), rented, goal=MinCost(1e4), batch_size=64)
-    monkeypatch.setattr("heterps.planner.solve.choose.check_counted", lambda draft, counted: None)
+    monkeypatch.setattr("heterps.planner.solve.choose.check_counted", lambda draft: None)
     with pytest.raises(PlanError, match=r"contradicts itself \(rows per second: .* planned, .* when it was checked"):
         plan(resnet(), rented, goal=MinCost(1e4), batch_size=64)
 

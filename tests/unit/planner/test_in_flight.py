@@ -191,16 +191,18 @@ def test_no_plan_has_fewer_in_flight_than_the_search_counts(hardware, model, bat
     """The bound for all depths rests on this: played, no batch is on its way for less than the problem says."""
     draft = any_draft(hardware, model, batch_size, replicas, seed)
     assume(draft is not None)
-    check_counted(draft, draft.problem)
-    for s in draft.found.placement.segments:
-        assert in_flight(draft) >= draft.problem.in_flight(s) * draft.found.rows_per_second * (1 - 1e-9)
+    check_counted(draft)
+    segments, rate = draft.found.placement.segments, draft.found.rows_per_second
+    for s in segments:
+        assert in_flight(draft) >= draft.problem.in_flight(s) * rate * (1 - 1e-9)
+    assert in_flight(draft) >= draft.problem.way_of(segments, rate) * rate * (1 - 1e-9)
 
 
 def test_a_plan_with_fewer_in_flight_than_counted_stops():
     draft = any_draft("rented", ctrdnn, 512, 1, 0)
-    check_counted(draft, draft.problem)
+    check_counted(draft)
     with pytest.raises(PlanError, match=r"contradicts itself \(batches in flight, at the least"):
-        check_counted(replace(draft, depth=draft.depth // 3), draft.problem)
+        check_counted(replace(draft, depth=draft.depth // 3))
 
 
 def test_plans_have_lanes_for_what_is_in_flight(monkeypatch):
