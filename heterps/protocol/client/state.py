@@ -152,6 +152,11 @@ class ClientState:
         again = None if self.stopped else self._open.get((host, type(request), request.key.n))
         return [] if again is None else [Send(host, again)]
 
+    def is_kept_waiting(self) -> list[Action]:
+        """An answer has not come at once: from now on as many units are in flight as the mode allows."""
+        self.at_once = False
+        return [] if self.stopped else self._settle()
+
     def close(self) -> None:
         """End where it stands, however that came: what waits at stage actors is not counted there any more."""
         self.stopped = True
