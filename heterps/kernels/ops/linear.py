@@ -1,4 +1,4 @@
-"""Matrix products: dense, matmul, cross. The GEMMs are the library's; the passes around them are fused loops."""
+"""Matrix products: dense, matmul, cross. GEMMs are the library's but for narrow ones; the passes around are loops."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from heterps.kernels.cost import OpCost, OpWork, parameter_count
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import FUSED, Call, Kernel, register_kernel
 from heterps.kernels.ops.fused_cuda import bias_cuda, column_sums_cuda, cuda_passes, relu_slope_cuda
+from heterps.kernels.ops.narrow import input_gradient, product, weight_gradient
 from heterps.kernels.ops.pointwise import add_bias, bias_relu, column_sums, flat_rows, relu_slope
 
 __all__ = ["as_matrix"]
@@ -46,7 +47,7 @@ def as_matrix(x: Array) -> Array:
 def dense_forward(c: Call) -> None:
     """``y = x W + b`` over the last axis."""
     y = as_matrix(c.y)
-    c.xp.matmul(as_matrix(c.xs[0]), c.params["weight"], out=y)
+    product(c, as_matrix(c.xs[0]), c.params["weight"], y)
     if "bias" in c.params:
         add_bias(c, y, c.params["bias"])
 
@@ -54,7 +55,7 @@ def dense_forward(c: Call) -> None:
 def dense_backward(c: Call) -> None:
     """``dW = xT dy``, ``db`` = column sums of dy, ``dx = dy WT``."""
     dy = as_matrix(c.dy)
-    c.xp.matmul(as_matrix(c.xs[0]).T, dy, out=c.dparams["weight"])
+    weight_gradient(c, as_matrix(c.xs[0]), dy, c.dparams["weight"])
     if "bias" in c.dparams:
         column_sums(c, dy, c.dparams["bias"])
     _dense_dx(c, dy)
@@ -68,13 +69,13 @@ def _dense_dx(c: Call, dy: Array) -> None:
     if c.loops and weight.shape[1] == 1 and dx.flags.c_contiguous:
         outer(dy.reshape(-1), weight.reshape(-1), dx.reshape(-1))
     else:
-        c.xp.matmul(dy, weight.T, out=dx)
+        input_gradient(c, dy, weight, dx)
 
 
 def dense_relu_forward(c: Call) -> None:
     """``max(x W + b, 0)``: bias and activation in one pass over the product."""
     y = as_matrix(c.y)
-    c.xp.matmul(as_matrix(c.xs[0]), c.params["weight"], out=y)
+    product(c, as_matrix(c.xs[0]), c.params["weight"], y)
     if c.loops:
         bias_relu(*flat_rows(y), y.shape[0], _bias(c, y))
     elif (module := cuda_passes(c.xp, y, _bias(c, y))) is not None:
@@ -110,7 +111,7 @@ def dense_relu_backward(c: Call) -> None:
     else:
         c.xp.multiply(dz, y > 0, out=dz)
         c.xp.sum(dz, axis=0, out=sums)
-    c.xp.matmul(as_matrix(c.xs[0]).T, dz, out=c.dparams["weight"])
+    weight_gradient(c, as_matrix(c.xs[0]), dz, c.dparams["weight"])
     _dense_dx(c, dz)
 
 

@@ -72,6 +72,7 @@ class ClientState:
         self.until = run.until
         self.serial = run.serial
         self.stopped = False
+        self.at_once = False  # the engine computes here and no answer has kept it waiting: see _in_flight
         self.next = run.start
         self.credits = Credits() if credits is None else credits
         self._stream = (run.pass_, -1 if run.split is None else run.split)
@@ -150,6 +151,11 @@ class ClientState:
         """No answer came in time: send it again, under the present term."""
         again = None if self.stopped else self._open.get((host, type(request), request.key.n))
         return [] if again is None else [Send(host, again)]
+
+    def is_kept_waiting(self) -> list[Action]:
+        """An answer has not come at once: from now on as many units are in flight as the mode allows."""
+        self.at_once = False
+        return [] if self.stopped else self._settle()
 
     def close(self) -> None:
         """End where it stands, however that came: what waits at stage actors is not counted there any more."""
@@ -361,9 +367,16 @@ class ClientState:
         if not begun and self.until is not None and self.next >= self.until:
             return False
         if inside or not self.mode.has_copy:
-            return inside or len(self._units) < self.mode.in_flight
+            return inside or len(self._units) < self._in_flight
         # By number: a later unit may be settled before the oldest, and what is kept here lacks that one still.
         return unit - min(self._units, default=unit) < self.mode.in_flight * self.mode.unit
+
+    @property
+    def _in_flight(self) -> int:
+        """Units to have in flight. Where answers come at once, one more would only have its rows earlier than needed:
+        they would be older, and out of the cache again when they are used.
+        """
+        return 1 if self.at_once else self.mode.in_flight
 
     def _report(self) -> list[Action]:
         """Nothing is in flight. In Sync all hosts must know where the lane stands before the run does."""

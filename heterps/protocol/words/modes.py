@@ -125,7 +125,7 @@ class Async(Mode):
     Parameters
     ----------
     depth
-        Units in flight per Split; bounds staleness.
+        Units in flight per Split; bounds staleness. One is enough where hosts answer at once, and then it is one.
     merge
         Batches whose gradients are summed before one push, and for which dense parameters are asked for once.
     """

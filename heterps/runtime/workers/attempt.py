@@ -118,6 +118,7 @@ class Attempt:
     ) -> None:
         self.run, self.bench = run, bench
         self.client = ClientState(run, mode, credits)  # called by the attempt's own thread only
+        self.client.at_once = mode.any_order and stage is None and group is None and home is None
         self.inbox: SimpleQueue[Callable[[], list[Action]]] = SimpleQueue()  # filled by any thread, emptied by its own
         self._aside: deque[Callable[[], list[Action]]] = deque()  # taken from it, to be done when a batch is computed
         self.ended = False  # once true nothing is carried out any more
@@ -336,7 +337,10 @@ class Attempt:
             works = [self._works[n] for n in unit if n in self._works]
             payload = self.bench.copy.settle(request.key, works, host, request.settles)
 
+        came: list[bool] = []
+
         def done(reply: Reply | None, pulled: Pulled | Refreshed | None) -> None:
+            came.append(True)
             self._post(_Answer(lambda: self._answered(host, request, payload, reply, pulled)))
 
         if host < len(self.client.layout.copies):
@@ -354,6 +358,8 @@ class Attempt:
             assert self._group is not None
             self.bench.exchange.add(sent=bytes_in(payload))
             self._group.request(request, payload, done)
+        if self.client.at_once and not came:
+            self._todo.extend(self.client.is_kept_waiting())
 
     @property
     def _is_halved(self) -> bool:

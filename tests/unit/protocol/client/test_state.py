@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from heterps.protocol import (
+    Async,
     BatchKey,
     Cached,
     ClientState,
@@ -66,6 +67,23 @@ class Played:
     @property
     def computing(self) -> list[int]:
         return [a.key.n for a in self.done if isinstance(a, cl.Compute)]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_where_answers_come_at_once_no_batch_is_pulled_before_the_one_before_it_is_pushed(at_once: bool) -> None:
+    played = Played(k=0, mode=Async(2))
+    played.client.at_once = at_once
+    for n in range(3):  # what was begun before that was known
+        played.answer(Pull, n)
+        played.computed(n)
+        played.answer(Push, n)
+    played.answer(Pull, 3)
+    assert bool(played.sent(Pull, 4)) is not at_once
+    played.computed(3)
+    assert not played.sent(Push, 4)
+    played.answer(Push, 3)
+    assert played.sent(Pull, 4)
+    assert bool(played.sent(Pull, 5)) is not at_once
 
 
 def test_batches_are_computed_in_order_however_their_rows_come() -> None:

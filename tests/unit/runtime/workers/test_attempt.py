@@ -12,7 +12,7 @@ from heterps.data import Batch
 from heterps.protocol import Async, BatchKey, Mode, Sync
 from heterps.protocol.words import instructions as do
 from heterps.protocol.words.layout import Layout
-from heterps.protocol.words.messages import Pull, Push
+from heterps.protocol.words.messages import Ask, Pull, Push
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
@@ -189,3 +189,33 @@ def test_what_came_while_a_batch_was_computed_is_looked_at_before_the_next(
     attempt.pump(100)
     attempt.close()
     assert done[:5] == wanted
+
+
+@pytest.mark.parametrize("late", [(), (Push,), (Ask,)], ids=["nothing", "pushes", "the first word"])
+def test_rows_are_asked_for_ahead_only_where_answers_are_waited_for(late: tuple[type, ...]) -> None:
+    """One answer that was waited for is enough: a backup may hold up acknowledgements and nothing else."""
+    job = Job(Model(graph()), 64, Async(depth=2), hosts=1)
+    copy, ahead = _Copy(job, 1), list[int]()
+    copy.is_far = False
+    run = do.RunSplit(5, 5, "w", 0, 0, 0, 0, 0, None, 0, (0, 0), Layout(1, (1,), (1,), job.owners))
+    links: Any = {1: copy}
+    bench = Workbench(job)
+    attempt = Attempt(run, job.mode, Reading(_Batch, 0), bench, links.__getitem__, lambda event: None)  # type: ignore[arg-type]
+    send = copy.send
+
+    def sent(request: Any, *rest: Any) -> None:
+        if isinstance(request, Pull):
+            acknowledged = len(copy.pushed) - len(copy.late)
+            ahead.append(request.key.n - acknowledged)
+        send(request, *rest)
+        if not isinstance(request, late):
+            copy.late.pop()()
+
+    copy.send = sent  # type: ignore[method-assign]
+    attempt.start()
+    while attempt.pump(100) or copy.late:
+        if copy.late:
+            copy.late.pop(0)()
+    attempt.close()
+    assert len(ahead) == 5
+    assert max(ahead) == (1 if late else 0)
