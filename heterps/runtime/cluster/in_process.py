@@ -15,6 +15,7 @@ from distributed import Client, Scheduler, SpecCluster, Worker
 from distributed.system import MEMORY_LIMIT
 
 from heterps.errors import ClusterError
+from heterps.runtime.cluster.calm import calm_beats
 from heterps.runtime.cluster.core_share import Threads, allot, available_cores
 from heterps.runtime.cluster.resources import resource_of
 from heterps.runtime.config import settings
@@ -79,6 +80,8 @@ def local_cluster(
         for block in (_scratch(), _quiet(calm), _prepared(blas)):
             stack.enter_context(block)
         cluster = stack.enter_context(_cluster(specs))
+        if calm:
+            calm_beats(cluster.scheduler)
         yield stack.enter_context(Client(cluster, set_as_default=False))
 
 

@@ -26,7 +26,8 @@ from heterps.runtime.wire.addresses import parse_address
 
 __all__ = ["Attendance"]
 
-_LOOK_S = 0.5  # between looks, where nobody says that there is something to see
+_LOOK_S = 2.0  # between looks, where nobody says that there is something to see: who comes or goes is told at once
+_LONG_S = 0.05  # a look that takes longer is made less often
 _SHARE, _LEAST_SHARE = 0.05, 0.5  # of the time that looks may take: where nobody says anything, and at the most
 _log = logging.getLogger("heterps")
 
@@ -131,7 +132,7 @@ class Attendance:
             self._taken.clear()
             self._arrivals.post(partial(self._look, found))
             self._taken.wait()
-            if took > _LOOK_S / 10:
+            if took > _LONG_S:
                 self._ended.wait(took * (1 / _LEAST_SHARE - 1))
             self._wake.wait(max(_LOOK_S, took / _SHARE))
 
@@ -157,7 +158,7 @@ class Attendance:
         """Dask connects again by itself: then it is known whether the scheduler is gone, or has given the driver up."""
         until = monotonic() + settings().connect_s / 2
         while getattr(self._client, "status", "") == "connecting" and monotonic() < until and not self._ended.is_set():
-            self._ended.wait(_LOOK_S / 10)
+            self._ended.wait(_LONG_S)
 
     @property
     def is_cut_off(self) -> bool:
