@@ -12,7 +12,7 @@ from heterps.device.arrays import Array
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import Call
 from heterps.kernels.ops.pointwise import flat_rows
-from heterps.kernels.ops.tiles import COLUMNS, ROWS, WIDE, row_narrow, row_wide, rows_narrow, rows_wide
+from heterps.kernels.ops.tiles import COLUMNS, FUSES, ROWS, WIDE, row_narrow, row_wide, rows_narrow, rows_wide
 
 __all__ = ["input_gradient", "product", "weight_gradient"]
 
@@ -87,7 +87,7 @@ def narrow_inputs(dy, dy_stride, w, panels, dx, dx_stride, n, columns):  # type:
 def _is_narrow(c: Call, weight: Array) -> bool:
     inputs, columns = weight.shape
     fits = inputs >= LEAST and 0 < columns <= MOST and columns % COLUMNS == 0
-    return fits and c.loops and weight.dtype == np.float32
+    return FUSES and fits and c.loops and weight.dtype == np.float32
 
 
 def product(c: Call, x: Array, weight: Array, y: Array) -> None:

@@ -7,6 +7,7 @@ do to work on large matrices piece by piece. Sums run in the order of the inner 
 from __future__ import annotations
 
 from collections.abc import Callable
+from platform import machine
 from typing import Any
 
 from llvmlite import binding, ir  # type: ignore[import-untyped,unused-ignore]
@@ -14,12 +15,15 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["COLUMNS", "ROWS", "WIDE", "row_narrow", "row_wide", "rows_narrow", "rows_wide"]
+__all__ = ["COLUMNS", "FUSES", "ROWS", "WIDE", "row_narrow", "row_wide", "rows_narrow", "rows_wide"]
 
 ROWS = 6
 #: Columns of a narrow tile, and whether there are registers for four times as many.
 COLUMNS = 16
-WIDE = bool(binding.get_host_cpu_features().get("avx512f", False))
+_FEATURES = binding.get_host_cpu_features()
+WIDE = bool(_FEATURES.get("avx512f", False))
+#: Whether a processor multiplies and adds in one step. Else each number would be a call of the C library.
+FUSES = bool(_FEATURES.get("fma", False)) or machine() in ("aarch64", "arm64")
 
 _REGISTER, _U64, _U32 = ir.VectorType(ir.FloatType(), COLUMNS), ir.IntType(64), ir.IntType(32)
 _PLACE = (types.uint64, types.uint64)
