@@ -96,15 +96,25 @@ def test_a_wide_tile_gives_the_bits_of_narrow_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "columns", "dtype"),
-    [(300, 8, "float32"), (300, 65, "float32"), (300, 128, "float32"), (255, 64, "float32"), (300, 64, "float64")],
+    ("inputs", "columns", "dtype", "fuses"),
+    [
+        (300, 8, "float32", True),
+        (300, 65, "float32", True),
+        (300, 128, "float32", True),
+        (255, 64, "float32", True),
+        (300, 64, "float64", True),
+        (300, 64, "float32", False),
+    ],
 )
-def test_others_are_the_librarys(inputs: int, columns: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_are_the_librarys(
+    inputs: int, columns: int, dtype: str, fuses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*arguments: Any) -> None:
         raise AssertionError("a loop was called")
 
     for loop in ("narrow_product", "narrow_gradient", "narrow_inputs"):
         monkeypatch.setattr(narrow, loop, refused)
+    monkeypatch.setattr(narrow, "FUSES", fuses)
     x, w, dy = np.ones((3, inputs), dtype), np.ones((inputs, columns), dtype), np.ones((3, columns), dtype)
     y, dw, dx = np.empty_like(dy), np.empty_like(w), np.empty_like(x)
     product(LOOPS, x, w, y)
