@@ -111,6 +111,6 @@ def test_every_file_that_a_page_names_exists() -> None:
 
 
 def test_hardware_on_the_planner_page_can_be_read(tmp_path: Path) -> None:
-    text, _ = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/planner.md").read_text(), re.S)  # the other is a catalogue: test_products.py
+    text, _ = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/planner.md").read_text(), re.S)
     (tmp_path / "hw.toml").write_text(text)
     assert {"cpu", "v100", "l4"} <= {pool.name for pool in heterps.Hardware.from_toml(tmp_path / "hw.toml").pools}
