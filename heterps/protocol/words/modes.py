@@ -83,7 +83,7 @@ class Mode:
     @property
     def held(self) -> int:
         """Batches that an attempt may hold at once."""
-        return self.in_flight * self.unit
+        return self.told_at_once
 
     @property
     def told_at_once(self) -> int:
@@ -214,7 +214,7 @@ class Cached(Mode):
     @property
     def held(self) -> int:
         """Batches that are read, with their rows asked for, before their turn comes."""
-        return min(_AHEAD, self.in_flight * self.unit)
+        return min(_AHEAD, self.told_at_once)
 
 
 @dataclass(frozen=True, slots=True)

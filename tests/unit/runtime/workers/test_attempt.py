@@ -134,6 +134,13 @@ class _Batch(_Batches):
         self._left = iter([Batch(BatchKey(0, 0, n), 64, columns(64, n)) for n in range(start, 5)])
 
 
+def _with_one_copy(job: Job, copy: Any) -> tuple[Attempt, Workbench]:
+    """An attempt at a Split whose only shard host is this copy."""
+    run = do.RunSplit(5, 5, "w", 0, 0, 0, 0, 0, None, 0, (0, 0), Layout(1, (1,), (1,), job.owners))
+    links, bench = {1: copy}, Workbench(job)
+    return Attempt(run, job.mode, Reading(_Batch, 0), bench, links.__getitem__, lambda event: None), bench  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("is_far", "comes", "wanted"),
     [
@@ -153,10 +160,7 @@ def test_what_came_while_a_batch_was_computed_is_looked_at_before_the_next(
     job = Job(Model(graph()), 64, Async(depth=3), hosts=1)
     copy, done = _Copy(job, 1), list[Any]()
     copy.is_far = is_far
-    run = do.RunSplit(5, 5, "w", 0, 0, 0, 0, 0, None, 0, (0, 0), Layout(1, (1,), (1,), job.owners))
-    links: Any = {1: copy}
-    bench = Workbench(job)
-    attempt = Attempt(run, job.mode, Reading(_Batch, 0), bench, links.__getitem__, lambda event: None)  # type: ignore[arg-type]
+    attempt, bench = _with_one_copy(job, copy)
     send, compute = copy.send, bench.compute
 
     def sent(request: Any, *rest: Any) -> None:
@@ -197,10 +201,7 @@ def test_rows_are_asked_for_ahead_only_where_answers_are_waited_for(late: tuple[
     job = Job(Model(graph()), 64, Async(depth=2), hosts=1)
     copy, ahead = _Copy(job, 1), list[int]()
     copy.is_far = False
-    run = do.RunSplit(5, 5, "w", 0, 0, 0, 0, 0, None, 0, (0, 0), Layout(1, (1,), (1,), job.owners))
-    links: Any = {1: copy}
-    bench = Workbench(job)
-    attempt = Attempt(run, job.mode, Reading(_Batch, 0), bench, links.__getitem__, lambda event: None)  # type: ignore[arg-type]
+    attempt, _ = _with_one_copy(job, copy)
     send = copy.send
 
     def sent(request: Any, *rest: Any) -> None:
