@@ -194,12 +194,12 @@ class Problem:
         In batches for each row per second, at the least. Layers of other stages are where they are fastest; nothing is
         known of the cuts between these.
         """
-        fastest = self._fastest_way[:, None]
+        fastest = self.fastest_way[:, None]
         more, (ends, begins) = self._summed(self.layer_way - fastest), self._cut_ways(1.0)
         return np.stack([more + ends + self.way + fastest.sum(), more - begins])
 
-    @property
-    def _fastest_way(self) -> Floats:
+    @cached_property
+    def fastest_way(self) -> Floats:
         """float[L]: what each Layer adds to what is in flight where that is least."""
         fastest = np.where(self.allowed, self.layer_way, np.inf).min(axis=1, initial=np.inf)
         return np.where(np.isfinite(fastest), fastest, 0.0)
@@ -207,7 +207,7 @@ class Problem:
     @property
     def least_way(self) -> float:
         """Batches in flight for each row per second that no placement has fewer of."""
-        return self.way + float(self._fastest_way.sum())
+        return self.way + float(self.fastest_way.sum())
 
     @cached_property
     def stage_way(self) -> Floats:

@@ -177,23 +177,12 @@ class TypeProgram:
         p, small, cap = self._problem, self._small, float(self._problem.memory_cap[t])
         if p.mixes.size or not 0 < cap < np.inf:
             return []
-        flight = self._in_flight + (small.layer_way[:, t] - self._fastest) / self._counts
+        flight = p.least_way + (small.layer_way[:, t] - small.fastest_way) / self._counts
         each, once = small.layer_held[:, t] * np.maximum(flight, p.way_from), small.layer_memory[:, t]
         room = np.maximum(cap - once / self._counts, 1e-2 * cap)
-        crosses = p.cut_memory / cap * max(self._in_flight, p.way_from), p.cut_memory / cap * p.held / high
+        crosses = p.cut_memory / cap * max(p.least_way, p.way_from), p.cut_memory / cap * p.held / high
         fewest = (p.held * small.layer_held[:, t] + once) / cap / high
         return [(each / room, crosses[0]), ((each + once / high) / cap, crosses[0]), (fewest, crosses[1])]
-
-    @cached_property
-    def _fastest(self) -> Floats:
-        """Batches in flight for each row a second by Layer, each where it takes least."""
-        ways = np.where(self._small.allowed, self._small.layer_way, np.inf).min(axis=1)
-        return np.where(np.isfinite(ways), ways, 0.0)
-
-    @property
-    def _in_flight(self) -> float:
-        """Batches in flight for each row a second, at the least."""
-        return self._problem.way + float(self._fastest.sum())
 
     def _add_crossing(
         self, program: IntegerProgram, rows: list[list[int]], work: list[list[Terms]], ways: Terms, high: float
