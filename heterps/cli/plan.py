@@ -36,6 +36,7 @@ from heterps.planner.show.played import played_text
 from heterps.planner.show.text_report import render
 from heterps.planner.solve.effort import Deadline
 from heterps.planner.solve.max_load import LoadPlan, least_load
+from heterps.planner.solve.solvers import solver
 from heterps.planner.tiers import with_storage
 from heterps.protocol.words.modes import mode_from_text
 from heterps.runtime.batch.columns import check_columns
@@ -355,15 +356,14 @@ def _print_comparison(console: Screen, request: Request) -> None:
             table.add_row(name, *[""] * 7, reason)
             continue
         workers = ", ".join(f"{units} {pool}" for pool, units in made.units.items())
-        proved = name in ("exact", "milp")
         table.add_row(
             name,
-            " | ".join(stage.pool for stage in made.stages),
+            " | ".join("+".join(stage.workers) for stage in made.stages),
             workers,
             f"{made.forecast.rows_per_second:,.0f}",
             money_text(made.forecast.price_per_hour),
             f"{made.forecast.price_per_million_rows:.4g}",
-            percent_text(made.certificate.gap) if proved else "no bound",
+            percent_text(made.certificate.gap) if solver(name).proves else "no bound",
             seconds_text(made.certificate.seconds),
             "",
         )

@@ -257,7 +257,7 @@ def _unit(request: Request) -> tuple[str, float]:
 def _certificate(request: Request, choice: Choice, seconds: float) -> Certificate:
     found, (objective, factor) = choice.draft.found, _unit(request)
     proof = f"{found.proof}; {choice.over}"
-    if request.solver != "exact" and request.solver != "milp":
+    if not solver(request.solver).proves:
         proof = "none: the bound is for plans of this solver's kind only"
     gap = abs(found.value - choice.bound) / found.value if found.value else 0.0
     return Certificate(

@@ -1,15 +1,18 @@
 """Integer programming (HiGHS) at a fixed throughput: stages as a path through the states, with side conditions.
 
 One binary per possible stage, flow conservation at every state (by type, where links count), one row per scarce thing,
-an integer per product that is sold whole. HiGHS reports the bound; a gap of zero is the certificate.
+an integer per product that is sold whole. HiGHS reports the bound; a gap of zero is the certificate. Its stages are on
+one type each: where stages on two are allowed, its plan is one of many, and the bound that of fractions of units.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
-from heterps.planner.solve.chain import is_inside, pairs_inside, units_needed
+from heterps.planner.solve.chain import is_inside, pairs_inside, relaxed_price, units_needed
 from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.integer_program import IntegerProgram
 from heterps.planner.solve.placement import Placement, Segment
@@ -26,8 +29,17 @@ def milp_placement(problem: Problem, x: float, seconds: float = 60.0) -> Placeme
     Raises
     ------
     UndecidedError
-        If the program would be too large for memory, or HiGHS found nothing in time.
+        If the program would be too large for memory, HiGHS found nothing in time, or stages on two types might do.
     """
+    found = _on_one_type(problem, x, seconds)
+    if not problem.mixes.size:
+        return found
+    if found is None:
+        raise UndecidedError(f"at {x:g} rows a second stages on two types were not looked at")
+    return replace(found, bound=min(found.bound, relaxed_price(problem, x)))
+
+
+def _on_one_type(problem: Problem, x: float, seconds: float) -> Placement | None:
     if pairs_inside(problem.words) * problem.types > MOST_COLUMNS:
         raise UndecidedError(f"more than {MOST_COLUMNS:,} possible stages: too many for an integer program")
     stages, hosts = _stages(problem, x), problem.shards.hosts(x)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.errors import PlanError, UnknownKindError
-from heterps.planner.solve.chain import chain_placement, is_inside, relaxed_price, units_needed
+from heterps.planner.solve.chain import chain_placement, is_inside, units_needed
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.milp import milp_placement
 from heterps.planner.solve.multipliers import multiplier_placement
@@ -32,7 +32,8 @@ class Solver:
     """A named way of placing. ``applies(problem)`` says why it cannot be used, or nothing.
 
     ``solve`` returns None only where it has proved that there is no placement; it raises UndecidedError where it does
-    not know. ``timed`` is the same with a Deadline.
+    not know. ``timed`` is the same with a Deadline. ``proves`` says that bounds of its placements hold for all others,
+    not only for those of its kind.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Solver:
     doc: str
     applies: Callable[[Problem], str] = lambda problem: ""
     timed: Callable[[Problem, float, Deadline], Placement | None] | None = None
+    proves: bool = False
 
     def within(self, deadline: Deadline) -> Solve:
         """The solver as a function that ends in time, if it knows how."""
@@ -85,19 +87,11 @@ def exact(problem: Problem, x: float, deadline: Deadline = NEVER) -> Placement |
 
 
 def _without_labels(problem: Problem, x: float, deadline: Deadline) -> Placement | None:
-    """HiGHS where the program is not too large and ends in time, else prices that keep stages within the caps.
-
-    The program knows stages on one type only: where a stage may be on two, its bound and its "none" prove nothing.
-    """
+    """HiGHS where the program is not too large and ends in time, else prices that keep stages within the caps."""
     try:
-        found = milp_placement(problem, x, seconds=min(20.0, deadline.left / 4))
+        return milp_placement(problem, x, seconds=min(20.0, deadline.left / 4))
     except UndecidedError:
         return multiplier_placement(problem, x, deadline)
-    if not problem.mixes.size:
-        return found
-    if found is None:
-        raise UndecidedError(f"at {x:g} rows a second stages on two types were not all looked at")
-    return replace(found, bound=min(found.bound, relaxed_price(problem, x)))
 
 
 def greedy(problem: Problem, x: float) -> Placement | None:
@@ -161,8 +155,8 @@ def _small(problem: Problem) -> str:
     return "" if problem.states * problem.types <= 24 else "more than 24 states x types: it would not end"
 
 
-register_solver(Solver("exact", exact, "dynamic programming, Pareto labels, HiGHS: proved", timed=exact))
-register_solver(Solver("milp", milp_placement, "HiGHS on the path formulation: proved to its gap"))
+register_solver(Solver("exact", exact, "dynamic programming, Pareto labels, HiGHS: proved", timed=exact, proves=True))
+register_solver(Solver("milp", milp_placement, "HiGHS on the path formulation: proved to its gap", proves=True))
 register_solver(Solver("brute", brute_force, "every sequence of stages", _small))
 register_solver(Solver("greedy", greedy, "each Layer where it alone is cheapest"))
 register_solver(Solver("cpu-only", only("cpu"), "the best without GPUs"))

@@ -11,6 +11,7 @@ from heterps.planner.solve import pareto
 from heterps.planner.solve.dag import over_downsets
 from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.making import make_problem
+from heterps.planner.solve.milp import milp_placement
 from heterps.planner.solve.multipliers import multiplier_placement
 from heterps.planner.solve.solvers import exact
 from tests.unit.planner.brute import SLACK, BrutePlans
@@ -122,12 +123,13 @@ def test_a_plan_with_shared_stages_sustains_what_its_shares_leave():
             assert MixedPlans(problem).least(reached * (1 - 1e-6)) <= found.price * (1 + 1e-9), f"seed {seed}"
 
 
-def test_raised_prices_call_nothing_impossible_that_is_not():
+@pytest.mark.parametrize("solve", [multiplier_placement, milp_placement], ids=["raised prices", "program"])
+def test_solvers_that_know_no_shared_stages_claim_nothing_about_them(solve):
     for seed in SEEDS:
         problem, x = mixed_instance(seed)
         best = MixedPlans(problem).least(x)
         try:
-            found = multiplier_placement(problem, x)
+            found = solve(problem, x)
         except UndecidedError:
             continue
         assert (found is None) <= (best is None), f"seed {seed}"
