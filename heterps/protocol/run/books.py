@@ -127,6 +127,7 @@ class SplitBook(Book):
         self._fresh = progress.get("fresh", 0)
         self._dirty: set[int] = set()
         self._dirtiest: list[int] = []  # a heap: the least of them; those that are not dirty any more are passed over
+        self.done_since = 0  # batches that were told of since the cut
 
     def distrust(self) -> None:
         """Some hosts may have a batch of any Split that was begun."""
@@ -192,9 +193,11 @@ class SplitBook(Book):
     def progress(self, work: Work, upto: int) -> bool:
         """Remember how far a Split is."""
         assert work.split is not None
-        news = upto > self.starts[work.split]
-        self.starts[work.split] = max(upto, self.starts[work.split])
-        return news
+        news = upto - self.starts[work.split]
+        if news > 0:
+            self.starts[work.split] = upto
+            self.done_since += news
+        return news > 0
 
     def give_back(self, work: Work, *, clean: bool) -> None:
         """Put a Split back to be taken."""
@@ -207,7 +210,7 @@ class SplitBook(Book):
     def finish(self, work: Work, batches: int) -> None:
         """Note a Split as done."""
         assert work.split is not None
-        del self.starts[work.split]
+        self.done_since += max(0, batches - self.starts.pop(work.split))
         self._done.add(work.split)
         while self._low in self._done:
             self._done.discard(self._low)

@@ -5,6 +5,9 @@ batches, as many as are in flight. So between two words that tell of n batches, 
 done, and what is in flight takes ``at_once`` times as long as a batch. Who is behind is judged by the least that a
 batch can have taken there, and compared with the most that it can have taken elsewhere: silence that a mode brings with
 it is nobody's fault.
+
+Where Splits are over before anyone looks twice, nobody's pace is known, but what all have done together is: one that
+says nothing is compared with what the others did since its last word, in the mean.
 """
 
 from __future__ import annotations
@@ -49,6 +52,8 @@ class _Mark(NamedTuple):
     at: float
     batches: int
     seconds: float
+    all_batches: int  # what everybody had done by then
+    all_seconds: float  # and for how long everybody went on, added up
     unseen: float | None = None  # of a stream that had just begun: for how long at most; None: it was under way
 
     def least(self, last: _Mark, at_once: int) -> float:
@@ -78,13 +83,20 @@ class Paces:
         self._looked: float | None = 0.0  # when it was looked last; None: nobody knows since when something goes on
         self._usual: dict[str, float] = {}  # seconds of a batch, by worker, as known last: also of those that have done
         self._ranked: list[float] | None = None  # these, in order; None: to be sorted
+        self._done, self._all_batches, self._all_seconds = 0, 0, 0.0  # of everybody, those that have ended too
 
-    def look(self, now: float, going: Iterable[Going], every_s: float = 0.0, at_once: int = 1) -> list[Behind]:
+    def look(
+        self, now: float, going: Iterable[Going], every_s: float = 0.0, at_once: int = 1, done: int = 0
+    ) -> list[Behind]:
         """Take note of how far everything is; return what is far behind.
 
         ``every_s``: for so long one that goes on may say nothing. ``at_once``: so many batches one word may tell of.
+        ``done``: so many have been told of since the last cut that the run went back to, if that is known.
         """
         there = list(going)
+        self._all_batches += max(0, done - self._done)
+        self._all_seconds += len(there) * (now - (self._looked or now))
+        self._done = done
         self._marks = {each.stream: self._marks.get(each.stream, deque()) for each in there}
         known: dict[str, list[float]] = {}
         for each in there:
@@ -123,12 +135,15 @@ class Paces:
         marks = self._marks[each.stream]
         if not marks:
             unseen = None if self._looked is None else now - self._looked
-            marks.append(_Mark(now, each.batches, each.seconds, unseen))
+            marks.append(self._mark(now, each, unseen))
         elif each.batches > marks[-1].batches:
-            marks.append(_Mark(now, each.batches, each.seconds))
+            marks.append(self._mark(now, each))
         sure = _SURE * (at_once - 1) + 1
         while len(marks) > 2 and marks[1].at <= now - self.after_s and marks[-1].batches - marks[1].batches >= sure:
             marks.popleft()
+
+    def _mark(self, now: float, each: Going, unseen: float | None = None) -> _Mark:
+        return _Mark(now, each.batches, each.seconds, self._all_batches, self._all_seconds, unseen)
 
     def _most(self, each: Going, every_s: float, at_once: int) -> float:
         """Return the most that its batches can have taken lately, and what it is at takes; inf if nobody knows."""
@@ -149,7 +164,15 @@ class Paces:
         """Say whether its batches, or the one it is at, take far longer than those of others, and cost the run time."""
         first, others = self._marks[each.stream][0], self.usual(each.worker)
         watched, took = now - first.at, each.seconds - first.seconds
-        if others is None or watched < self.after_s or took < watched / 2:
+        if watched < self.after_s or took < watched / 2:
             return None
-        pace = self._least(each, every_s, at_once)
+        pace = self._silent(each, every_s, at_once) if others is None else self._least(each, every_s, at_once)
+        others = self._mean_of_others(now, each, at_once) if others is None else others
         return Behind(each.attempt, each.worker, pace, others) if pace > self.factor * others else None
+
+    def _mean_of_others(self, now: float, each: Going, at_once: int) -> float:
+        """Return the most that a batch took all others since its last word, in the mean; inf if they did too few."""
+        word = self._marks[each.stream][-1]
+        batches, seconds = self._all_batches - word.all_batches, self._all_seconds - word.all_seconds - (now - word.at)
+        hidden = at_once * (len(self._marks) - 1)  # done before that word, perhaps, and told after it
+        return seconds / (batches - hidden) if batches >= max(1, _SURE * hidden) else inf

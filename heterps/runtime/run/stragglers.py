@@ -90,7 +90,7 @@ class Stragglers:
                 if a.work.split is not None
             ]
             every_s, at_once = told_every_s(len(run.roster.workers)), run.spec.mode.told_at_once
-            self._tell(self._paces.look(self._ran_s, going, every_s, at_once))
+            self._tell(self._paces.look(self._ran_s, going, every_s, at_once, book.done_since))
         elif not self._asked and (line := self._counter()) is not None and line.made.done():
             self._asked = True
             line.ask("lane_times").add_done_callback(

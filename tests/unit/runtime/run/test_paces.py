@@ -194,3 +194,38 @@ def test_while_nobody_looks_nothing_is_learned() -> None:
         now = 10.0 + n
         assert not paces.look(now, [each._replace(batches=each.batches + 10 * n, seconds=now) for each in ahead])
     assert paces.usual("b") == pytest.approx(0.1, rel=0.1)
+
+
+def with_short_splits(now: float, stuck: float, short: int = 3) -> tuple[list[Going], int]:
+    """Return workers that do a Split of two batches a look, one of them until it is stuck, and what all have done."""
+    looks, left = int(2 * now), int(2 * min(now, stuck))
+    others = [Going((w, looks), 10 * looks + w, f"w{w}", 0, now) for w in range(short)]
+    return [Going(left, -1, "stuck", 0, now), *others], 2 * (left + short * looks)
+
+
+@pytest.mark.parametrize("short", [1, 3])
+def test_one_that_stands_still_is_found_though_splits_of_others_are_over_at_once(short: int) -> None:
+    paces, found = Paces(after_s=4.0, factor=3.0), {}
+    for now in (n / 2 for n in range(60)):
+        there, done = with_short_splits(now, 10.0, short)
+        found[now] = paces.look(now, there, 0.5, 2, done)
+    first = next(now for now, behind in found.items() if behind)
+    assert 10.0 < first <= 15.0
+    assert {behind.worker for each in found.values() for behind in each} == {"stuck"}
+    assert found[29.5][0].others == pytest.approx(0.25, rel=0.4)
+
+
+def test_nobody_is_behind_where_short_splits_stand_still_together() -> None:
+    """As when a shard host does not answer for a while: since the last word of one the others did nothing either."""
+    paces, now = Paces(after_s=4.0, factor=3.0), 0.0
+    for n in range(100):
+        now = n / 2
+        there, done = with_short_splits(min(now, 20.0), 20.0)
+        assert not paces.look(now, [each._replace(seconds=now) for each in there], 0.5, 2, done)
+
+
+def test_one_alone_is_not_behind_itself() -> None:
+    paces = Paces(after_s=4.0, factor=3.0)
+    for n in range(200):
+        batches = min(n, 60)
+        assert not paces.look(n / 2, [Going(batches // 4, 0, "a", batches % 4, n / 2)], 0.5, 2, batches)

@@ -31,14 +31,14 @@ class Line:
 class Watched:
     """A run with two io workers, of which the second is slow, looked at by a clock of its own."""
 
-    def __init__(self, mode: Mode, after_s: float = 2.0) -> None:
+    def __init__(self, mode: Mode, after_s: float = 2.0, splits: int = 2) -> None:
         self.now, self.line, self.arrivals = 0.0, Line(), Arrivals()
         self.run = RunState(RunSpec(mode=mode, lanes=2, shards=2))
         counter = lambda: cast(ActorLine, self.line)  # noqa: E731
         self.stragglers = Stragglers(after_s, 3.0, self.arrivals, counter, str.upper, lambda: self.now)
         out = self.run.handle(*(ev.WorkerJoined(w, "io") for w in "ab"), ev.WorkerJoined("s", "server"))
         (create,) = [each for each in out if isinstance(each, do.CreateHost)]
-        out = self.run.handle(ev.HostReady(create.copy, create.term), ev.SplitsReady(0, 2))
+        out = self.run.handle(ev.HostReady(create.copy, create.term), ev.SplitsReady(0, splits))
         self.fast, self.slow = [each.attempt for each in out if isinstance(each, do.RunSplit)]
 
     def pass_by(self, seconds: int) -> list[ev.Event]:
@@ -126,3 +126,14 @@ def test_one_that_owes_merged_batches_may_do_them_before_it_stops() -> None:
     watched.run.handle(ev.CutAsked())
     assert watched.pass_by(3 * 8) == [], "sixteen batches of half a second, three times"
     assert ev.SplitSlow(watched.slow) in watched.pass_by(10)
+
+
+def test_one_that_stands_still_is_told_of_though_splits_of_others_are_over_between_two_looks() -> None:
+    watched = Watched(Async(), splits=30)
+    going, told = watched.fast, list[ev.Event]()
+    for _ in range(20):
+        out = watched.run.handle(ev.SplitDone(going, 4))
+        (going,) = [each.attempt for each in out if isinstance(each, do.RunSplit)]
+        told += watched.looked()
+    assert told[0] == ev.WorkerPaced("b", True, 1)
+    assert set(told[1:]) == {ev.SplitSlow(watched.slow)}
