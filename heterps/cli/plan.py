@@ -114,7 +114,7 @@ def command() -> None:
       heterps plan ctrdnn --hardware hw.toml --rows-per-second 2M --html report.html --explain
       heterps plan ctrdnn --hardware hw.toml --budget 40 --compare
       heterps plan ctrdnn --hardware hw.toml --rows 4e9 --deadline 6h --budget 200 --head-room 20%
-      heterps plan dlrm --pin top0=gpu --out plan.json
+      heterps plan dlrm --hardware hw.toml --rows-per-second 200k --pin 'top*=gpu' --out plan.json
       heterps plan instance.json --objective max-load               a public placement instance
       heterps plan wide_deep --mode sync --play-with cuts=60s --play-with slow=2
       heterps plan wide_deep --data train.tsv --out plan.json --commands

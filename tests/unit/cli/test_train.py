@@ -107,6 +107,7 @@ def test_a_saved_plan_is_trained_as_it_is(folder: Path) -> None:
     from heterps.cli._models import load_graph
 
     hps.Plan.fused(load_graph(str(folder / "small.py")), batch_size=50).save(folder / "plan.json")
+    assert "plan.json is a plan, expected a model: `heterps train` runs it" in bad("plan", folder / "plan.json")
     assert "800 samples" in good("train", folder / "plan.json", "--data", folder / "train.csv")
     assert "is a plan" in bad("train", folder / "plan.json", "--data", folder / "train.csv", "--batch-size", 10)
 
