@@ -95,3 +95,7 @@ class ServeError(HeterpsError, RuntimeError):
 
 class RunError(HeterpsError, RuntimeError):
     """A run stopped before its end; the message says why and how to go on."""
+
+
+class UnsavedError(RunError):
+    """Everything is trained and in the session's tables, but the last cut of it could not be written."""

@@ -320,6 +320,8 @@ class Session:
             check_target(out)
         wanted = named(fetch)
         data = self._data(dataset, (), wanted.values())
+        if out is not None:
+            check_target(out, data.files)
         found = sources_of(self.plan.graph, data.schema, list(wanted.values()), data.source_names or ())
         sources = {name: found[source] for name, source in wanted.items()}
         if all(isinstance(source, Cell) for source in sources.values()):

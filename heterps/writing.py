@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -33,17 +33,27 @@ _KINDS = (
 )
 
 
-def check_target(path: AnyPath) -> Path:
+def check_target(path: AnyPath, read: Iterable[str] = ()) -> Path:
     """Say now whether a file can be written under a name; return where it will lie, behind symbolic links.
 
     Nothing is left behind, and what is there stays as it is.
 
+    Parameters
+    ----------
+    path
+        The file to be written.
+    read
+        Files that are read for it, which it would replace.
+
     Raises
     ------
     OutputError
-        The folder is missing or cannot be written to, or the name belongs to something that is no regular file.
+        The folder is missing or cannot be written to, the name belongs to something that is no regular file, or to one
+        of those that are read.
     """
     target = _target(path)
+    if any(os.path.realpath(name) == str(target) for name in read):
+        raise OutputError(f"cannot write {path}: it is one of the files that are read, and would be lost; name another")
     _try_folder(target.parent, f"cannot write {path}")
     return target
 

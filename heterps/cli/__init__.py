@@ -65,9 +65,9 @@ def main(parts: tuple[str, ...]) -> None:
 
     \b
     Examples:
-      heterps graph graphs/wide_deep.py            show ops, layers, reasons, bytes
-      heterps plan graphs/wide_deep.py             what to run where on this machine
-      heterps train graphs/wide_deep.py --data train.tsv --out model/
+      heterps graph wide_deep                      show ops, layers, reasons, bytes
+      heterps plan wide_deep                       what to run where on this machine
+      heterps train wide_deep --data train.tsv --out model/
       heterps --parts my_rules.py train wide_deep --data train.tsv --sparse Lion:lr=0.01
     """
 

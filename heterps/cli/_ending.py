@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ __all__ = ["StoppedError", "ending"]
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LATER_S = 0.02
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class StoppedError(KeyboardInterrupt):
@@ -60,6 +62,8 @@ def _failed(error: Exception) -> NoReturn:
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
     except OSError as failed:
+        if failed.filename is None and failed.errno in _DISK:  # of the terminal or file that is printed to, most often
+            raise click.ClickException(f"{failed.strerror}: make room where the output goes") from error
         if failed.filename is None:
             _unforeseen(error)
         raise click.ClickException(f"{os.fsdecode(failed.filename)}: {failed.strerror}") from error

@@ -15,7 +15,7 @@ from heterps.errors import GraphError, HeterpsError
 from heterps.graph import Graph
 from heterps.own_modules import NotPythonError, import_file
 
-__all__ = ["load_graph", "parse_settings", "run_file", "takes_setting"]
+__all__ = ["is_saved_plan", "load_graph", "parse_settings", "run_file", "takes_setting"]
 
 
 def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -57,6 +57,10 @@ def load_graph(target: str, settings: dict[str, Any] | None = None, schema: Sche
     schema
         Columns of the data: arguments called slots, dense and weighted follow from them unless they are set.
     """
+    if is_saved_plan(target):
+        raise GraphError(
+            f"{target} is a plan, expected a model: `heterps train` runs it, `heterps plan diff` compares two"
+        )
     if _is_saved(target):
         return Graph.load(target)
     build, path = _found(target)
@@ -66,6 +70,15 @@ def load_graph(target: str, settings: dict[str, Any] | None = None, schema: Sche
 def takes_setting(target: str, name: str) -> bool:
     """Whether the function that makes a model has an argument of that name."""
     return not _is_saved(target) and name in inspect.signature(_found(target)[0]).parameters
+
+
+def is_saved_plan(target: str) -> bool:
+    """Whether a target is the file of a plan."""
+    try:
+        with open(target, errors="replace") as file:
+            return target.endswith(".json") and '"heterps-plan/' in file.read(200)
+    except OSError:
+        return False
 
 
 def _is_saved(target: str) -> bool:

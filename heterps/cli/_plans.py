@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heterps.cli._models import load_graph, parse_settings
+from heterps.cli._models import is_saved_plan, load_graph, parse_settings
 from heterps.data import Schema
 from heterps.errors import DataError
 from heterps.graph.weighting import weighted
@@ -17,18 +17,10 @@ def plan_of(
     target: str, settings: tuple[str, ...], batch_size: int | None, schema: Schema, weight: bool = False
 ) -> Plan:
     """Take a plan as it is; plan a graph for this machine, where ``weight`` is set with a weight in its loss."""
-    if target.endswith(".json") and _is_plan(target):
+    if is_saved_plan(target):
         plan = Plan.load(target)
         if batch_size not in (None, plan.batch_size) or settings:
             raise DataError(f"{target} is a plan: its batch size and model are decided; plan again to change them")
         return plan
     graph = load_graph(target, parse_settings(settings), schema)
     return make_plan(weighted(graph) if weight else graph, Hardware.local(), batch_size=batch_size or 1024)
-
-
-def _is_plan(target: str) -> bool:
-    try:
-        with open(target, errors="replace") as file:
-            return '"heterps-plan/' in file.read(200)
-    except OSError:
-        return False

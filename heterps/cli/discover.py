@@ -14,7 +14,7 @@ _EPILOG = """\b
 Examples:
   heterps discover tcp://127.0.0.1:8786                  pools, hosts and links as TOML
   heterps discover --out cluster.toml                    of the cluster in DASK_SCHEDULER_ADDRESS
-  heterps plan graphs/wide_deep.py --hardware cluster.toml
+  heterps plan wide_deep --hardware cluster.toml
 """
 
 

@@ -40,8 +40,8 @@ def command(
 
     \b
     Examples:
-      heterps graph graphs/wide_deep.py
-      heterps graph graphs/dlrm.py --set dim=32 --svg dlrm.svg
+      heterps graph wide_deep
+      heterps graph dlrm --set dim=32 --svg dlrm.svg
     """
     if svg:
         check_target(svg)

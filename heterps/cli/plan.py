@@ -110,15 +110,15 @@ def command() -> None:
 
     \b
     Examples:
-      heterps plan graphs/wide_deep.py                              this machine
-      heterps plan graphs/wide_deep.py --hardware hw.toml --rows-per-second 500k
-      heterps plan graphs/ctrdnn.py --hardware hw.toml --rows-per-second 2M --html report.html --explain
-      heterps plan graphs/ctrdnn.py --hardware hw.toml --budget 40 --compare
-      heterps plan graphs/ctrdnn.py --hardware hw.toml --rows 4e9 --deadline 6h --budget 200 --head-room 20%
-      heterps plan graphs/dlrm.py --pin top0=gpu --out plan.json
+      heterps plan wide_deep                                        this machine
+      heterps plan wide_deep --hardware hw.toml --rows-per-second 500k
+      heterps plan ctrdnn --hardware hw.toml --rows-per-second 2M --html report.html --explain
+      heterps plan ctrdnn --hardware hw.toml --budget 40 --compare
+      heterps plan ctrdnn --hardware hw.toml --rows 4e9 --deadline 6h --budget 200 --head-room 20%
+      heterps plan dlrm --hardware hw.toml --rows-per-second 200k --pin 'top*=gpu' --out plan.json
       heterps plan instance.json --objective max-load               a public placement instance
-      heterps plan graphs/wide_deep.py --mode sync --play-with cuts=60s --play-with slow=2
-      heterps plan graphs/wide_deep.py --data train.tsv --out plan.json --commands
+      heterps plan wide_deep --mode sync --play-with cuts=60s --play-with slow=2
+      heterps plan wide_deep --data train.tsv --out plan.json --commands
       heterps plan diff a.json b.json
       heterps plan make --help                                      all options
     """

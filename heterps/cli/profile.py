@@ -46,10 +46,10 @@ def command(
 
     \b
     Examples:
-      heterps profile graphs/wide_deep.py --out profile.json
-      heterps profile graphs/wide_deep.py --data 'train-*.tsv' --out profile.json
-      heterps profile graphs/wide_deep.py --pool gpu --device gpu:0 --add-to profile.json --out profile.json
-      heterps plan graphs/wide_deep.py --profile profile.json
+      heterps profile wide_deep --out profile.json
+      heterps profile wide_deep --data 'train-*.tsv' --out profile.json
+      heterps profile wide_deep --pool gpu --device gpu:0 --add-to profile.json --out profile.json
+      heterps plan wide_deep --profile profile.json
     """
     from heterps.runtime.measure.measuring import measure_profile
 

@@ -16,6 +16,7 @@ from heterps.cli._models import takes_setting
 from heterps.cli._plans import plan_of
 from heterps.cli._plateau import parse_plateau
 from heterps.cli._rules import parse_rule
+from heterps.cli._saving import kept_without_cut, save_trained
 from heterps.cli._stopping import Stop, deferred
 from heterps.cli._storage import parse_storage, storage_option
 from heterps.cli._ways import parameters_option, parse_caches, parse_ways
@@ -40,13 +41,13 @@ Examples:
   heterps train deepfm --data clicks.parquet --categorical zip,hour --ignore id --set hidden=64,32
   heterps train wide_deep --data adult:train --valid adult:test --epochs 2 --out model/
   heterps train my_model.py:towers --data clicks.csv --schema clicks.toml
-  heterps train graphs/dlrm.py --data 'day_*.tsv' --format criteo --mode sync
-  heterps train graphs/word2vec.py --data pairs.parquet --mode geo:100 --sparse SGD:lr=0.1 --dense SGD:lr=0.1
-  heterps train graphs/dlrm.py --data 'day_*.tsv' --cache-rows 50000 --staleness 16
-  heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --every-batches 10000
-  heterps train graphs/dlrm.py --data 'day_*.tsv' --checkpoint run/ --resume run/
+  heterps train dlrm --data 'day_*.tsv' --format criteo --mode sync
+  heterps train word2vec --data pairs.parquet --mode geo:100 --sparse SGD:lr=0.1 --dense SGD:lr=0.1
+  heterps train dlrm --data 'day_*.tsv' --cache-rows 50000 --staleness 16
+  heterps train dlrm --data 'day_*.tsv' --checkpoint run/ --every-batches 10000
+  heterps train dlrm --data 'day_*.tsv' --checkpoint run/ --resume run/
   heterps train deepfm --data clicks.csv --label clicked --class-weight balanced
-  heterps train graphs/dlrm.py --data 'day_*.tsv' --profile --profile-svg profile.svg
+  heterps train dlrm --data 'day_*.tsv' --profile --profile-svg profile.svg
   heterps train plan.json --data train/*.parquet --sparse RowWiseAdaGrad:lr=0.02
 """
 
@@ -244,10 +245,10 @@ def command(
         with _advised(target, plan.graph, training):
             told |= {"class_weight": of_classes, "allow_empty": allow_empty}
             reports: Any = session.train(training.shuffle(shuffle), epochs, validation, **told)
-        with deferred(bool(out)) as stop:
+        with deferred(bool(out)) as stop, kept_without_cut(session, out):
             last = _followed(reports, console, stop)
         if out:
-            session.save(out)
+            save_trained(session, out)
             console.print(_saved(out, last, stop), highlight=False, soft_wrap=True)
         stop.go_on()
     if profile:

@@ -323,6 +323,8 @@ def assumptions(request: Request, draft: Draft) -> Iterable[str]:
         yield f"table rows {table.group}: {table.rows:,.0f} ({table.basis})"
     for host in request.hardware.hosts:
         on = [pool.name for pool in request.hardware.pools if pool.host == host.name]
+        if not on:
+            continue
         yield f"pools {', '.join(on)} and their shard hosts share {host.cores} cores of host {host.name}"
     if draft.costs.batch_size > _LARGE_BATCH:
         yield (

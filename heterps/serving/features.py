@@ -274,7 +274,7 @@ def _listed(column: Any) -> list[Any]:
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _listed(column.cast(kind.value_type))
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+    if any(check(kind) for check in (pa.types.is_string_view, pa.types.is_binary_view, pa.types.is_fixed_size_binary)):
         return _listed(column.cast(pa.large_binary()))
     if any(check(kind) for check in (*_PLAIN, *_TEXT, *_LISTS)):
         return list(column.to_pylist())

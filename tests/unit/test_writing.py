@@ -124,3 +124,12 @@ def test_what_the_block_meets_elsewhere_keeps_its_name(tmp_path, error):
     with pytest.raises(type(error)), whole_file(tmp_path / "x"):
         raise error
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_read_is_not_replaced(tmp_path):
+    (tmp_path / "a.csv").write_text("rows")
+    (tmp_path / "link.csv").symlink_to("a.csv")
+    for name in ("a.csv", "link.csv"):
+        with pytest.raises(OutputError, match="it is one of the files that are read, and would be lost"):
+            check_target(tmp_path / name, [str(tmp_path / "a.csv")])
+    check_target(tmp_path / "b.csv", [str(tmp_path / "a.csv")])

@@ -51,7 +51,8 @@ class ArrowColumn:
 
     def __post_init__(self) -> None:
         """Text as views (polars gives it so) lies in many buffers: it is put into one. Nothing at all is no text."""
-        if pa.types.is_string_view(self.array.type) or pa.types.is_binary_view(self.array.type):
+        others = (pa.types.is_string_view, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+        if any(check(self.array.type) for check in others):
             object.__setattr__(self, "array", self.array.cast(pa.large_binary()))
         elif pa.types.is_null(self.array.type):
             object.__setattr__(self, "array", self.array.cast(pa.string()))

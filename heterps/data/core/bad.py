@@ -117,6 +117,7 @@ class BadBook:
         self._policy = policy
         self._counts: dict[tuple[int, int], int] = {}  # by earlier reads of a Split
         self._open: dict[tuple[int, int], BadRows] = {}
+        self._first = ""
         self._lock = threading.Lock()
 
     def open(self, pass_: int, split: int) -> BadRows:
@@ -130,6 +131,14 @@ class BadBook:
         before = self._open.pop((pass_, split), None)
         if before is not None and before.count:
             self._counts[pass_, split] = max(before.count, self._counts.get((pass_, split), 0))
+
+    def first(self) -> str:
+        """Return one of the bad rows, with its place and reason; always the same, empty while there is none."""
+        with self._lock:
+            if not self._first:
+                shown = (str(row) for account in self._open.values() for row in account.first[:1])
+                self._first = next(shown, "")
+            return self._first
 
     def counts(self) -> dict[tuple[int, int], int]:
         """Return how many rows were bad in each (pass, Split) that had any."""

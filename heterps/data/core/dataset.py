@@ -140,7 +140,7 @@ class Dataset(ABC):
             if self.shuffling.scope == "local":
                 groups = [groups[i] for i in permutation(len(groups), seed_key(seed, pass_))]
         if not groups:
-            raise DataError(f"there are no rows to read in {self}")
+            raise DataError(f"there are no rows to read in {self.origin}")
         return tuple(Split(pass_, index, group) for index, group in enumerate(groups))
 
     def read(
@@ -231,8 +231,12 @@ class Dataset(ABC):
     @property
     def origin(self) -> str:
         """What messages call the data: its first file."""
-        paths = vars(self).get("paths")
-        return str(paths[0]) if paths else "the data"
+        return self.files[0] if self.files else "the data"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that rows are read from; none where they come from elsewhere."""
+        return tuple(map(str, vars(self).get("paths") or ()))
 
     def reading(self) -> dict[str, Any]:
         """Return what it takes besides a schema to read more such files, JSON-able; empty where that is nothing."""

@@ -42,8 +42,8 @@ def look_at_arrow(name: str, column: Any) -> ColumnLook:
     if pa.types.is_dictionary(kind):
         column, typed = column.cast(kind.value_type), "a category by its type"
         kind = column.type
-    if pa.types.is_string_view(kind):  # as polars gives text
-        column = column.cast(pa.large_string())
+    if pa.types.is_string_view(kind) or pa.types.is_fixed_size_binary(kind):  # as polars gives text; hashes
+        column = column.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.binary())
         kind = column.type
     look = _look(kind)
     if look in ("integer", "float"):
@@ -87,7 +87,8 @@ def _numbers(name: str, column: Any, typed: str) -> ColumnLook:
     distinct = np.unique(present)
     low, high = (f"{distinct[0]:.15g}", f"{distinct[-1]:.15g}") if len(distinct) else ("", "")
     look: Look = "integer" if is_whole and not pa.types.is_decimal(column.type) else "float"
-    return ColumnLook(name, len(values), missing, len(distinct), look, present, low, high, typed=typed)
+    common: dict[str, Any] = {"typed": typed, "floats": pa.types.is_floating(column.type)}
+    return ColumnLook(name, len(values), missing, len(distinct), look, present, low, high, **common)
 
 
 def _all_whole(values: Any) -> bool:

@@ -31,6 +31,7 @@ _YES = ("1", "true", "t", "yes", "y", "positive", "pos", "click", "clicked")
 _CODED = re.compile(r"(?i:(.*[_ .-])?(id|uid|user|item|code|zip|zipcode|hash))|.*[a-z](Id|ID)")
 _UNNAMED = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 _SCALED = (-10.0, 10.0, 1.0, 0.1, 3.0)  # least, most, largest mean, least and largest deviation of numbers left alone
+_EXACT = 2.0**53  # whole floats from here on may stand for several integers
 _SQUARED = 1e150  # numbers up to this can be squared and added up
 
 
@@ -54,6 +55,8 @@ class ColumnLook:
         Whether an integer begins with a zero that its value does not need.
     typed
         The type, where the source declares one that says more than its cells do.
+    floats
+        Whether the numbers came as floats, whole ones or not.
     """
 
     name: str
@@ -67,6 +70,14 @@ class ColumnLook:
     values: tuple[tuple[str, int], ...] = ()
     padded: bool = False
     typed: str = ""
+    floats: bool = False
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether these are whole floats of which some are too large to tell neighbouring integers apart."""
+        if not self.floats or not len(self.numbers) or np.abs(self.numbers).max() < _EXACT:
+            return False
+        return bool((self.numbers == np.floor(self.numbers)).all())
 
     @property
     def spread(self) -> float:
@@ -100,6 +111,11 @@ class ColumnStudy:
     recipe: Recipe | None = None
     told: bool = False
 
+    @property
+    def is_code(self) -> bool:
+        """Whether values are names, by what they are taken for or by what the column is called."""
+        return self.role == "category" or (self.role == "number" and bool(_CODED.fullmatch(self.look.name)))
+
 
 def look_at_text(name: str, cells: Sequence[str]) -> ColumnLook:
     """Look at cells of a text file."""
@@ -124,7 +140,8 @@ def look_at_text(name: str, cells: Sequence[str]) -> ColumnLook:
         return ColumnLook(name, look="integer", numbers=numbers, padded=padded, **common)
     found = _floats(present)
     if found is not None:
-        return ColumnLook(name, look="float", numbers=found, low=f"{found.min():g}", high=f"{found.max():g}", **common)
+        common |= {"low": f"{found.min():g}", "high": f"{found.max():g}", "floats": True}
+        return ColumnLook(name, look="float", numbers=found, **common)
     look: Look = "date" if all(map(_DATE.fullmatch, counted)) else "text"
     return ColumnLook(name, look=look, low=min(counted)[:20], high=max(counted)[:20], **common)
 
@@ -233,4 +250,7 @@ def study_label(look: ColumnLook) -> ColumnStudy:
         low, high = float(look.low), float(look.high)
         why = f"{look.low} and {look.high} become 0 and 1"
         return ColumnStudy(look, "label", why, Number(look.name, mean=low, std=high - low), told=True)
+    if look.distinct == 1 and look.rows > 1:
+        why = "the same in every row looked at: there is nothing to tell apart"
+        return ColumnStudy(look, "label", why, Number(look.name), told=True)
     return ColumnStudy(look, "label", "as it stands", Number(look.name))

@@ -88,7 +88,20 @@ def study_columns(looks: Iterable[ColumnLook], choices: Choices) -> Study:
         **dict.fromkeys(choices.ignore, lambda look: ColumnStudy(look, "ignored", "as given")),
     }
     given.pop("", None)  # nobody was named; a column may have no name
-    return Study(tuple(given.get(name, study_feature)(look) for name, look in known.items()))
+    columns = tuple(given.get(name, study_feature)(look) for name, look in known.items())
+    return Study(columns, _remarks_on_digits(columns))
+
+
+def _remarks_on_digits(columns: Iterable[ColumnStudy]) -> tuple[str, ...]:
+    """Say so where ids were floats before they came to us, and are so large that floats do not tell them apart."""
+    names = [study.look.name for study in columns if study.look.is_rounded and study.is_code]
+    if not names:
+        return ()
+    what = "holds floats" if len(names) == 1 else "hold floats"
+    return (
+        f"{', '.join(map(repr, names))} {what} beyond 2^53: ids that large lost their last digits when they became "
+        "floats (pandas makes floats of integers where some are missing); read them as Int64 or text",
+    )
 
 
 def _label_among(columns: Iterable[str], choices: Choices) -> str:
@@ -130,9 +143,11 @@ def infer_text(
     """
     whole = [row for row in rows if len(row) == len(columns)]
     if not whole:
-        raise DataError(
-            f"cannot infer a schema: {where} has no row of {len(columns)} columns; give fields=Schema.of(...)"
-        )
+        found = f"none of the {len(rows):,} rows looked at has {len(columns)} columns" if rows else "it has no rows"
+        raise DataError(f"cannot infer a schema from {where}: {found}; check the file, or give fields=Schema.of(...)")
     cells: Any = list(zip(*whole, strict=True))
-    study = study_columns((look_at_text(name, cells[i]) for i, name in enumerate(columns)), choices)
-    return replace(study, remarks=remarks)
+    try:
+        study = study_columns((look_at_text(name, cells[i]) for i, name in enumerate(columns)), choices)
+    except DataError as error:  # a line of data was taken for the header, perhaps
+        raise DataError("; ".join([str(error), *remarks])) from None
+    return replace(study, remarks=(*study.remarks, *remarks))

@@ -10,12 +10,14 @@ from heterps.data.core.files import is_compressed, open_bytes, size_of
 __all__ = ["has_padding", "sample_lines", "sample_rows"]
 
 _HEAD, _PART, _PLACES = 1 << 18, 1 << 16, 8
+_WHOLE = _HEAD + _PART * _PLACES  # a file of this size is read as one: places in it would overlap
 
 
 def sample_lines(paths: Sequence[str], header: bool) -> list[str]:
     """Return whole lines from several places, without header lines."""
-    lines = _lines(paths[0], 0, _HEAD)[int(header) :]
-    for path, offset in _places(paths):
+    places = _places(paths)
+    lines = _lines(paths[0], 0, _HEAD if places else _WHOLE)[int(header) :]
+    for path, offset in places:
         lines += _lines(path, offset, _PART)[int(header and offset == 0) :]
     return lines
 
@@ -26,7 +28,7 @@ def _places(paths: Sequence[str]) -> list[tuple[str, int]]:
         chosen = [paths[len(paths) * i // _PLACES] for i in range(1, _PLACES)]
         return [(path, 0) for path in dict.fromkeys(chosen) if path != paths[0]]
     size = 0 if is_compressed(paths[0]) else size_of(paths[0])
-    if size <= _HEAD + _PART:
+    if size <= _WHOLE:
         return []
     step = (size - _HEAD) // _PLACES
     return [(paths[0], _HEAD + step * i) for i in range(1, _PLACES)]

@@ -36,6 +36,7 @@ def text_cells(text: Text, pieces: Sequence[Piece], names: Sequence[str]) -> Any
 def _rows(text: Text, piece: Piece) -> Iterator[list[str] | None]:
     with closing(Lines(piece, text.block_bytes, opener_of(text.pipe_command, text.pipe_timeout))) as lines:
         skip = text.header and piece.begin == 0
+        quotes = text.open_quotes(lines)
         while lines.pos < lines.end or lines.refill():
             if lines.too_long >= 0:
                 lines.too_long = -1
@@ -43,7 +44,8 @@ def _rows(text: Text, piece: Piece) -> Iterator[list[str] | None]:
             block = bytes(lines.buffer[lines.pos : lines.end])
             lines.pos = lines.end
             for line in block.split(b"\n")[int(skip) : -1]:
-                if line not in (b"", b"\r"):  # blank lines are no rows
+                if line not in (b"", b"\r") and not quotes.takes(line):  # blank lines are no rows
+                    quotes.begins(line)
                     yield _cells(text, line)
             skip = skip and not block
 

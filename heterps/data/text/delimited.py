@@ -53,7 +53,7 @@ __all__ = ["BAD", "DRAINED", "FULL", "REASONS", "ROOM", "parse_rows", "run_steps
 # How parse_rows came back: block used up, rows filled, a bad line, no room for lists.
 DRAINED, FULL, BAD, ROOM = 0, 1, 2, 3
 
-BAD_COLUMNS, BAD_NUL, BAD_UTF8, BAD_QUOTE = 4, 5, 6, 7
+BAD_COLUMNS, BAD_NUL, BAD_UTF8, BAD_QUOTE, OPEN_QUOTE = 4, 5, 6, 7, 30
 NO_ROOM = -1
 REASONS = {
     BAD_NUMBER: "not a finite number",
@@ -63,6 +63,7 @@ REASONS = {
     BAD_NUL: "NUL byte",
     BAD_UTF8: "invalid UTF-8",
     BAD_QUOTE: "unbalanced quote",
+    OPEN_QUOTE: "quote open at the end of the line (a record must be one line)",
     NO_LABEL: "no label",
     BAD_LABEL: "label out of bounds",
 }
@@ -169,7 +170,9 @@ def _tokenise(buffer: Any, at: Any, classes: Any, starts: Any, stops: Any) -> An
             if nul:
                 error = BAD_NUL
             behind = at + 1 if buffer[at] == 13 else at
-            if stop < 0 or (classes[buffer[at]] != DELIMITER and buffer[behind] != 10):
+            if stop < 0:
+                error = OPEN_QUOTE
+            elif classes[buffer[at]] != DELIMITER and buffer[behind] != 10:
                 error = BAD_QUOTE
         while True:
             kind = classes[buffer[at]]

@@ -18,10 +18,11 @@ from heterps.data.sources.pipe import opener_of
 from heterps.data.study.choices import Choices
 from heterps.data.study.infer_schema import infer_text, remarks_on
 from heterps.data.study.sampling import has_padding, sample_rows
-from heterps.data.text.delimited import BAD, BAD_COLUMNS, REASONS, ROOM, parse_rows
+from heterps.data.text.delimited import BAD, BAD_COLUMNS, OPEN_QUOTE, REASONS, ROOM, parse_rows
 from heterps.data.text.line_files import PipedFiles
 from heterps.data.text.line_records import TextBlock, line_marks, new_line_state
 from heterps.data.text.lines import Lines, LineSource
+from heterps.data.text.open_quotes import OpenQuotes
 from heterps.data.text.recipe_steps import BoundSteps, RecipeSteps, compile_steps
 from heterps.errors import DataError
 
@@ -78,6 +79,13 @@ class Text(PipedFiles):
 
         return text_cells(self, split.pieces, names)
 
+    def open_quotes(self, lines: Lines | None = None) -> OpenQuotes:
+        """Return what tells which lines belong to the record before, at the first of some lines."""
+        found = OpenQuotes(self.delimiter, self.quote, len(self.columns))
+        if self.quote and lines is not None and lines.piece.begin > 0:
+            found.look_back(lines.piece.source, lines.offset)
+        return found
+
     def select(self, *names: str) -> Text:
         """Keep some batch columns only: the others are not even parsed."""
         return replace(self, fields=self.fields.select(*names))
@@ -99,14 +107,18 @@ class _TextSource(LineSource):
         self.marks = line_marks(text.delimiter, text.quote, text.trim)
         self.state = new_line_state(len(text.columns), len(self.steps.table))
         self.bound: tuple[RowBuffers, BoundSteps] | None = None
+        self.open_quotes = text.open_quotes()
 
     def begin(self, lines: Lines) -> None:
-        if self.text.header and lines.refill():
+        self.open_quotes = self.text.open_quotes(lines)
+        if self.text.header and lines.piece.begin == 0 and lines.refill():
             line = bytes(lines.buffer[lines.pos : lines.end]).split(b"\n", 1)[0]
             _check_header(lines.piece.source, line, self.text)
             lines.pos += len(line) + 1
 
     def parse(self, lines: Lines, rows: RowBuffers, row: int, end: int) -> int:
+        if self.open_quotes.is_open:
+            lines.skip_while(self.open_quotes.takes)
         text = TextBlock(lines.buffer, lines.pos, lines.end)
         how, lines.pos, row = parse_rows(text, row, end, self.marks, self._bind(rows), rows.arrays(), self.state)
         if how == ROOM:
@@ -122,6 +134,7 @@ class _TextSource(LineSource):
 
     def _count_bad_line(self, row: int) -> None:
         code, begin, end, column = (int(v) for v in self.state.where[:4])
+        self.open_quotes.is_open = code == OPEN_QUOTE
         reason = REASONS[code]
         if code == BAD_COLUMNS:
             detail = f"{reason} ({column} instead of {len(self.text.columns)})"

@@ -80,6 +80,14 @@ class Lines:
             self.end = self._last_line()
         return self.end > self.pos
 
+    def skip_while(self, takes: Callable[[bytes], bool]) -> None:
+        """Move behind the next lines of those at hand, as long as they are taken."""
+        while self.pos < self.end:
+            stop = self._bytes.find(b"\n", self.pos)
+            if not takes(bytes(self._bytes[self.pos : stop])):
+                return
+            self.pos = stop + 1
+
     def line_at(self, at: int) -> int:
         """Return the number of the line that starts at ``buffer[at]``; 0 if finding out would take too long."""
         if self.is_stream:
@@ -171,7 +179,7 @@ class LineSource(Source):
         """Parse ``lines.buffer[lines.pos:lines.end]`` into rows ``row .. end``, moving ``pos``; return the next row."""
 
     def begin(self, lines: Lines) -> None:
-        """Look at the start of a file (a header)."""
+        """Look at the start of a piece (a header, if it begins its file)."""
         return None
 
     def fill(self, rows: RowBuffers, begin: int, end: int) -> int:
@@ -190,8 +198,7 @@ class LineSource(Source):
                 if not self.todo:
                     return False
                 self.lines = Lines(self.todo.pop(), self.block, self.opener)
-                if self.lines.piece.begin == 0:
-                    self.begin(self.lines)
+                self.begin(self.lines)
             if self.lines.pos < self.lines.end:
                 return True
             if self.lines.refill():

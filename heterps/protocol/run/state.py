@@ -246,7 +246,9 @@ class RunState(Workforce):
             last = self._is_covered() and self._in_last_pass()
             self._drop_cut(event.reason)
             if last:
-                self._abort(f"everything is trained, but the last cut could not be written: {event.reason}")
+                self._abort(
+                    f"everything is trained, but the last cut could not be written: {event.reason}", trained=True
+                )
 
     def _diverged(self, event: ev.Diverged) -> None:
         self._abort(f"the loss of {event.batches} batches in a row is not a finite number")

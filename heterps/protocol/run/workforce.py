@@ -130,11 +130,11 @@ class Workforce:
             raise self._error(f"the run cannot go from {self.phase} to {phase}")
         self.phase, self._target = phase, 0
 
-    def _abort(self, reason: str) -> None:
+    def _abort(self, reason: str, trained: bool = False) -> None:
         if self.phase is not Phase.ABORTED:
             self.reason = reason
             self._enter(Phase.ABORTED)
-            self._out.append(do.Abort(reason, str(self.story)))
+            self._out.append(do.Abort(reason, str(self.story), trained))
 
     # --- workers
 

@@ -281,7 +281,8 @@ class Finish(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Abort(Instruction):
-    """The run cannot go on; the story says what led there."""
+    """The run cannot go on; the story says what led there. ``trained``: the tables have every batch of every pass."""
 
     reason: str
     story: str
+    trained: bool = False

@@ -88,7 +88,7 @@ class FolderLock:
                 self._lock(file)
                 if _is_file(file, self._path):  # else its last holder has just removed it: the name is free again
                     self._check_elsewhere(file)
-                    _write(file, _Holder.here())
+                    self._sign(file)
                     return file
             except BaseException:
                 os.close(file)
@@ -121,6 +121,14 @@ class FolderLock:
                 f"{self.folder} is in use by {holder}, or was when that run broke off: if it has ended, remove "
                 f"{self._path} and start again"
             )
+
+    def _sign(self, file: int) -> None:
+        """Say who holds the folder; a disk that is full takes not even that."""
+        try:
+            _write(file, _Holder.here())
+        except OSError as error:
+            self._path.unlink(missing_ok=True)
+            raise CheckpointError(f"cannot lock {self.folder}: {error.strerror}") from error
 
     def close(self) -> None:
         """Give the folder back; may be called twice."""

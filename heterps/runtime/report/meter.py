@@ -22,7 +22,11 @@ def metered(reports: Iterator[Progress], console: Console | None = None) -> Iter
     console = console or Screen()
     with _bar(console) as bar:
         task, passes = bar.add_task("training", total=None), _Passes()
+        told = ""
         for progress in reports:
+            if progress.bad_row and not told:
+                told = progress.bad_row
+                console.print(f"bad rows are left out, such as {told}", highlight=False, soft_wrap=True)
             bar.update(task, description=str(progress), completed=progress.samples, total=passes.total(progress))
             if progress.epoch_done:
                 console.print(str(progress), highlight=False, soft_wrap=True)

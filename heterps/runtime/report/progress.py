@@ -45,6 +45,8 @@ class Progress:
         Rows left as they were because their gradient was not finite.
     bad_rows
         Rows of input that could not be used, each counted once a pass.
+    bad_row
+        One of them, with its file, line and reason; empty while there is none.
     bad_losses
         Batches whose loss was not a finite number; ``loss`` is NaN where there was one since the last report.
     failed_cuts
@@ -93,6 +95,7 @@ class Progress:
     rate: float = 1.0
     skipped: int = 0
     bad_rows: int = 0
+    bad_row: str = ""
     bad_losses: int = 0
     failed_cuts: int = 0
     cut: str = ""

@@ -36,6 +36,7 @@ class Reporter:
         self.epochs = epochs
         self.metrics = {metric.name: metric for metric in metrics}
         self._bad_rows: dict[tuple[int, int], int] = {}  # by pass and Split: whoever reads one again finds the same
+        self._bad_row = ""
         self.failed_cuts = 0
         self._phases: dict[str, dict[str, float]] = {}
         self._capacity: dict[str, float] = {}
@@ -57,9 +58,10 @@ class Reporter:
         exchange: Exchange | None = None,
         tables: Iterable[HeldTable] = (),
         queues: Mapping[str, Mapping[str, int]] | None = None,
+        bad_row: str = "",
     ) -> None:
         """Take what a worker of a pool measured and exchanged since it was last asked, the bad rows it ever met by
-        Split, what its programs compute on, what it holds and what waits there.
+        Split and one of them, what its programs compute on, what it holds and what waits there.
         """
         self._occupancy.add(tables, queues)
         self._exchange += exchange or Exchange()
@@ -69,6 +71,7 @@ class Reporter:
             self._devices[pool] = tuple(sorted(told, key=str))
         for split, count in (bad_rows or {}).items():
             self._bad_rows[split] = max(count, self._bad_rows.get(split, 0))
+        self._bad_row = self._bad_row or bad_row
 
     def tick(self, threads: Mapping[str, int]) -> None:
         """Note that each pool had so many threads since the last call."""
@@ -110,6 +113,7 @@ class Reporter:
             staleness=all_.staleness / all_.batches if all_.batches else 0.0,
             skipped=all_.skipped,
             bad_rows=sum(self._bad_rows.values()),
+            bad_row=self._bad_row,
             bad_losses=all_.bad_losses,
             failed_cuts=self.failed_cuts,
             busy=busy,

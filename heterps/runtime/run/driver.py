@@ -8,7 +8,7 @@ from queue import Empty
 from typing import Protocol
 
 from heterps.data import Split
-from heterps.errors import RunError
+from heterps.errors import RunError, UnsavedError
 from heterps.protocol.run.found import FoundRun
 from heterps.protocol.run.spec import RunSpec
 from heterps.protocol.run.state import RunState
@@ -176,9 +176,10 @@ class Driver:
                 carrier.let_go(worker)
             case do.Finish():
                 self.finished = True
-            case do.Abort(reason, story):
+            case do.Abort(reason, story, trained):
                 self.finished = True
-                error = RunError(f"the run was given up: {reason}{self._advice()}")
+                kind = UnsavedError if trained else RunError
+                error = kind(f"the run was given up: {reason}{self._advice()}")
                 error.add_note(f"What happened:\n{story}")
                 raise error
             case _:

@@ -151,7 +151,7 @@ class InlineEngine(EngineBase):
         member = () if self._member is None else (self._member.phases,)
         benches = tuple(self._benches.values())
         phases = (*(bench.phases for bench in benches), *(host.phases for host in self.hosts.values()), *member)
-        reporter.add(_POOL, total(each.take() for each in phases), {}, self._bad.counts())
+        reporter.add(_POOL, total(each.take() for each in phases), {}, self._bad.counts(), bad_row=self._bad.first())
         kept = [bench.copy.size for bench in benches]
         rows = Exchange(local_rows=sum(k.local_rows for k in kept), local_bytes=sum(k.local_bytes for k in kept))
         for bench in benches:

@@ -156,6 +156,7 @@ class IoActor:
             "states": states,
             "phases": phases,
             "bad_rows": bad,
+            "bad_row": self._bad.first() if bad and self._bad is not None else "",
             "devices": devices,
             "exchange": exchange,
             "queues": {f"io {self._worker.address}": dict(waiting)},

@@ -4,7 +4,9 @@ import ctypes
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+import click
 import pytest
 
 from heterps.cli._ending import ending
@@ -63,3 +65,13 @@ def test_an_error_that_the_swallowed_signal_left_behind_ends_the_command_once() 
         signal.signal(signal.SIGTERM, before)
     assert ended.value.code == 128 + signal.SIGTERM
     assert not late
+
+
+def to_a_full_disk() -> None:
+    with ending(), Path("/dev/full").open("w") as full:
+        print("text", file=full, flush=True)
+
+
+def test_a_full_disk_behind_what_is_printed_is_no_mistake_of_ours() -> None:
+    with pytest.raises(click.ClickException, match=r"^No space left on device: make room where the output goes$"):
+        to_a_full_disk()

@@ -107,6 +107,7 @@ def test_a_saved_plan_is_trained_as_it_is(folder: Path) -> None:
     from heterps.cli._models import load_graph
 
     hps.Plan.fused(load_graph(str(folder / "small.py")), batch_size=50).save(folder / "plan.json")
+    assert "plan.json is a plan, expected a model: `heterps train` runs it" in bad("plan", folder / "plan.json")
     assert "800 samples" in good("train", folder / "plan.json", "--data", folder / "train.csv")
     assert "is a plan" in bad("train", folder / "plan.json", "--data", folder / "train.csv", "--batch-size", 10)
 
@@ -187,7 +188,12 @@ def test_bad_rows_are_told_everywhere(folder: Path, model: Path, tmp_path: Path)
     train = ("train", folder / "small.py", "--engine", "inline", "--data")
     assert "800 samples" in (out := good(*train[:2], "--data", tmp_path / "some.csv"))
     assert "2 bad rows" in out
+    assert out.count("bad rows are left out, such as ") == 1
+    assert "some.csv, line 802: wrong number of columns (3 instead of 4): '1,c1,s1'" in out
     assert json.loads(good("evaluate", model, "--data", tmp_path / "some.csv", "--json"))["bad_rows"] == 2
+    said = heterps("predict", model, "--data", tmp_path / "some.csv", "--out", tmp_path / "some.csv")
+    assert said.exit_code == 1
+    assert "some.csv: it is one of the files that are read" in said.output
     out = good("predict", model, "--data", tmp_path / "some.csv", "--out", tmp_path / "out.parquet")
     assert "802 rows to" in out
     assert "1 of them null" in out

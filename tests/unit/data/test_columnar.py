@@ -144,6 +144,19 @@ def test_pandas_columns_of_every_type() -> None:
     assert columns_of(hashed, 4)["ids"][1] == [hash_bytes(b"-2", salt_of("small")), hash_bytes(b"0", salt_of("flag"))]
 
 
+def test_bytes_of_one_length_are_text(tmp_path: Path) -> None:
+    keys = [b"ab", b"cd", None]
+    pq.write_table(pa.table({"key": pa.array(keys, pa.binary(2)), "y": [0, 1, 1]}), tmp_path / "a.parquet")
+    got = columns_of(parquet(tmp_path / "a.parquet"), 3)
+    assert got["ids"] == [[hash_bytes(key or b"", salt_of("key"))] for key in keys]
+
+
+def test_a_table_without_rows_is_named_by_its_file(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": pa.array([], pa.string()), "y": pa.array([], pa.int64())}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"^there are no rows to read in [^ ]*a\.parquet$"):
+        parquet(tmp_path / "a.parquet").splits()
+
+
 def test_bad_rows_are_left_out_and_counted_by_file_and_row(tmp_path: Path) -> None:
     table = pa.table({"k": [1, -1, 2, None, 4], "v": [0.0, 1.0, math.inf, 3.0, 4.0]})
     pq.write_table(table, tmp_path / "b.parquet")

@@ -40,6 +40,7 @@ from heterps.data import (
 )
 from heterps.data.core.files import cut
 from heterps.data.text.lines import Lines
+from heterps.data.text.open_quotes import OpenQuotes
 from heterps.errors import DataError
 
 
@@ -161,7 +162,7 @@ def test_numbers_parse_to_the_nearest_float32(tmp_path_factory, text) -> None:  
 
 
 @settings(max_examples=200)
-@given(st.binary(max_size=400), st.integers(1, 50))
+@given(st.binary(max_size=400) | st.text('",\r\n1', max_size=80).map(str.encode), st.integers(1, 50))
 def test_any_bytes_are_read_or_counted(tmp_path_factory, noise, grain) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path_factory.mktemp("fuzz") / "f.csv"
     path.write_bytes(noise + b"\nok,7,1.5,t,yes\n")
@@ -173,8 +174,17 @@ def test_any_bytes_are_read_or_counted(tmp_path_factory, noise, grain) -> None: 
             row for batch in data.read(Split(0, i, (piece,)), batch_size=3, bad=bad) for row in batch["ids"].tolist()
         ]
     assert seen[-1][:2] == [hash_bytes(b"ok", salt_of("a")), 7]
-    lines = [line for line in (noise + b"\n").split(b"\n")[:-1] if line not in (b"", b"\r")]
-    assert len(seen) - 1 + bad.count == len(lines)
+    assert len(seen) - 1 + bad.count == records(noise)
+
+
+def records(content: bytes) -> int:
+    """Lines that are neither blank nor go on with the record before them."""
+    quotes, found = OpenQuotes(",", '"', 5), 0
+    for line in content.split(b"\n"):
+        if line not in (b"", b"\r") and not quotes.takes(line):
+            quotes.begins(line)
+            found += 1
+    return found
 
 
 BAD_LINES = {
@@ -184,7 +194,8 @@ BAD_LINES = {
     "id of 2**64 - 1 or more in column 'b'": b"x,18446744073709551615,1",
     "NUL byte": b"x\0,1,1",
     "invalid UTF-8": b"\xff\xfe,1,1",
-    "unbalanced quote": b'"x,1,1',
+    "unbalanced quote": b'"x"y,1,1',
+    "quote open at the end of the line (a record must be one line)": b'"x,1,1',
     "line longer than 4096 bytes": b"x" * 5000 + b",1,1",
 }
 

@@ -247,3 +247,9 @@ def test_the_assumptions_name_the_age_of_prices_and_rates_that_are_not_used(rent
     said = plan(wide_deep(), rented, batch_size=4096, goal=MinCost(100_000)).assumptions
     assert "pool cpu: price of 2024-06, 1.36 an hour for a unit" in said
     assert "pool gpu: computes in float32; not used: bfloat16 4 times that rate" in said
+
+
+def test_a_host_without_pools_is_not_spoken_of():
+    rack = '[[host]]\nname = "rack"\ncores = 64\nmemory_bytes = 5e11\nmemory_bytes_per_s = 2e11\n'
+    made = plan(ctrdnn(), Hardware.from_toml(f"{RENTED}\n{rack}"), goal=MinCost(2e6), batch_size=8192)
+    assert "rack" not in report_text(made)

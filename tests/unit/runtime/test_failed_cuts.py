@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import heterps as hps
-from heterps.errors import CheckpointError, RunError
+from heterps.errors import CheckpointError, RunError, UnsavedError
 from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.bench import Workbench
 from heterps.runtime.cuts.cut_store import CutStore
@@ -60,7 +60,7 @@ def test_a_last_cut_that_fails_is_an_error_after_which_the_session_can_be_used(
 ) -> None:
     fail(monkeypatch, where, times=1)
     with hps.launch(plan(), engine=engine, checkpoint=tmp_path / "full") as session:
-        with pytest.raises(RunError, match="everything is trained, but the last cut could not be written: OSError"):
+        with pytest.raises(UnsavedError, match="everything is trained, but the last cut could not be written: OSError"):
             session.fit(data(), epochs=4)
         assert session.evaluate(data())["auc"] > 0.6
         folder = session.save(tmp_path / "elsewhere")

@@ -47,6 +47,7 @@ def test_training_counts_bad_rows_once_a_pass(tmp_path, session):
     assert last.valid["bad_rows"] == 4
     assert "8 bad rows" in str(last)
     assert "valid 4 bad rows" in str(last)
+    assert last.bad_row == f"{tmp_path}/a.csv, line 4: not a finite number in column 'b': 'w,oops,1'"
 
 
 def test_the_limit_is_for_a_split(tmp_path, inline):

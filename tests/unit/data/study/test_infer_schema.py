@@ -108,3 +108,34 @@ def test_forty_columns_with_a_header_are_not_criteo(tmp_path: Path) -> None:
     assert guess_format(tmp_path / "a.txt") == "tsv"
     (tmp_path / "b.txt").write_text("\t".join(["1"] * 40) + "\n")
     assert guess_format(tmp_path / "b.txt") == "criteo"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_ids_that_lost_digits_as_floats_are_remarked_on(tmp_path: Path, suffix: str) -> None:
+    ids = [float(2**60 + 1000 * n) if n % 9 else None for n in range(300)]
+    rows = pd.DataFrame(
+        {"user_id": ids, "small_id": [7.0, None, 9.0] * 100, "mass": [1e30] * 300, "y": [0, 1, 1] * 100}
+    )
+    (rows.to_csv if suffix == "csv" else rows.to_parquet)(tmp_path / f"a.{suffix}", index=False)
+    data = (csv if suffix == "csv" else parquet)(tmp_path / f"a.{suffix}")
+    (note,) = (note for note in data.study.notes if "2^53" in note)
+    assert note.startswith("'user_id' holds floats beyond 2^53: ids that large lost their last digits")
+    whole = pd.DataFrame({"user_id": pd.array([2**60 + n for n in range(300)], "Int64"), "y": [0, 1, 1] * 100})
+    assert not any("2^53" in note for note in frame(whole).study.notes)
+
+
+def test_a_label_that_is_always_the_same_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,y\n" + "u,1\n" * 20)
+    assert any("'y': the label (the same in every row" in note for note in csv(tmp_path / "a.csv").study.notes)
+
+
+def test_no_rows_and_no_header_are_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b,y\n")
+    with pytest.raises(DataError, match=r"from .*a\.csv: it has no rows"):
+        csv(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text("a,b,y\n1,2\n")
+    with pytest.raises(DataError, match="none of the 1 rows looked at has 3 columns"):
+        csv(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text("Oslo,5.12,0\nRoma,3.1,1\n")
+    with pytest.raises(DataError, match=r"no column 'y' to be the label.* name the columns \(--columns\)"):
+        csv(tmp_path / "a.csv", label="y")

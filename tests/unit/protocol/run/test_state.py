@@ -93,6 +93,7 @@ def test_a_cut_that_failed_is_made_again_at_the_end() -> None:
     run.handle(ev.CutMarked(last.copy, last.cut))
     (abort,) = only(run.handle(ev.CutFailed(last.copy, last.cut, "no room")), do.Abort)
     assert "last cut could not be written" in abort.reason
+    assert abort.trained
 
 
 def test_a_rest_comes_when_nothing_is_in_flight_and_ends_when_it_is_over() -> None:

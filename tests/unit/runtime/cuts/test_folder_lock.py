@@ -1,5 +1,6 @@
 """One run a checkpoint folder; a dead holder is not in the way."""
 
+import errno
 import json
 import os
 import signal
@@ -108,3 +109,13 @@ def test_a_launch_that_fails_gives_the_folder_back(tmp_path, monkeypatch):
     with pytest.raises(MemoryError, match="no engine today"):
         hps.launch(plan, engine="inline", checkpoint=tmp_path)
     FolderLock(tmp_path).close()
+
+
+def test_a_disk_that_takes_no_lock_is_told_and_left_as_it_was(tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(CheckpointError, match=f"cannot lock {tmp_path}: No space left on device"):
+        FolderLock(tmp_path)
+    assert not list(tmp_path.iterdir())
