@@ -1,11 +1,15 @@
 """What it costs to pull and push one batch: CPU of the worker and of the shard host, by the way between them.
 
-    python -m benchmarks.exchange [--rounds 3] [--batches 200] [--batch 1024]
+    python -m benchmarks.exchange [--rounds 3] [--batches 200] [--batch 1024] [--cold]
 
 Wide & Deep of the peers' workload, one shard host in a process of its own, one caller. Nothing is computed: a batch is
 routed, its rows and parameters are pulled and gradients of that size are pushed, through the same links as in training.
 Either process gives memory back to the kernel as early as workers under a nanny of Dask do. The ways take turns;
 ``object`` is both in one process, what the tables themselves take.
+
+One batch right after the other finds code and arrays in the caches. With ``--cold`` a process for each core multiplies
+matrices meanwhile and every batch comes some time after the last, as in training: an exchange then takes up to twice
+as much.
 """
 
 from __future__ import annotations
@@ -16,8 +20,9 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
-from time import perf_counter, process_time
+from time import perf_counter, process_time, sleep
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +50,8 @@ WAYS = {
 }
 WORKER = {"MALLOC_TRIM_THRESHOLD_": "65536"}  # what a nanny of Dask starts workers with
 _WARM = 20  # batches before those that are measured
+_COLD_S = 0.02  # between batches, when caches are to be cold
+_MULTIPLY = "import numpy as np; a = np.ones((1024, 1024), np.float32)\nwhile True: a @ a"
 
 
 class Cost(NamedTuple):
@@ -101,10 +108,13 @@ def exchange(bench: Workbench, link: HostLink, batch: Batch, n: int) -> None:
     bench.free(work)
 
 
-def measured(bench: Workbench, link: HostLink, given: list[Batch], count: int, host_s: Callable[[], float]) -> Cost:
+def measured(
+    bench: Workbench, link: HostLink, given: list[Batch], count: int, host_s: Callable[[], float], cold: bool
+) -> Cost:
     """Exchange so many batches, and say what one took."""
     turns: Iterator[int] = iter(range(_WARM + count))
     for n in turns:
+        sleep(_COLD_S if cold else 0)
         exchange(bench, link, given[n % len(given)], n)
         if n == _WARM - 1:
             before = process_time(), host_s(), perf_counter()
@@ -112,18 +122,18 @@ def measured(bench: Workbench, link: HostLink, given: list[Batch], count: int, h
     return Cost(*(1e3 * (last - first) / count for first, last in zip(before, after, strict=True)))
 
 
-def call(way: str, size: int, count: int) -> Cost:
+def call(way: str, size: int, count: int, cold: bool) -> Cost:
     """Measure one way from this process."""
     given = job(size)
     bench, data = Workbench(given), batches(size, 32)
     if way == "object":
-        return measured(bench, DirectLink(host(given)), data, count, lambda: 0.0)
+        return measured(bench, DirectLink(host(given)), data, count, lambda: 0.0, cold)
     words = [sys.executable, "-m", "benchmarks.exchange", "--serve", "--batch", str(size)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         address = Address(**eval(server.stdout.readline()))  # what our own process printed
         link = link_to_host(address, apart=True)
-        cost = measured(bench, link, data, count, lambda: cpu_of(server.pid))
+        cost = measured(bench, link, data, count, lambda: cpu_of(server.pid), cold)
         link.close()
         server.kill()
     return cost
@@ -136,13 +146,26 @@ def serve(size: int) -> None:
     sys.stdin.read()
 
 
-def compare(rounds: int, size: int, count: int) -> None:
+@contextmanager
+def multiplying(processes: int) -> Iterator[None]:
+    """Be a context in which so many processes multiply matrices."""
+    alone = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    running = [subprocess.Popen([sys.executable, "-c", _MULTIPLY], env=alone) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def compare(rounds: int, size: int, count: int, cold: bool) -> None:
     """Print what a batch takes, by way."""
     found: dict[str, list[Cost]] = {way: [] for way in WAYS}
     for _ in range(rounds):
         for way, environment in WAYS.items():
             words = [sys.executable, "-m", "benchmarks.exchange", "--way", way]
-            words += ["--batch", str(size), "--batches", str(count)]
+            words += ["--batch", str(size), "--batches", str(count), *(["--cold"] if cold else [])]
             told = subprocess.run(
                 words, env=os.environ | WORKER | environment, stdout=subprocess.PIPE, text=True, check=True
             )
@@ -161,13 +184,15 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--way", choices=WAYS, help="Measure this one in this process, and print figures only.")
     parser.add_argument("--serve", action="store_true", help="Be the shard host.")
+    parser.add_argument("--cold", action="store_true", help="Batches come now and then, beside multiplications.")
     chosen = parser.parse_args()
     if chosen.serve:
         serve(chosen.batch)
     elif chosen.way:
-        print(*call(chosen.way, chosen.batch, chosen.batches))
+        print(*call(chosen.way, chosen.batch, chosen.batches, chosen.cold))
     else:
-        compare(chosen.rounds, chosen.batch, chosen.batches)
+        with multiplying((os.cpu_count() or 1) if chosen.cold else 0):
+            compare(chosen.rounds, chosen.batch, chosen.batches, chosen.cold)
 
 
 if __name__ == "__main__":

@@ -8,16 +8,15 @@ them for later, cut up by whatever was allocated meanwhile.
 from __future__ import annotations
 
 import math
-import mmap
 
 import numpy as np
 import numpy.typing as npt
 
 from heterps.device.arrays import Array
+from heterps.large_pages import large_block
 
 __all__ = ["Arena"]
 
-_LARGE_PAGE = 1 << 21
 _BLOCK = 1 << 25  # address space only: pages appear when they are first written
 _LEAST = 1 << 14  # smaller arrays are NumPy's
 _LINE = 64
@@ -36,17 +35,7 @@ class Arena:
         if size < _LEAST:
             return np.empty(shape, kind)
         if size > len(self._free):
-            self._free = _block(max(size, _BLOCK))
+            self._free = large_block(max(size, _BLOCK))
         array = self._free[:size].view(kind).reshape(shape)
         self._free = self._free[-(-size // _LINE) * _LINE :]
         return array
-
-
-def _block(size: int) -> npt.NDArray[np.uint8]:
-    """Return that many bytes, beginning at the start of a large page."""
-    area = mmap.mmap(-1, size + _LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        area.madvise(mmap.MADV_HUGEPAGE)
-    whole = np.frombuffer(area, np.uint8)
-    start = -whole.ctypes.data % _LARGE_PAGE
-    return whole[start : start + size]

@@ -12,6 +12,8 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
+from heterps.large_pages import large_block
+
 __all__ = ["AnswerRoom", "MessageMemory"]
 
 _LINE = 64  # arrays begin where a line of the processor's cache does
@@ -42,13 +44,18 @@ class MessageMemory:
 
     def take(self, nbytes: int) -> U8 | None:
         """Return room for an array of the message, None if there is none; then there will be for the next message."""
+        place = self._take(nbytes)
+        return None if place is None else self._memory[place : place + nbytes]
+
+    def _take(self, nbytes: int) -> int | None:
+        """Return where there is room."""
         self._begin()
         place, padded = self._next, -(-nbytes // _LINE) * _LINE
         self._wanted += padded
         if place + padded > self._first + self.size:
             return None
         self._next += padded
-        return self._memory[place : place + nbytes]
+        return place
 
     def _begin(self) -> None:
         if not self._begun:
@@ -64,7 +71,7 @@ class MessageMemory:
 
     def enlarge(self, nbytes: int) -> None:
         """Take other memory, for messages of so many bytes; the old goes when nobody has an array of it any more."""
-        self._memory = np.empty(nbytes * self.parts, np.uint8)
+        self._memory = large_block(nbytes * self.parts)
 
     def abandon(self) -> None:
         """Leave the memory to whoever still writes to it."""

@@ -106,7 +106,8 @@ class ReportGathering:
         for line in self._readers() if self._fetch else ():
             if line.made.done() and line not in self._looks:
                 self._looks[line] = line.ask("peek", self._fetch)
-        self._ask_counts()
+        if self._counter() not in self._measures:  # else it says what it has counted with what it has measured
+            self._ask_counts()
 
     def _in_turn(self, lines: list[tuple[str, ActorLine]], most: int | None) -> list[tuple[str, ActorLine]]:
         """Return so many lines, the next ones each time."""
@@ -133,8 +134,11 @@ class ReportGathering:
         for line, (pool, answer) in list(self._measures.items()):
             if answer.done():
                 del self._measures[line]
-                found = self._answer(line, answer)
-                if found is not None:
+                found = self._answer(line, answer) or {}
+                counts = found.pop("counts", None)
+                if counts is not None and line is self._counter():
+                    self.counts = Counts(**counts)
+                if found:
                     reporter.add(pool, **found)
         for line, answer in list(self._looks.items()):
             if answer.done():

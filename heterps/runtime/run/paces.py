@@ -21,7 +21,7 @@ from typing import NamedTuple
 __all__ = ["Behind", "Going", "Paces", "told_every_s"]
 
 _SURE = 4  # times the batches of one word, that a window must hold: what its edges hide is a quarter of it
-_TOLD_S, _TOLD_A_SECOND = 0.5, 400  # an attempt says how far it is so often at most; all together so many times
+_TOLD_S, _TOLD_A_SECOND = 1.0, 400  # an attempt says how far it is so often at most; all together so many times
 
 
 def told_every_s(workers: int) -> float:

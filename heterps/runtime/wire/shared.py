@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from heterps.runtime.batch.message_memory import MessageMemory
 
-__all__ = ["LEAST_BYTES", "Inbox", "Outbox", "SharingError", "receive_start", "send_start"]
+__all__ = ["LEAST_BYTES", "Inbox", "Outbox", "SharingError", "receive_file", "send_file"]
 
 LEAST_BYTES = 1 << 16  # what is less goes through the socket: the kernel copies it while it carries the head
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -65,15 +65,15 @@ class Outbox(MessageMemory):
 
     def _place(self, array: npt.NDArray[Any]) -> int | None:
         """Return where an array lies; copied if it is not there yet."""
-        first, nbytes = self._memory.ctypes.data, array.nbytes
-        here = array.ctypes.data - first
-        if nbytes and self._begun and self._first <= here and here + nbytes <= self._next:
-            return here
-        room = self.take(nbytes)
-        if room is None:
-            return None
-        room[:] = array.reshape(-1).view(np.uint8)
-        return room.ctypes.data - first if nbytes else 0
+        nbytes = array.nbytes
+        if nbytes and self._begun and array.base is self._memory:
+            here = _address(array) - _address(self._memory)
+            if self._first <= here and here + nbytes <= self._next:
+                return here
+        place = self._take(nbytes)
+        if place is not None and nbytes:
+            np.copyto(np.ndarray(array.shape, array.dtype, self._memory, place), array)
+        return place
 
     def enlarge(self, nbytes: int) -> None:
         """Take new memory; the old goes when its last reader lets it go."""
@@ -104,6 +104,12 @@ class Outbox(MessageMemory):
         self._forget_file()
 
 
+def _address(array: npt.NDArray[Any]) -> int:
+    """Return where an array lies; ``array.ctypes`` would make three objects for it."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
 class Inbox:
     """The other end's outbox, as far as it has been given to this one."""
 
@@ -127,31 +133,37 @@ class Inbox:
         finally:
             os.close(file)
 
-    def at(self, start: object, nbytes: int) -> U8:
+    def at(self, start: object, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> npt.NDArray[Any]:
         """Return an array of a message, where the other end says that it is."""
-        if not isinstance(start, int) or not 0 <= start <= len(self._memory) - nbytes:
+        if type(start) is not int or not 0 <= start <= len(self._memory) - nbytes or start % dtype.itemsize:
             raise SharingError("its arrays lie outside of its memory")
-        return self._memory[start : start + nbytes]
+        return np.ndarray(shape, dtype, self._memory, start)
 
 
-def send_start(connection: socket.socket, start: bytes, file: int | None) -> None:
-    """Send the beginning of a message, with a file, which is closed."""
-    if file is None:
-        connection.sendall(start)
-        return
+def send_file(connection: socket.socket, file: int) -> None:
+    """Send a file and close it; it follows the message that speaks of it, with a byte of its own."""
     try:
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file]))]
-        sent = connection.sendmsg([start], rights)
+        connection.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file]))])
     finally:
         os.close(file)
-    connection.sendall(start[sent:])
 
 
-def receive_start(connection: socket.socket, into: bytearray) -> tuple[int, list[int]]:
-    """Read what has come of the beginning of a message; return how many bytes, and the files that came with it."""
+def receive_file(connection: socket.socket) -> int:
+    """Take the file that follows a message.
+
+    Raises
+    ------
+    SharingError
+        There is none.
+    """
     files = array.array("i")
-    n, found, _, _ = connection.recvmsg_into([into], socket.CMSG_SPACE(files.itemsize), socket.MSG_CMSG_CLOEXEC)
+    space = socket.CMSG_SPACE(files.itemsize)
+    _, found, _, _ = connection.recvmsg(1, space, socket.MSG_CMSG_CLOEXEC)
     for level, kind, data in found:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             files.frombytes(data[: len(data) - len(data) % files.itemsize])
-    return n, list(files)
+    for file in files[1:]:
+        os.close(file)
+    if not files:
+        raise SharingError("its memory did not come")
+    return files[0]

@@ -162,14 +162,16 @@ class HostActor:
             return self._shard_host.turns.all()
 
     def collect(self) -> dict[str, Any]:
-        """Return times since the last call, what the tables hold if this copy answers for them, and what waits here."""
+        """Return times since the last call, what the tables hold if this copy answers for them, what waits here, and
+        what was applied so far.
+        """
         host = self._shard_host
         if host is None:
             return {"phases": {}}
         shard = host.shard if self.is_serving else None
         held = () if shard is None else held_tables(shard, self.host, str(self._worker.name))
         queues = {f"host {self.host} {self._worker.address}": {"at hosts": host.waiting}}
-        return {"phases": host.phases.take(), "tables": held, "queues": queues}
+        return {"phases": host.phases.take(), "tables": held, "queues": queues, "counts": self.counts()}
 
     def close(self) -> None:
         """Stop answering and drop the tables."""

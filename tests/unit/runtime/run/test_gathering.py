@@ -22,18 +22,20 @@ class Line:
 
     def ask(self, method: str) -> Future[Any]:
         self._asked[self._number] += 1
+        counts = {"batches": 10 * self._number + self._asked[self._number]}
         answer: Future[Any] = Future()
-        answer.set_result({"phases": {}})
+        answer.set_result(counts if method == "counts" else {"phases": {}, "counts": counts})
         return answer
 
 
 class Reports:
     """A gathering of so many actors, and whom it asked."""
 
-    def __init__(self, actors: int) -> None:
+    def __init__(self, actors: int, counter: int | None = None) -> None:
         self.asked: Counter[int] = Counter()
         lines = [("io", cast(ActorLine, Line(n, self.asked))) for n in range(actors)]
-        self.gathering = ReportGathering(lambda: lines, list, lambda: None, {}, lambda *lost: None, Arrivals())
+        counts = None if counter is None else lines[counter][1]
+        self.gathering = ReportGathering(lambda: lines, list, lambda: counts, {}, lambda *lost: None, Arrivals())
         self.reporter = Reporter(1, (), self.gathering.counts)
 
     def report(self, exactly: bool = False) -> set[int]:
@@ -62,3 +64,13 @@ def test_at_the_end_all_are_asked() -> None:
     reports = Reports(600)
     reports.report()
     assert reports.report(exactly=True) == set(range(600))
+
+
+@pytest.mark.parametrize("actors", [3, 600])
+def test_who_counts_is_asked_once_for_a_report_and_nobody_else_is_believed(actors: int) -> None:
+    reports = Reports(actors, counter=2)
+    for exactly in (False, False, True):
+        assert 2 in reports.report(exactly)
+        assert reports.asked[2] == 1
+        assert reports.gathering.counts.batches == 21
+    assert reports.gathering.recount().batches == 22

@@ -95,7 +95,7 @@ def test_what_others_take_is_the_median_of_all_but_one(paces_s: dict[str, float]
 
 
 def test_attempts_say_less_the_more_there_are() -> None:
-    assert told_every_s(1) == told_every_s(100) == 0.5
+    assert told_every_s(1) == told_every_s(100) == 1.0
     assert told_every_s(10_000) == 25.0
 
 

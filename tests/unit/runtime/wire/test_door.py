@@ -1,7 +1,6 @@
 """Strangers at a real listener: what they can hold, and for how long."""
 
 import contextlib
-import json
 import logging
 import os
 import resource
@@ -12,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+import msgpack
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -23,7 +23,7 @@ from heterps.runtime.wire.message import Message, WireError
 from heterps.runtime.wire.peer import PeerLost, SocketPeer
 from heterps.runtime.wire.service import Address, Listener
 
-GREETING, HEAD = 0x48505347, 0x48505331
+GREETING, HEAD, START = 0x48505347, 0x48505331, 512
 
 
 class Echo:
@@ -68,8 +68,9 @@ def greeting(listener: Listener) -> bytes:
 
 
 def message(head: object, body: bytes = b"", nbytes: int | None = None) -> bytes:
-    text = head if isinstance(head, bytes) else json.dumps(head).encode()
-    return struct.pack("<IIQ", HEAD, len(text), len(body) if nbytes is None else nbytes) + text + body
+    text = head if isinstance(head, bytes) else msgpack.packb(head)
+    start = struct.pack("<IIQ", HEAD, len(text), len(body) if nbytes is None else nbytes) + text
+    return start.ljust(-(-len(start) // START) * START, b"\0") + body
 
 
 def answer(connection: socket.socket) -> bytes:
@@ -165,26 +166,29 @@ def test_who_has_shown_the_token_may_be_silent(quick: Listener) -> None:
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        (message(b"{"), "no JSON"),
-        (message(b"\xff"), "no JSON"),
-        (message(b"[" * 100_000), "no JSON"),
-        (message([]), "does not list its arrays"),
-        (message({}), "does not list its arrays"),
-        (message({"_arrays": {"a": 1}}), "does not list its arrays"),
-        (message({"_arrays": [1]}), "proper dtype and shape"),
-        (message({"_arrays": [["<f4"]]}), "proper dtype and shape"),
-        (message({"_arrays": [[["<f4"], [1]]]}), "proper dtype and shape"),
-        (message({"_arrays": [["<f4", [-1, -4]]]}, bytes(64)), "proper dtype and shape"),
-        (message({"_arrays": [["<f4", [True]]]}, bytes(64)), "proper dtype and shape"),
-        (message({"_arrays": [["<f4", [1.0]]]}, bytes(64)), "proper dtype and shape"),
-        (message({"_arrays": [["<f4", [1] * 33]]}, bytes(64)), "proper dtype and shape"),
-        (message({"_arrays": [["|O", [1]]]}, bytes(64)), "not used here"),
-        (message({"_arrays": [["<f4", [1 << 35]]]}, nbytes=1 << 36), "too large"),
-        (message({"_arrays": [["<f4", [0, 1 << 35, 1 << 35]]]}), "too large"),
-        (message({"_arrays": [["<f4", [1000]]]}, bytes(64)), "do not fill"),
-        (message({"_arrays": []}, nbytes=1 << 33), "do not fill"),
-        (struct.pack("<IIQ", HEAD, 1 << 30, 0), "not a HeterPS message"),
-        (struct.pack("<IIQ", 7, 0, 0), "not a HeterPS message"),
+        (message(b"\x93"), "cannot be read"),
+        (message(b"\xc1"), "cannot be read"),
+        (message(b"\x91" * 100_000), "cannot be read"),
+        (message(b"\xdd\xff\xff\xff\xff"), "cannot be read"),
+        (message([]), "cannot be read"),
+        (message([{1: 2}, [], None]), "cannot be read"),
+        (message(1), "cannot be read"),
+        (message([1, [], None]), "does not list its arrays"),
+        (message([{}, {"a": 1}, None]), "does not list its arrays"),
+        (message([{}, [1], None]), "proper dtype and shape"),
+        (message([{}, [["<f4"]], None]), "proper dtype and shape"),
+        (message([{}, [[["<f4"], [1]]], None]), "proper dtype and shape"),
+        (message([{}, [["<f4", [-1, -4]]], None], bytes(64)), "proper dtype and shape"),
+        (message([{}, [["<f4", [True]]], None], bytes(64)), "proper dtype and shape"),
+        (message([{}, [["<f4", [1.0]]], None], bytes(64)), "proper dtype and shape"),
+        (message([{}, [["<f4", [1] * 33]], None], bytes(64)), "proper dtype and shape"),
+        (message([{}, [["|O", [1]]], None], bytes(64)), "not used here"),
+        (message([{}, [["<f4", [1 << 35]]], None], nbytes=1 << 36), "too large"),
+        (message([{}, [["<f4", [0, 1 << 35, 1 << 35]]], None]), "too large"),
+        (message([{}, [["<f4", [1000]]], None], bytes(64)), "do not fill"),
+        (message([{}, [], None], nbytes=1 << 33), "do not fill"),
+        (struct.pack("<IIQ", HEAD, 1 << 30, 0) + bytes(START), "not a HeterPS message"),
+        (struct.pack("<IIQ", 7, 0, 0) + bytes(START), "not a HeterPS message"),
     ],
 )
 def test_a_malformed_message_closes_with_one_line(listening: Listener, sent: bytes, words: str, caplog) -> None:
@@ -197,13 +201,13 @@ def test_a_malformed_message_closes_with_one_line(listening: Listener, sent: byt
     assert caplog.records[0].exc_info is None
 
 
-heads = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["_arrays", "_method", "n"]), inner),
+inner = heads = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats() | st.text(max_size=5),
+    lambda parts: st.lists(parts, max_size=3) | st.dictionaries(st.sampled_from(["_method", "n"]), parts),
     max_leaves=10,
 )
 layouts = st.lists(st.tuples(st.sampled_from(["<f4", "<u8", "|u1", "<c8", ""]), st.lists(st.integers(-2, 1 << 40))))
-heads |= st.fixed_dictionaries({"_arrays": layouts, "_method": st.sampled_from(["twice", "x"])})
+heads |= st.tuples(st.fixed_dictionaries({"_method": st.sampled_from(["twice", "x"])}), layouts, st.none() | inner)
 messages = st.builds(
     lambda head, body, nbytes: message(head, body, nbytes),
     heads | st.binary(max_size=40), st.binary(max_size=200), st.none() | st.integers(0, 1 << 64 - 1),
@@ -284,7 +288,7 @@ def test_a_service_that_talks_nonsense_is_lost_and_called_anew() -> None:
             connection, _ = server.accept()
             with connection:
                 connection.recv(1 << 16)
-                connection.sendall(message({"_arrays": "x"}))
+                connection.sendall(message([{}, "x", None]))
 
         thread = threading.Thread(target=talk)
         thread.start()

@@ -16,9 +16,11 @@ arrays = st.sampled_from([np.float32, np.uint64, np.int32]).flatmap(
     lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=9))
 )
 
+whole = st.integers(-(1 << 63), (1 << 64) - 1)
+
 
 @settings(deadline=None)
-@given(st.lists(arrays, max_size=4), st.dictionaries(st.sampled_from("abc"), st.integers() | st.text()))
+@given(st.lists(arrays, max_size=4), st.dictionaries(st.sampled_from("abc"), whole | st.text() | st.text(min_size=300)))
 def test_a_message_arrives_as_it_was_sent(sent: list[np.ndarray], head: dict[str, object]) -> None:
     a, b = socket.socketpair()
     with a, b:
