@@ -14,7 +14,7 @@ from heterps.graph import Graph, Op, ops
 from heterps.graph.tensor import Tensor
 from heterps.graph.types import Form
 from heterps.kernels.jit import LOOPS
-from heterps.kernels.ops.narrow import LEAST, MOST
+from heterps.kernels.ops.products import LEAST, NARROW
 from heterps.kernels.ops.rows import Lists, Rows
 from heterps.kernels.program.program import Program
 
@@ -62,7 +62,7 @@ def _layers(*, weighted: bool = False) -> Graph:
 
 def _narrow(x: Tensor) -> Tensor:
     """A layer with so many inputs and so few outputs that its products are loops."""
-    return ops.dense(ops.dense(x, LEAST), MOST)
+    return ops.dense(ops.dense(x, LEAST), NARROW)
 
 
 def _classes() -> Graph:
