@@ -36,26 +36,27 @@ __all__ = ["input_gradient", "product", "weight_gradient"]
 NARROW, LEAST = 64, 256
 #: Weights of the largest layer: more would come from the third-level cache for every few rows.
 MOST = 1 << 19
-#: Samples whose part of a weight gradient is added up before the next.
-SAMPLES = 128 if WIDE else 16
+#: Samples whose part of a weight gradient is added up before the next, in a narrow layer and in another: so many of some
+#: columns stay in the first-level cache. Of narrow layers inputs are many, and each sample may lie on pages of its own.
+SAMPLES = 16, 64
 _NOTHING = np.empty(0, np.float32)
 
 
 @inline
 def tile(x, x0, xr, xk, rows, w, w0, wk, y, y0, yr, width, n, more):  # type: ignore[no-untyped-def]
     """Write some rows and columns of a product, at most as many as the largest tile has."""
-    if WIDE and width == WIDTH:
-        if rows == ROWS:
+    if WIDE and width == np.uint64(WIDTH):
+        if rows == np.uint64(ROWS):
             rows_wide(x, x0, xr, xk, w, w0, wk, y, y0, yr, n, more)
         else:
-            for r in range(np.uint64(rows)):
+            for r in range(rows):
                 row_wide(x, x0 + r * xr, xr, xk, w, w0, wk, y, y0 + r * yr, yr, n, more)
     else:
-        for c in range(np.uint64(0), np.uint64(width), np.uint64(COLUMNS)):
-            if rows == ROWS:
+        for c in range(np.uint64(0), width, np.uint64(COLUMNS)):
+            if rows == np.uint64(ROWS):
                 rows_narrow(x, x0, xr, xk, w, w0 + c, wk, y, y0 + c, yr, n, more)
             else:
-                for r in range(np.uint64(rows)):
+                for r in range(rows):
                     row_narrow(x, x0 + r * xr, xr, xk, w, w0 + c, wk, y, y0 + r * yr + c, yr, n, more)
 
 
@@ -69,29 +70,29 @@ def panel(p, columns):  # type: ignore[no-untyped-def]
 @loop
 def tiled_product(x, x_stride, w, w_step, w_stride, y, y_stride, n, inner, columns, bias):  # type: ignore[no-untyped-def]
     """``y = x w`` for ``n`` samples, or ``max(x w + bias, 0)``; a panel of ``w`` is ``w_step`` from the next."""
-    one, xr, yr, wk = np.uint64(1), np.uint64(x_stride), np.uint64(y_stride), np.uint64(w_stride)
+    one, xr, yr, wk, k = np.uint64(1), np.uint64(x_stride), np.uint64(y_stride), np.uint64(w_stride), np.uint64(inner)
     for i in range(0, n, ROWS):
-        rows = min(ROWS, n - i)
+        rows, at = np.uint64(min(ROWS, n - i)), np.uint64(i * x_stride)
         for p in range(-(-columns // WIDTH)):
             width, first = panel(p, columns)
-            at, to = np.uint64(i * x_stride), np.uint64(i * y_stride + first)
-            tile(x, at, xr, one, rows, w, np.uint64(p * w_step), wk, y, to, yr, width, np.uint64(inner), False)
+            to = np.uint64(i * y_stride + first)
+            tile(x, at, xr, one, rows, w, np.uint64(p * w_step), wk, y, to, yr, np.uint64(width), k, False)
         if bias.size:
             bias_relu(y, y_stride, i, i + rows, bias)
 
 
 @loop
-def tiled_gradient(x, x_stride, dy, dy_stride, out, n, columns):  # type: ignore[no-untyped-def]
-    """``out = xT dy`` over ``n`` samples."""
-    inputs, one, xk, dk = out.size // columns, np.uint64(1), np.uint64(x_stride), np.uint64(dy_stride)
-    for s in range(0, max(n, 1), SAMPLES):
-        samples = np.uint64(min(SAMPLES, n - s))
-        for f in range(0, inputs, ROWS):
-            rows, at = min(ROWS, inputs - f), np.uint64(s * x_stride + f)
-            for p in range(-(-columns // WIDTH)):
-                width, first = panel(p, columns)
-                here, to = np.uint64(s * dy_stride + first), np.uint64(f * columns + first)
-                tile(x, at, one, xk, rows, dy, here, dk, out, to, np.uint64(columns), width, samples, s > 0)
+def tiled_gradient(x, x_stride, dy, dy_stride, out, n, columns, some):  # type: ignore[no-untyped-def]
+    """``out = xT dy`` over ``n`` samples, ``some`` of them at a time."""
+    inputs, wide, xk, dk = np.uint64(out.size // columns), np.uint64(columns), np.uint64(x_stride), np.uint64(dy_stride)
+    one, tall, width = np.uint64(1), np.uint64(ROWS), np.uint64(WIDTH)
+    for s in range(np.uint64(0), np.uint64(max(n, 1)), np.uint64(some)):
+        samples, more = min(np.uint64(some), np.uint64(n) - s), s > np.uint64(0)
+        for c in range(np.uint64(0), wide, width):
+            across, here = min(width, wide - c), s * dk + c
+            for f in range(np.uint64(0), inputs, tall):
+                rows, to = min(tall, inputs - f), f * wide + c
+                tile(x, s * xk + f, one, xk, rows, dy, here, dk, out, to, wide, across, samples, more)
 
 
 @loop
@@ -133,8 +134,10 @@ def weight_gradient(c: Call, x: Array, dy: Array, out: Array) -> None:
         c.xp.matmul(x.T, dy, out=out)
         return
 
+    some = SAMPLES[dy.shape[1] > NARROW]
+
     def run(inputs: Array, out: Array) -> None:
-        tiled_gradient(*flat_rows(inputs.T), *flat_rows(dy), out.reshape(-1), *dy.shape)
+        tiled_gradient(*flat_rows(inputs.T), *flat_rows(dy), out.reshape(-1), *dy.shape, some)
 
     over_rows(run, ROWS, x.T, out)
 

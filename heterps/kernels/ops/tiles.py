@@ -1,6 +1,6 @@
 """A few rows of a matrix product, whose result stays in registers until it is complete.
 
-The columns of a tile are as many as registers hold of some rows: so nothing has to be laid out anew first, as libraries
+The columns of a tile are as many as registers hold of six rows: so nothing has to be laid out anew first, as libraries
 do to work on large matrices piece by piece. Sums run in the order of the inner index, whatever tile a row falls into.
 """
 
@@ -28,12 +28,13 @@ __all__ = [
     "turn_square",
 ]
 
-#: Columns of a narrow tile, and whether there are registers for three times as many.
+ROWS = 6
+#: Columns of a narrow tile, and whether there are registers for four times as many.
 COLUMNS = 16
 _FEATURES = binding.get_host_cpu_features()
 WIDE = bool(_FEATURES.get("avx512f", False))
-#: Rows of a tile, and columns of the widest.
-ROWS, WIDTH = (8, 3 * COLUMNS) if WIDE else (6, COLUMNS)
+#: Columns of the widest tile.
+WIDTH = 4 * COLUMNS if WIDE else COLUMNS
 #: Whether a processor multiplies and adds in one step. Else each number would be a call of the C library.
 FUSES = bool(_FEATURES.get("fma", False)) or machine() in ("aarch64", "arm64")
 

@@ -87,7 +87,7 @@ def test_what_is_no_number_is_not_hidden() -> None:
 
 
 def test_a_wide_tile_gives_the_bits_of_narrow_ones() -> None:
-    """With registers for it 48 columns are one tile, else three, as 16 are one anywhere."""
+    """With registers for it 64 columns are one tile, else four, as 16 are one anywhere."""
     rng = np.random.default_rng(1)
     x, w = rng.standard_normal((8, 333), dtype=np.float32), rng.standard_normal((333, 64), dtype=np.float32)
     whole, parts = np.empty((8, 64), np.float32), []
