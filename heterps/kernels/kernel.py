@@ -66,6 +66,7 @@ class Call:
 
     __slots__ = (
         "_bases",
+        "_empty",
         "_views",
         "attrs",
         "dparams",
@@ -86,7 +87,14 @@ class Call:
     )
 
     def __init__(
-        self, attrs: Mapping[str, Any], xp: Namespace, n: int, *, loops: bool, bases: dict[str, Array] | None = None
+        self,
+        attrs: Mapping[str, Any],
+        xp: Namespace,
+        n: int,
+        *,
+        loops: bool,
+        bases: dict[str, Array] | None = None,
+        empty: Callable[..., Array] | None = None,
     ) -> None:
         self.attrs, self.xp, self.n = attrs, xp, n
         self.loops = loops and xp is np
@@ -101,6 +109,7 @@ class Call:
         self.placed: frozenset[int] = frozenset()
         self.dplaced: frozenset[int] = frozenset()
         self._bases = {} if bases is None else bases
+        self._empty = xp.empty if empty is None else empty  # that makes them
         self._views: dict[str, tuple[tuple[int, ...], Array]] = {}
 
     def scratch(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -114,7 +123,7 @@ class Call:
         base = self._bases.get(name)
         if base is None or base.size < size or base.dtype != dtype:
             grown = size if base is None else max(size, base.size + base.size // 4)
-            base = self._bases[name] = self.xp.empty(grown, dtype)
+            base = self._bases[name] = self._empty((grown,), dtype)
         view = base[:size].reshape(shape)
         self._views[name] = (shape, view)
         return view

@@ -14,7 +14,7 @@ from heterps.graph import Graph, Op, ops
 from heterps.graph.tensor import Tensor
 from heterps.graph.types import Form
 from heterps.kernels.jit import LOOPS
-from heterps.kernels.ops.narrow import LEAST, MOST
+from heterps.kernels.ops.products import LEAST, NARROW
 from heterps.kernels.ops.rows import Lists, Rows
 from heterps.kernels.program.program import Program
 
@@ -51,18 +51,15 @@ def _inputs() -> tuple[Tensor, Tensor]:
 def _layers(*, weighted: bool = False) -> Graph:
     """Layers, activations, interactions."""
     x, y = _inputs()
-    a = ops.relu(ops.dense(_narrow(x), 4))
+    large = ops.dense(x, LEAST)  # with so many inputs products are loops, and so they are of enough vectors
+    a = ops.relu(ops.dense(ops.dense(large, NARROW), 4))
     b = ops.dropout(ops.layer_norm(ops.relu(ops.add(a, ops.dense(x, 4)))), 0.5)
     c = ops.cross(a, b)
     fields = ops.reshape(ops.concat(a, b, c), (3, 4))
-    d = ops.concat(ops.fm(fields), ops.dot_interaction(a, fields), ops.tanh(a), ops.relu(ops.dense(c, 2)))
+    pairs = ops.dot_interaction(a, fields), ops.dot_interaction(ops.reshape(large, (16, LEAST // 16)))
+    d = ops.concat(ops.fm(fields), *pairs, ops.tanh(a), ops.relu(ops.dense(c, 2)))
     logit = ops.dense(ops.dense(d, 3), 1)
     return Graph(loss=ops.logloss(logit, y, ops.input("w")) if weighted else ops.logloss(logit, y))
-
-
-def _narrow(x: Tensor) -> Tensor:
-    """A layer with so many inputs and so few outputs that its products are loops."""
-    return ops.dense(ops.dense(x, LEAST), MOST)
 
 
 def _classes() -> Graph:

@@ -11,6 +11,7 @@ from heterps.kernels.cost import OpCost, OpWork, passes
 from heterps.kernels.jit import loop, reassociating_loop
 from heterps.kernels.kernel import FUSED, Call, Kernel, register_kernel
 from heterps.kernels.ops.fused_cuda import cuda_passes, dot_pairs_cuda, dot_pairs_slope_cuda
+from heterps.kernels.ops.pair_tiles import fits_tiles, tiled_pairs
 from heterps.kernels.ops.pointwise import flat_rows
 
 __all__: list[str] = []
@@ -132,6 +133,9 @@ def side_by_side_backward(c: Call) -> None:
 
 
 def _dots(c: Call, z: Array) -> None:
+    if fits_tiles(c, z):
+        tiled_pairs(c, z)
+        return
     if c.loops:
         dot_pairs(z, *flat_rows(c.y))
         return

@@ -1,4 +1,4 @@
-"""Matrix products: dense, matmul, cross. GEMMs are the library's but for narrow ones; the passes around are loops."""
+"""Matrix products: dense, matmul, cross. Layers' are ours or the library's; the passes around them are loops."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from heterps.kernels.cost import OpCost, OpWork, parameter_count
 from heterps.kernels.jit import loop
 from heterps.kernels.kernel import FUSED, Call, Kernel, register_kernel
 from heterps.kernels.ops.fused_cuda import bias_cuda, column_sums_cuda, cuda_passes, relu_slope_cuda
-from heterps.kernels.ops.narrow import input_gradient, product, weight_gradient
 from heterps.kernels.ops.pointwise import add_bias, bias_relu, column_sums, flat_rows, relu_slope
+from heterps.kernels.ops.products import input_gradient, product, weight_gradient
 
 __all__ = ["as_matrix"]
 
@@ -74,14 +74,15 @@ def _dense_dx(c: Call, dy: Array) -> None:
 
 def dense_relu_forward(c: Call) -> None:
     """``max(x W + b, 0)``: bias and activation in one pass over the product."""
-    y = as_matrix(c.y)
-    product(c, as_matrix(c.xs[0]), c.params["weight"], y)
+    y, bias = as_matrix(c.y), _bias(c, as_matrix(c.y))
+    if product(c, as_matrix(c.xs[0]), c.params["weight"], y, bias):
+        return
     if c.loops:
-        bias_relu(*flat_rows(y), y.shape[0], _bias(c, y))
-    elif (module := cuda_passes(c.xp, y, _bias(c, y))) is not None:
-        bias_cuda(module, y, _bias(c, y), relu=True)
+        bias_relu(*flat_rows(y), 0, y.shape[0], bias)
+    elif (module := cuda_passes(c.xp, y, bias)) is not None:
+        bias_cuda(module, y, bias, relu=True)
     else:
-        c.xp.add(y, _bias(c, y), out=y)
+        c.xp.add(y, bias, out=y)
         c.xp.maximum(y, 0, out=y)
 
 

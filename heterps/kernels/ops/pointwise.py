@@ -37,10 +37,10 @@ def bias_rows(z, stride, rows, bias):  # type: ignore[no-untyped-def]
 
 
 @loop
-def bias_relu(z, stride, rows, bias):  # type: ignore[no-untyped-def]
-    """``z = max(z + bias, 0)`` in place. Written so that NaN stays NaN."""
+def bias_relu(z, stride, first, last, bias):  # type: ignore[no-untyped-def]
+    """``z = max(z + bias, 0)`` in place, for some rows. Written so that NaN stays NaN."""
     zero = z.dtype.type(0)
-    for i in range(rows):
+    for i in range(first, last):
         at = np.uint64(i * stride)
         for j in range(bias.size):
             v = z[at + np.uint64(j)] + bias[j]

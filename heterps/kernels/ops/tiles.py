@@ -15,13 +15,26 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["COLUMNS", "FUSES", "ROWS", "WIDE", "row_narrow", "row_wide", "rows_narrow", "rows_wide"]
+__all__ = [
+    "COLUMNS",
+    "FUSES",
+    "ROWS",
+    "WIDE",
+    "WIDTH",
+    "row_narrow",
+    "row_wide",
+    "rows_narrow",
+    "rows_wide",
+    "turn_square",
+]
 
 ROWS = 6
 #: Columns of a narrow tile, and whether there are registers for four times as many.
 COLUMNS = 16
 _FEATURES = binding.get_host_cpu_features()
 WIDE = bool(_FEATURES.get("avx512f", False))
+#: Columns of the widest tile.
+WIDTH = 4 * COLUMNS if WIDE else COLUMNS
 #: Whether a processor multiplies and adds in one step. Else each number would be a call of the C library.
 FUSES = bool(_FEATURES.get("fma", False)) or machine() in ("aarch64", "arm64")
 
@@ -74,5 +87,33 @@ def _tile(rows: int, registers: int) -> Callable[..., Any]:
     return tile  # type: ignore[no-any-return]
 
 
-rows_wide, row_wide = _tile(ROWS, 4), _tile(1, 4)
+rows_wide, row_wide = _tile(ROWS, WIDTH // COLUMNS), _tile(1, WIDTH // COLUMNS)
 rows_narrow, row_narrow = _tile(ROWS, 1), _tile(1, 1)
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def turn_square(typing_context: Any, x: Any, x0: Any, xr: Any, y: Any, y0: Any, yr: Any) -> Any:
+    """``y[j, i] = x[i, j]`` for as many rows as a narrow tile has columns: halves change places, then their halves."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        xs, ys = (context.make_array(signature.args[i])(context, builder, args[i]).data for i in (0, 3))
+
+        def at(base: Any, start: Any, step: Any, row: int) -> Any:
+            place = builder.gep(base, [builder.add(start, builder.mul(step, _U64(row)))])
+            return builder.bitcast(place, _REGISTER.as_pointer())
+
+        rows = [builder.load(at(xs, args[1], args[2], r), align=4) for r in range(COLUMNS)]
+        half = COLUMNS // 2
+        while half:
+            upper = [j - half + COLUMNS if j & half else j for j in range(COLUMNS)]
+            lower = [j + COLUMNS if j & half else j + half for j in range(COLUMNS)]
+            masks = [ir.Constant(ir.VectorType(_U32, COLUMNS), places) for places in (upper, lower)]
+            for r in (r for r in range(COLUMNS) if not r & half):
+                pair = rows[r], rows[r + half]
+                rows[r], rows[r + half] = (builder.shuffle_vector(*pair, mask) for mask in masks)
+            half //= 2
+        for r, row in enumerate(rows):
+            builder.store(row, at(ys, args[4], args[5], r), align=4)
+        return context.get_dummy_value()
+
+    return types.void(x, *_PLACE, y, *_PLACE), emit

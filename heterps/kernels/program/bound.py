@@ -75,7 +75,7 @@ class BoundCalls:
 
     def _call(self, step: Step) -> Call:
         b = self._buffers
-        call = Call(step.attrs, b.xp, self.n, loops=b.loops, bases=b.scratch[step.name])
+        call = Call(step.attrs, b.xp, self.n, loops=b.loops, bases=b.scratch[step.name], empty=b.empty)
         call.y = self._view(b.values[step.name])
         call.xs = [self._view(b.values.get(name)) for name in step.inputs]
         call.dxs = [None] * len(step.inputs)

@@ -36,11 +36,13 @@ class Buffers:
         By (concat step, input): that input's piece of the concat's gradient, where it is used without a copy.
     columns
         By tensor name: the columns that its gradient is restricted to.
+    empty
+        Makes arrays.
     """
 
     def __init__(self, scope: Scope, batch_size: int, dtype: np.dtype[Any], xp: Namespace, *, loops: bool) -> None:
         self.scope, self.batch_size, self.dtype, self.xp, self.loops = scope, batch_size, dtype, xp, loops
-        self._empty = Arena().empty if xp is np else xp.empty
+        self.empty = Arena().empty if xp is np else xp.empty
         self._makers = {step.name: step for step in scope.steps}
         self._readers = {name: scope.consumers(name) for name in {*scope.feeds, *self._makers}}
         self.values: dict[str, Array | None] = {}
@@ -92,7 +94,7 @@ class Buffers:
             return self.xp.zeros((), self.dtype)
         if type_.form is Form.DENSE:
             dtype = self.dtype if type_.dtype.startswith("float") else type_.dtype
-            return self._empty((self.batch_size, *type_.shape), dtype)
+            return self.empty((self.batch_size, *type_.shape), dtype)
         return None  # ragged: made by the kernel, since only the batch knows the size
 
     # gradients
@@ -107,7 +109,7 @@ class Buffers:
             self._narrow(name, step, shared)
             width = self.columns.get(name)
             shape = self.scope.type(name).shape if width is None else (width.stop - width.start,)
-            self.gradients[name] = self._empty((self.batch_size, *shape), self.dtype)
+            self.gradients[name] = self.empty((self.batch_size, *shape), self.dtype)
         if step is not None:
             self._share(step, shared)
 
@@ -155,7 +157,7 @@ class Buffers:
         if (step, i) in self.pieces:
             return self.pieces[step, i]
         if (step, i) not in self._spare:
-            self._spare[step, i] = self._empty(self.gradients[name].shape, self.dtype)
+            self._spare[step, i] = self.empty(self.gradients[name].shape, self.dtype)
         return self._spare[step, i]
 
     def rows_gradient(self, name: str, shape: tuple[int, int], given: Array | None = None) -> Array:

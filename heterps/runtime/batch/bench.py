@@ -131,7 +131,7 @@ class Workbench:
     def _new(self) -> BatchWork:
         if self._shared is not None:
             return BatchWork(self._shared, np.empty(0, np.float32))
-        size = self.model.layout.size
+        size = self.model.layout.size  # products read and write them where they lie
         return BatchWork(large_floats(size), large_floats(size))
 
     def refresh(self, read: Read) -> None:

@@ -1,5 +1,5 @@
-"""Products of layers with few outputs: right to rounding, the same bits wherever a sample stands, nothing beside them
-written.
+"""Products of layers in tiles: right to rounding, the same bits wherever a sample stands and whoever computes it,
+nothing beside them written.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from threadpoolctl import threadpool_limits
 
-from heterps.kernels.ops import narrow
-from heterps.kernels.ops.narrow import LEAST, input_gradient, product, weight_gradient
+from heterps.kernels.ops import products
+from heterps.kernels.ops.pointwise import bias_relu, flat_rows
+from heterps.kernels.ops.products import LEAST, input_gradient, product, weight_gradient
+from heterps.kernels.ops.tiles import WIDE
 
 LOOPS = SimpleNamespace(loops=True, xp=np, scratch=lambda name, shape, dtype: np.full(shape, np.nan, dtype))
-WIDTHS = (16, 32, 48, 64)
+WIDTHS = (16, 32, 48, 64, *((80, 112, 208) if WIDE else ()))
 
 
 def apart(rng: np.random.Generator, n: int, width: int, gap: int) -> tuple[np.ndarray, np.ndarray]:
@@ -95,12 +98,47 @@ def test_a_wide_tile_gives_the_bits_of_narrow_ones() -> None:
     np.testing.assert_array_equal(whole, np.concatenate(parts, 1))
 
 
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("n", [0, 1, 7, 40])
+def test_threads_change_no_bit(columns: int, n: int) -> None:
+    """Who computes one batch at a time gives its cores to the products."""
+    rng = np.random.default_rng(n)
+    x, w = rng.standard_normal((n, 301), dtype=np.float32), rng.standard_normal((301, columns), dtype=np.float32)
+    dy, found = rng.standard_normal((n, columns), dtype=np.float32), []
+    for threads in (1, 2, 3):
+        y, dw, dx = np.full_like(dy, np.nan), np.full_like(w, np.nan), np.full_like(x, np.nan)
+        with threadpool_limits(threads, user_api="blas"):
+            product(LOOPS, x, w, y, w[0])
+            weight_gradient(LOOPS, x, dy, dw)
+            input_gradient(LOOPS, dy, w, dx)
+        found.append((y, dw, dx))
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_bias_and_activation_on_the_way_give_the_bits_of_a_pass(columns: int) -> None:
+    rng = np.random.default_rng(columns)
+    x, w = rng.standard_normal((21, 301), dtype=np.float32), rng.standard_normal((301, columns), dtype=np.float32)
+    bias, whole = rng.standard_normal(columns, dtype=np.float32), np.full((21, columns + 3), 7, np.float32)
+    x[3, 5] = np.nan
+    y, apart = whole[:, 3:], np.empty((21, columns), np.float32)
+    assert product(LOOPS, x, w, y, bias)
+    assert not product(LOOPS, x, w, apart)
+    bias_relu(*flat_rows(apart), 0, 21, bias)
+    np.testing.assert_array_equal(y, apart)
+    assert np.isnan(y[3]).all()
+    assert (whole[:, :3] == 7).all()
+
+
 @pytest.mark.parametrize(
     ("inputs", "columns", "dtype", "fuses"),
     [
         (300, 8, "float32", True),
         (300, 65, "float32", True),
-        (300, 128, "float32", True),
+        (300, 136, "float32", True),
+        (4100, 128, "float32", True),
         (255, 64, "float32", True),
         (300, 64, "float64", True),
         (300, 64, "float32", False),
@@ -112,9 +150,9 @@ def test_others_are_the_librarys(
     def refused(*arguments: Any) -> None:
         raise AssertionError("a loop was called")
 
-    for loop in ("narrow_product", "narrow_gradient", "narrow_inputs"):
-        monkeypatch.setattr(narrow, loop, refused)
-    monkeypatch.setattr(narrow, "FUSES", fuses)
+    for loop in ("tiled_product", "tiled_gradient"):
+        monkeypatch.setattr(products, loop, refused)
+    monkeypatch.setattr(products, "FUSES", fuses)
     x, w, dy = np.ones((3, inputs), dtype), np.ones((inputs, columns), dtype), np.ones((3, columns), dtype)
     y, dw, dx = np.empty_like(dy), np.empty_like(w), np.empty_like(x)
     product(LOOPS, x, w, y)
