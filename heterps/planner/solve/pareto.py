@@ -186,7 +186,10 @@ class _Labels:
         reading = MOST_GROUPS if np.isfinite(problem.way_to) else 1  # ways to divide what reads
         crossing = np.stack([problem.crossing[0], problem.crossing[1] + problem.passed_on])
         prices = np.where(problem.packed, 0.0, problem.price)
-        self._figures = x, problem.words, problem.stage_figures, scarce, crossing, prices, most, problem.mixes, floors
+        pairs = [tuple(pair) for pair in problem.mixes.tolist()]
+        again = [(b, a) in pairs[:n] for n, (a, b) in enumerate(pairs)]  # whether the other order comes before
+        mixes = np.column_stack([problem.mixes, np.array(again, np.int64)])
+        self._figures = x, problem.words, problem.stage_figures, scarce, crossing, prices, most, mixes, floors
         ways *= reading
         self._choices = np.empty((ways, 4), np.int64), np.empty(ways), np.empty(ways), np.empty(ways)
 

@@ -40,8 +40,10 @@ def _added_by_lanes(j, t, other, k, m, whole, whole_other, limit, ways):  # type
 def list_choices(x, i, j, most, mixes, prices, alone, lanes, choices, figures):  # type: ignore[no-untyped-def]
     """List the ways to run the stage from state i to j: (type, units, other type, other units), share, price, way.
 
-    ``alone``: which of two types carries how much of a stage makes no difference but for their units. ``lanes`` are
-    what stages add to batches in flight, if there is a limit, the limit, and whether all work scales.
+    ``alone``: which of two types carries how much of a stage makes no difference but for their units. Then pairs of
+    types, which have a third column, are looked at in one order: in the other, the same numbers of both are enough, but
+    for those with which the first type alone would carry all, and the rest is there for its room. ``lanes`` are what
+    stages add to batches in flight, if there is a limit, the limit, and whether all work scales.
     """
     choice, part, cost, added = choices
     ways, limit, scales = lanes
@@ -61,8 +63,11 @@ def list_choices(x, i, j, most, mixes, prices, alone, lanes, choices, figures): 
         room = max(room_for(flight, i, j, t, figures, True), room_for(flight, i, j, other, figures, True))
         if not whole + whole_other + room < 2**31:
             continue
+        end = np.ceil(whole)
+        if alone and not reads and mixes[n, 2]:
+            end = min(end, room - np.ceil(whole_other) + 1)
         last, less = np.inf, min(_added(i, j, t, ways), _added(i, j, other, ways)) if counts else 0.0
-        for k in range(1, int(min(np.ceil(whole), most[t] + 1))):
+        for k in range(1, int(min(end, most[t] + 1))):
             m = max(1.0, np.ceil(max(whole_other * (1 - k / whole), room - k) * (1 - TOLERANCE)))
             if m == last and alone and not reads:
                 continue  # with a unit less it was as good
