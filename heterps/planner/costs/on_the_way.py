@@ -15,12 +15,14 @@ the search asks for are asked of every plan, if what it counts is never more tha
 - at either side of it, while a worker that is no GPU lays out, or reads, what it sends and receives (gradients that are
   passed on: whoever passes them on), or what crosses is copied to a device and from it; and a call behind it;
 - the work of shard hosts for a batch; and the bytes of its rows, of their gradients and of those of dense parameters on
-  the network of the worker that reads: on the type of the first stage where the Layer that reads is in it, else on the
-  type where that takes least.
+  the network of the worker that reads, or of a host of which there is one for each replica, whichever takes longer: on
+  the type of the first stage where the Layer that reads is in it, else on the type where that takes least.
+
+Bytes of parameters from the hosts take that, too.
 
 A stage knows of this sum what is in itself and at the cuts beside it, and of each other Layer what it takes on the
 type, among those that it is allowed on, where that is least: a bound too. Where a stage is on two types: the less of
-the two; of the whole plan, the mean by what they carry.
+the two. Lanes of unequal speed have more (:mod:`heterps.planner.solve.unequal_lanes`).
 
 **Proof.** W is the time from batch to batch of a play with one worker to a stage and one batch between its first pull
 and its last acknowledgement (``Async(1)``). Between these two, in this order, nothing of it beside the rest:
@@ -42,8 +44,9 @@ and its last acknowledgement (``Async(1)``). Between these two, in this order, n
 4. *Rows.* Before the first kernel every host serves its part of the pull, and the worker that reads receives all rows,
    one message after another, none sent before its host has served. After the last kernel it sends all gradients
    likewise, and the host to which it sends last applies its part when they are there. In W there is a host for each
-   replica, all alike: so much of ``serve_s`` and ``apply_s`` passes. The first stage has the Layer that reads wherever
-   all others come after it; where they do not, the type where it takes least counts.
+   replica, all alike: so much of ``serve_s`` and ``apply_s`` passes, and each host sends its part of the rows, and
+   receives that of their gradients, at what its own network carries: no pull or push is over before. The first stage
+   has the Layer that reads wherever all others come after it; where they do not, the type where it takes least counts.
 5. All else (reading ahead, other calls, messages without bytes) is left out here, and takes no less than nothing there.
 
 The times add up, as they do not overlap. Of lanes on two pools each has AHEAD times what it carries: together, the
@@ -80,8 +83,9 @@ def in_flight_figures(costs: Costs, server: Pool, may_read: Sequence[bool]) -> d
     seconds = np.array([[costs.cost(layer, pool).kernel_s for pool in pools] for layer in layers])
     wires, bytes_ = (np.array([each(costs, pool) for pool in pools]) for each in (wire_s, Costs.byte_s))
     laid = 2 * wires / costs.replicas  # what one host sends is read while another's is on its way
-    seconds += np.array([[layer.cost.parameter_bytes] for layer in layers]) * (bytes_ + laid)
-    hosts, rows, first = _hosts_s(costs, server), _moved(costs) * bytes_, _comes_first(costs)
+    asked = np.maximum(bytes_, costs.byte_s(server) / costs.replicas)  # over the network of either side
+    seconds += np.array([[layer.cost.parameter_bytes] for layer in layers]) * (asked + laid)
+    hosts, rows, first = _hosts_s(costs, server), _moved(costs) * asked, _comes_first(costs)
     if first:
         seconds[0] += rows
     else:

@@ -128,7 +128,7 @@ def _add_scarce(
         taken += [(c, bytes_ * x) for c, bytes_ in program.turns.get(h, ())]
         program.row(taken, -np.inf, float(capacity - problem.fixed_usage[h] * x))
     if np.isfinite(problem.way_to):
-        ways = [(c, problem.way_added(s, x)) for s, c in zip(stages, columns, strict=True)]
+        ways = [(c, problem.way_added(s)) for s, c in zip(stages, columns, strict=True)]
         program.row(ways, -np.inf, problem.way_to - problem.way)
 
 

@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.compiled import njit
-from heterps.planner.solve.chain import INNER, is_inside, room_for, units_needed, work_needed
+from heterps.planner.solve.chain import INNER, is_inside
 from heterps.planner.solve.label_floors import floors_of, least_in_all
 from heterps.planner.solve.placement import TOLERANCE, Floats, Placement, Segment
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.small import suited
+from heterps.planner.solve.stage_choices import MOST_GROUPS, list_choices
 
 __all__ = ["TooManyLabelsError", "label_placement"]
 
@@ -78,46 +79,14 @@ def _insert(new, slot, head, following, price, use):  # type: ignore[no-untyped-
 
 
 @njit(**INNER)
-def _choices(x, i, j, most, mixes, prices, alone, choice, part, cost, figures):  # type: ignore[no-untyped-def]
-    """List the ways to run the stage from state i to j: (type, units, other type, other units), share, price.
-
-    ``alone``: which of two types carries how much of a stage makes no difference but for their units.
-    """
-    found = 0
-    for t in range(len(prices)):
-        k = units_needed(x, i, j, t, figures, True)
-        if k < 2**31:
-            choice[found, 0], choice[found, 1], choice[found, 2], choice[found, 3] = t, int(k), -1, 0
-            part[found], cost[found] = 1.0, prices[t] * k
-            found += 1
-    for m in range(len(mixes)):
-        t, other = mixes[m, 0], mixes[m, 1]
-        whole, whole_other = work_needed(x, i, j, t, figures), work_needed(x, i, j, other, figures)
-        flight = min(figures[t, 5, j] - figures[t, 6, i], figures[other, 5, j] - figures[other, 6, i])
-        flight = max(flight, figures[t, 9, j]) * x
-        room = max(room_for(flight, i, j, t, figures, True), room_for(flight, i, j, other, figures, True))
-        if whole + whole_other + room < 2**31:
-            last = np.inf
-            for k in range(1, int(min(np.ceil(whole), most[t] + 1))):
-                k2 = max(1.0, np.ceil(max(whole_other * (1 - k / whole), room - k) * (1 - TOLERANCE)))
-                if k2 == last and alone:
-                    continue  # with a unit less it was as good
-                last = k2
-                choice[found, 0], choice[found, 1], choice[found, 2], choice[found, 3] = t, k, other, int(k2)
-                part[found], cost[found] = k / whole, prices[t] * k + prices[other] * k2
-                found += 1
-    return found
-
-
-@njit(**INNER)
-def _charge(use, x, i, j, t, units, share, dim, host_use, host_cut):  # type: ignore[no-untyped-def]
+def _charge(use, x, i, j, t, units, share, dim, shared):  # type: ignore[no-untyped-def]
     """Add what ``units`` of a type take for their share of a stage."""
     if dim[t] >= 0:
         use[dim[t]] += units
-    hosts = len(host_use)
-    for h in range(hosts):
+    first, host_use, host_cut = shared
+    for h in range(len(host_use)):
         taken = host_use[h, j, t] - host_use[h, i, t] + host_cut[0, h, i, t] + host_cut[1, h, j, t]
-        use[len(use) - hosts + h] += share * taken * x
+        use[first + h] += share * taken * x
 
 
 @njit(nogil=True, cache=True)
@@ -126,16 +95,16 @@ def _search(x, words, figures, scarce, crossing, prices, most, mixes, floors, de
 
     Returns the number of labels, -1 if there is no room for more; and the lowest floor of those that were dropped.
     """
-    dim, limit, link_dim, host_use, host_cut = scarce
+    dim, limit, link_dim, shared, lanes = scarce
     less, worth, to_go, lowest = floors[0][0], floors[1][0], floors[3], np.inf
     price, use, record, following, head, value = labels
-    choice, part, cost = choices
-    n, types, count = len(words), len(prices), 1
+    choice, part, cost, added = choices
+    n, types, count, alone = len(words), len(prices), 1, not len(shared[1])
     for i in range(n - 1):
         for j in range(i + 1, n):
             if not np.isfinite(to_go[0, j]) or not is_inside(words, i, j):
                 continue
-            for c in range(_choices(x, i, j, most, mixes, prices, not len(host_use), choice, part, cost, figures)):
+            for c in range(list_choices(x, i, j, most, mixes, prices, alone, lanes, choices, figures)):
                 t, units, other, other_units = choice[c, 0], choice[c, 1], choice[c, 2], choice[c, 3]
                 rest = to_go[0, j] + cost[c] + worth[t] * units - less
                 rest += worth[other] * other_units if other >= 0 else 0.0
@@ -151,9 +120,11 @@ def _search(x, words, figures, scarce, crossing, prices, most, mixes, floors, de
                         price[count] = price[at] + cost[c]
                         for d in range(len(limit)):
                             use[count, d] = use[at, d]
-                        _charge(use[count], x, i, j, t, units, part[c], dim, host_use, host_cut)
+                        _charge(use[count], x, i, j, t, units, part[c], dim, shared)
                         if other >= 0:
-                            _charge(use[count], x, i, j, other, other_units, 1 - part[c], dim, host_use, host_cut)
+                            _charge(use[count], x, i, j, other, other_units, 1 - part[c], dim, shared)
+                        if len(lanes[0]):
+                            use[count, -1] += added[c]
                         if i > 0 and link_dim[record[at, 2], t] >= 0:
                             use[count, link_dim[record[at, 2], t]] += crossing[0, i] * x
                         if i > 0 and link_dim[t, record[at, 2]] >= 0:
@@ -205,19 +176,22 @@ def _first_price(problem: Problem, hosts: int) -> float:
 class _Labels:
     """The search at one throughput, for placements that cost so much at most."""
 
-    def __init__(
-        self, problem: Problem, x: float, scarce: tuple[npt.NDArray[Any], ...], price: float, used: Floats
-    ) -> None:
+    def __init__(self, problem: Problem, x: float, scarce: tuple[Any, ...], price: float, used: Floats) -> None:
         self._problem, self._scarce, self._price, self._used = problem, scarce, price, used
         self._floors = floors = floors_of(problem, x)
         most = np.where(np.isfinite(problem.cap), problem.cap, _MOST_CHOICES)
         ways = problem.types + int(most[problem.mixes[:, 0]].sum())  # all there are: none may be left out
         if ways > _MOST_CHOICES:
             raise TooManyLabelsError(f"{ways:,} ways to divide a stage between two types", self.root)
+        reading = MOST_GROUPS if np.isfinite(problem.way_to) else 1  # ways to divide what reads
         crossing = np.stack([problem.crossing[0], problem.crossing[1] + problem.passed_on])
         prices = np.where(problem.packed, 0.0, problem.price)
-        self._figures = x, problem.words, problem.stage_figures, scarce, crossing, prices, most, problem.mixes, floors
-        self._choices = np.empty((ways, 4), np.int64), np.empty(ways), np.empty(ways)
+        pairs = [tuple(pair) for pair in problem.mixes.tolist()]
+        again = [(b, a) in pairs[:n] for n, (a, b) in enumerate(pairs)]  # whether the other order comes before
+        mixes = np.column_stack([problem.mixes, np.array(again, np.int64)])
+        self._figures = x, problem.words, problem.stage_figures, scarce, crossing, prices, most, mixes, floors
+        ways *= reading
+        self._choices = np.empty((ways, 4), np.int64), np.empty(ways), np.empty(ways), np.empty(ways)
 
     @property
     def root(self) -> float:
@@ -267,8 +241,11 @@ def _packed(
     return np.asarray(price + needed @ problem.product_price)
 
 
-def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[npt.NDArray[Any], ...], npt.NDArray[np.float64]]:
-    """Number the scarce things (units of types, links, shared capacities): their limits; and what is used up front."""
+def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[Any, ...], npt.NDArray[np.float64]]:
+    """Number the scarce things (units of types, links, shared capacities, batches in flight): their limits.
+
+    And return what is used of them up front.
+    """
     scarce = np.isfinite(problem.cap) | problem.packed
     dim = np.where(scarce, np.cumsum(scarce) - 1, -1)
     limit = list((problem.product_cap[problem.product] * problem.sold_in)[scarce])
@@ -276,15 +253,14 @@ def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[npt.NDArray[A
     if problem.shards.type >= 0 and dim[problem.shards.type] >= 0:
         used[dim[problem.shards.type]] += hosts
     link_dim = np.where(problem.link >= 0, problem.link + len(limit), -1)
+    shared = len(limit), problem.usage, problem.cut_usage
     used += list(problem.fixed_usage * x)
     limit += list(problem.capacity)
-    usage, beside = problem.usage, problem.cut_usage
-    if np.isfinite(problem.way_to):  # as if it were a capacity that is there for each row a second
-        used, limit = [*used, problem.way], [*limit, problem.way_to]
-        usage = np.concatenate([usage, problem.stage_way[:1] / x])
-        none, more = np.zeros_like(problem.stage_way[:1]), problem.stage_way[:1] - problem.stage_way[1:]
-        beside = np.concatenate([beside, np.stack([more / x, none])], axis=1)
-    figures = dim.astype(np.int64), np.array(limit, float), link_dim, usage, beside
+    ways = np.zeros((0, 0, 0))
+    if np.isfinite(problem.way_to):  # batches in flight for each row a second: the last of what is scarce
+        used, limit, ways = [*used, problem.way], [*limit, problem.way_to], problem.stage_way
+    lanes = ways, problem.way_to, not problem.has_serial
+    figures = dim.astype(np.int64), np.array(limit, float), link_dim, shared, lanes
     return figures, np.array(used, float)
 
 

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.planner.solve.placement import TOLERANCE, Bools, Floats, Flow, Placement, Segment, Shards
-from heterps.planner.solve.shared_use import carried_by_first, shared_limits
+from heterps.planner.solve.shared_use import shared_limits
+from heterps.planner.solve.unequal_lanes import lane_factor
 
 __all__ = ["Problem"]
 
@@ -227,13 +228,21 @@ class Problem:
 
     def way_of(self, segments: tuple[Segment, ...], x: float) -> float:
         """Batches in flight for each row per second of a whole placement, of x of them, at the least."""
-        return self.way + sum(self.way_added(segment, x) for segment in segments)
+        first, later = segments[0], self.way + sum(map(self.way_added, segments[1:]))
+        total = later + self.way_added(first)
+        if first.other < 0 or self.has_serial:
+            return total
+        whole, other = (x * float(self.times(0, first.stop, t)[1].max()) for t in first.types)
+        faster = first.type if whole <= other else first.other
+        factor = float(lane_factor(first.units, first.other_units, whole, other))
+        return max(total, factor * (later + self._way_on(first, faster)))
 
-    def way_added(self, segment: Segment, x: float) -> float:
-        """What a stage adds to it: where it is on two types, each by what it carries."""
-        ways = [float(self.stage_way[0, segment.stop, t] - self.stage_way[1, segment.start, t]) for t in segment.types]
-        share = carried_by_first(self, segment, x) / x
-        return share * ways[0] + (1 - share) * ways[-1]
+    def way_added(self, segment: Segment) -> float:
+        """What a stage adds to it: where it is on two types, the less of what it would on either."""
+        return min(self._way_on(segment, t) for t in segment.types)
+
+    def _way_on(self, segment: Segment, t: int) -> float:
+        return float(self.stage_way[0, segment.stop, t] - self.stage_way[1, segment.start, t])
 
     @cached_property
     def crossing(self) -> Floats:

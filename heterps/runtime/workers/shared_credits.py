@@ -1,4 +1,4 @@
-"""Credits that the attempts of one io worker share, each in a thread of its own."""
+"""Credits that the attempts of one io worker share, or the batches of a stage worker, each in a thread of its own."""
 
 from __future__ import annotations
 

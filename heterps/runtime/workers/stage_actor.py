@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import ssl
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from distributed import Worker, get_worker
@@ -27,6 +28,7 @@ from heterps.runtime.wire.service import Address, Listener, local_service
 from heterps.runtime.wire.worker_sockets import client_tls, listen_on, server_tls, worker_place
 from heterps.runtime.workers.delivery import Addresses, peer_at, reducing_failed, teller
 from heterps.runtime.workers.shard_host import ShardHost
+from heterps.runtime.workers.shared_credits import SharedCredits
 from heterps.runtime.workers.stage import StageService
 from heterps.runtime.workers.stage_member import StageMember
 
@@ -64,7 +66,8 @@ class StageActor:
         self._tls, self._addresses = tls, dict[int | str, Address]()  # the latter of copies and members: what was told
         self._member = self._make_member(job, worker, tell) if job.stage_group and 1 in stages else None
         self._source = DenseReader(job, hosts, tls, self._member)  # of all stages here
-        self._behind = {i: StagesBehind(i, behind[i], tls) for i in behind}  # for stages that run elsewhere
+        turn = zlib.crc32(worker.address.encode())
+        self._behind = {i: StagesBehind(i, behind[i], tls, turn) for i in behind}  # for stages that run elsewhere
         self._stages: dict[int, StageService] = {}  # that run here
         for i in sorted(stages, reverse=True):
             here = self._stages.get(i + 1)
@@ -205,19 +208,27 @@ class DenseReader:
 
 
 class StagesBehind:
-    """The way to the stage behind: workers in turn, the next one where one does not answer."""
+    """The way to the stage behind: workers by how fast they are, another one where one does not answer."""
 
-    def __init__(self, index: int, addresses: Sequence[Address], tls: ssl.SSLContext | None) -> None:
-        self._index, self._workers = index, len(addresses)
-        self._turn = itertools.count()  # of all threads: which worker is asked first
+    def __init__(self, index: int, addresses: Sequence[Address], tls: ssl.SSLContext | None, turn: int = 0) -> None:
+        self._index, self._workers = index, [str(i) for i in range(len(addresses))]
+        self._credits = SharedCredits(turn)  # of all threads: they are pools of unequal speed where two share the stage
         self._links = OwnLinks(lambda i: link_to_stage(addresses[i], tls))
 
     def __call__(self, seed: int, feeds: Mapping[str, Any]) -> StageOutcome:
         """Run the stage, and those behind it, on one batch."""
-        first = next(self._turn)
-        for i in range(self._workers):
-            with suppress(PeerLost):
-                return self._links.to((first + i) % self._workers).call(seed, feeds)
+        left = self._workers
+        while left:
+            worker = self._credits.take(left)
+            begun, there = perf_counter(), max(1, self._credits.waiting.get(worker, 1))  # this one among them
+            try:
+                outcome = self._links.to(int(worker)).call(seed, feeds)
+                self._credits.measured(worker, (perf_counter() - begun) / there)
+                return outcome
+            except PeerLost:
+                left = [other for other in left if other != worker]
+            finally:
+                self._credits.give_back(worker)
         raise PeerLost(f"no worker of stage {self._index} answers")
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heterps.protocol import BatchKey
 from heterps.protocol.client import state as cl
@@ -235,6 +235,14 @@ class TimedTask(Task):
             self._give_up_turn()
 
 
+class _Handed(NamedTuple):
+    """A batch that is with the next stage: to whom it was handed, when, and how many of this sender were there then."""
+
+    to: str
+    at: float
+    there: int
+
+
 class StageWorker:
     """A worker of a stage behind the first: one batch computes at a time, others wait or are with a later stage."""
 
@@ -286,15 +294,16 @@ class StageWorker:
 
     def _hand_on(self, key: BatchKey, then: Callable[[], object]) -> None:
         name = self._credits.take(self.world.behind(self.stage))
-        other = self.world.stage_worker(name)
-        self.world.timed.send(other.process, self._at_next, other, key, name, then)
+        other, handed = self.world.stage_worker(name), _Handed(name, self.world.net.now, self._credits.waiting[name])
+        self.world.timed.send(other.process, self._at_next, other, key, handed, then)
 
-    def _at_next(self, other: StageWorker, key: BatchKey, name: str, then: Callable[[], object]) -> None:
+    def _at_next(self, other: StageWorker, key: BatchKey, handed: _Handed, then: Callable[[], object]) -> None:
         """On the worker of the next stage."""
-        other.step(key, lambda: self.world.timed.send(self.process, self._back, other.stage, key, name, then))
+        other.step(key, lambda: self.world.timed.send(self.process, self._back, other.stage, key, handed, then))
 
-    def _back(self, stage: int, key: BatchKey, name: str, then: Callable[[], object]) -> None:
-        self._credits.give_back(name)
+    def _back(self, stage: int, key: BatchKey, handed: _Handed, then: Callable[[], object]) -> None:
+        self._credits.give_back(handed.to)
+        self._credits.measured(handed.to, (self.world.net.now - handed.at) / handed.there)
         self._thread.do(self._times.backward_s, self._leave, then, own=True, note=self._note(key, True))
 
     def _leave(self, then: Callable[[], object]) -> None:

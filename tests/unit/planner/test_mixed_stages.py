@@ -5,9 +5,10 @@ import math
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from heterps.planner.solve import pareto
+from heterps.planner.solve import pareto, small
 from heterps.planner.solve.dag import over_downsets
 from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.making import make_problem
@@ -43,24 +44,30 @@ def fractional(stage, x):
 class MixedPlans(BrutePlans):
     """All plans, those with shared stages too, at one throughput."""
 
+    orders = ((0, 1),)
+
     def options(self, start, stop, x):
         """Ways to run a stage: units by type, and what a row takes of the shared capacities."""
         stages = [self.stage(start, stop, t) for t in range(self.types)]
         for t, stage in enumerate(stages):
             if stage is not None and (units := stage.units(x)) is not None:
                 yield {t: units}, stage.taken
-        if stages[0] is None or stages[1] is None:
-            return
-        whole, other = fractional(stages[0], x), fractional(stages[1], x)
-        least = min(stage.flight for stage in stages[:2])  # batches go on to one or the other
-        rooms = [replace(stage, flight=least).units_with_room(x) for stage in stages[:2]]
+        for a, b in self.orders:
+            if stages[a] is not None and stages[b] is not None:
+                yield from self.shared(stages[a], stages[b], x)
+
+    def shared(self, first, second, x):
+        """Ways to use up units of one type, and to have the rest carried by another."""
+        whole, other = fractional(first, x), fractional(second, x)
+        least = min(first.flight, second.flight)  # batches go on to one or the other
+        rooms = [replace(stage, flight=least).units_with_room(x) for stage in (first, second)]
         if whole is None or other is None or None in rooms:
             return
-        for k in range(1, int(min(math.ceil(whole) - 1, self.p["cap"][0])) + 1):
+        for k in range(1, int(min(math.ceil(whole) - 1, self.p["cap"][first.type])) + 1):
             share = k / whole
             rest = max(1, math.ceil(other * (1 - share) * (1 - SLACK)), max(rooms) - k)
-            taken = zip(stages[0].taken, stages[1].taken, strict=True)
-            yield {0: k, 1: rest}, [share * a + (1 - share) * b for a, b in taken]
+            taken = zip(first.taken, second.taken, strict=True)
+            yield {first.type: k, second.type: rest}, [share * a + (1 - share) * b for a, b in taken]
 
     def ways(self, x):
         def go(state, sofar):
@@ -110,6 +117,27 @@ def test_no_plan_with_shared_stages_beats_the_bound(labels, monkeypatch):
             assert found.price >= best * (1 - 1e-6), f"seed {seed}"
             assert not labels or found.price == pytest.approx(best), f"seed {seed}"
     assert found_any > 20
+
+
+class BothOrders(MixedPlans):
+    """Either of the two types may be the one that is used up."""
+
+    orders = ((0, 1), (1, 0))
+
+
+@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(range(60, 2_000), marks=pytest.mark.full)], ids=["few", "many"])
+def test_one_order_of_two_types_is_enough_where_only_units_count(seeds, monkeypatch):
+    monkeypatch.setattr(small, "_FEW", 0)
+    found_any = 0
+    for seed in seeds:
+        problem, x = mixed_instance(seed)
+        problem = replace(problem, mixes=np.array([(0, 1), (1, 0)]), cap=np.minimum(problem.cap, 8.0))
+        best, found = BothOrders(problem).least(x), exact(problem, x)
+        assert (found is None) == (best is None), f"seed {seed}: {best}, {found}"
+        if found is not None:
+            found_any += 1
+            assert found.price == pytest.approx(best), f"seed {seed}"
+    assert found_any > len(seeds) // 3
 
 
 def test_a_plan_with_shared_stages_sustains_what_its_shares_leave():

@@ -1,6 +1,8 @@
-"""What a stage reads of the shard hosts."""
+"""What a stage reads of the shard hosts, and whom it hands batches to."""
 
+import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +15,17 @@ from heterps.kernels import Program, Rows
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.protocol.words.keys import BatchKey
 from heterps.protocol.words.modes import Async
+from heterps.runtime.batch.crossing import StageOutcome
 from heterps.runtime.batch.devices import DeviceWish
 from heterps.runtime.batch.job import Job
 from heterps.runtime.batch.model import Model
 from heterps.runtime.batch.stage_params import StageParams
 from heterps.runtime.wire.message import Message
+from heterps.runtime.wire.packing import pack_outcome
 from heterps.runtime.wire.service import Address, Listener, Method
 from heterps.runtime.workers.shard_host import ShardHost
 from heterps.runtime.workers.stage import StageService
-from heterps.runtime.workers.stage_actor import DenseReader
+from heterps.runtime.workers.stage_actor import DenseReader, StagesBehind
 from heterps.testing.small_model import graph
 
 JOB = Job(Model(graph()), 8, Async())
@@ -113,6 +117,38 @@ def test_parameters_go_up_to_a_device_only_when_they_have_changed() -> None:
     assert up[0] - up[1] >= 4 * program.layout.size
     assert up == [up[0], up[1], up[1], up[0]]
     assert losses[0] == losses[1] == losses[2] != losses[3]
+
+
+class Paced:
+    """A stage behind a socket that takes so long for a batch."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.steps = seconds, 0
+
+    @property
+    def methods(self) -> Mapping[str, Method]:
+        return {"step": self._step}
+
+    def _step(self, message: Message) -> Message:
+        self.steps += 1
+        time.sleep(self.seconds)
+        return pack_outcome(StageOutcome(loss=self.seconds, prediction=np.zeros(1, np.float32)))
+
+
+def test_a_slower_worker_behind_gets_less_and_a_lost_one_nothing() -> None:
+    services = [Paced(0.05), Paced(0.002), Paced(0.0)]
+    listeners = [Listener(service) for service in services]
+    listeners[-1].close()
+    behind = StagesBehind(2, [replace(listener.address, process="another") for listener in listeners], None)
+    with ThreadPoolExecutor(4) as threads:
+        losses = list(threads.map(lambda n: behind(n, {}).loss, range(120)))
+    slow, fast, lost = (service.steps for service in services)
+    assert (slow + fast, lost) == (120, 0)
+    assert slow <= 40  # in turn it would be 60
+    assert losses.count(0.05) == slow
+    behind.close()
+    for listener in listeners[:-1]:
+        listener.close()
 
 
 class Written:

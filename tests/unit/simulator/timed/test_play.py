@@ -124,6 +124,16 @@ def test_three_stages_pass_batches_on_and_back():
         assert played.busy[f"stage {stage}"] > 0.85
 
 
+def test_who_is_in_the_middle_gives_slower_workers_behind_less():
+    """Two of the last stage are ten times as slow: in turn, each would get a sixth of the batches, and all wait."""
+    of = lambda *crews: StageTimes(crews, 0.01, 0.02)  # noqa: E731
+    stages = (of(Crew("cpu", 4)), of(Crew("gpu", 4)), of(Crew("cpu", 4), Crew("cpu", 2, 10.0)))
+    played = play(run(stages=stages), Script(Async(6), (200,) * 8))
+    slow = sum(bar.stage == 2 and bar.unit >= 4 for bar in played.bars) / 1600
+    assert slow < 0.1
+    assert played.batches_per_second > 0.8 * 4 / 0.03
+
+
 def test_backups_apply_what_their_primaries_apply():
     hosts = replace(HOSTS, count=2, apply_s=0.08)
     assert rate(run(2, kernel=0.0, hosts=hosts), Async(4)) == pytest.approx(2 / 0.08, rel=0.1)
