@@ -94,7 +94,7 @@ def _choices(x, i, j, most, mixes, prices, alone, choice, part, cost, figures): 
         t, other = mixes[m, 0], mixes[m, 1]
         whole, whole_other = work_needed(x, i, j, t, figures), work_needed(x, i, j, other, figures)
         flight = min(figures[t, 5, j] - figures[t, 6, i], figures[other, 5, j] - figures[other, 6, i])
-        flight = max(flight, figures[t, 9, j]) * x
+        flight = max(max(flight, figures[t, 9, j]) * x, figures[t, 10, j])
         room = max(room_for(flight, i, j, t, figures, True), room_for(flight, i, j, other, figures, True))
         if whole + whole_other + room < 2**31:
             last = np.inf
@@ -279,8 +279,8 @@ def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[npt.NDArray[A
     used += list(problem.fixed_usage * x)
     limit += list(problem.capacity)
     usage, beside = problem.usage, problem.cut_usage
-    if np.isfinite(problem.way_to):  # as if it were a capacity that is there for each row a second
-        used, limit = [*used, problem.way], [*limit, problem.way_to]
+    if np.isfinite(most_way := problem.most_way(x)):  # as if it were a capacity that is there for each row a second
+        used, limit = [*used, problem.way], [*limit, most_way]
         usage = np.concatenate([usage, problem.stage_way[:1] / x])
         none, more = np.zeros_like(problem.stage_way[:1]), problem.stage_way[:1] - problem.stage_way[1:]
         beside = np.concatenate([beside, np.stack([more / x, none])], axis=1)
