@@ -67,6 +67,14 @@ class Goal:
         """Whether a plan over the problem's cuts could be better than a value; False is a proof that none is."""
         raise NotImplementedError
 
+    def rates(self, value: float, bound: float) -> tuple[float, float]:
+        """Rows per second between which all plans lie that are better than a value, given one that none beats."""
+        raise NotImplementedError
+
+    def slower(self, found: SearchResult, rows_per_second: float) -> SearchResult | None:
+        """What was found, at fewer rows a second than it sustains; None if these are too few."""
+        return None
+
     @property
     def rises(self) -> bool:
         """Whether more is better."""
@@ -143,6 +151,17 @@ class MinCost(Goal):
         """The least price per row over all throughputs."""
         return least_per_row(program, self.rows_per_second, self.at_most, value, bound, deadline)
 
+    def rates(self, value: float, bound: float) -> tuple[float, float]:
+        """As many as were asked for, and up to which plans are looked for."""
+        return self.rows_per_second, self.at_most
+
+    def slower(self, found: SearchResult, rows_per_second: float) -> SearchResult | None:
+        """The same price an hour for fewer rows."""
+        if rows_per_second < self.rows_per_second:
+            return None
+        value = found.placement.price / rows_per_second
+        return replace(found, rows_per_second=rows_per_second, value=value)
+
     def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
         """Whether rows cost more at all throughputs."""
         return program.least_beyond(value * (1 + 1e-6), self.rows_per_second, self.at_most, deadline)[0] > 0
@@ -193,6 +212,10 @@ class FixedRate(Goal):
     def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
         """The price per hour of whole units."""
         return max(bound, program.least_price(self.rows_per_second, deadline))
+
+    def rates(self, value: float, bound: float) -> tuple[float, float]:
+        """Those that arrive."""
+        return self.rows_per_second, self.rows_per_second
 
     def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
         """Whether whole units cost more."""
@@ -264,6 +287,14 @@ class MaxThroughput(Goal):
     def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
         """The most rows per second with whole units."""
         return most_within(program, value, bound, self.price_per_hour, deadline)
+
+    def rates(self, value: float, bound: float) -> tuple[float, float]:
+        """From the value to the bound."""
+        return value, max(value, bound)
+
+    def slower(self, found: SearchResult, rows_per_second: float) -> SearchResult | None:
+        """So many rows."""
+        return replace(found, rows_per_second=rows_per_second, value=rows_per_second)
 
     def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
         """Whether so many rows per second cost more, or more than there is."""

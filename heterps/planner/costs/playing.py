@@ -25,13 +25,24 @@ from heterps.simulator.timed.play import Played, Script, play
 from heterps.stages import Layer
 from heterps.stages.lowering import groups_of
 
-__all__ = ["deeper", "depth_for", "durations_of", "even_splits", "miniature", "play_plan", "steady_play"]
+__all__ = [
+    "at_work_for",
+    "deeper",
+    "depth_for",
+    "durations_of",
+    "even_splits",
+    "miniature",
+    "most_at_depth",
+    "play_plan",
+    "steady_play",
+]
 
 _FORWARD = 1 / 3  # of the kernels: a backward pass takes about two forward passes
 _HEAPS = 0.8  # exponent by which distinct ids grow over batches where no data was looked at
 _DISK_BYTES_PER_S = 5e8  # of a cut that is written or read
 #: What a settled row takes of a worker (laid out, heard of again) and of a host (found to be changed), in pulls of one.
 _SETTLING, _TELLING = 4, 3
+_ROUNDING = 1e-9  # relative: so much less than a limit is within it
 _MOST_PLAYED = 12  # workers beyond which a pipeline is played in miniature, where only its rate is asked for
 
 
@@ -75,19 +86,26 @@ def even_splits(plan: Plan, batches: int = 40, each: int = 2) -> tuple[int, ...]
     return (batches,) * (each * max(plan.lanes, sum(plan.stages[0].workers.values())))
 
 
-def depth_for(plan: Plan, costs: Costs, rows_per_second: float) -> int:
-    """Batches in flight per lane with which a plan can reach a throughput.
+def at_work_for(plan: Plan, costs: Costs) -> float:
+    """Batches at work in a lane for each row per second of all lanes.
 
     How long a batch is on its way is played: one worker for every stage, one batch after another; where stages are on
     two pools, on every way through them. Where pools of unequal speed read, lanes differ in what they carry, and the
-    depth is that of the lane which needs most.
+    lane which needs most counts.
     """
     first = plan.stages[0]
-    at_work = 0.0
-    for pool, share in first.shares.items():
-        batches = rows_per_second / plan.batch_size * share / first.workers[pool]  # a second, of one of its lanes
-        at_work = max(at_work, batches * _on_its_way_s(plan, costs, pool))
-    return max(DEPTH, math.ceil(AHEAD * at_work))
+    shares = ((pool, share / first.workers[pool] / plan.batch_size) for pool, share in first.shares.items())
+    return max(batches * _on_its_way_s(plan, costs, pool) for pool, batches in shares)
+
+
+def depth_for(at_work: float, rows_per_second: float) -> int:
+    """Batches in flight per lane with which a plan can reach a throughput, given those at work for each row."""
+    return max(DEPTH, math.ceil(AHEAD * rows_per_second * at_work))
+
+
+def most_at_depth(at_work: float, depth: int) -> float:
+    """Rows per second for which so many batches in flight per lane are enough."""
+    return depth / AHEAD / at_work * (1 - _ROUNDING)
 
 
 def _on_its_way_s(plan: Plan, costs: Costs, pool: str) -> float:

@@ -12,7 +12,7 @@ from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost, Forecast, StageForecast
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.planning_model import placed_tables, shared_name, sold_in
-from heterps.planner.costs.playing import depth_for, steady_play
+from heterps.planner.costs.playing import at_work_for, depth_for, steady_play
 from heterps.planner.plan import Plan, Share, Stage
 from heterps.planner.purchases import Purchase
 from heterps.planner.solve.placement import TOLERANCE, Segment
@@ -24,10 +24,10 @@ from heterps.protocol.words.modes import Async, Mode
 __all__ = [
     "Draft",
     "assemble",
+    "at_depth",
     "batches_held",
     "check_counted",
     "check_plan",
-    "depth_of",
     "has_lanes_for_depth",
     "in_flight",
     "played_beside",
@@ -49,6 +49,7 @@ class Draft:
     pins: Mapping[str, str]
     complete: bool = True  # whether the problem's states are all legal cuts
     depth: int = 2  # batches in flight per lane
+    at_work: float = 0.0  # batches at work in a lane for each row per second
     fits: bool = True  # whether every stage has the memory for that depth
 
     def pool(self, type_: int) -> Pool:
@@ -100,9 +101,10 @@ def _stage(draft: Draft, segment: Segment, name: str) -> Stage:
     )
 
 
-def depth_of(draft: Draft) -> int:
-    """Batches in flight per lane that keep the slowest part of a plan busy."""
-    return depth_for(assemble(draft), draft.costs, draft.found.rows_per_second)
+def at_depth(draft: Draft) -> Draft:
+    """Return a draft with as many batches in flight per lane as keep the slowest part of its plan busy."""
+    at_work = at_work_for(assemble(draft), draft.costs)
+    return replace(draft, at_work=at_work, depth=depth_for(at_work, draft.found.rows_per_second))
 
 
 def in_flight(draft: Draft) -> int:
@@ -131,10 +133,10 @@ def check_counted(draft: Draft) -> None:
 def has_lanes_for_depth(draft: Draft) -> bool:
     """Whether there is a worker that reads only because those there are may not have more batches in flight."""
     first, problem, rate = draft.found.placement.segments[0], draft.problem, draft.found.rows_per_second
-    fewer = replace(first, units=first.units - 1)
+    fewer, lanes = replace(first, units=first.units - 1), first.units + first.other_units
     if not fewer.units or problem.speed(fewer) < rate:
         return False
-    return problem.in_flight(fewer) * rate > problem.deepest * (fewer.units + fewer.other_units)
+    return depth_for(draft.at_work * lanes / (lanes - 1), rate) > problem.deepest
 
 
 def batches_held(segments: Sequence[Segment], depth: int) -> list[int]:

@@ -1,11 +1,17 @@
 """Bounds by bands: plans with few batches in flight, and plans with many, are bounded apart.
 
-How many batches a plan has in flight for each row a second, when it is played, follows from the whole of it, and all
-its stages need room for them; a search that goes from stage to stage knows only what a stage knows. So plans are
-divided by that number. In a band from a to b every plan has at least a, for which all stages must have room; and plans
-of which more than b are counted, by anything that never counts more than there are (``Problem.way_of``, sums over
-types), do not lie in it. The worst of all bands is what no plan beats. A band in which a plan might still be better
-than the best that is known is divided in two: where its own plan is, or in the middle.
+How many batches a plan has in flight, when it is played, follows from the whole of it, and all its stages need room for
+them; a search that goes from stage to stage knows only what a stage knows. So plans are divided by that number M. In a
+band from a to b every plan has at least a, for which all stages must have room; and plans of which more than b are
+counted, by anything that never counts more than there are (``Problem.way_of``, sums over types), do not lie in it. The
+worst of all bands is what no plan beats. A band in which a plan might still be better than the best that is known is
+divided in two: where its own plan is, or in the middle.
+
+Where all cuts are listed (:class:`WholeBands`), M itself is divided. Lanes have whole batches, all as many, so L lanes
+are in a band from a to b only if a multiple of L is; the least price at X in a band never falls with X, since what a
+plan is at some X it is at every lower one. Fractions of units have room for ``a/X`` at the highest X there is, for each
+row a second. Where cuts are not listed (:class:`TypeBands`), M for each row a second is divided, and the program over
+types bounds a band.
 """
 
 from __future__ import annotations
@@ -19,17 +25,20 @@ import numpy as np
 from heterps.planner.goals import Goal
 from heterps.planner.solve.dag import over_downsets
 from heterps.planner.solve.effort import Deadline, UndecidedError
-from heterps.planner.solve.large import FEW_STATES, LargeOutcome, planned
+from heterps.planner.solve.fair_prices import fairly_priced
+from heterps.planner.solve.large import FEW_STATES, LargeOutcome
+from heterps.planner.solve.placement import TOLERANCE
 from heterps.planner.solve.problem import Problem
-from heterps.planner.solve.search import Solve
+from heterps.planner.solve.search import SearchResult, Solve
 from heterps.planner.solve.type_program import TypeProgram
 
-__all__ = ["Bands"]
+__all__ = ["Bands", "TypeBands", "WholeBands", "bands_of"]
 
-_MOST_BANDS = 48
+_MOST_BANDS = 256
 _NARROW = 1.02  # ends of a band, of each other, at which it is not divided
 _BELOW = 1 - 1e-7  # "just below": so that a plan is not in both parts of a band that is divided at it
-_CLOSE = 1e-2  # relative distance from the best plan at which a bound is close enough
+_CLOSE = 1.5e-2  # relative distance from the best plan at which a bound is close enough
+_NEAR = 1.2e-2  # the same, of what is tried to be proved of stages as they are: less takes less time
 
 
 @dataclass(order=True)
@@ -60,19 +69,17 @@ class Bands:
     ) -> None:
         self._problem, self._goal, self._solve, self._deadline = problem, goal, solve, deadline
         self._best, self._tried = best, tried
-        every, complete = over_downsets(problem, FEW_STATES)
-        self._is_listed = complete and every.states <= FEW_STATES
         self._floor = goal.bound(problem)
 
     def closer(self, bound: float) -> float:
         """A value that no plan beats, given one: the band that decides it is divided until it is close to the best."""
-        bands = [self._band(bound, self._problem.least_way, np.inf, None)]
+        bands = [self._first(bound)]
         for _ in range(_MOST_BANDS):
             worst = bands[0]
             if self._is_close(worst.bound) or worst.divides_at is None or self._deadline.over:
                 break
             heapq.heappop(bands)
-            for low, high in ((worst.low, worst.divides_at * _BELOW), (worst.divides_at * _BELOW, worst.high)):
+            for low, high in self._parts(worst.low, worst.divides_at, worst.high):
                 heapq.heappush(bands, self._bounded(worst.bound, low, high))
         return bands[0].bound
 
@@ -80,38 +87,116 @@ class Bands:
         value = self._best()
         return bound <= value * (1 + _CLOSE) if self._goal.rises else bound >= value * (1 - _CLOSE)
 
-    def _band(self, bound: float, low: float, high: float, way: float | None) -> _Band:
-        """A band, to be divided where its plan is, or in the middle."""
-        middle = float(np.sqrt(low * high)) if np.isfinite(high) else 2 * low
-        at = middle if way is None else min(max(way, low * _NARROW), high)
-        divides = at if low * _NARROW <= at and high >= low * _NARROW**2 else None
-        return _Band(-bound if self._goal.rises else bound, bound, low, high, divides)
-
     def _bounded(self, known: float, low: float, high: float) -> _Band:
         """A band with its bound, which is no worse than that of what it is a part of."""
-        problem = replace(self._problem, way_from=low, way_to=high)
         try:
-            bound, way = self._searched(problem) if self._is_listed else (self._by_types(problem), None)
+            bound, at = self._look(low, high)
         except UndecidedError:
-            bound, way = known, None
-        bound = min(bound, known) if self._goal.rises else max(bound, known)
-        return self._band(bound, low, high, way)
+            bound, at = known, None
+        return self._band(min(bound, known) if self._goal.rises else max(bound, known), low, high, at)
 
-    def _searched(self, problem: Problem) -> tuple[float, float | None]:
-        """The best over all cuts, and how many batches it has in flight."""
-        outcome = planned(problem, self._goal, self._solve, self._deadline, beat=self._best())
-        if outcome.found is None:
+    def _band(self, bound: float, low: float, high: float, at: float | None) -> _Band:
+        return _Band(-bound if self._goal.rises else bound, bound, low, high, at)
+
+    def _first(self, bound: float) -> _Band:
+        """All plans."""
+        raise NotImplementedError
+
+    def _parts(self, low: float, at: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The two parts of a band that is divided."""
+        raise NotImplementedError
+
+    def _look(self, low: float, high: float) -> tuple[float, float | None]:
+        """The bound of a band, and where it is divided; None if that would not help."""
+        raise NotImplementedError
+
+
+class WholeBands(Bands):
+    """Plans over the cuts that a problem has, divided by the number of batches that are in flight."""
+
+    def _first(self, bound: float) -> _Band:
+        least, most = self._goal.rates(self._best(), self._floor)
+        self._fastest, low = most, float(np.ceil(self._problem.least_way * least * (1 - TOLERANCE)))
+        return self._band(bound, max(low, 1.0), np.inf, 2 * max(low, 1.0))
+
+    def _parts(self, low: float, at: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        return (low, at - 1), (at, high)
+
+    def _look(self, low: float, high: float) -> tuple[float, float | None]:
+        """The best over all cuts, unless there is none that is better than the best so far."""
+        way = max(self._problem.way_from, low / self._fastest)
+        problem = replace(self._problem, way_from=way, flight_from=low, flight_to=high)
+        problem = fairly_priced(problem, self._goal.target)
+        found = self._goal.search(problem, self._solve, self._deadline, self._best())
+        if found is None:
             return self._best(), None
-        self._tried(outcome)
-        found = outcome.found
-        return found.bound, outcome.problem.way_of(found.placement.segments, found.rows_per_second)
+        counted = self._counted(problem, found)
+        if problem.has_room(found.placement.segments, counted):
+            self._tried(LargeOutcome(problem, found, True))
+        return found.bound, self._divided(low, high, counted, _whole(problem, found, low))
+
+    def _counted(self, problem: Problem, found: SearchResult) -> float:
+        """Batches that a plan has in flight, at the least, in lanes of whole ones."""
+        way = problem.way_of(found.placement.segments, found.rows_per_second)
+        return _whole(problem, found, way * found.rows_per_second)
+
+    def _divided(self, low: float, high: float, counted: float, whole: float) -> float | None:
+        """Where a band is divided, so that its plan, which has so many in flight, is not in the lower part.
+
+        ``whole`` is what its lanes have, if the band is sure of no more than its fewest.
+        """
+        at = min(counted, high) if counted > low else whole
+        middle = np.ceil(np.sqrt(low * high)) if np.isfinite(high) else 2 * low
+        return float(min(at, max(middle, low + 1))) if at > low else None
+
+
+def _whole(problem: Problem, found: SearchResult, flight: float) -> float:
+    """Batches that the lanes of a plan have, whole ones, if so many must be in flight."""
+    first = found.placement.segments[0]
+    lanes = first.units + first.other_units
+    return float(lanes * max(problem.held, np.ceil(flight / lanes * (1 - TOLERANCE))))
+
+
+class TypeBands(Bands):
+    """Plans over any cuts, divided by how many batches are in flight for each row a second."""
+
+    def _first(self, bound: float) -> _Band:
+        return self._band(bound, self._problem.least_way, np.inf, 2 * self._problem.least_way)
+
+    def _parts(self, low: float, at: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        return (low, at * _BELOW), (at * _BELOW, high)
+
+    def _look(self, low: float, high: float) -> tuple[float, float | None]:
+        """A bound from the program over types, if need be with stages as they are."""
+        at = float(np.sqrt(low * high)) if np.isfinite(high) else 2 * low
+        bound = self._by_types(replace(self._problem, way_from=low, way_to=high))
+        return bound, at if high >= low * _NARROW**2 else None
 
     def _by_types(self, problem: Problem) -> float:
-        """A bound from the program over types, if need be with one stage of each type as it is."""
         program = TypeProgram(problem)
         if not program.applies:
             return self._floor
         bound = self._goal.closer(program, self._best(), self._floor, self._deadline)
         if self._is_close(bound) or not program.can_be_anchored:
             return bound
-        return self._goal.closer(TypeProgram(problem, anchored=True), self._best(), bound, self._deadline)
+        program = TypeProgram(problem, anchored=True)
+        near = self._best() * (1 + _NEAR if self._goal.rises else 1 - _NEAR)
+        bound = self._goal.closer(program, near, bound, self._deadline)
+        if self._is_close(bound) and self._deadline.left > self._deadline.seconds / 2:
+            bound = self._goal.closer(program, self._best(), bound, self._deadline)
+        return bound
+
+
+def bands_of(
+    problem: Problem,
+    goal: Goal,
+    solve: Solve,
+    best: Callable[[], float],
+    tried: Callable[[LargeOutcome], object],
+    deadline: Deadline,
+) -> Bands:
+    """Bands that bound all plans of a problem, over all its cuts where these are few enough."""
+    every, complete = over_downsets(problem, FEW_STATES)
+    if complete and every.states <= FEW_STATES:
+        return WholeBands(every, goal, solve, best, tried, deadline)
+    return TypeBands(problem, goal, solve, best, tried, deadline)

@@ -69,6 +69,19 @@ def _room_of(room, each, least, most, flight, later, whole):  # type: ignore[no-
 
 
 @njit(**INNER)
+def _lanes(units, least, most, held):  # type: ignore[no-untyped-def]
+    """Units of a stage that reads, no fewer, which together have a number of whole batches in a range; inf: none.
+
+    All of them have as many, and ``held`` at the least.
+    """
+    while units * max(held, np.ceil(least / units * (1 - TOLERANCE))) > most * (1 + TOLERANCE):
+        units = units + 1.0 if units * held <= most else np.inf
+        if units == np.inf:
+            break
+    return units
+
+
+@njit(**INNER)
 def _work_of(x, serial, parallel):  # type: ignore[no-untyped-def]
     """Fractions of units that carry work at x rows a second; inf if no number does."""
     left = 1.0 - serial * x
@@ -86,7 +99,7 @@ def room_for(flight, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
 def work_needed(x, i, j, t, figures):  # type: ignore[no-untyped-def]
     """Fractions of units of type t that carry the stage from state i to j at x rows a second; inf if no number does."""
     f, most = figures[t], 0.0
-    for r in range(10, len(f), 3):
+    for r in range(12, len(f), 3):
         most = max(most, _work_of(x, f[r, j] - f[r, i], f[r + 1, j] - f[r + 2, i]))
     return most if f[0, j] == f[0, i] else np.inf
 
@@ -95,8 +108,12 @@ def work_needed(x, i, j, t, figures):  # type: ignore[no-untyped-def]
 def units_needed(x, i, j, t, figures, whole):  # type: ignore[no-untyped-def]
     """Units of type t that carry the stage from state i to j at x rows a second, and have room; inf: no number."""
     flight = max(figures[t, 5, j] - figures[t, 6, i], figures[t, 9, j]) * x
+    flight = max(flight, figures[t, 10, j]) if whole else flight
     most = max(work_needed(x, i, j, t, figures), room_for(flight, i, j, t, figures, whole))
-    return max(1.0, np.ceil(most * (1 - TOLERANCE))) if whole else most
+    if not whole:
+        return most
+    most = max(1.0, np.ceil(most * (1 - TOLERANCE)))
+    return _lanes(most, flight, figures[t, 11, i], figures[t, 7, j]) if figures[t, 11, i] < np.inf else most
 
 
 @njit(**INNER)
@@ -105,13 +122,16 @@ def _units_into(x, j, t, figures, whole, units):  # type: ignore[no-untyped-def]
     f = figures[t]
     for i in range(j):
         flight = max(f[5, j] - f[6, i], f[9, j]) * x
+        flight = max(flight, f[10, j]) if whole else flight
         units[i] = _room_of(f[2, i] - f[1, j], f[3, j] - f[4, i], f[7, j], f[8, i], flight, i > 0, whole)
-    for r in range(10, len(f), 3):
+    for r in range(12, len(f), 3):
         for i in range(j):
             units[i] = max(units[i], _work_of(x, f[r, j] - f[r, i], f[r + 1, j] - f[r + 2, i]))
     for i in range(j):
         units[i] = units[i] if f[0, j] == f[0, i] else np.inf
         units[i] = max(1.0, np.ceil(units[i] * (1 - TOLERANCE))) if whole else units[i]
+    if whole and f[11, 0] < np.inf:
+        units[0] = units_needed(x, 0, j, t, figures, whole)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

@@ -12,7 +12,7 @@ flight when it is played, does not fit, plans are made for as many batches in fl
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,11 +21,12 @@ from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.on_the_way import with_in_flight
 from heterps.planner.costs.planning_model import build_problem, check_pins, server_pools
-from heterps.planner.solve.assemble import Draft, check_counted, depth_of, has_lanes_for_depth, in_flight
-from heterps.planner.solve.bands import Bands
-from heterps.planner.solve.deepening import without_room
+from heterps.planner.solve.assemble import Draft, at_depth, check_counted, has_lanes_for_depth, in_flight
+from heterps.planner.solve.bands import Bands, WholeBands, bands_of
+from heterps.planner.solve.deepening import slowed, without_room
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import LargeOutcome, planned
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult
 from heterps.planner.solve.solvers import solver
 
@@ -38,6 +39,7 @@ __all__ = ["Choice", "choose"]
 _NO_ROOM = "no plan that was found has the memory for the batches that it must keep in flight"
 _MORE = 1.05  # times as many batches in flight, at the least, where a plan did not fit
 _BAND_SECONDS = 8.0  # for the bands of one batch size
+_HUNT_SECONDS = 3.0  # for plans in bands where not all cuts are known
 _OPEN = 2e-2  # a gap that is worth them
 _ALIKE = 1e-3  # relative distance of two values that a search does not tell apart
 
@@ -63,6 +65,7 @@ class _Look:
     costs: Costs
     server: Pool
     bound: float
+    cuts: Problem | None = None  # the problem with cuts over which a plan was found, if these are not all
 
 
 class _Hunt:
@@ -99,12 +102,13 @@ class _Hunt:
         self.looked.append(batch_size)
 
     def _plan(self, costs: Costs, server: Pool, deadline: Deadline) -> None:
-        request, first = self._request, None
+        request, first, cuts = self._request, None, None
         try:
             for draft in _by_depth(request, costs, server, self._beat, deadline):
                 first = draft.found.bound if first is None else first
+                cuts = draft.problem if cuts is None and not draft.complete else cuts
+                self._keep(draft)
                 if draft.fits:
-                    self.drafts.append(draft)
                     break
             else:
                 if first is not None:
@@ -114,19 +118,23 @@ class _Hunt:
             first = error.bound if first is None else first
             first = request.goal.bound(build_problem(costs, server, request.pins)) if first is None else first
         if first is not None:
-            self.looks.append(_Look(costs, server, first))
+            self.looks.append(_Look(costs, server, first, cuts))
 
     def close_in(self) -> None:
         """Bound plans by bands, wherever that decides what is proved of the best, until it no longer helps."""
         before: _Look | None = None
         while (worst := self._decisive) is not before and worst is not None and self._is_open(worst):
             problem = build_problem(worst.costs, worst.server, self._request.pins)
-            deadline = Deadline(min(_BAND_SECONDS, self._deadline.left))
-            solve = solver(self._request.solver).within(deadline)
-            tried = partial(self._try, worst)
-            bands = Bands(problem, self._request.goal, solve, self._value, tried, deadline)
-            worst.bound = bands.closer(worst.bound)
+            if worst.cuts is not None:
+                self._bands(partial(WholeBands, worst.cuts), worst, _HUNT_SECONDS).closer(worst.bound)
+            if self._is_open(worst):
+                worst.bound = self._bands(partial(bands_of, problem), worst, _BAND_SECONDS).closer(worst.bound)
             before = worst
+
+    def _bands(self, kind: Callable[..., Bands], look: _Look, seconds: float) -> Bands:
+        deadline = Deadline(min(seconds, self._deadline.left))
+        solve = solver(self._request.solver).within(deadline)
+        return kind(self._request.goal, solve, self._value, partial(self._try, look), deadline)
 
     def _is_open(self, look: _Look) -> bool:
         """Whether much of the certificate is open, and time to do something about it."""
@@ -147,9 +155,14 @@ class _Hunt:
         best = self.best
         if outcome.found is None or best is None or not self._request.goal.better(outcome.found, best.found):
             return
-        draft = _drafted(self._request, look.costs, look.server, outcome)
-        if draft.fits:
-            self.drafts.append(draft)
+        self._keep(_drafted(self._request, look.costs, look.server, outcome))
+
+    def _keep(self, draft: Draft) -> None:
+        """Keep a draft; at fewer rows a second if it does not fit at its own."""
+        fitting = draft if draft.fits else slowed(draft, self._request.goal)
+        if fitting is not None:
+            check_counted(fitting)
+            self.drafts.append(fitting)
 
 
 def choose(request: Request, deadline: Deadline) -> Choice | None:
@@ -213,6 +226,6 @@ def _drafted(request: Request, costs: Costs, server: Pool, outcome: LargeOutcome
     """What was found as a draft, at the depth that it needs, which may not fit."""
     assert outcome.found is not None
     draft = Draft(costs, outcome.problem, server, outcome.found, request.pins, outcome.complete)
-    draft = replace(draft, depth=depth_of(draft))
+    draft = at_depth(draft)
     check_counted(draft)
     return replace(draft, fits=not without_room(draft))

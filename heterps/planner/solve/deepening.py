@@ -2,20 +2,25 @@
 
 A batch that is alone on its way tells how many are at work at once. Where several parts of a pipeline are busy nearly
 all the time, batches also wait for one another, at each of them: then more must be under way; how many, playing says.
+
+A plan that has no room for as many as it needs has it at fewer rows a second: lanes have whole batches, so a little
+slower can be a whole batch less in each of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from heterps.planner.costs.playing import deeper
+from heterps.planner.costs.on_the_way import DEPTH
+from heterps.planner.costs.playing import deeper, most_at_depth
+from heterps.planner.goals import Goal
 from heterps.planner.plan import Plan
-from heterps.planner.solve.assemble import Draft, assemble, batches_held, check_plan, played_beside
+from heterps.planner.solve.assemble import Draft, assemble, at_depth, batches_held, check_plan, played_beside
 from heterps.planner.solve.placement import Segment
 from heterps.planner.solve.problem import Problem
 from heterps.protocol.words.modes import Mode
 
-__all__ = ["finished", "without_room"]
+__all__ = ["finished", "slowed", "without_room"]
 
 _REACHED = 0.9  # of its forecast, at which a plan is deep enough
 _GAIN = 1.02  # what more batches in flight must bring, at the least
@@ -44,6 +49,23 @@ def finished(draft: Draft, rows_per_second: float | None, mode: Mode | None) -> 
             break
         draft, made, played = more, tried, again
     return draft, check_plan(made, played)
+
+
+def slowed(draft: Draft, goal: Goal) -> Draft | None:
+    """Return a draft that does not fit at as many rows a second as it has room for; None if these are too few."""
+    depths = (replace(draft, depth=depth) for depth in range(draft.depth - 1, DEPTH - 1, -1))
+    fitting = next((each for each in depths if not without_room(each)), None)
+    if fitting is None:
+        return None
+    rate = min(most_at_depth(draft.at_work, fitting.depth), draft.found.rows_per_second)
+    found = goal.slower(draft.found, rate)
+    if found is None:
+        return None
+    slower = replace(fitting, found=found, fits=True)
+    if not draft.problem.mixes.size:
+        return slower
+    again = at_depth(slower)  # pools that share a stage carry other parts then
+    return again if again.depth <= fitting.depth else None
 
 
 def without_room(draft: Draft) -> bool:

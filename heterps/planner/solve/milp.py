@@ -127,9 +127,9 @@ def _add_scarce(
         taken = [(c, _taken(problem, s, h) * x) for s, c in zip(stages, columns, strict=True)]
         taken += [(c, bytes_ * x) for c, bytes_ in program.turns.get(h, ())]
         program.row(taken, -np.inf, float(capacity - problem.fixed_usage[h] * x))
-    if np.isfinite(problem.way_to):
+    if np.isfinite(most_way := problem.most_way(x)):
         ways = [(c, problem.way_added(s)) for s, c in zip(stages, columns, strict=True)]
-        program.row(ways, -np.inf, problem.way_to - problem.way)
+        program.row(ways, -np.inf, most_way - problem.way)
 
 
 def _taken(problem: Problem, segment: Segment, h: int) -> float:

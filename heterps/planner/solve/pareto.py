@@ -183,7 +183,7 @@ class _Labels:
         ways = problem.types + int(most[problem.mixes[:, 0]].sum())  # all there are: none may be left out
         if ways > _MOST_CHOICES:
             raise TooManyLabelsError(f"{ways:,} ways to divide a stage between two types", self.root)
-        reading = MOST_GROUPS if np.isfinite(problem.way_to) else 1  # ways to divide what reads
+        reading = MOST_GROUPS if np.isfinite(problem.most_way(x)) else 1  # ways to divide what reads
         crossing = np.stack([problem.crossing[0], problem.crossing[1] + problem.passed_on])
         prices = np.where(problem.packed, 0.0, problem.price)
         pairs = [tuple(pair) for pair in problem.mixes.tolist()]
@@ -256,10 +256,10 @@ def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[Any, ...], np
     shared = len(limit), problem.usage, problem.cut_usage
     used += list(problem.fixed_usage * x)
     limit += list(problem.capacity)
-    ways = np.zeros((0, 0, 0))
-    if np.isfinite(problem.way_to):  # batches in flight for each row a second: the last of what is scarce
-        used, limit, ways = [*used, problem.way], [*limit, problem.way_to], problem.stage_way
-    lanes = ways, problem.way_to, not problem.has_serial
+    ways, most_way = np.zeros((0, 0, 0)), problem.most_way(x)
+    if np.isfinite(most_way):  # batches in flight for each row a second: the last of what is scarce
+        used, limit, ways = [*used, problem.way], [*limit, most_way], problem.stage_way
+    lanes = ways, most_way, not problem.has_serial
     figures = dim.astype(np.int64), np.array(limit, float), link_dim, shared, lanes
     return figures, np.array(used, float)
 

@@ -50,6 +50,9 @@ class Problem:
     way_from, way_to
         Batches in flight for each row per second that all placements have which are looked for: at the least, and at
         the most as they are counted over all their stages (:attr:`stage_way`).
+    flight_from, flight_to
+        Batches in flight that all placements have which are looked for, whatever their rows per second. Workers that
+        read have whole batches each, and all of them as many: so many that all lanes together have such a number.
     deepest
         Batches that a worker which reads may have in flight, whatever its memory.
     flows, receive_s, send_s, turn_s
@@ -117,6 +120,8 @@ class Problem:
     budget: float = np.inf
     way_from: float = 0.0
     way_to: float = np.inf
+    flight_from: float = 0.0
+    flight_to: float = np.inf
 
     @property
     def types(self) -> int:
@@ -301,19 +306,22 @@ class Problem:
 
     @cached_property
     def stage_figures(self) -> Floats:
-        """float[T, 10 + 3 R, n]: all that the units of a stage follow from, so that each is a difference of two.
+        """float[T, 12 + 3 R, n]: all that the units of a stage follow from, so that each is a difference of two.
 
         Forbidden Layers; memory less what there is, memory; memory for each batch with what crosses after, and less
         what crosses before, a state; batches in flight likewise; batches held at the least where a stage ends, and at
-        most where it begins; batches that all have in flight; then for each resource: serial time, parallel time with
-        the cut after, and less the cut before.
+        most where it begins; batches that all have in flight, for each row a second, and in any case; how many there
+        may be where a stage reads; then for each resource: serial time, parallel time with the cut after, and less the
+        cut before.
         """
         once, each = self.memory
         beside = self.beside_memory[:, None]
         least, most = np.full_like(once, self.held), np.full_like(once, np.inf)
         most[0] = self.deepest
         rows = [self.forbidden, once - self.memory_cap, once, each + beside, each - beside, *self.flight, least, most]
-        rows.append(np.full_like(once, self.way_from))
+        lanes = np.full_like(once, np.inf)
+        lanes[0] = self.flight_to
+        rows += [np.full_like(once, self.way_from), np.full_like(once, self.flight_from), lanes]
         for serial, parallel, ends, begins in zip(
             self.serial, self.parallel, self.cut_after, self.cut_before, strict=True
         ):
@@ -324,7 +332,7 @@ class Problem:
     def work_figures(self) -> Floats:
         """Stage figures with nothing in flight."""
         figures = self.stage_figures.copy()
-        figures[:, [5, 6, 9]] = 0.0
+        figures[:, [5, 6, 9, 10]] = 0.0
         return figures
 
     @cached_property
@@ -363,7 +371,11 @@ class Problem:
     def is_coupled(self) -> bool:
         """Whether stages compete for something, so that each cannot be sized by itself."""
         scarce = np.isfinite(self.cap) | self.packed
-        return bool(scarce.any() or len(self.capacity) or np.isfinite(self.way_to))
+        return bool(scarce.any() or len(self.capacity) or np.isfinite(self.most_way(1.0)))
+
+    def most_way(self, x: float) -> float:
+        """Batches in flight for each of x rows per second that a placement which is looked for has at the most."""
+        return min(self.way_to, self.flight_to / x)
 
     @property
     def slowest(self) -> float:
@@ -422,11 +434,18 @@ class Problem:
         units = segment.units + segment.other_units
         return units * each if segment.start == 0 else max(each, units * (each - 1))
 
+    def has_room(self, segments: tuple[Segment, ...], flight: float) -> bool:
+        """Whether workers of all stages have room for so many batches in flight."""
+        return all(self.most_in_flight(segment) >= flight * (1 - TOLERANCE) for segment in segments)
+
     def _room_limits(self, segments: tuple[Segment, ...]) -> dict[str, float]:
         """Rows per second at which workers of each stage have room for what is in flight, and need be no deeper."""
         limits = {}
         for n, s in enumerate(segments):
-            if (flight := self.in_flight(s)) > 0 and np.isfinite(most := self.most_in_flight(s)):
+            most = self.most_in_flight(s)
+            if most < self.flight_from * (1 - TOLERANCE):
+                limits[f"room {n}"] = 0.0
+            elif (flight := self.in_flight(s)) > 0 and np.isfinite(most):
                 bounded = s.start == 0 and most == self.deepest * (s.units + s.other_units)
                 limits[f"{'depth' if bounded else 'room'} {n}"] = most / flight
         return limits
@@ -467,7 +486,16 @@ class Problem:
         top = min(1e18, *limits.values())  # a finite number
         shared = shared_limits(self, placement.segments, top) if len(self.capacity) else ()
         limits |= {f"shared {h}": float(x) for h, x in enumerate(shared) if np.isfinite(x)}
+        if np.isfinite(self.flight_to):
+            limits["in flight"] = self._last_in_flight(placement.segments, min(limits.values()))
         return limits | self._room_limits(placement.segments)
+
+    def _last_in_flight(self, segments: tuple[Segment, ...], top: float) -> float:
+        """Rows per second, up to ``top``, at which no more batches are counted than may be in flight."""
+        if self.mixes.size:
+            return top  # what is counted of stages on two types is not the same at all of them
+        counted = self.way_of(segments, top)
+        return self.flight_to / counted if counted * top > self.flight_to else top
 
     def sustained(self, placement: Placement) -> float:
         """Rows per second that a placement sustains."""

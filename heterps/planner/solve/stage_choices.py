@@ -59,7 +59,7 @@ def list_choices(x, i, j, most, mixes, prices, alone, lanes, choices, figures): 
         t, other = mixes[n, 0], mixes[n, 1]
         whole, whole_other = work_needed(x, i, j, t, figures), work_needed(x, i, j, other, figures)
         flight = min(figures[t, 5, j] - figures[t, 6, i], figures[other, 5, j] - figures[other, 6, i])
-        flight = max(flight, figures[t, 9, j]) * x
+        flight = max(max(flight, figures[t, 9, j]) * x, figures[t, 10, j])
         room = max(room_for(flight, i, j, t, figures, True), room_for(flight, i, j, other, figures, True))
         if not whole + whole_other + room < 2**31:
             continue

@@ -27,10 +27,12 @@ from functools import cached_property
 
 import numpy as np
 
-from heterps.planner.solve.anchor_stage import Columns, add_anchor_stage
+from heterps.planner.solve.anchor_stage import add_anchor_stage
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.integer_program import IntegerProgram
+from heterps.planner.solve.lane_stage import add_lanes
 from heterps.planner.solve.mincut import fold_of, folded, folded_name
+from heterps.planner.solve.one_stage import Columns
 from heterps.planner.solve.placement import TOLERANCE, Bools, Floats
 from heterps.planner.solve.problem import Problem
 
@@ -91,7 +93,7 @@ class TypeProgram:
         program = IntegerProgram()
         rate = self._build(program, per_row, low, high)
         try:
-            found = program.solve(max(0.05, min(_SECONDS, deadline.left)), presolve=False)
+            found = program.solve(max(0.05, min(_SECONDS, deadline.left)), presolve=not self._is_anchored)
         except UndecidedError:
             return -np.inf, np.inf
         if found is None:
@@ -113,17 +115,32 @@ class TypeProgram:
         ways = [(rows[v][t], float(way)) for (v, t), way in np.ndenumerate(small.layer_way / self._most_way) if way]
         messages = self._add_crossing(program, rows, work, ways, high)
         self._add_gradients(program, rows, work, ways)
-        if np.isfinite(self._problem.way_to):
-            most = 1 + TOLERANCE - self._problem.way / self._most_way
-            program.row([*ways, (rate, -most)], -np.inf, 0.0)
+        flight = self._add_flight(program, ways, rate)
         hosts, units = self._add_units(program, work, rate, high)
-        for t in types if self._is_anchored else ():
-            sums = [*small.layer_parallel[:, :, t], *(each for each, _ in self._held(t, high))]
-            here: Terms = [(hosts, -1.0)] if self._problem.shards.type == t else []
-            if self._is_later(t):
-                at = Columns(rate, rows, messages, units[t], here, low, high, self._most_way, self._shared)
-                add_anchor_stage(program, self._problem, small, self._counts == 1, t, at, sums)
+        if self._is_anchored:
+            at = Columns(rate, rows, messages, flight, units, hosts, low, high, self._most_way, self._shared)
+            self._add_stages(program, at)
         return rate
+
+    def _add_stages(self, program: IntegerProgram, at: Columns) -> None:
+        """Stages as they are: that which reads, and on each type that it is not on that of the largest Layer."""
+        p, small, single, types = self._problem, self._small, self._counts == 1, range(self._small.types)
+        sums = [[*small.layer_parallel[:, :, t], *(each for each, _ in self._held(t, at.high))] for t in types]
+        found = [add_anchor_stage(program, p, small, single, t, at, sums[t]) for t in filter(self._is_later, types)]
+        if self._first is not None and at.flight is not None and not p.mixes.size and (p.memory_cap > 0).all():
+            later = [stage for stage in found if stage is not None]
+            add_lanes(program, p, small, single, self._first, at, sums, later)
+
+    def _add_flight(self, program: IntegerProgram, ways: Terms, rate: int) -> int | None:
+        """The column of the batches in flight, within the band; None if there is no limit to them."""
+        p = self._problem
+        if not np.isfinite(p.way_to):
+            return None
+        flight = program.continuous()
+        program.row([(flight, 1.0), (rate, -1 - TOLERANCE)], -np.inf, 0.0)
+        program.row([(flight, 1.0), (rate, -p.way_from / p.way_to)], 0.0, np.inf)
+        program.row([(flight, 1.0), (rate, -p.way / p.way_to), *((c, -way) for c, way in ways)], 0.0, np.inf)
+        return flight
 
     @property
     def _most_way(self) -> float:

@@ -1,6 +1,7 @@
 """Limits of time and size: what is not known is said to be not known, and bounds hold all the same."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from heterps.errors import PlanError
 from heterps.planner import FixedRate, MaxThroughput, MinCost, plan, planner, play
 from heterps.planner.comparing import compare
 from heterps.planner.planner import Request
-from heterps.planner.solve import assemble, large, milp
+from heterps.planner.solve import large, milp
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import planned
 from heterps.planner.solve.making import make_problem
@@ -175,8 +176,7 @@ def test_small_batches_are_played_as_fast_as_they_are_forecast(rented):
 
 
 def test_a_contradiction_stops(rented, monkeypatch):
-    monkeypatch.setattr(assemble, "depth_of", lambda draft: 1)
-    monkeypatch.setattr("heterps.planner.solve.choose.depth_of", lambda draft: 1)
+    monkeypatch.setattr("heterps.planner.solve.choose.at_depth", lambda draft: replace(draft, depth=1))
     monkeypatch.setattr("heterps.planner.costs.planning_model.DEPTH", 1)
     monkeypatch.setattr("heterps.planner.solve.deepening._TURNS", 0)
     with pytest.raises(PlanError, match=r"contradicts itself \(batches in flight, at the least: .* planned"):

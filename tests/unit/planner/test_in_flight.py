@@ -12,7 +12,7 @@ from heterps.models import ctrdnn, wide_deep
 from heterps.planner import MinCost
 from heterps.planner.costs.planning_model import build_problem, server_pools
 from heterps.planner.planner import Request, solve
-from heterps.planner.solve.assemble import Draft, check_counted, depth_of, in_flight
+from heterps.planner.solve.assemble import Draft, at_depth, check_counted, in_flight
 from heterps.planner.solve.chain import _units_into, relaxed_price, units_needed
 from heterps.planner.solve.dag import over_downsets
 from heterps.planner.solve.making import make_problem
@@ -176,7 +176,7 @@ def any_draft(hardware, model, batch_size, replicas, seed):
         return None
     found = SearchResult(placement, float(10 ** rng.uniform(3, 6)), 1.0, 1.0, "", 1)
     draft = Draft(costs, problem, server, found, {})
-    return replace(draft, depth=depth_of(draft))
+    return at_depth(draft)
 
 
 @settings(max_examples=80, deadline=None)

@@ -7,7 +7,7 @@ import pytest
 from graphs.ctrdnn import ctrdnn
 from heterps.hardware import Hardware
 from heterps.planner import MaxThroughput
-from heterps.planner.costs.playing import depth_for
+from heterps.planner.costs.playing import at_work_for, depth_for
 from heterps.planner.planner import Request
 from heterps.planner.solve import deepening
 from heterps.planner.solve.assemble import assemble, played_beside
@@ -60,5 +60,5 @@ def test_a_batch_may_take_the_slower_way(draft):
     made, rate = assemble(draft), draft.found.rows_per_second
     first, last = made.stages
     ways = [replace(last, pool=pool, units=3, also=()) for pool in last.workers]
-    alone = sorted(depth_for(replace(made, stages=(first, way)), draft.costs, 100 * rate) for way in ways)
-    assert alone[0] < depth_for(made, draft.costs, 100 * rate) < alone[1]
+    alone = sorted(depth_for(at_work_for(replace(made, stages=(first, way)), draft.costs), 100 * rate) for way in ways)
+    assert alone[0] < depth_for(at_work_for(made, draft.costs), 100 * rate) < alone[1]
