@@ -22,6 +22,7 @@ from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
 from heterps.loop_claim import claimed
+from heterps.loop_folder import loop_folder
 from heterps.loop_key import loop_key
 
 __all__ = ["Warmed", "accounts", "compiling", "entry_loop", "inline", "inner_loop", "is_kept", "njit", "row_loop"]
@@ -35,7 +36,11 @@ class _LoopCache(FunctionCache):
     """
 
     def __init__(self, loop: Any) -> None:
-        super().__init__(loop.py_func)
+        try:
+            super().__init__(loop.py_func)
+        except RuntimeError:  # numba found no folder that can be written
+            numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"] = loop_folder()
+            super().__init__(loop.py_func)
         self._loop = loop
         self._found = False  # whether the files are known: what a loop uses may be defined behind it
         self._writes = True  # whether nobody else is about to write them

@@ -94,6 +94,14 @@ class Lines:
             return self.lines_before + self._bytes.count(b"\n", 0, at) + 1
         return line_number(self.piece.source, self.origin + at)
 
+    def text_at(self, begin: int, end: int, reread: bool) -> bytes:
+        """Return the bytes at ``buffer[begin:end]``, from the file if that can be: parsers unquote in place."""
+        if self.is_stream or not reread:
+            return bytes(self._bytes[begin:end])
+        with open_bytes(self.piece.source) as file:
+            file.seek(self.origin + begin)
+            return bytes(file.read_exactly(end - begin))
+
     def _fill(self) -> None:
         if self.is_stream:
             self.lines_before += self._bytes.count(b"\n", 0, self.pos)
@@ -216,9 +224,9 @@ class LineSource(Source):
     def count_bad(self, begin: int, end: int, detail: str, reason: str, row: int) -> None:
         """Count the line ``buffer[begin:end]`` as bad; it would have been row ``row`` of what is being filled."""
         assert self.lines is not None
-        lines = self.lines
-        text = bytes(lines.buffer[begin : min(end - 1, begin + 80)]).decode("utf-8", "backslashreplace")
-        line = lines.line_at(begin) if len(self.bad.first) < SHOWN else 0
+        lines, shown = self.lines, len(self.bad.first) < SHOWN
+        text = lines.text_at(begin, min(end - 1, begin + 80), reread=shown).decode("utf-8", "backslashreplace")
+        line = lines.line_at(begin) if shown else 0
         place = BadRow(lines.piece.source, line, lines.origin + begin, detail, text, self._before + row)
         self.bad.add(place, reason)
 

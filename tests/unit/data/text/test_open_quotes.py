@@ -36,6 +36,7 @@ def test_a_record_of_several_lines_is_one_bad_row(tmp_path: Path, text: str, gra
     assert numbers == [n for n in range(12) if n % 3 != 1]
     assert bad.reasons == {"quote open at the end of the line (a record must be one line)": 4}
     assert bad.first[0].line == 3
+    assert bad.first[0].text == path.read_bytes().decode().split("\n")[2]  # as it stands there
 
 
 def test_a_stray_quote_costs_its_own_line_only(tmp_path: Path) -> None:
