@@ -19,7 +19,6 @@ from heterps.graph import Op
 from heterps.kernels.ops.rows import Rows
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.kernels.random import batch_seed
-from heterps.large_pages import large_floats
 from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.cache_copy import CacheCopy
 from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
@@ -132,7 +131,7 @@ class Workbench:
         if self._shared is not None:
             return BatchWork(self._shared, np.empty(0, np.float32))
         size = self.model.layout.size
-        return BatchWork(large_floats(size), large_floats(size))
+        return BatchWork(np.empty(size, np.float32), np.empty(size, np.float32))
 
     def refresh(self, read: Read) -> None:
         """Forward only: read the dense parameters as they are now."""
