@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["large_block", "large_floats"]
+__all__ = ["large_block"]
 
 _LARGE_PAGE = 1 << 21
 _LEAST = 1 << 19  # what is smaller would leave most of its page empty
@@ -28,8 +27,3 @@ def large_block(size: int) -> npt.NDArray[np.uint8]:
     whole = np.frombuffer(area, np.uint8)
     start = -whole.ctypes.data % _LARGE_PAGE
     return whole[start : start + size]
-
-
-def large_floats(*shape: int) -> npt.NDArray[np.float32]:
-    """Return an array that is not filled."""
-    return large_block(4 * math.prod(shape)).view(np.float32).reshape(shape)

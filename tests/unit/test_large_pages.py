@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from heterps.large_pages import large_block, large_floats
+from heterps.large_pages import large_block
 
 SIZES = st.integers(0, 3_000_000)
 
@@ -22,16 +22,6 @@ def test_blocks_are_as_large_as_asked_for_and_apart(sizes: list[int]) -> None:
         assert block.shape == (size,)
         assert np.all(block == number)
         assert size < 1 << 19 or block.ctypes.data % (1 << 21) == 0
-
-
-def test_floats_have_their_shape() -> None:
-    for shape in ((0,), (3, 0), (7,), (1000, 17), (100_000, 17)):
-        made = large_floats(*shape)
-        made[...] = 2.5
-        assert made.shape == shape
-        assert made.dtype == np.float32
-        assert made.flags.c_contiguous
-        assert made.sum() == 2.5 * made.size
 
 
 def test_a_block_is_given_back_when_its_last_array_goes() -> None:

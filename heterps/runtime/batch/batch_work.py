@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.data import Batch
-from heterps.large_pages import large_floats
 from heterps.protocol.words.keys import BatchKey
 from heterps.runtime.batch.device_program import DeviceProgram
 from heterps.runtime.batch.payload import Pulled
@@ -56,12 +55,12 @@ class BatchWork:
     def renew(self) -> None:
         """Take new buffers: an answer that is not waited for any more may still be written to the old ones."""
         self.values, self.pulled = {}, {}
-        self.dense = large_floats(*self.dense.shape)
+        self.dense = np.empty_like(self.dense)
 
     def rows(self, group: str, width: int) -> F32:
         """Return the buffer for the unique rows of a group, enlarged where needed."""
         n = len(self.routed[group])
         buffer = self.values.get(group)
         if buffer is None or len(buffer) < n:
-            buffer = self.values[group] = large_floats(n + n // 4, width)
+            buffer = self.values[group] = np.empty((n + n // 4, width), np.float32)
         return buffer[:n]

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from heterps.data import Batch
 from heterps.graph import Op
 from heterps.kernels.ops.rows import Rows
+from heterps.kernels.program.arena import Arena
 from heterps.kernels.program.param_layout import ParamLayout
 from heterps.kernels.random import batch_seed
-from heterps.large_pages import large_floats
 from heterps.runtime.batch.batch_work import BatchWork
 from heterps.runtime.batch.cache_copy import CacheCopy
 from heterps.runtime.batch.crossing import StageOutcome, add_gradients, needs_behind
@@ -131,8 +131,8 @@ class Workbench:
     def _new(self) -> BatchWork:
         if self._shared is not None:
             return BatchWork(self._shared, np.empty(0, np.float32))
-        size = self.model.layout.size  # products read and write them where they lie
-        return BatchWork(large_floats(size), large_floats(size))
+        shape, memory = (self.model.layout.size,), Arena()  # products read and write them where they lie
+        return BatchWork(memory.empty(shape, np.float32), memory.empty(shape, np.float32))
 
     def refresh(self, read: Read) -> None:
         """Forward only: read the dense parameters as they are now."""

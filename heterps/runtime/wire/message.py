@@ -67,7 +67,7 @@ class WireError(ClusterError):
 
 
 class Message(NamedTuple):
-    """Values that fit JSON, and arrays; with a request ``room`` for the arrays of its answer."""
+    """Values that msgpack knows, whole numbers of 64 bits; arrays; with a request ``room`` for those of its answer."""
 
     head: Mapping[str, Any]
     arrays: Sequence[npt.NDArray[Any]] = ()
