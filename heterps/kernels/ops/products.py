@@ -36,8 +36,8 @@ __all__ = ["input_gradient", "product", "weight_gradient"]
 NARROW, LEAST = 64, 256
 #: Weights of the largest layer: more would come from the third-level cache for every few rows.
 MOST = 1 << 19
-#: Samples whose part of a weight gradient is added up before the next, in a narrow layer and in another: so many of some
-#: columns stay in the first-level cache. Of narrow layers inputs are many, and each sample may lie on pages of its own.
+#: Samples whose part of a weight gradient is added up before the next, in a narrow layer and in others: as many of
+#: some columns as the first-level cache holds. Narrow layers have many inputs: each sample may lie on pages of its own.
 SAMPLES = 16, 64
 _NOTHING = np.empty(0, np.float32)
 
