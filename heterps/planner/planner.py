@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,7 @@ BATCH_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 SECONDS = 30.0
 _TINY = make_problem([[1.0]], cap=4)
 _MANY_STATES, _RIVAL_SECONDS = 1_000, 1.0  # cuts beyond which rivals of a plan are looked for only so long
+_OPEN = 1e-6  # relative distance of two bounds that are not the same
 _LARGE_BATCH = 8192  # rows; above, a plan says that this changes what is learned
 
 
@@ -257,6 +259,11 @@ def _unit(request: Request) -> tuple[str, float]:
 def _certificate(request: Request, choice: Choice, seconds: float) -> Certificate:
     found, (objective, factor) = choice.draft.found, _unit(request)
     proof = f"{found.proof}; {choice.over}"
+    if abs(choice.bound - found.bound) > _OPEN * found.value:
+        proof = (
+            "between the two no plan was found that has room for its batches in flight, nor the proof that there is "
+            f"none; {choice.over}"
+        )
     if not solver(request.solver).proves:
         proof = "none: the bound is for plans of this solver's kind only"
     gap = abs(found.value - choice.bound) / found.value if found.value else 0.0
@@ -307,6 +314,7 @@ def _why(request: Request, draft: Draft, other: Any) -> str:
 def assumptions(request: Request, draft: Draft) -> Iterable[str]:
     """What the forecast rests on, in words."""
     yield request.goal.text
+    yield from _limits(request, draft)
     if request.head_room:
         yield f"{request.head_room:.0%} of everything stays free"
     measured = [pool.name for pool in request.hardware.pools if pool.name in request.profile.pools]
@@ -333,6 +341,21 @@ def assumptions(request: Request, draft: Draft) -> Iterable[str]:
         )
     if any(pool.emulated for pool in request.hardware.pools):
         yield "emulated: a pool tagged GPU runs NumPy"
+
+
+def _limits(request: Request, draft: Draft) -> Iterable[str]:
+    """What keeps the most throughput from being more: the budget, machines of which all are taken."""
+    goal, price = request.goal, draft.found.placement.price
+    if not isinstance(goal, MaxThroughput):
+        return
+    if math.isfinite(goal.price_per_hour):
+        yield f"{price:,.2f} of the budget of {goal.price_per_hour:,.2f} an hour is spent"
+    for each in draft.purchases:
+        pool = request.hardware.pool(next(iter(each.holds)))
+        product = request.hardware.product_of(pool.name)
+        cap = pool.cap if product is None else product.cap
+        if cap is not None and each.count * (each.holds[pool.name] if product is None else 1) >= cap:
+            yield f"all {cap} {each.name} are taken: with more of them (cap) it might be more"
 
 
 def _prices(hardware: Hardware) -> Iterable[str]:

@@ -56,6 +56,11 @@ class Draft:
         """Return the pool of a type."""
         return self.costs.hardware.pools[type_]
 
+    @property
+    def purchases(self) -> tuple[Purchase, ...]:
+        """What is bought: products, packs, units."""
+        return tuple(_purchases(self))
+
 
 def assemble(draft: Draft, rows_per_second: float | None = None, mode: Mode | None = None) -> Plan:
     """Write the plan; ``rows_per_second`` is the rate at which it will run, if less than it sustains."""
@@ -77,7 +82,7 @@ def assemble(draft: Draft, rows_per_second: float | None = None, mode: Mode | No
         mode=mode or Async(depth=depth),
         memory_bytes=_memory(draft, forecast),
         forecast=forecast,
-        purchases=tuple(_purchases(draft)),
+        purchases=draft.purchases,
     )
 
 

@@ -72,7 +72,10 @@ def _obstacle(request: Request, nearest: int, problem: Problem, target: float | 
             figure = f"{need.min() / 1e9:,.3g} GB"
             return f"layer {layer.name!r} needs {figure}, more than a worker of any pool it may run on{at}"
     if target is None:
-        return "one worker for every stage and one shard host cost more than that, or are more than the pools have"
+        least = "one worker for every stage and one shard host"
+        if isinstance(request.goal, MaxThroughput) and np.isfinite(request.goal.price_per_hour):
+            return f"{least} cost more than that, or are more than the pools have"
+        return f"{least} are more than the pools have"
     return f"every layer alone is fast enough, but all together need more units than the pools have{at}"
 
 

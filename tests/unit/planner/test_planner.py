@@ -328,6 +328,13 @@ def test_infeasible_budget_says_what_is_needed(rented):
         plan(ctrdnn(), rented, goal=MaxThroughput(1.0), batch_size=8192)
 
 
+def test_a_plan_says_what_limits_it(rented):
+    made = plan(ctrdnn(), rented.with_caps(gpu=1), goal=MaxThroughput(20.0), batch_size=8192)
+    spent = f"{made.forecast.price_per_hour:,.2f} of the budget of 20.00 an hour is spent"
+    assert spent in made.assumptions
+    assert any(text.startswith("all 1 gpu are taken") for text in made.assumptions)
+
+
 def test_unlimited_hardware_needs_a_goal():
     with pytest.raises(PlanError, match="without a cap is unlimited"):
         plan(wide_deep(), Hardware((Pool("cpu", core(price_per_hour=1.0)),)), batch_size=1024)
