@@ -21,13 +21,20 @@ __all__ = ["add_anchor_stage"]
 
 
 def add_anchor_stage(
-    program: IntegerProgram, problem: Problem, small: Problem, single: Bools, t: int, at: Columns, sums: list[Floats]
+    program: IntegerProgram,
+    problem: Problem,
+    small: Problem,
+    single: Bools,
+    t: int,
+    at: Columns,
+    sums: list[Floats],
+    with_work: bool,
 ) -> OneStage | None:
     """Add the stage on type t of the Layer that takes most memory there, of those that are one (``single``)."""
     held = np.where(single & small.allowed[:, t], small.layer_held[:, t], 0.0)
     if not held.max(initial=0.0) > 0:
         return None
-    stage = _AnchorStage(program, problem, small, t, at, single)
+    stage = _AnchorStage(program, problem, small, t, at, single, with_work)
     stage.add(int(held.argmax()), sums)
     return stage
 

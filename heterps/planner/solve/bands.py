@@ -38,6 +38,7 @@ _MOST_BANDS = 256
 _NARROW = 1.02  # ends of a band, of each other, at which it is not divided
 _BELOW = 1 - 1e-7  # "just below": so that a plan is not in both parts of a band that is divided at it
 _CLOSE = 1.5e-2  # relative distance from the best plan at which a bound is close enough
+_HELPED = 1e-3  # relative: a bound that is so much closer than that of what a band is a part of
 _NEAR = 1.2e-2  # the same, of what is tried to be proved of stages as they are: less takes less time
 
 
@@ -90,7 +91,7 @@ class Bands:
     def _bounded(self, known: float, low: float, high: float) -> _Band:
         """A band with its bound, which is no worse than that of what it is a part of."""
         try:
-            bound, at = self._look(low, high)
+            bound, at = self._look(known, low, high)
         except UndecidedError:
             bound, at = known, None
         return self._band(min(bound, known) if self._goal.rises else max(bound, known), low, high, at)
@@ -106,8 +107,8 @@ class Bands:
         """The two parts of a band that is divided."""
         raise NotImplementedError
 
-    def _look(self, low: float, high: float) -> tuple[float, float | None]:
-        """The bound of a band, and where it is divided; None if that would not help."""
+    def _look(self, known: float, low: float, high: float) -> tuple[float, float | None]:
+        """The bound of a band, given that of what it is a part of, and where it is divided (None: nowhere)."""
         raise NotImplementedError
 
 
@@ -122,7 +123,7 @@ class WholeBands(Bands):
     def _parts(self, low: float, at: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
         return (low, at - 1), (at, high)
 
-    def _look(self, low: float, high: float) -> tuple[float, float | None]:
+    def _look(self, known: float, low: float, high: float) -> tuple[float, float | None]:
         """The best over all cuts, unless there is none that is better than the best so far."""
         way = max(self._problem.way_from, low / self._fastest)
         problem = replace(self._problem, way_from=way, flight_from=low, flight_to=high)
@@ -166,20 +167,27 @@ class TypeBands(Bands):
     def _parts(self, low: float, at: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
         return (low, at * _BELOW), (at * _BELOW, high)
 
-    def _look(self, low: float, high: float) -> tuple[float, float | None]:
+    def _look(self, known: float, low: float, high: float) -> tuple[float, float | None]:
         """A bound from the program over types, if need be with stages as they are."""
         at = float(np.sqrt(low * high)) if np.isfinite(high) else 2 * low
-        bound = self._by_types(replace(self._problem, way_from=low, way_to=high))
+        bound = self._by_types(known, replace(self._problem, way_from=low, way_to=high))
         return bound, at if high >= low * _NARROW**2 else None
 
-    def _by_types(self, problem: Problem) -> float:
+    def _by_types(self, known: float, problem: Problem) -> float:
         program = TypeProgram(problem)
         if not program.applies:
             return self._floor
         bound = self._goal.closer(program, self._best(), self._floor, self._deadline)
-        if self._is_close(bound) or not program.can_be_anchored:
-            return bound
-        program = TypeProgram(problem, anchored=True)
+        if self._is_close(bound) or not program.can_be_anchored or np.isinf(problem.way_to):
+            return bound  # without a limit to the batches in flight, stages as they are say little more
+        bound = self._with_stages(TypeProgram(problem, anchored=True), bound)
+        helped = bound < known * (1 - _HELPED) if self._goal.rises else bound > known * (1 + _HELPED)
+        if self._is_close(bound) or helped:
+            return bound  # else dividing alone does not help, and the stage that reads takes seconds
+        return self._with_stages(TypeProgram(problem, anchored=True, lanes=True), bound)
+
+    def _with_stages(self, program: TypeProgram, bound: float) -> float:
+        """A bound with stages as they are: one that is close enough first, a closer one if there is time."""
         near = self._best() * (1 + _NEAR if self._goal.rises else 1 - _NEAR)
         bound = self._goal.closer(program, near, bound, self._deadline)
         if self._is_close(bound) and self._deadline.left > self._deadline.seconds / 2:

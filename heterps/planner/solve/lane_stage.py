@@ -40,7 +40,7 @@ def add_lanes(
     assert at.flight is not None
     every: Terms = []
     for t in np.flatnonzero(small.allowed[first]):
-        stage = _FirstStage(program, problem, small, int(t), at, single)
+        stage = _FirstStage(program, problem, small, int(t), at, single, with_work=True)
         every += stage.add(first, sums[t])
         for other in later:
             _part(program, small, stage, other, at)

@@ -49,11 +49,20 @@ class OneStage:
     """The stage on a type that holds one Layer, the *anchor*, wherever that Layer is on the type.
 
     ``single``: Layers that stand for themselves. ``sums`` of work and memory bound the units of stages together.
+    ``with_work``: what crosses takes time of its units, and of all others; without, the program is smaller.
     """
 
     def __init__(
-        self, program: IntegerProgram, problem: Problem, small: Problem, t: int, at: Columns, single: Bools
+        self,
+        program: IntegerProgram,
+        problem: Problem,
+        small: Problem,
+        t: int,
+        at: Columns,
+        single: Bools,
+        with_work: bool,
     ) -> None:
+        self._with_work = with_work
         self._program, self._problem, self._small, self._t, self._at = program, problem, small, t, at
         self.type, self._single = t, single & small.allowed[:, t]
         self._held = small.layer_held[:, t] / problem.memory_cap[t]
@@ -75,7 +84,8 @@ class OneStage:
         hosts = [(at.hosts, -1.0)] if self._problem.shards.type == self._t else []
         program.row([(at.units[self._t], 1.0), (self._own, -1.0), (rest, -1.0), *hosts], 0, np.inf)
         self._inside = inside
-        mine, others = self._moved(anchor), self._moved_outside()
+        mine, others = self._moved(anchor), self._moved_outside() if self._with_work else []
+        mine = mine if self._with_work else []
         for r, each in enumerate(sums):
             scaled = each * at.high * (1 - TOLERANCE)
             worked = [(c, -float(s)) for c, s in zip(inside, scaled, strict=True) if s]
@@ -120,24 +130,25 @@ class OneStage:
         self._ends: dict[str, tuple[int, int, Flow]] = {}
         for flow in self._small.flows:
             if flow.tensor not in self._ends:
-                self._ends[flow.tensor] = (program.continuous(0.0, 1.0), program.continuous(0.0, 1.0), flow)
+                leaves = program.continuous(0.0, 1.0)
+                self._ends[flow.tensor] = (leaves, program.continuous(0.0, 1.0) if self._with_work else leaves, flow)
             leaves, comes, _ = self._ends[flow.tensor]
             program.row([(leaves, 1.0), (parts[flow.source], -1.0), (self._all(flow), 1.0)], 0, np.inf)
             program.row([(comes, 1.0), (parts[flow.source], 1.0), (parts[flow.target], -1.0)], 0, np.inf)
         return [
             (column, float((flow.bytes + flow.back) * p.cut_memory / p.memory_cap[self._t]))
             for *both, flow in self._ends.values()
-            for column in both
+            for column in dict.fromkeys(both)
         ]
 
     def _moved(self, anchor: int) -> list[Terms]:
         """Units that what crosses the ends of the stage takes, by resource, negative; a message is as long as it is."""
         found: list[Terms] = [[] for _ in self._small.receive_s]
         for tensor, (*both, flow) in self._ends.items():
-            moved = self._program.continuous(), self._program.continuous()
-            self.moved[tensor] = moved
+            leaves = self._program.continuous()
+            self.moved[tensor] = moved = leaves, self._program.continuous() if self._with_work else leaves
             way = self.way(flow)
-            for rows, part in zip(moved, both, strict=True):
+            for rows, part in dict(zip(moved, both, strict=True)).items():
                 self._tie(rows, part)
                 if tensor in self._at.messages:
                     self._program.row([(self._at.messages[tensor], 1.0), (rows, -way)], 0, np.inf)

@@ -42,6 +42,7 @@ MOST_COLUMNS = 20_000  # of places and crossings, beyond which HiGHS takes long
 _MOST_WHOLE = 64  # Layers that may be on several types, beyond which it does if they must not be split
 _MOST_SINGLE = 40  # Layers that are alone in their kind, with which a stage is looked at as it is
 _SECONDS = 2.0  # for one program
+_STAGE_SECONDS = 5.0  # for one with stages as they are
 _ROUNDING = 1e-6  # relative: HiGHS takes what is so close for enough
 _CLOSE = 2e-3  # relative distance from the plan at which a bound is good enough
 _NEAR = 0.01  # relative distance from a plan's throughput that is looked at first
@@ -52,10 +53,13 @@ Terms = list[tuple[int, float]]
 
 
 class TypeProgram:
-    """The program of a problem, at any throughput; ``anchored``: with one stage of each type as it is."""
+    """The program of a problem, at any throughput.
 
-    def __init__(self, problem: Problem, anchored: bool = False) -> None:
-        self._problem, self._is_anchored = problem, anchored
+    ``anchored``: with one stage of each type as it is, on which no first stage is; ``lanes``: the first stage, too.
+    """
+
+    def __init__(self, problem: Problem, anchored: bool = False, lanes: bool = False) -> None:
+        self._problem, self._is_anchored, self._has_lanes = problem, anchored, lanes
         self._small, self._counts = folded(problem)
 
     @property
@@ -68,6 +72,13 @@ class TypeProgram:
     def can_be_anchored(self) -> bool:
         """Whether stages of their own do not make the program too large."""
         return bool((self._counts == 1).sum() <= _MOST_SINGLE) and any(map(self._is_later, range(self._small.types)))
+
+    @property
+    def _can_have_lanes(self) -> bool:
+        """Whether the first stage can be looked at as it is."""
+        p = self._problem
+        limited = bool(np.isfinite(p.way_to) and (p.memory_cap > 0).all())
+        return limited and self._first is not None and not p.mixes.size
 
     @cached_property
     def _is_whole(self) -> Bools:
@@ -92,8 +103,9 @@ class TypeProgram:
         """
         program = IntegerProgram()
         rate = self._build(program, per_row, low, high)
+        seconds = min(_STAGE_SECONDS if self._is_anchored else _SECONDS, deadline.left)
         try:
-            found = program.solve(max(0.05, min(_SECONDS, deadline.left)), presolve=not self._is_anchored)
+            found = program.solve(max(0.05, seconds), presolve=not self._is_anchored)
         except UndecidedError:
             return -np.inf, np.inf
         if found is None:
@@ -126,8 +138,12 @@ class TypeProgram:
         """Stages as they are: that which reads, and on each type that it is not on that of the largest Layer."""
         p, small, single, types = self._problem, self._small, self._counts == 1, range(self._small.types)
         sums = [[*small.layer_parallel[:, :, t], *(each for each, _ in self._held(t, at.high))] for t in types]
-        found = [add_anchor_stage(program, p, small, single, t, at, sums[t]) for t in filter(self._is_later, types)]
-        if self._first is not None and at.flight is not None and not p.mixes.size and (p.memory_cap > 0).all():
+        lanes = self._has_lanes and self._can_have_lanes
+        found = [
+            add_anchor_stage(program, p, small, single, t, at, sums[t], lanes) for t in filter(self._is_later, types)
+        ]
+        if lanes:
+            assert self._first is not None
             later = [stage for stage in found if stage is not None]
             add_lanes(program, p, small, single, self._first, at, sums, later)
 

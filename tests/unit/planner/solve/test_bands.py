@@ -70,8 +70,8 @@ def test_no_plan_is_better_than_bands_say(seeds, listed, monkeypatch):
 
 
 @pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.full)], ids=["few", "many"])
-@pytest.mark.parametrize("anchored", [False, True])
-def test_no_plan_of_a_band_is_better_than_the_program_says(seeds, anchored):
+@pytest.mark.parametrize("stages", [{}, {"anchored": True}, {"anchored": True, "lanes": True}])
+def test_no_plan_of_a_band_is_better_than_the_program_says(seeds, stages):
     looked = 0
     for seed, problem, goal, _ in roomy_instances(seeds):
         for part in (1.0, 1.5):
@@ -79,7 +79,7 @@ def test_no_plan_of_a_band_is_better_than_the_program_says(seeds, anchored):
             best = LanePlans(problem, low, high).best(goal)
             if not best:
                 continue
-            program = TypeProgram(replace(problem, way_from=low, way_to=high), anchored)
+            program = TypeProgram(replace(problem, way_from=low, way_to=high), **stages)
             bound = goal.closer(program, best, math.inf if goal.rises else 0.0, NEVER)
             assert not is_beaten(goal, bound, best), f"seed {seed}, {part}: {bound}, best {best}"
             assert not goal.rules_out(program, best, NEVER), f"seed {seed}, {part}"
@@ -97,7 +97,7 @@ def test_no_plan_with_lanes_is_better_than_the_program_says(seeds):
             best = LanePlans(problem, low, high).best(goal)
             if not best:
                 continue
-            program = TypeProgram(replace(problem, way_from=low, way_to=high), anchored=True)
+            program = TypeProgram(replace(problem, way_from=low, way_to=high), anchored=True, lanes=True)
             bound = goal.closer(program, best, math.inf if goal.rises else 0.0, NEVER)
             assert not is_beaten(goal, bound, best), f"seed {seed}, {part}: {bound}, best {best}"
             assert not goal.rules_out(program, best, NEVER), f"seed {seed}, {part}"
