@@ -158,12 +158,9 @@ def _scan(buffer: Any, line: Any, marks: Any, starts: Any, stops: Any) -> Any:
 @inner_loop
 def _tokenise(buffer: Any, at: Any, classes: Any, starts: Any, stops: Any) -> Any:
     """Find the fields of the line at ``at``; return (error, fields, position behind the line, high bytes seen)."""
-    n = 0
-    error = OK
-    high = False
+    n, error, high = 0, OK, False
     while True:
-        start = at
-        stop = -1
+        start, stop = at, -1
         if classes[buffer[at]] == QUOTE:
             stop, at, nul, above = _unquote(buffer, at, classes)
             high |= above
