@@ -21,6 +21,7 @@ pc = later("pyarrow.compute")
 
 _NONE: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+_LARGE = 2.0**63  # integers have 64 bits
 
 
 @dataclass(frozen=True)
@@ -249,9 +250,15 @@ class ArrowColumn:
 
 
 def _text(array: Any) -> Any:
-    if pa.types.is_floating(array.type):
-        array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
-    return array.cast(pa.string())
+    """Return values as text, whole floats as integers: what a value counts as does not depend on those beside it."""
+    if not pa.types.is_floating(array.type):
+        return array.cast(pa.string())
+    nothing = pa.scalar(None, array.type)
+    array = pc.if_else(pc.is_nan(array), nothing, array)
+    wide = array.cast(pa.float64())
+    is_whole = pc.and_(pc.equal(pc.trunc(wide), wide), pc.and_(pc.greater_equal(wide, -_LARGE), pc.less(wide, _LARGE)))
+    whole = pc.if_else(is_whole, wide, pa.scalar(None, pa.float64())).cast(pa.int64(), safe=False)
+    return pc.coalesce(whole.cast(pa.string()), array.cast(pa.string()))
 
 
 def _checked(values: npt.NDArray[Any], valid: npt.NDArray[np.uint8]) -> Numbers:

@@ -99,6 +99,7 @@ def told(path: Path, types: list[Any]) -> tuple[list[Any], int]:
 
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @example([{"n": 2**53 + 1}])
+@example([{"n": 0.25}, {"n": 10**10}])
 @example([{"v": "1.5", "n": -0.0}, {"v": -0.0, "s": -0.0}])
 @given(st.lists(objects, min_size=1, max_size=5))
 def test_a_row_is_the_same_whatever_its_neighbours_and_their_types_are(
