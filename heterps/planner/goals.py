@@ -75,6 +75,10 @@ class Goal:
         """What was found, at fewer rows a second than it sustains; None if these are too few."""
         return None
 
+    def anew(self, found: SearchResult, problem: Problem) -> SearchResult:
+        """What was found for a goal that is narrower."""
+        return found
+
     @property
     def rises(self) -> bool:
         """Whether more is better."""
@@ -89,15 +93,17 @@ class Goal:
 class MinCost(Goal):
     """Least price per row with at least so many rows per second: what to rent for a job.
 
-    The cheapest plan may be faster than asked for, up to ``up_to`` rows per second (default: twice as fast, or as fast
-    as what the cheapest costs an hour can be).
+    The cheapest plan may be faster than asked for, up to ``up_to`` rows per second, and cost up to ``price_per_hour``.
+    By default plans are compared that cost at most twice as much an hour as one that does what was asked for.
     """
 
     rows_per_second: float
     up_to: float | None = None
+    price_per_hour: float = math.inf
 
     def __post_init__(self) -> None:
         _positive(self.rows_per_second)
+        _affordable(self.price_per_hour)
 
     @property
     def objective(self) -> str:
@@ -107,7 +113,8 @@ class MinCost(Goal):
     @property
     def text(self) -> str:
         """The goal in words."""
-        return f"least price per row with at least {self.rows_per_second:,.0f} rows/s"
+        limit = "" if math.isinf(self.price_per_hour) else f", of plans for at most {self.price_per_hour:,.2f} an hour"
+        return f"least price per row with at least {self.rows_per_second:,.0f} rows/s{limit}"
 
     @property
     def target(self) -> float | None:
@@ -130,6 +137,7 @@ class MinCost(Goal):
             self.rows_per_second,
             solve,
             at_most=self.at_most,
+            budget=self.price_per_hour,
             skip=skip,
             beat=math.inf if beat is None else beat,
             deadline=deadline,
@@ -161,6 +169,13 @@ class MinCost(Goal):
             return None
         value = found.placement.price / rows_per_second
         return replace(found, rows_per_second=rows_per_second, value=value)
+
+    def anew(self, found: SearchResult, problem: Problem) -> SearchResult:
+        """The same placement as fast as it can be."""
+        fastest = min(problem.sustained(found.placement), self.at_most)
+        if fastest <= found.rows_per_second:
+            return found
+        return replace(found, rows_per_second=fastest, value=found.placement.price / fastest)
 
     def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
         """Whether rows cost more at all throughputs."""
@@ -229,8 +244,7 @@ class MaxThroughput(Goal):
     price_per_hour: float = math.inf
 
     def __post_init__(self) -> None:
-        if not self.price_per_hour > 0:
-            raise PlanError(f"price_per_hour is {self.price_per_hour}, must be a positive number")
+        _affordable(self.price_per_hour)
 
     @property
     def objective(self) -> str:
@@ -309,3 +323,8 @@ class MaxThroughput(Goal):
 def _positive(rows_per_second: float) -> None:
     if not 0 < rows_per_second <= MOST_ROWS:
         raise PlanError(f"rows_per_second is {rows_per_second}, must be a positive number of at most {MOST_ROWS:g}")
+
+
+def _affordable(price_per_hour: float) -> None:
+    if not price_per_hour > 0:
+        raise PlanError(f"price_per_hour is {price_per_hour}, must be a positive number")

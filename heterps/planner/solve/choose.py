@@ -12,7 +12,7 @@ flight when it is played, does not fit, plans are made for as many batches in fl
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from heterps.planner.goals import Goal
     from heterps.planner.planner import Request
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Choice", "Choosing", "choose"]
 
 _NO_ROOM = "no plan that was found has the memory for the batches that it must keep in flight"
 _MORE = 1.05  # times as many batches in flight, at the least, where a plan did not fit
@@ -68,7 +68,7 @@ class _Look:
     cuts: Problem | None = None  # the problem with cuts over which a plan was found, if these are not all
 
 
-class _Hunt:
+class Choosing:
     """What was found so far over batch sizes and pools of shard hosts."""
 
     def __init__(self, request: Request, deadline: Deadline) -> None:
@@ -93,7 +93,25 @@ class _Hunt:
         value = best.found.value or sys.float_info.min  # what costs nothing is worth the same as what costs nothing
         return value * (1 - _ALIKE if self._request.goal.rises else 1 + _ALIKE)
 
-    def look(self, batch_size: int, share: float) -> None:
+    def look(self, known: Iterable[Draft] = ()) -> None:
+        """Plan at every batch size; plans that are ``known`` are to be beaten.
+
+        Raises
+        ------
+        UndecidedError
+            If nothing was found and nothing proved.
+        """
+        for draft in known:
+            self.drafts.append(draft)
+            self._keep(_anew(draft, self._request.goal))
+        sizes = sorted(self._request.batch_sizes, reverse=True)
+        for i, batch_size in enumerate(sizes):
+            if not (self._deadline.over and self.drafts):
+                self._look_at(batch_size, 1.0 if i == len(sizes) - 1 else 0.5)
+        if not self.drafts and self.undecided:
+            raise UndecidedError("; ".join(self.undecided))
+
+    def _look_at(self, batch_size: int, share: float) -> None:
         """Plan at one batch size, within a share of the time that is left."""
         costs = self._request.costs(batch_size)
         check_pins(costs, self._request.pins)
@@ -119,6 +137,21 @@ class _Hunt:
             first = request.goal.bound(build_problem(costs, server, request.pins)) if first is None else first
         if first is not None:
             self.looks.append(_Look(costs, server, first, cuts))
+
+    @property
+    def choice(self) -> Choice | None:
+        """The best draft with its proof; None if it was proved that there is none."""
+        best, goal = self.best, self._request.goal
+        if best is None:
+            return None
+        alike = [draft for draft in self.drafts if _alike(draft.found, best.found)]
+        chosen = min(alike, key=lambda draft: (draft.costs.batch_size, draft is not best))
+        ends = max if goal.rises else min
+        over = _over(self.looked, self._request.batch_sizes)
+        if has_lanes_for_depth(chosen):
+            over += f", at most {chosen.problem.deepest:g} of them in flight for each worker that reads"
+        bound = ends([*(look.bound for look in self.looks), chosen.found.value])
+        return Choice(chosen, bound, over, goal, tuple(alike))
 
     def close_in(self) -> None:
         """Bound plans by bands, wherever that decides what is proved of the best, until it no longer helps."""
@@ -173,25 +206,16 @@ def choose(request: Request, deadline: Deadline) -> Choice | None:
     UndecidedError
         If nothing was found and nothing proved.
     """
-    hunt, sizes = _Hunt(request, deadline), sorted(request.batch_sizes, reverse=True)
-    for i, batch_size in enumerate(sizes):
-        if not (deadline.over and hunt.drafts):
-            hunt.look(batch_size, 1.0 if i == len(sizes) - 1 else 0.5)
-    best = hunt.best
-    if best is None and hunt.undecided:
-        raise UndecidedError("; ".join(hunt.undecided))
-    if best is None:
-        return None
-    hunt.close_in()
-    best = hunt.best or best
-    alike = [draft for draft in hunt.drafts if _alike(draft.found, best.found)]
-    chosen = min(alike, key=lambda draft: (draft.costs.batch_size, draft is not best))
-    ends = max if request.goal.rises else min
-    over = _over(hunt.looked, request.batch_sizes)
-    if has_lanes_for_depth(chosen):
-        over += f", at most {chosen.problem.deepest:g} of them in flight for each worker that reads"
-    bound = ends([*(look.bound for look in hunt.looks), chosen.found.value])
-    return Choice(chosen, bound, over, request.goal, tuple(alike))
+    choosing = Choosing(request, deadline)
+    choosing.look()
+    choosing.close_in()
+    return choosing.choice
+
+
+def _anew(draft: Draft, goal: Goal) -> Draft:
+    """A draft for a goal that lets it run faster, at the depth that it needs then."""
+    found = goal.anew(draft.found, draft.problem)
+    return draft if found is draft.found else _deepened(replace(draft, found=found))
 
 
 def _alike(a: SearchResult, b: SearchResult) -> bool:
@@ -225,7 +249,11 @@ def _by_depth(request: Request, costs: Costs, server: Pool, beat: float | None, 
 def _drafted(request: Request, costs: Costs, server: Pool, outcome: LargeOutcome) -> Draft:
     """What was found as a draft, at the depth that it needs, which may not fit."""
     assert outcome.found is not None
-    draft = Draft(costs, outcome.problem, server, outcome.found, request.pins, outcome.complete)
+    return _deepened(Draft(costs, outcome.problem, server, outcome.found, request.pins, outcome.complete))
+
+
+def _deepened(draft: Draft) -> Draft:
+    """A draft at the depth that it needs, which may not fit."""
     draft = at_depth(draft)
     check_counted(draft)
     return replace(draft, fits=not without_room(draft))

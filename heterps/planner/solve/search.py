@@ -70,6 +70,7 @@ def best_price_per_row(
     solve: Solve,
     *,
     at_most: float = np.inf,
+    budget: float = np.inf,
     tolerance: float = 1e-3,
     skip: float = 0.0,
     most: int = 500,
@@ -78,6 +79,7 @@ def best_price_per_row(
 ) -> SearchResult | None:
     """Least price per row over all throughputs from ``at_least`` to ``at_most``; None if none is feasible.
 
+    Plans that cost more than ``budget`` an hour are left out.
     Stops within a relative ``tolerance`` of the price that fractional units would have, after ``most`` solves, or, once
     there is a plan, at the deadline. Throughputs at which at most the part ``skip`` can be saved are not looked at.
     Where a price per row is to be ``beat``, None says that no plan costs less.
@@ -87,7 +89,7 @@ def best_price_per_row(
     UndecidedError
         If no plan was found and it was not proved that there is none.
     """
-    best = _first_guess(problem, solve, at_least, at_most, beat)
+    best = _first_guess(problem, solve, at_least, at_most, beat, budget)
     endless = bool((np.isinf(problem.cap) & (problem.product_price[problem.product] == 0)).any())
     x, solves, slack, unknown = at_least, 0, 0.0, np.inf  # the last: least price per row of what was not decided
     while x <= at_most and solves < most and not ((best is not None or np.isfinite(beat)) and deadline.over):
@@ -107,11 +109,14 @@ def best_price_per_row(
         except UndecidedError:
             unknown, x = min(unknown, floor), x * _STEP
             continue
-        if placement is None and best is None:
+        if (placement is None or placement.bound > budget * _SAME) and best is None:
             _check_decided(beat, unknown)
             return None
         if placement is None:
             return best and _closed(best, min(best.value - slack, unknown), "all feasible throughputs", solves)
+        if placement.bound > budget * _SAME:  # and so does whatever is faster
+            what = f"all plans that cost at most {budget:,.2f} an hour"
+            return best and _closed(best, min(best.value - slack, unknown), what, solves)
         slack = max(slack, (placement.price - placement.bound) / x)
         sustained = passed = min(max(x, problem.sustained(placement)), at_most)  # the rate at which it will run
         if endless and placement.price > 0 and math.isfinite(at_most):
@@ -159,7 +164,9 @@ def _furthest(
     return placement, low, high
 
 
-def _first_guess(problem: Problem, solve: Solve, at_least: float, at_most: float, beat: float) -> SearchResult | None:
+def _first_guess(
+    problem: Problem, solve: Solve, at_least: float, at_most: float, beat: float, budget: float
+) -> SearchResult | None:
     """The best of a few throughputs at which nothing is scarce, if it costs less per row than what is to be beaten.
 
     Any plan will do, as a price per row above which nothing needs to be looked at: many rows share what is paid once.
@@ -175,7 +182,9 @@ def _first_guess(problem: Problem, solve: Solve, at_least: float, at_most: float
             placed = solve(problem, x)
         except UndecidedError:
             continue
-        if placed is not None and placed.price / x < (beat if best is None else best.value):
+        if placed is None or placed.price > budget * _SAME:
+            continue
+        if placed.price / x < (beat if best is None else best.value):
             best = SearchResult(placed, x, placed.price / x, 0.0, "", 0)
     return best
 

@@ -1,10 +1,15 @@
-"""How far the search for the least price per row goes where the cheapest machines do far more than was asked for.
+"""How far the search for the least price per row goes beyond what was asked for.
 
-Plans are looked for from the rows per second that were asked for to twice as many, and one that does more is counted as
-if it did not. Of a job that needs 12 rows a second on a machine that does 185,000 that would be wrong by four orders of
-magnitude, in time and in price. So where plans are cut off there, they are looked for again, up to what the fastest of
-those does that cost the same; and again, if what is found is faster still. This ends: whatever is taken then costs no
-more an hour than what was found before, and does more.
+Without a limit the answer to a small question would be a large cluster for a second: in large numbers no unit stands
+idle. With one on rows per second, a job that needs 12 on a machine that does 185,000 would be planned wrong by four
+orders of magnitude; and where 200,000 are asked for, three machines for 3.02 an hour that do 400,000 would win over
+five for 5.25 that do 1.4 million. So the limit is on the price: plans are compared that cost at most twice as much an
+hour as one that does what was asked for. None is lost that is up to twice as fast as that: it would cost more per row.
+
+How fast plans within the limit can be follows from the price per row with fractional units, which never falls with the
+throughput. Where that was taken from a batch size at which rows are dearer, or units cost nothing, plans that were cut
+off are looked for again, up to what the fastest does of those that are worth the same. This ends: whatever is taken
+then costs no more an hour than what was found before, and does more.
 """
 
 from __future__ import annotations
@@ -12,8 +17,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from heterps.planner.goals import MinCost
-from heterps.planner.solve.choose import Choice, choose
+from heterps.planner.goals import FixedRate, MinCost
+from heterps.planner.solve.choose import Choice, Choosing
 from heterps.planner.solve.effort import Deadline, UndecidedError
 
 if TYPE_CHECKING:
@@ -21,29 +26,56 @@ if TYPE_CHECKING:
 
 __all__ = ["chosen"]
 
-_FASTER = 1.2  # than what is looked at must a plan be: less is within what "up to twice as fast" says
+_FASTER = 1.2  # than what is looked at must a plan be to be looked for again
+_DEARER = 2.0  # times the price per hour of a plan that does what was asked for
+_FIRST = 0.2  # of the time, for that plan
 
 
 def chosen(request: Request, deadline: Deadline) -> Choice | None:
-    """Return the best draft with its proof, and the goal with the rows per second up to which it holds.
+    """Return the best draft with its proof, and the goal with the limits within which it holds.
 
     Raises
     ------
     UndecidedError
         If nothing was found and nothing proved.
     """
-    choice, goal = choose(request, deadline), request.goal
+    goal = request.goal
     if not isinstance(goal, MinCost) or goal.up_to is not None:
-        return choice
-    while choice is not None and not deadline.over and (most := _most(choice)) > goal.at_most * _FASTER:
-        goal = replace(goal, up_to=most)
+        return _looked(request, deadline).choice
+    request = replace(request, goal=_limited(request, goal, deadline))
+    choosing = _looked(request, deadline)
+    while (choice := choosing.choice) is not None and not deadline.over and (wider := _wider(choice)) is not None:
+        choosing = _looked(replace(request, goal=wider), deadline, choice)
+    return choosing.choice
+
+
+def _looked(request: Request, deadline: Deadline, known: Choice | None = None) -> Choosing:
+    choosing = Choosing(request, deadline)
+    choosing.look(() if known is None else known.alike)
+    choosing.close_in()
+    return choosing
+
+
+def _limited(request: Request, goal: MinCost, deadline: Deadline) -> MinCost:
+    """The goal within twice the price of a plan for what was asked, at the largest batch size that has one."""
+    for batch_size in sorted(request.batch_sizes, reverse=True):
+        asked = replace(request, goal=FixedRate(goal.rows_per_second), batch_sizes=(batch_size,))
+        choosing = Choosing(asked, Deadline(_FIRST * deadline.left))
         try:
-            choice = choose(replace(request, goal=goal), deadline) or choice
+            choosing.look()
         except UndecidedError:
-            break
-    return choice
+            continue
+        if (choice := choosing.choice) is not None:
+            price, floor = choice.draft.found.placement.price, goal.floor(choice.draft.problem)
+            if price <= 0 or floor <= 0:
+                break
+            limit = min(_DEARER * price, goal.price_per_hour)
+            return replace(goal, up_to=max(goal.at_most, limit / floor), price_per_hour=limit)
+    return goal
 
 
-def _most(choice: Choice) -> float:
-    """Rows per second that the fastest of the plans sustains which are worth the same."""
-    return max(draft.problem.sustained(draft.found.placement) for draft in choice.alike)
+def _wider(choice: Choice) -> MinCost | None:
+    """The goal with which plans are looked for again that were cut off; None if none was."""
+    goal, most = choice.goal, max(d.problem.sustained(d.found.placement) for d in choice.alike)
+    assert isinstance(goal, MinCost)
+    return replace(goal, up_to=most) if most > goal.at_most * _FASTER else None

@@ -3,6 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
+from heterps import Plan
 from heterps.cli import main
 from tests.unit.planner.conftest import RENTED
 
@@ -38,8 +39,10 @@ def test_the_commands_run_the_saved_plan(common, tmp_path):
     result = run(*common, "--out", out, "--commands", "--html", page)
     assert result.exit_code == 0, result.output
     assert page.exists()
-    assert result.output == f"heterps launch --servers 1 --io 1 -m heterps train {out} --data DATA\n"
-    assert out.exists()
+    made = Plan.load(out)
+    hosts, workers = made.shard_hosts, made.stages[0].units
+    assert workers > 1
+    assert result.output == f"heterps launch --servers {hosts} --io {workers} -m heterps train {out} --data DATA\n"
 
 
 @pytest.mark.parametrize(

@@ -228,13 +228,18 @@ class BrutePlans:
         prices = [self.price(stages, ceiling, x) for stages, ceiling in self.sequences]
         return min((price for price in prices if price is not None), default=None)
 
-    def least_per_row(self, low, high):
-        """Least price per hour over rows per second, for some throughput from low to high; None: no plan."""
+    def least_per_row(self, low, high, budget=math.inf):
+        """Least price per hour over rows per second, for some throughput from low to high; None: no plan.
+
+        No plan that costs more than ``budget`` an hour.
+        """
         best = None
         for stages, ceiling in self.sequences:
             for x in [low, *(x for x in self.steps(stages, ceiling, high) if x > low)]:
                 price = self.price(stages, ceiling, x)
-                if price is None or (best is not None and price >= best * high):  # it rises with x, and x ends at high
+                if price is None or price > budget * (1 + SLACK):
+                    break
+                if best is not None and price >= best * high:  # it rises with x, and x ends at high
                     break
                 best = price / x if best is None else min(best, price / x)
         return best

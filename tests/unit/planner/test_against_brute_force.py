@@ -55,6 +55,35 @@ def test_random_instances():
     check(TESTED)
 
 
+def check_within_a_price(seeds):
+    """As the planner looks for the least price per row: many times what is asked for, at twice the price an hour."""
+    seen = 0
+    for seed in seeds:
+        made = instance(seed, most_layers=4)
+        problem, goal = problem_of(made), goal_of(made)
+        if not isinstance(goal, MinCost):
+            continue
+        plans, x = BrutePlans(problem), goal.rows_per_second
+        if (least := plans.least_price(x)) is None:
+            continue
+        best = plans.least_per_row(x, 6 * x, 2 * least)
+        found = planned(problem, MinCost(x, 6 * x, 2 * least or 1.0), exact).found
+        assert found.value == pytest.approx(best, rel=1.1e-3), seed
+        assert found.bound <= best * (1 + CLOSE), seed
+        seen += best < plans.least_per_row(x, 2 * x) * (1 - CLOSE)
+    assert seen  # a wider limit matters
+
+
+def test_random_instances_within_a_price_per_hour():
+    check_within_a_price(range(150))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_many_random_instances_within_a_price_per_hour():
+    check_within_a_price(range(150, 10_000))
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("part", range(20))

@@ -78,7 +78,10 @@ def test_a_small_job_takes_as_long_as_the_cheapest_machine_does(rented):
     fastest = plan(with_tables([8]), rented, goal=MaxThroughput(made.forecast.price_per_hour))
     assert fastest.forecast.rows_per_second <= made.forecast.rows_per_second * (1 + 2e-3)
     assert made.certificate.gap < 1e-9
-    assert "all throughputs up to" in made.certificate.proof
+    asked_for = plan(with_tables([8]), rented, goal=FixedRate(asked.rows_per_second))
+    limit = 2 * asked_for.forecast.price_per_hour
+    assert made.forecast.price_per_hour <= limit
+    assert f"all plans that cost at most {limit:,.2f} an hour" in made.certificate.proof
     assert all(rival.rows_per_second is None or rival.rows_per_second > 1000 for rival in made.rivals)
 
 
