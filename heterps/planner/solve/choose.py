@@ -198,8 +198,8 @@ class Choosing:
             self.drafts.append(fitting)
 
 
-def choose(request: Request, deadline: Deadline) -> Choice | None:
-    """Return the best draft with its proof; None if it was proved that there is none.
+def choose(request: Request, deadline: Deadline, known: Iterable[Draft] = ()) -> Choice | None:
+    """Return the best draft with its proof, plans that are ``known`` too; None if it was proved that there is none.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def choose(request: Request, deadline: Deadline) -> Choice | None:
         If nothing was found and nothing proved.
     """
     choosing = Choosing(request, deadline)
-    choosing.look()
+    choosing.look(known)
     choosing.close_in()
     return choosing.choice
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from heterps.planner.goals import FixedRate, MinCost
-from heterps.planner.solve.choose import Choice, Choosing
+from heterps.planner.solve.choose import Choice, Choosing, choose
 from heterps.planner.solve.effort import Deadline, UndecidedError
 
 if TYPE_CHECKING:
@@ -41,19 +41,11 @@ def chosen(request: Request, deadline: Deadline) -> Choice | None:
     """
     goal = request.goal
     if not isinstance(goal, MinCost) or goal.up_to is not None:
-        return _looked(request, deadline).choice
-    request = replace(request, goal=_limited(request, goal, deadline))
-    choosing = _looked(request, deadline)
-    while (choice := choosing.choice) is not None and not deadline.over and (wider := _wider(choice)) is not None:
-        choosing = _looked(replace(request, goal=wider), deadline, choice)
-    return choosing.choice
-
-
-def _looked(request: Request, deadline: Deadline, known: Choice | None = None) -> Choosing:
-    choosing = Choosing(request, deadline)
-    choosing.look(() if known is None else known.alike)
-    choosing.close_in()
-    return choosing
+        return choose(request, deadline)
+    choice = choose(replace(request, goal=_limited(request, goal, deadline)), deadline)
+    while choice is not None and not deadline.over and (wider := _wider(choice)) is not None:
+        choice = choose(replace(request, goal=wider), deadline, choice.alike)
+    return choice
 
 
 def _limited(request: Request, goal: MinCost, deadline: Deadline) -> MinCost:
