@@ -94,7 +94,8 @@ class MinCost(Goal):
     """Least price per row with at least so many rows per second: what to rent for a job.
 
     The cheapest plan may be faster than asked for, up to ``up_to`` rows per second, and cost up to ``price_per_hour``.
-    By default plans are compared that cost at most twice as much an hour as one that does what was asked for.
+    By default plans are compared that cost at most twice as much an hour as one that does what was asked for, however
+    fast they are.
     """
 
     rows_per_second: float
@@ -121,11 +122,13 @@ class MinCost(Goal):
         """Rows per second that must be reached."""
         return self.rows_per_second
 
-    @property
-    def at_most(self) -> float:
-        """Rows per second up to which plans are looked for."""
-        most = 2 * self.rows_per_second if self.up_to is None else self.up_to
-        return max(most, self.rows_per_second)
+    def fastest(self, floor: float) -> float:
+        """Rows per second up to which plans are looked for, given a price per row that none beats."""
+        if self.up_to is not None:
+            return max(self.up_to, self.rows_per_second)
+        if math.isfinite(self.price_per_hour) and floor > 0:
+            return max(self.price_per_hour / floor, self.rows_per_second)
+        return 2 * self.rows_per_second
 
     def search(
         self, problem: Problem, solve: Solve, deadline: Deadline = NEVER, beat: float | None = None
@@ -136,7 +139,7 @@ class MinCost(Goal):
             problem,
             self.rows_per_second,
             solve,
-            at_most=self.at_most,
+            at_most=self.fastest(self.floor(problem)),
             budget=self.price_per_hour,
             skip=skip,
             beat=math.inf if beat is None else beat,
@@ -157,11 +160,11 @@ class MinCost(Goal):
 
     def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
         """The least price per row over all throughputs."""
-        return least_per_row(program, self.rows_per_second, self.at_most, value, bound, deadline)
+        return least_per_row(program, self.rows_per_second, self.fastest(bound), value, bound, deadline)
 
     def rates(self, value: float, bound: float) -> tuple[float, float]:
         """As many as were asked for, and up to which plans are looked for."""
-        return self.rows_per_second, self.at_most
+        return self.rows_per_second, self.fastest(bound)
 
     def slower(self, found: SearchResult, rows_per_second: float) -> SearchResult | None:
         """The same price an hour for fewer rows."""
@@ -172,14 +175,15 @@ class MinCost(Goal):
 
     def anew(self, found: SearchResult, problem: Problem) -> SearchResult:
         """The same placement as fast as it can be."""
-        fastest = min(problem.sustained(found.placement), self.at_most)
+        fastest = min(problem.sustained(found.placement), self.fastest(self.floor(problem)))
         if fastest <= found.rows_per_second:
             return found
         return replace(found, rows_per_second=fastest, value=found.placement.price / fastest)
 
     def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
         """Whether rows cost more at all throughputs."""
-        return program.least_beyond(value * (1 + 1e-6), self.rows_per_second, self.at_most, deadline)[0] > 0
+        most = self.fastest(self.bound(program.problem))
+        return program.least_beyond(value * (1 + 1e-6), self.rows_per_second, most, deadline)[0] > 0
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class TypeProgram:
     """
 
     def __init__(self, problem: Problem, anchored: bool = False, lanes: bool = False) -> None:
-        self._problem, self._is_anchored, self._has_lanes = problem, anchored, lanes
+        self.problem, self._is_anchored, self._has_lanes = problem, anchored, lanes
         self._small, self._counts = folded(problem)
 
     @property
@@ -76,7 +76,7 @@ class TypeProgram:
     @property
     def _can_have_lanes(self) -> bool:
         """Whether the first stage can be looked at as it is."""
-        p = self._problem
+        p = self.problem
         limited = bool(np.isfinite(p.way_to) and (p.memory_cap > 0).all())
         return limited and self._first is not None and not p.mixes.size
 
@@ -84,7 +84,7 @@ class TypeProgram:
     def _is_whole(self) -> Bools:
         """bool[L]: Layers that must not be split, of those that might be."""
         free = (self._counts == 1) & (self._small.allowed.sum(axis=1) > 1)
-        few = free.sum() <= _MOST_WHOLE and not self._problem.mixes.size
+        few = free.sum() <= _MOST_WHOLE and not self.problem.mixes.size
         return np.asarray(free & few)
 
     def least_price(self, x: float, deadline: Deadline) -> float:
@@ -136,7 +136,7 @@ class TypeProgram:
 
     def _add_stages(self, program: IntegerProgram, at: Columns) -> None:
         """Stages as they are: that which reads, and on each type that it is not on that of the largest Layer."""
-        p, small, single, types = self._problem, self._small, self._counts == 1, range(self._small.types)
+        p, small, single, types = self.problem, self._small, self._counts == 1, range(self._small.types)
         sums = [[*small.layer_parallel[:, :, t], *(each for each, _ in self._held(t, at.high))] for t in types]
         lanes = self._has_lanes and self._can_have_lanes
         found = [
@@ -149,7 +149,7 @@ class TypeProgram:
 
     def _add_flight(self, program: IntegerProgram, ways: Terms, rate: int) -> int | None:
         """The column of the batches in flight, within the band; None if there is no limit to them."""
-        p = self._problem
+        p = self.problem
         if not np.isfinite(p.way_to):
             return None
         flight = program.continuous()
@@ -161,16 +161,16 @@ class TypeProgram:
     @property
     def _most_way(self) -> float:
         """What batches in flight are parts of, so that columns are not too unlike."""
-        return self._problem.way_to if np.isfinite(self._problem.way_to) else 1.0
+        return self.problem.way_to if np.isfinite(self.problem.way_to) else 1.0
 
     @cached_property
     def _shared(self) -> dict[tuple[str, int], int]:
         """Tensors that are one, and read by all Layers of which one stands for several; and how many these are."""
-        _, at = fold_of(self._problem)
+        _, at = fold_of(self.problem)
         readers: dict[str, set[int]] = {}
-        for flow in self._problem.flows:
+        for flow in self.problem.flows:
             readers.setdefault(flow.tensor, set()).add(flow.target)
-        sources = {flow.tensor: flow.source for flow in self._problem.flows}
+        sources = {flow.tensor: flow.source for flow in self.problem.flows}
         names: dict[str, list[set[int]]] = {}
         for tensor, layers in readers.items():
             name = folded_name(int(at[sources[tensor]]), {int(at[v]) for v in layers})
@@ -185,8 +185,8 @@ class TypeProgram:
 
     def _is_later(self, t: int) -> bool:
         """Whether no first stage is on a type, and memory counts there."""
-        first, cap = self._first, self._problem.memory_cap[t]
-        shares = bool(self._problem.mixes.size)
+        first, cap = self._first, self.problem.memory_cap[t]
+        shares = bool(self.problem.mixes.size)
         return first is not None and not self._small.allowed[first, t] and not shares and bool(0 < cap < np.inf)
 
     def _add_places(self, program: IntegerProgram, v: int, rate: int) -> list[int]:
@@ -207,7 +207,7 @@ class TypeProgram:
         Three sums of which each bounds the units. A Layer that leaves next to no room counts as if it left a hundredth:
         coefficients must not be too unlike. What does not grow with the rows counts for as many as there are at most.
         """
-        p, small, cap = self._problem, self._small, float(self._problem.memory_cap[t])
+        p, small, cap = self.problem, self._small, float(self.problem.memory_cap[t])
         if p.mixes.size or not 0 < cap < np.inf:
             return []
         flight = p.least_way + (small.layer_way[:, t] - small.fastest_way) / self._counts
@@ -224,7 +224,7 @@ class TypeProgram:
 
         Columns of the messages are returned, by tensor.
         """
-        p, small, resources = self._problem, self._small, len(self._small.layer_parallel)
+        p, small, resources = self.problem, self._small, len(self._small.layer_parallel)
         readers: dict[str, list[int]] = {}
         sizes = {}
         messages: dict[str, int] = {}
@@ -259,7 +259,7 @@ class TypeProgram:
         self, program: IntegerProgram, rows: list[list[int]], work: list[list[Terms]], ways: Terms
     ) -> None:
         """What the type of the first Layer, if there is one that all others need, passes on for the others."""
-        p, small, first = self._problem, self._small, self._first
+        p, small, first = self.problem, self._small, self._first
         if first is None:
             return
         for v in np.flatnonzero(small.gradients):
@@ -284,7 +284,7 @@ class TypeProgram:
         self, program: IntegerProgram, work: list[list[Terms]], rate: int, high: float
     ) -> tuple[int, list[int]]:
         """Units of each type within the caps, as parts of whole products: a single unit is one too; and shard hosts."""
-        p, every = self._problem, []
+        p, every = self.problem, []
         hosts = program.integer(p.shards.price if p.shards.type < 0 else 0.0)
         program.row([(hosts, 1.0)], p.shards.minimum, np.inf)
         program.row([(hosts, 1.0), (rate, -p.shards.seconds * high * (1 - TOLERANCE))], 0, np.inf)

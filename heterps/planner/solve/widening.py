@@ -7,9 +7,9 @@ five for 5.25 that do 1.4 million. So the limit is on the price: plans are compa
 hour as one that does what was asked for. None is lost that is up to twice as fast as that: it would cost more per row.
 
 How fast plans within the limit can be follows from the price per row with fractional units, which never falls with the
-throughput. Where that was taken from a batch size at which rows are dearer, or units cost nothing, plans that were cut
-off are looked for again, up to what the fastest does of those that are worth the same. This ends: whatever is taken
-then costs no more an hour than what was found before, and does more.
+throughput. Where units cost nothing there is no such limit: plans are looked for that are up to twice as fast, and again
+up to what the fastest does of those that are worth the same. This ends: whatever is taken then costs no more an hour
+than what was found before, and does more.
 """
 
 from __future__ import annotations
@@ -58,11 +58,9 @@ def _limited(request: Request, goal: MinCost, deadline: Deadline) -> MinCost:
         except UndecidedError:
             continue
         if (choice := choosing.choice) is not None:
-            price, floor = choice.draft.found.placement.price, goal.floor(choice.draft.problem)
-            if price <= 0 or floor <= 0:
+            if (price := choice.draft.found.placement.price) <= 0:
                 break
-            limit = min(_DEARER * price, goal.price_per_hour)
-            return replace(goal, up_to=max(goal.at_most, limit / floor), price_per_hour=limit)
+            return replace(goal, price_per_hour=min(_DEARER * price, goal.price_per_hour))
     return goal
 
 
@@ -70,4 +68,4 @@ def _wider(choice: Choice) -> MinCost | None:
     """The goal with which plans are looked for again that were cut off; None if none was."""
     goal, most = choice.goal, max(d.problem.sustained(d.found.placement) for d in choice.alike)
     assert isinstance(goal, MinCost)
-    return replace(goal, up_to=most) if most > goal.at_most * _FASTER else None
+    return replace(goal, up_to=most) if most > goal.fastest(choice.bound) * _FASTER else None

@@ -8,6 +8,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
+from heterps.planner.goals import MinCost
 from tests.unit.planner.brute import SLACK, BrutePlans
 
 MOST_LANES, MOST_DEPTH = 6, 7
@@ -91,7 +92,7 @@ class LanePlans:
             for x in self.steps(plan, *_asked(goal)):
                 price = self.price(plan, x)
                 if price is not None and price <= getattr(goal, "price_per_hour", math.inf) * (1 + SLACK):
-                    value = x if goal.rises else price / (x if hasattr(goal, "up_to") else 1)
+                    value = x if goal.rises else price / (x if isinstance(goal, MinCost) else 1)
                     found = value if found is None else (max if goal.rises else min)(found, value)
         return found
 
@@ -100,7 +101,7 @@ def _asked(goal):
     """Rows per second that a goal asks for."""
     if goal.rises:
         return 0.0, math.inf
-    return goal.rows_per_second, getattr(goal, "at_most", goal.rows_per_second)
+    return goal.rows_per_second, goal.fastest(0.0) if isinstance(goal, MinCost) else goal.rows_per_second
 
 
 def _working(stage, x):
