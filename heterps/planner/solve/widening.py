@@ -7,7 +7,7 @@ five for 5.25 that do 1.4 million. So the limit is on the price: plans are compa
 hour as one that does what was asked for. None is lost that is up to twice as fast as that: it would cost more per row.
 
 How fast plans within the limit can be follows from the price per row with fractional units, which never falls with the
-throughput. Where units cost nothing there is no such limit: plans are looked for that are up to twice as fast, and again
+throughput. Where units cost nothing there is no such limit: plans up to twice as fast are looked for, and then again
 up to what the fastest does of those that are worth the same. This ends: whatever is taken then costs no more an hour
 than what was found before, and does more.
 """
