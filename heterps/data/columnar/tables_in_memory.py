@@ -80,23 +80,38 @@ class Table(Dataset):
                 row += batch.num_rows
 
 
+def _plain(table: Any) -> Any:
+    """Return text as views (polars has it so) in one buffer: Arrow lacks some functions of views."""
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return table.cast(pa.schema([column.with_type(views.get(column.type, column.type)) for column in table.schema]))
+
+
+def _as_table(data: Any) -> Any:
+    if isinstance(data, pa.Table):
+        check_distinct(data.column_names, "the frame")
+        return data
+    if not hasattr(data, "iloc") and not hasattr(data, "__arrow_c_stream__"):
+        raise DataError(f"the frame is a {type(data).__name__}: expected one of pandas, polars or Arrow")
+    check_distinct([str(name) for name in getattr(data, "columns", ())], "the frame")
+    try:
+        return pa.Table.from_pandas(data, preserve_index=False) if hasattr(data, "iloc") else _plain(pa.table(data))
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise DataError(f"the frame cannot be used: {error}") from error
+
+
 def frame(data: Any, fields: Schema | None = None, *, label: str = "", **options: Any) -> Table:
-    """Make a dataset of a pandas data frame or an Arrow table.
+    """Make a dataset of a pandas or polars data frame or an Arrow table.
 
     Parameters
     ----------
     data
-        ``pandas.DataFrame`` or ``pyarrow.Table``.
+        ``pandas.DataFrame``, ``pyarrow.Table``, or what else gives its rows as Arrow does (polars).
     fields, label
         As for :func:`~heterps.data.columnar.parquet_files.parquet`.
     **options
         Fields of :class:`~heterps.data.core.dataset.Dataset`.
     """
-    check_distinct([str(name) for name in getattr(data, "column_names", None) or data.columns], "the frame")
-    try:
-        table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        raise DataError(f"the frame cannot be used: {error}") from error
+    table = _as_table(data)
     options = {"guessed": fields is None, "label": label} | options
     choices = Choices.take(options)
     if fields is None:

@@ -100,7 +100,7 @@ def test_the_index_of_a_frame_is_ignored(name: str) -> None:
         (["1", "2", "1"], Number("y", mean=1.0, std=1.0)),
         (["1", "2", "5"], Number("y")),
         (["no", "yes", "yes"], Match("y", "yes")),
-        (["True", "False", "True"], Match("y", "True")),
+        (["True", "False", "True"], Number("y")),
         (["<=50K", ">50K", "<=50K"], Match("y", ">50K")),
         (["3.5", "1"], Number("y")),
     ],
