@@ -9,6 +9,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, ColumnarSource
+from heterps.data.columnar.views import without_views
 from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.fingerprint import digest
@@ -80,21 +81,18 @@ class Table(Dataset):
                 row += batch.num_rows
 
 
-def _plain(table: Any) -> Any:
-    """Return text as views (polars has it so) in one buffer: Arrow lacks some functions of views."""
-    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    return table.cast(pa.schema([column.with_type(views.get(column.type, column.type)) for column in table.schema]))
-
-
 def _as_table(data: Any) -> Any:
     if isinstance(data, pa.Table):
         check_distinct(data.column_names, "the frame")
         return data
-    if not hasattr(data, "iloc") and not hasattr(data, "__arrow_c_stream__"):
+    is_pandas = hasattr(data, "iloc") and hasattr(data, "columns")
+    if not is_pandas and (hasattr(data, "iloc") or not hasattr(data, "__arrow_c_stream__")):
         raise DataError(f"the frame is a {type(data).__name__}: expected one of pandas, polars or Arrow")
-    check_distinct([str(name) for name in getattr(data, "columns", ())], "the frame")
     try:
-        return pa.Table.from_pandas(data, preserve_index=False) if hasattr(data, "iloc") else _plain(pa.table(data))
+        if not is_pandas:
+            return without_views(pa.table(data))
+        check_distinct([str(name) for name in data.columns], "the frame")
+        return pa.Table.from_pandas(data, preserve_index=False)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise DataError(f"the frame cannot be used: {error}") from error
 

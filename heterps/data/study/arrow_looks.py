@@ -73,11 +73,11 @@ def _look(kind: Any) -> Look:
         ("text", (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)),
         ("integer", (pa.types.is_integer, pa.types.is_boolean)),
         ("float", (pa.types.is_floating, pa.types.is_decimal)),
-        ("date", (pa.types.is_temporal,)),
+        ("date", (pa.types.is_date, pa.types.is_timestamp, pa.types.is_time, pa.types.is_duration)),
         ("empty", (pa.types.is_null,)),
-        ("object", (pa.types.is_struct, pa.types.is_map)),
+        ("list", (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)),
     )
-    return next((look for look, tests in checks if any(test(kind) for test in tests)), "list")
+    return next((look for look, tests in checks if any(test(kind) for test in tests)), "object")
 
 
 def _numbers(name: str, column: Any, typed: str) -> ColumnLook:

@@ -38,6 +38,7 @@ _INTEGER = re.compile(r"[+-]?\d{1,300}")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d:?\d\d)?")
 _TRUTH = {"true": "1", "false": "0"}  # as every format but text has them
 _NOTHING = ("na", "n/a", "nan", "null", "none", "?", "\\n")
+_INFINITE = tuple(sign + word for sign in ("", "+", "-") for word in ("inf", "infinity"))  # their rows are bad
 _YES = ("1", "true", "t", "yes", "y", "positive", "pos", "click", "clicked")
 _CODED = re.compile(r"(?i:(.*[_ .-])?(id|uid|user|item|code|zip|zipcode|hash))|.*[a-z](Id|ID)")
 _UNNAMED = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
@@ -134,9 +135,9 @@ class ColumnStudy:
 def look_at_text(name: str, cells: Sequence[str]) -> ColumnLook:
     """Look at cells of a text file."""
     present = [cell for cell in map(str.strip, cells) if cell]
-    said = [cell for cell in present if cell.lower() not in _NOTHING]
-    if len(said) < len(present) and said and all(map(is_number, said)):
-        present = said  # readers of numbers take such words for missing ones
+    said = [cell for cell in present if cell.lower() not in (*_NOTHING, *_INFINITE)]
+    if len(said) < len(present) and said and all(is_number(cell) or cell.lower() in _TRUTH for cell in said):
+        present = said  # readers of numbers take such words for missing ones, or refuse their rows
     missing = len(cells) - len(present)
     truth = bool(present) and all(cell.lower() in _TRUTH for cell in present)
     present = [_TRUTH[cell.lower()] for cell in present] if truth else present

@@ -1,7 +1,9 @@
 """One meaning for one value wherever it stands: CSV, TSV, Parquet, JSON lines, frames of pandas, polars and Arrow."""
 
+import bz2
 import datetime
-from collections.abc import Iterator
+import lzma
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from heterps.data import Category, Dataset, Id, Match, Schema, csv, dense, frame, json_lines, parquet, sparse, tsv
+from heterps.data.core.formats import open_dataset
 from heterps.data.core.value_hash import hash_cell, hash_span, salt_of, whole_end, whole_text
 from heterps.data.text.numeric import BAD_ID, MISSING, OK, parse_id, parse_number
 from heterps.errors import DataError
@@ -39,6 +42,7 @@ COLUMNS: dict[str, list[Any]] = {
     "flag": [n % 3 == 0 for n in range(ROWS)],
     "flag_or_not": with_gaps([n % 3 == 0 for n in range(ROWS)]),
     "when": [MOMENT + datetime.timedelta(seconds=n % 50) for n in range(ROWS)],
+    "far": [float("inf") if n % 50 == 7 else n / 8 for n in range(ROWS)],
     "nothing": [None] * ROWS,
 }
 UNCHOSEN = ("when", "nothing")
@@ -55,6 +59,7 @@ def written(folder: Path, name: str, options: dict[str, Any]) -> Iterator[tuple[
     if name != "when":  # which polars writes with all its digits
         by_polars.write_csv(folder / "b.csv")
         yield "CSV of polars", csv(folder / "b.csv", **options)
+    if name not in ("when", "far"):  # JSON has no infinity
         by_pandas.to_json(folder / "a.jsonl", orient="records", lines=True)
         yield "JSON of pandas", json_lines(folder / "a.jsonl", **options)
     by_pandas.to_parquet(folder / "a.parquet")
@@ -149,6 +154,37 @@ def test_text_that_is_said_to_be_numbers_has_bad_rows_and_no_other_fault() -> No
         assert list(read(frame(table, numeric=["a"]))) == []
 
 
+def test_a_column_that_says_true_or_na_is_one_of_truth(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("y,a\n" + "1,TRUE\n0,NA\n0,false\n" * 9)
+    study = csv(tmp_path / "a.csv").study
+    assert study is not None
+    assert [(column.role, column.look.truth) for column in study.columns] == [("label", False), ("number", True)]
+
+
+def test_categories_of_polars_are_categories_by_their_type() -> None:
+    column = pl.Series(["a", "b", None] * 4, dtype=pl.Categorical)
+    study = frame(pl.DataFrame({"y": [0, 1, 1] * 4, "a": column})).study
+    assert study is not None
+    assert study.columns[1].why == "a category by its type"
+
+
+@pytest.mark.parametrize(
+    ("name", "pack", "what"),
+    [
+        ("a.csv.bz2", bz2.compress, "compressed with bzip2: unpack it"),
+        ("a.csv.xz", lzma.compress, "compressed with xz: unpack it"),
+        ("a.csv", lambda text: b"PK\x03\x04" + text, "a ZIP archive"),
+        ("a.csv", lambda text: b"ARROW1\0\0" + text, "an Arrow file"),
+    ],
+)
+def test_files_of_other_kinds_are_named(tmp_path: Path, name: str, pack: Callable[[bytes], bytes], what: str) -> None:
+    (tmp_path / name).write_bytes(pack(b"y,a\n1,2\n"))
+    with pytest.raises(DataError, match=f"expected a header line, but the file is {what}"):
+        open_dataset(tmp_path / name)
+
+
 def test_what_is_no_frame_is_refused_by_its_type() -> None:
+    with pytest.raises(DataError, match=r"the frame is a Series: expected one of pandas, polars or Arrow"):
+        frame(pd.Series([1, 2]))
     with pytest.raises(DataError, match=r"the frame is a LazyFrame: expected one of pandas, polars or Arrow"):
         frame(pl.DataFrame({"a": [1]}).lazy())

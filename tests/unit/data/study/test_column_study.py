@@ -34,7 +34,7 @@ CASES = {
     "numbers or NA": ([1.5, "NA", "nan", "", "?"] * 9, "number", "standardised"),
     "words and NA": (["a", "NA"] * 9, "category", "text"),
     "too many dates": ([f"2026-01-{1 + i % 28:02} {i // 28:02}:00" for i in range(280)], "category", "hour or weekday"),
-    "infinite": (["inf", "1.5"] * 5, "category", "text"),
+    "infinite": (["inf", "1.5", "-Infinity", "2"] * 5, "number", "standardised"),
     "huge": ([1.7e308, -1e308, 0.5] * 9, "number", "standardised"),
     "too long to be a number": (["9" * 5000, "1"] * 5, "category", "text"),
 }
