@@ -20,10 +20,28 @@ _LISTED = 24
 
 
 class Screen(Console):
-    """A rich console for which brackets are brackets and ``:smile:`` is a word."""
+    """A rich console for which brackets are brackets and ``:smile:`` is a word.
 
-    def __init__(self, **options: Any) -> None:
+    Parameters
+    ----------
+    work_matters
+        Whether the command goes on, in silence, when nobody reads what it prints any more (``| head -1``); by default
+        it ends, as there is nothing else to it.
+    options
+        Those of :class:`rich.console.Console`.
+    """
+
+    def __init__(self, work_matters: bool = False, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
+        self._work_matters = work_matters
+
+    def on_broken_pipe(self) -> None:
+        """Print nothing more; end the command unless its work matters."""
+        try:
+            super().on_broken_pipe()
+        except SystemExit:
+            if not self._work_matters:
+                raise
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Make printable what becomes a rich text; everything that is printed as a string comes this way."""

@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from heterps.errors import ClusterError
+
 __all__ = ["command"]
 
 _EPILOG = """\b
@@ -91,11 +93,19 @@ def command(
         text = many_hosts(hosts, pools, words, port=port or 8786, certs=folder, dashboard=dashboard, threads=threads)
         click.echo(text)
         return
+    if script and not module:
+        _check_script(script[0])
     launch = Launch(
         pools, words, pathlib.Path(logs), host, port or 0, tls, pathlib.Path(certs) if certs else None, dashboard,
         max_restarts,
     )  # fmt: skip
     sys.exit(launch_cluster(launch, tell=lambda line: click.echo(f"heterps launch: {line}", err=True)))
+
+
+def _check_script(path: str) -> None:
+    """Refuse a script that is not there, before a cluster is started for it; Python's own options (-c) are none."""
+    if not path.startswith("-") and not pathlib.Path(path).exists():
+        raise ClusterError(f"there is no script {path} in {pathlib.Path.cwd()}")
 
 
 def _named_pools(given: tuple[str, ...]) -> dict[str, int]:

@@ -135,7 +135,7 @@ def command(
     MODEL is as for `heterps train`.
     """
     check_folder(out)
-    source, console = _source(where, follow), Screen()
+    source, console = _source(where, follow), Screen(work_matters=True)
     with deferred(True, "pass") as stop:
         looking = Looking(Path(out), Backoff(*poll), follow, lambda: stop.asked, _teller(console))
         form = _known(out, start) or _first(looking, source, kind, said)

@@ -204,7 +204,7 @@ def command(
     if profile_svg:
         check_target(profile_svg)
     ways, kept_in = parse_ways(parameters) or None, parse_storage(storage) or None
-    console = Screen()
+    console = Screen(work_matters=bool(out or checkpoint))
     training = opened_as(data, kind, said)
     for note in training.study.notes if training.study else ():
         console.print(note, highlight=False, soft_wrap=True)

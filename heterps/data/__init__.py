@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from heterps.data.core.value_hash import (
         cross_ids as cross_ids,
         hash_bytes as hash_bytes,
+        hash_cell as hash_cell,
         hash_strings as hash_strings,
         salt_of as salt_of,
     )
@@ -86,7 +87,7 @@ _HOMES = {
     "core.recipes": "Bucket Categories Category Cross Id Ids Match Number Recipe Salted",
     "core.schema": "Field Schema dense label ragged sparse weight",
     "core.split": "Piece Split",
-    "core.value_hash": "cross_ids hash_bytes hash_strings salt_of",
+    "core.value_hash": "cross_ids hash_bytes hash_cell hash_strings salt_of",
     "sources.adult": "adult",
     "sources.arrays": "Arrays arrays",
     "sources.chunked": "Chunked",

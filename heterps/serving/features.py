@@ -17,10 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from heterps.data.columnar.raw_rows import raw_rows
+from heterps.data.columnar.written import written
 from heterps.data.core.labels import default_of
 from heterps.data.core.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
 from heterps.data.core.schema import Field, Schema
-from heterps.data.core.value_hash import RESERVED_ID
+from heterps.data.core.value_hash import RESERVED_ID, whole_text
 from heterps.errors import DataError, UnknownKindError
 from heterps.ragged import Ragged
 from heterps.serving.plain_values import finish, fold, hash_numbers, hash_texts, id_of, log1p_of, number_of, text_of
@@ -168,7 +169,7 @@ def _category(recipe: Category, cells: Cells) -> U64:
 
 
 def _match(recipe: Match, cells: Cells) -> F64:
-    wanted = recipe.value.encode()
+    wanted = whole_text(recipe.value.encode())
     texts = _each(text_of, cells[recipe.source], recipe)
     return np.array([math.nan if not text else float(text == wanted) for text in texts])
 
@@ -278,4 +279,4 @@ def _listed(column: Any) -> list[Any]:
         return _listed(column.cast(pa.large_binary()))
     if any(check(kind) for check in (*_PLAIN, *_TEXT, *_LISTS)):
         return list(column.to_pylist())
-    return list(column.cast(pa.string()).to_pylist())
+    return list(written(column).to_pylist())

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from heterps.data.core.value_hash import RESERVED_ID, hash_bytes
+from heterps.data.columnar.written import written
+from heterps.data.core.value_hash import RESERVED_ID, hash_bytes, whole_text
 from heterps.data.text.numeric import INVERSE_EDGES, LN2, LOG_EDGES
 from heterps.mixing import GOLDEN, finalise_array
 
@@ -29,6 +30,7 @@ _LONG = 256  # bytes of a text from which it is hashed alone: all others are pad
 _DECIMAL = re.compile(rb"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?")
 _WHOLE = re.compile(rb"-?\d{1,17}")
 _MISSING = (b"?", b"\\N")
+_TRUTH = {b"true": 1.0, b"false": 0.0}
 _MISSING_WORDS = (b"na", b"nan", b"n/a", b"null", b"none")
 _ROOM = 1844674407370955160  # a mantissa that still takes a digit
 
@@ -37,7 +39,7 @@ def text_of(value: Any) -> bytes:
     """Return what a cell is hashed as; nothing if it is missing."""
     kind = type(value)
     if kind is str:
-        return value.encode()  # type: ignore[no-any-return]
+        return whole_text(value.encode())
     if value is None:
         return b""
     if kind is int:
@@ -45,7 +47,7 @@ def text_of(value: Any) -> bytes:
     if kind is bool:
         return b"1" if value else b"0"
     if kind is bytes:
-        return value  # type: ignore[no-any-return]
+        return whole_text(value)
     if isinstance(value, np.generic):
         return text_of(value.item())
     if isinstance(value, float):
@@ -65,7 +67,7 @@ def _float_text(value: float) -> bytes:
 def _arrow_text(value: Any) -> bytes:
     """Return decimals, dates, times and fractions as Arrow writes them."""
     try:
-        return str(pa.scalar(value).cast(pa.string()).as_py()).encode()
+        return whole_text(str(written(pa.array([value]))[0].as_py()).encode())
     except (pa.ArrowException, TypeError) as error:
         raise ValueError(f"{type(value).__name__} is no category: give text or a number") from error
 
@@ -96,6 +98,8 @@ def _parsed(text: bytes) -> float:
     if found is None or not any(digits):
         if not text or text in _MISSING or text.lower() in _MISSING_WORDS:
             return math.nan
+        if text.lower() in _TRUTH:
+            return _TRUTH[text.lower()]
         raise ValueError("not a number")
     mantissa, exponent = _mantissa(*digits)
     exponent += max(-100_000, min(100_000, int(found[4] or 0)))
@@ -135,7 +139,7 @@ def id_of(value: Any) -> int | None:
     if value is None or value == "" or value == b"" or value != value:
         return None
     if isinstance(value, str | bytes):
-        text = value.encode() if isinstance(value, str) else value
+        text = whole_text(value.encode() if isinstance(value, str) else value)
         if not text.isdigit():
             raise ValueError("not an id: ids are whole numbers from 0 to 2**64 - 2")
         value = int(text)

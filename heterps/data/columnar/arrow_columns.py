@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from heterps.data.columnar import spans
+from heterps.data.columnar.written import written
 from heterps.data.text.numeric import BAD_NUMBER
 from heterps.errors import DataError
 from heterps.later import later
@@ -252,7 +253,7 @@ class ArrowColumn:
 def _text(array: Any) -> Any:
     """Return values as text, whole floats as integers: what a value counts as does not depend on those beside it."""
     if not pa.types.is_floating(array.type):
-        return array.cast(pa.string())
+        return written(array)
     nothing = pa.scalar(None, array.type)
     array = pc.if_else(pc.is_nan(array), nothing, array)
     wide = array.cast(pa.float64())

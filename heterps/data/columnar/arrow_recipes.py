@@ -15,7 +15,7 @@ from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.labels import LabelRule, Labels, default_of, is_required
 from heterps.data.core.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
 from heterps.data.core.schema import Field, Schema
-from heterps.data.core.value_hash import RESERVED_ID, hash_bytes
+from heterps.data.core.value_hash import RESERVED_ID, hash_bytes, hash_cell
 from heterps.data.text.numeric import BAD_LABEL, NO_LABEL
 from heterps.errors import DataError, UnknownKindError
 from heterps.ragged import Ragged
@@ -67,7 +67,7 @@ def _number(recipe: Number, columns: Columns) -> tuple[Element, Faults]:
 
 def _match(recipe: Match, columns: Columns) -> tuple[Element, Faults]:
     column = columns[recipe.source]
-    same = _plain(column.hashes(0)) == np.uint64(hash_bytes(recipe.value.encode()))
+    same = _plain(column.hashes(0)) == np.uint64(hash_cell(recipe.value.encode()))
     return Floats(same.astype(np.float64), column.present, _IDENTITY.copy()), None
 
 

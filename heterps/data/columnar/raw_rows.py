@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from heterps.data.columnar.tables_in_memory import Table
+from heterps.data.columnar.views import without_views
 from heterps.data.core.schema import Schema, check_distinct
 from heterps.errors import DataError
 
@@ -46,7 +47,7 @@ def _table(rows: Any, fields: Schema) -> pa.Table:
     if hasattr(rows, "iloc") and hasattr(rows, "columns"):
         return _of_columns({str(name): rows.iloc[:, i] for i, name in enumerate(rows.columns)})
     if hasattr(rows, "__arrow_c_stream__"):
-        return pa.table(rows)
+        return without_views(pa.table(rows))
     if isinstance(rows, Iterable) and not isinstance(rows, np.ndarray):
         return _of_dicts(rows)
     raise DataError(f"rows are of type {type(rows).__name__}; {_WHAT}")

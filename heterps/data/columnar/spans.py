@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from heterps.compiled import njit
-from heterps.data.core.value_hash import finish, fold, hash_span
+from heterps.data.core.value_hash import finish, fold, hash_span, whole_end
 from heterps.data.text.numeric import BAD_ID, MISSING, OK, RESERVED, bucket_id, parse_id, parse_number, scale
 
 __all__ = [
@@ -53,7 +53,7 @@ def hash_spans(data: Any, offsets: Any, valid: Any, salt: Any, out: Any) -> None
     for i in range(len(out)):
         start = offsets[i]
         stop = offsets[i + 1] if len(valid) == 0 or valid[i] else start
-        out[i] = hash_span(data, start, stop, salt)
+        out[i] = hash_span(data, start, whole_end(data, start, stop), salt)
 
 
 @njit(nogil=True, cache=True)

@@ -9,6 +9,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from heterps.data.columnar.record_batches import CHUNK_ROWS, ColumnarPart, ColumnarSource
+from heterps.data.columnar.views import without_views
 from heterps.data.core.bad import BadRows
 from heterps.data.core.dataset import Dataset, Source
 from heterps.data.core.fingerprint import digest
@@ -80,23 +81,35 @@ class Table(Dataset):
                 row += batch.num_rows
 
 
+def _as_table(data: Any) -> Any:
+    if isinstance(data, pa.Table):
+        check_distinct(data.column_names, "the frame")
+        return data
+    is_pandas = hasattr(data, "iloc") and hasattr(data, "columns")
+    if not is_pandas and (hasattr(data, "iloc") or not hasattr(data, "__arrow_c_stream__")):
+        raise DataError(f"the frame is a {type(data).__name__}: expected one of pandas, polars or Arrow")
+    try:
+        if not is_pandas:
+            return without_views(pa.table(data))
+        check_distinct([str(name) for name in data.columns], "the frame")
+        return pa.Table.from_pandas(data, preserve_index=False)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise DataError(f"the frame cannot be used: {error}") from error
+
+
 def frame(data: Any, fields: Schema | None = None, *, label: str = "", **options: Any) -> Table:
-    """Make a dataset of a pandas data frame or an Arrow table.
+    """Make a dataset of a pandas or polars data frame or an Arrow table.
 
     Parameters
     ----------
     data
-        ``pandas.DataFrame`` or ``pyarrow.Table``.
+        ``pandas.DataFrame``, ``pyarrow.Table``, or what else gives its rows as Arrow does (polars).
     fields, label
         As for :func:`~heterps.data.columnar.parquet_files.parquet`.
     **options
         Fields of :class:`~heterps.data.core.dataset.Dataset`.
     """
-    check_distinct([str(name) for name in getattr(data, "column_names", None) or data.columns], "the frame")
-    try:
-        table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        raise DataError(f"the frame cannot be used: {error}") from error
+    table = _as_table(data)
     options = {"guessed": fields is None, "label": label} | options
     choices = Choices.take(options)
     if fields is None:

@@ -89,7 +89,9 @@ def open_dataset(paths: Any, format: str = "auto", **options: Any) -> Dataset:
 def guess_format(paths: Any) -> str:
     """Return the format that the first file's name, then its first line, suggest."""
     first = expand(paths)[0]
-    name = first.removesuffix(".gz").removesuffix(".zst").removesuffix(".zstd")
+    name = first
+    for suffix in (".gz", ".zst", ".zstd", ".bz2", ".xz"):  # readers say that they do not unpack the last two
+        name = name.removesuffix(suffix)
     for suffix, format in _SUFFIXES.items():
         if name.endswith(f".{suffix}"):
             return format

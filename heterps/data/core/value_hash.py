@@ -11,12 +11,14 @@ The definition, which never changes between versions (tables are keyed by its re
 
 A category column is salted with its own name, so equal strings of two columns are different rows, and a missing
 value (the empty string) is a row of its own per column. Each step is invertible, hence values of up to eight bytes of
-one column can only collide when their lengths differ. A number used as a category is hashed as its decimal text: a
-file gives the same ids as text and as Parquet.
+one column can only collide when their lengths differ. A number used as a category is hashed as its decimal text, and
+a whole one as an integer, whether it came as 123, 123.0 or the text of either (``hash_cell``): a file gives the same
+ids as text and as Parquet. Names (salts, slots) are hashed as they stand.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,7 @@ from heterps.compiled import njit
 from heterps.data.text.words import load64
 from heterps.mixing import GOLDEN, MASK, finalise, finalise_word
 
-__all__ = ["RESERVED_ID", "cross_ids", "hash_bytes", "hash_strings", "salt_of"]
+__all__ = ["RESERVED_ID", "cross_ids", "hash_bytes", "hash_cell", "hash_strings", "salt_of"]
 
 RESERVED_ID = 2**64 - 1
 
@@ -35,6 +37,7 @@ _U_RESERVED = np.uint64(RESERVED_ID)
 _U_ONE = np.uint64(1)
 _U8 = np.uint64(8)
 _U32 = np.uint64(32)
+_WHOLE = re.compile(rb"(-?[0-9]+)\.0")
 
 
 @njit(nogil=True, cache=True)
@@ -63,6 +66,35 @@ def hash_span(buffer: Any, start: Any, stop: Any, salt: Any) -> Any:
         keep = (_U_ONE << (_U8 * np.uint64(stop - at))) - _U_ONE
         h = fold(h, load64(buffer, at) & keep)
     return finish(h ^ np.uint64(stop - start))
+
+
+@njit(nogil=True, cache=True)
+def whole_end(buffer: Any, start: Any, stop: Any) -> Any:
+    """Return where a cell ends that is a whole float (123.0): behind its integer. Others end at ``stop``."""
+    first = start + 1 if stop > start and buffer[start] == 45 else start
+    if stop - first < 3 or buffer[stop - 1] != 48 or buffer[stop - 2] != 46:
+        return stop
+    for at in range(first, stop - 2):
+        if buffer[at] < 48 or buffer[at] > 57:
+            return stop
+    return stop - 2
+
+
+def whole_text(value: bytes) -> bytes:
+    """Return the text of a cell as it counts: of a whole float its integer; the oracle of :func:`whole_end`."""
+    found = _WHOLE.fullmatch(value)
+    return found[1] if found else value
+
+
+def hash_cell(value: bytes, salt: int = 0) -> int:
+    """Hash a cell, in plain Python.
+
+    Examples
+    --------
+    >>> hash_cell(b"123.0") == hash_cell(b"123") != hash_cell(b"123.00")
+    True
+    """
+    return hash_bytes(whole_text(value), salt)
 
 
 def hash_bytes(value: bytes, salt: int = 0) -> int:
@@ -108,8 +140,8 @@ def number_hash(number: int, salt: int) -> int:
 
 
 def hash_strings(values: Any, salt: int = 0) -> npt.NDArray[np.uint64]:
-    """Hash a sequence of strings, bytes or numbers (as decimal text); None is the empty string."""
-    return np.array([hash_bytes(as_bytes(value), salt) for value in values], np.uint64)
+    """Hash a sequence of strings, bytes or numbers (as decimal text) as cells; None is the empty string."""
+    return np.array([hash_cell(as_bytes(value), salt) for value in values], np.uint64)
 
 
 def as_bytes(value: Any) -> bytes:

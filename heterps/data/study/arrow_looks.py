@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from heterps.data.core.schema import check_distinct
 from heterps.data.study.choices import Choices
-from heterps.data.study.column_study import ColumnLook, Look
+from heterps.data.study.column_study import ColumnLook, Look, look_of_floats
 from heterps.data.study.infer_schema import Study, study_columns
 from heterps.errors import DataError
 from heterps.later import later
@@ -46,6 +46,8 @@ def look_at_arrow(name: str, column: Any) -> ColumnLook:
         column = column.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.binary())
         kind = column.type
     look = _look(kind)
+    if len(column) and column.null_count == len(column):
+        look = "empty"
     if look in ("integer", "float"):
         return _numbers(name, column, typed)
     missing = column.null_count
@@ -71,28 +73,24 @@ def _look(kind: Any) -> Look:
         ("text", (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)),
         ("integer", (pa.types.is_integer, pa.types.is_boolean)),
         ("float", (pa.types.is_floating, pa.types.is_decimal)),
-        ("date", (pa.types.is_temporal,)),
+        ("date", (pa.types.is_date, pa.types.is_timestamp, pa.types.is_time, pa.types.is_duration)),
         ("empty", (pa.types.is_null,)),
-        ("object", (pa.types.is_struct, pa.types.is_map)),
+        ("list", (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)),
     )
-    return next((look for look, tests in checks if any(test(kind) for test in tests)), "list")
+    return next((look for look, tests in checks if any(test(kind) for test in tests)), "object")
 
 
 def _numbers(name: str, column: Any, typed: str) -> ColumnLook:
-    """Whole floats beside missing values are the integers of a frame that cannot have both."""
     values = column.cast(pa.float64(), safe=False).to_numpy()
     present = values[np.isfinite(values)]
     missing = len(values) - len(present)
-    is_whole = not pa.types.is_floating(column.type) or (missing > 0 and len(present) > 0 and _all_whole(present))
     distinct = np.unique(present)
     low, high = (f"{distinct[0]:.15g}", f"{distinct[-1]:.15g}") if len(distinct) else ("", "")
-    look: Look = "integer" if is_whole and not pa.types.is_decimal(column.type) else "float"
-    common: dict[str, Any] = {"typed": typed, "floats": pa.types.is_floating(column.type)}
-    return ColumnLook(name, len(values), missing, len(distinct), look, present, low, high, **common)
-
-
-def _all_whole(values: Any) -> bool:
-    return bool((values == np.floor(values)).all())
+    common: dict[str, Any] = {"floats": pa.types.is_floating(column.type), "truth": pa.types.is_boolean(column.type)}
+    look = _look(column.type)
+    if common["floats"]:
+        look = look_of_floats(present, missing)
+    return ColumnLook(name, len(values), missing, len(distinct), look, present, low, high, typed=typed, **common)
 
 
 def _named(name: str, column: Any, look: Look, missing: int, typed: str) -> ColumnLook:

@@ -11,9 +11,19 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from heterps.data.core.recipes import Category, Match, Number, Recipe
+from heterps.data.core.recipes import Bucket, Category, Match, Number, Recipe
 
-__all__ = ["MANY", "WIDE", "ColumnLook", "ColumnStudy", "is_number", "look_at_text", "study_feature", "study_label"]
+__all__ = [
+    "MANY",
+    "WIDE",
+    "ColumnLook",
+    "ColumnStudy",
+    "is_number",
+    "look_at_text",
+    "look_of_floats",
+    "study_feature",
+    "study_label",
+]
 
 Role = Literal["category", "number", "label", "weight", "ignored"]
 Look = Literal["text", "integer", "float", "date", "list", "object", "empty"]
@@ -26,7 +36,9 @@ _FEW = 9  # steps that show that a column only counts
 _VARIED = 30  # different values that amounts have at least
 _INTEGER = re.compile(r"[+-]?\d{1,300}")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d:?\d\d)?")
+_TRUTH = {"true": "1", "false": "0"}  # as every format but text has them
 _NOTHING = ("na", "n/a", "nan", "null", "none", "?", "\\n")
+_INFINITE = tuple(sign + word for sign in ("", "+", "-") for word in ("inf", "infinity"))  # their rows are bad
 _YES = ("1", "true", "t", "yes", "y", "positive", "pos", "click", "clicked")
 _CODED = re.compile(r"(?i:(.*[_ .-])?(id|uid|user|item|code|zip|zipcode|hash))|.*[a-z](Id|ID)")
 _UNNAMED = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
@@ -57,6 +69,8 @@ class ColumnLook:
         The type, where the source declares one that says more than its cells do.
     floats
         Whether the numbers came as floats, whole ones or not.
+    truth
+        Whether the cells say true or false.
     """
 
     name: str
@@ -71,6 +85,7 @@ class ColumnLook:
     padded: bool = False
     typed: str = ""
     floats: bool = False
+    truth: bool = False
 
     @property
     def is_rounded(self) -> bool:
@@ -87,7 +102,7 @@ class ColumnLook:
     @property
     def has_tail(self) -> bool:
         """Whether most numbers are small beside a few, and there are many different ones: counts, amounts."""
-        if self.distinct < _VARIED or self.numbers.min() < 0 or self.spread < _LONG:
+        if self.distinct < _VARIED or not len(self.numbers) or self.numbers.min() < 0 or self.spread < _LONG:
             return False
         with np.errstate(over="ignore"):  # of two numbers that are too large together
             middle = float(np.median(self.numbers))
@@ -120,15 +135,17 @@ class ColumnStudy:
 def look_at_text(name: str, cells: Sequence[str]) -> ColumnLook:
     """Look at cells of a text file."""
     present = [cell for cell in map(str.strip, cells) if cell]
-    said = [cell for cell in present if cell.lower() not in _NOTHING]
-    if len(said) < len(present) and said and all(map(is_number, said)):
-        present = said  # readers of numbers take such words for missing ones
+    said = [cell for cell in present if cell.lower() not in (*_NOTHING, *_INFINITE)]
+    if len(said) < len(present) and said and all(is_number(cell) or cell.lower() in _TRUTH for cell in said):
+        present = said  # readers of numbers take such words for missing ones, or refuse their rows
     missing = len(cells) - len(present)
+    truth = bool(present) and all(cell.lower() in _TRUTH for cell in present)
+    present = [_TRUTH[cell.lower()] for cell in present] if truth else present
     counted: dict[str, int] = {}
     for cell in present:
         counted[cell] = counted.get(cell, 0) + 1
-    common: dict[str, Any] = {"rows": len(cells), "missing": missing, "distinct": len(counted)}
-    if len(counted) <= 3:
+    common: dict[str, Any] = {"rows": len(cells), "missing": missing, "distinct": len(counted), "truth": truth}
+    if len(counted) <= 3 and not truth:
         common["values"] = tuple(sorted(counted.items()))
     if not present:
         return ColumnLook(name, look="empty", **common)
@@ -140,10 +157,15 @@ def look_at_text(name: str, cells: Sequence[str]) -> ColumnLook:
         return ColumnLook(name, look="integer", numbers=numbers, padded=padded, **common)
     found = _floats(present)
     if found is not None:
-        common |= {"low": f"{found.min():g}", "high": f"{found.max():g}", "floats": True}
-        return ColumnLook(name, look="float", numbers=found, **common)
+        common |= {"low": f"{found.min():.15g}", "high": f"{found.max():.15g}", "floats": True}
+        return ColumnLook(name, look=look_of_floats(found, missing), numbers=found, **common)
     look: Look = "date" if all(map(_DATE.fullmatch, counted)) else "text"
     return ColumnLook(name, look=look, low=min(counted)[:20], high=max(counted)[:20], **common)
+
+
+def look_of_floats(present: npt.NDArray[np.float64], missing: int) -> Look:
+    """Whole floats beside missing values are the integers of a frame that cannot have both; others are floats."""
+    return "integer" if missing and len(present) and bool((present == np.floor(present)).all()) else "float"
 
 
 def is_number(text: str) -> bool:
@@ -200,8 +222,9 @@ def _why_code(look: ColumnLook) -> tuple[str, bool] | None:
 
 
 def as_category(look: ColumnLook, why: str = "as given", told: bool = False) -> ColumnStudy:
-    """Take a column for a category."""
-    return ColumnStudy(look, "category", why, Category(look.name), told)
+    """Take a column for a category; true and false are told apart by their numbers, however they are written."""
+    recipe = Bucket(look.name, (0.5,)) if look.truth else Category(look.name)
+    return ColumnStudy(look, "category", why, recipe, told)
 
 
 def as_number(look: ColumnLook, given: bool = False) -> ColumnStudy:

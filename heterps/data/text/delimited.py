@@ -8,7 +8,7 @@ import numpy as np
 
 from heterps.compiled import inner_loop, njit, row_loop
 from heterps.data.core.batch_buffers import RowArrays
-from heterps.data.core.value_hash import finish, fold, hash_span
+from heterps.data.core.value_hash import finish, fold, hash_span, whole_end
 from heterps.data.text.line_records import (
     DELIMITER,
     HIGH,
@@ -212,7 +212,7 @@ def _put_lists(buffer: Any, start: Any, stop: Any, separator: Any, hashed: Any, 
                 if at >= len(values):
                     return NO_ROOM, at
                 if hashed:
-                    values[at] = hash_span(buffer, begin, i, salt)
+                    values[at] = hash_span(buffer, begin, whole_end(buffer, begin, i), salt)
                 else:
                     status, values[at] = parse_id(buffer, begin, i)
                     if status != OK:
@@ -297,7 +297,7 @@ def run_steps(buffer: Any, row: Any, steps: BoundSteps, rows: RowArrays, state: 
         start = starts[column]
         stop = stops[column]
         if code == CATEGORY:
-            made[s] = hash_span(buffer, start, stop, salts[s])
+            made[s] = hash_span(buffer, start, whole_end(buffer, start, stop), salts[s])
         elif code == NUMBER:
             a = table[s, 4]
             status, value = parse_number(buffer, start, stop) if start < stop else (MISSING, 0.0)
@@ -317,7 +317,7 @@ def run_steps(buffer: Any, row: Any, steps: BoundSteps, rows: RowArrays, state: 
             a = table[s, 4]
             value = params[a]
             if start < stop:
-                value = 1.0 if hash_span(buffer, start, stop, np.uint64(0)) == salts[s] else 0.0
+                value = 1.0 if hash_span(buffer, start, whole_end(buffer, start, stop), _ZERO) == salts[s] else 0.0
             elif params[a + 1] != 0.0:
                 where[3] = column
                 return NO_LABEL

@@ -146,6 +146,10 @@ class _TextSource(LineSource):
 _MAGIC = {
     b"\x1f\x8b": "compressed with gzip: call it .gz",
     b"\x28\xb5\x2f\xfd": "compressed with zstd: call it .zst",
+    b"BZh": "compressed with bzip2: unpack it, or compress it with gzip or zstd",
+    b"\xfd7zXZ": "compressed with xz: unpack it, or compress it with gzip or zstd",
+    b"PK\x03\x04": "a ZIP archive (or a workbook of a spreadsheet program): unpack it, or save it as CSV",
+    b"ARROW1": "an Arrow file: write it as Parquet (pyarrow.parquet.write_table)",
     b"PAR1": "a Parquet file: read it with parquet(...), --format parquet",
     b"\xff\xfe": "UTF-16: convert it to UTF-8 (iconv -f utf-16 -t utf-8)",
     b"\xfe\xff": "UTF-16: convert it to UTF-8 (iconv -f utf-16 -t utf-8)",

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from heterps.compiled import njit
-from heterps.data.core.value_hash import finish, fold
-from heterps.data.text.words import bits_float, float_bits
+from heterps.data.core.value_hash import finish, fold, whole_end
+from heterps.data.text.words import bits_float, float_bits, load64
 
 __all__ = [
     "BAD_ID",
@@ -42,7 +42,11 @@ INVERSE_EDGES = 1.0 / _EDGES
 LN2 = float(Decimal(2).ln())
 _MANTISSA, _ONE_BITS = np.uint64(2**52 - 1), np.uint64(1023 << 52)
 _U45, _U52, _U127 = np.uint64(45), np.uint64(52), np.uint64(127)
-_U_TEN = np.uint64(10)
+_U_TEN, _U_ONE, _U8 = np.uint64(10), np.uint64(1), np.uint64(8)
+# Words that are read for numbers, in any case but the last: 1, 0, and those that say that nothing is there.
+_WORDS = (b"true", b"false", b"na", b"n/a", b"nan", b"null", b"none", b"?", b"\\N")
+_SAID = np.array([int.from_bytes(word, "little") for word in _WORDS], np.uint64)
+_LETTERS = np.uint64(0x4040404040404040)  # set in all letters; half of it makes them small
 # Nineteen digits fit a uint64; more only move the exponent.
 _ROOM = np.uint64(1844674407370955160)
 _MAX_TENTH, _MAX_LAST = np.uint64((2**64 - 2) // 10), np.uint64((2**64 - 2) % 10)
@@ -65,28 +69,8 @@ def parse_number(buffer: Any, start: Any, stop: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def _says_missing(buffer: Any, start: Any, stop: Any) -> Any:
-    r"""Whether text is NA, N/A, NaN, null, None (in any case), ? or \N: how programs write that nothing is there."""
-    size = stop - start
-    first = buffer[start] | 32 if size else 0
-    if size == 1:
-        return buffer[start] == 63
-    if size == 2 and buffer[start] == 92:
-        return buffer[start + 1] == 78
-    if size < 2 or size > 4 or first != 110:
-        return False
-    second, last = buffer[start + 1] | 32, buffer[stop - 1] | 32
-    if size == 2:
-        return second == 97
-    if size == 3:
-        return (second == 97 and last == 110) or (buffer[start + 1] == 47 and last == 97)
-    third = buffer[start + 2] | 32
-    return (second == 117 and third == 108 and last == 108) or (second == 111 and third == 110 and last == 101)
-
-
-@njit(nogil=True, cache=True)
 def _parse_decimal(buffer: Any, start: Any, stop: Any) -> Any:
-    """Parse ``[+-]digits[.digits][e[+-]digits]``; return (status, value). Infinities are no numbers."""
+    """Parse ``[+-]digits[.digits][e[+-]digits]`` or a word; return (status, value). Infinities are no numbers."""
     at = start
     negative = False
     if at < stop and (buffer[at] == 45 or buffer[at] == 43):
@@ -111,7 +95,12 @@ def _parse_decimal(buffer: Any, start: Any, stop: Any) -> Any:
             digits += 1
             at += 1
     if digits == 0:
-        return MISSING if _says_missing(buffer, start, stop) else BAD_NUMBER, 0.0
+        word = load64(buffer, start) & ((_U_ONE << (_U8 * np.uint64(min(stop - start, 7)))) - _U_ONE)
+        small = word | ((word & _LETTERS) >> _U_ONE)
+        for i in range(len(_SAID)):
+            if _SAID[i] in (word, small):
+                return (OK if i < 2 else MISSING), 1.0 if i == 0 else 0.0
+        return BAD_NUMBER, 0.0
     if at < stop and (buffer[at] == 101 or buffer[at] == 69):
         at, power = _parse_power(buffer, at + 1, stop)
         if at < 0:
@@ -158,7 +147,7 @@ def parse_id(buffer: Any, start: Any, stop: Any) -> Any:
     if start == stop:
         return BAD_ID, np.uint64(0)
     value = np.uint64(0)
-    for at in range(start, stop):
+    for at in range(start, whole_end(buffer, start, stop)):
         if buffer[at] < 48 or buffer[at] > 57:
             return BAD_ID, np.uint64(0)
         digit = np.uint64(buffer[at] - np.uint8(48))

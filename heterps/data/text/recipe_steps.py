@@ -13,7 +13,7 @@ from heterps.data.core.batch_buffers import RowBuffers
 from heterps.data.core.labels import LabelRule, Labels, default_of, is_required
 from heterps.data.core.recipes import Bucket, Categories, Category, Cross, Id, Ids, Match, Number, Recipe, Salted
 from heterps.data.core.schema import Schema
-from heterps.data.core.value_hash import hash_bytes
+from heterps.data.core.value_hash import hash_cell
 from heterps.errors import DataError
 
 __all__ = [
@@ -118,7 +118,7 @@ class _Compiler:
     def match(self, recipe: Match) -> tuple[int, int, int, int, int]:
         a = len(self.params)
         self.params += [self.default, float(self.rule.required)]
-        return MATCH, self.column(recipe.source), a, 2, hash_bytes(recipe.value.encode())
+        return MATCH, self.column(recipe.source), a, 2, hash_cell(recipe.value.encode())
 
     def category(self, recipe: Category) -> tuple[int, int, int, int, int]:
         return CATEGORY, self.column(recipe.source), 0, 0, recipe.salt

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from heterps.compiled import inner_loop, row_loop
 from heterps.data.core.batch_buffers import ListArrays, RowArrays
-from heterps.data.core.value_hash import hash_bytes, hash_span
+from heterps.data.core.value_hash import hash_bytes, hash_span, whole_end
 from heterps.data.text.delimited import (
     BAD,
     BAD_NUL,
@@ -138,7 +138,7 @@ def _put(
         if at >= values.shape[1]:
             return NO_ROOM
         if hashed:
-            values[ragged, at] = hash_span(buffer, start, stop, salts[slot])
+            values[ragged, at] = hash_span(buffer, start, whole_end(buffer, start, stop), salts[slot])
         else:
             status, values[ragged, at] = parse_id(buffer, start, stop)
             if status != OK:

@@ -17,6 +17,8 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Signals:
     """While its block runs, signals that would stop the process, and the end of a child, are kept for :meth:`wait`.
 
+    One that was ignored when we were started (nohup) stays ignored, here and in what we start.
+
     For the main thread only. Handlers and not a blocked mask: numerical libraries have started threads by now, and
     a signal that one thread blocks is delivered to another.
     """
@@ -26,7 +28,8 @@ class Signals:
         for end in (self._reader, self._writer):
             os.set_blocking(end, False)
         self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._before: dict[int, Any] = {n: signal.signal(n, _keep) for n in (*STOPPING, signal.SIGCHLD)}
+        heeded = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+        self._before: dict[int, Any] = {n: signal.signal(n, _keep) for n in (*heeded, signal.SIGCHLD)}
         return self
 
     def __exit__(

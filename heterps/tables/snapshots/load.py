@@ -120,7 +120,8 @@ def _restore_dense(shard: Shard, manifest: Manifest, folder: Path) -> None:
 
 def _restore_parameter(shard: Shard, spec: DenseSpec, folder: Path, shape: Any, values: Any, slots: Any) -> None:
     if tuple(shape) != spec.shape:
-        raise CheckpointError(f"{folder}: {spec.name!r} was saved as {tuple(shape)}, this model has {spec.shape}")
+        saved = tuple(map(int, shape))
+        raise CheckpointError(f"{folder}: {spec.name!r} was saved as {saved}, this model has {spec.shape}")
     room = shard.dense.slots_where[spec.name]
     if len(slots) != room.stop - room.start:
         raise CheckpointError(

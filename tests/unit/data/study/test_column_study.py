@@ -34,7 +34,7 @@ CASES = {
     "numbers or NA": ([1.5, "NA", "nan", "", "?"] * 9, "number", "standardised"),
     "words and NA": (["a", "NA"] * 9, "category", "text"),
     "too many dates": ([f"2026-01-{1 + i % 28:02} {i // 28:02}:00" for i in range(280)], "category", "hour or weekday"),
-    "infinite": (["inf", "1.5"] * 5, "category", "text"),
+    "infinite": (["inf", "1.5", "-Infinity", "2"] * 5, "number", "standardised"),
     "huge": ([1.7e308, -1e308, 0.5] * 9, "number", "standardised"),
     "too long to be a number": (["9" * 5000, "1"] * 5, "category", "text"),
 }
@@ -100,7 +100,7 @@ def test_the_index_of_a_frame_is_ignored(name: str) -> None:
         (["1", "2", "1"], Number("y", mean=1.0, std=1.0)),
         (["1", "2", "5"], Number("y")),
         (["no", "yes", "yes"], Match("y", "yes")),
-        (["True", "False", "True"], Match("y", "True")),
+        (["True", "False", "True"], Number("y")),
         (["<=50K", ">50K", "<=50K"], Match("y", ">50K")),
         (["3.5", "1"], Number("y")),
     ],

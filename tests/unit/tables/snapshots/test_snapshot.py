@@ -368,6 +368,8 @@ def test_another_model_is_refused_by_name(trained: KeyedShard, tmp_path: Path) -
         restore(KeyedShard([changed], seed=7), tmp_path)
     with pytest.raises(CheckpointError, match="seed 7, this run has 8"):
         restore(KeyedShard(GROUPS, seed=8), tmp_path)
+    with pytest.raises(CheckpointError, match=r"'b' was saved as \(3,\), this model has \(4,\)"):
+        restore(KeyedShard(GROUPS, [DENSE_SPECS[0], DenseSpec("b", (4,), SGD())], seed=7), tmp_path)
     with pytest.raises(CheckpointError, match="no dense parameters \\['other'\\]"):
         restore(KeyedShard(GROUPS, [DenseSpec("other", (2,))], seed=7), tmp_path)
 
