@@ -35,17 +35,17 @@ import heterps as hps
 from heterps.models import wide_deep
 
 engine, workers, batch, seconds, mode = sys.argv[1], *map(int, sys.argv[2:4]), float(sys.argv[4]), sys.argv[5]
-out, *all_outs = sys.argv[6:]  # where to write, and where all that run at once do
+rows, out, *all_outs = int(sys.argv[6]), *sys.argv[7:]  # of a pass, where to write, and where all that run at once do
 
 def have(ending):
     return all(os.path.exists(path + ending) for path in all_outs)
 
-def data(rows=327_680, slots=26, ids=100_000):
+def data(slots=26, ids=100_000):
     rng = np.random.default_rng(11)
     picks = np.minimum(rng.zipf(1.1, (rows, slots)), ids * 50) % ids + np.arange(slots) * ids
     x = rng.standard_normal((rows, 13), dtype=np.float32)
     y = (rng.random(rows) < 0.25).astype(np.float32)
-    return hps.arrays({"ids": picks.astype(np.uint64), "x": x, "y": y}, split_cost=rows // 8)
+    return hps.arrays({"ids": picks.astype(np.uint64), "x": x, "y": y}, split_cost=40_960)
 
 def spent():
     "CPU seconds of each process of this system, user and system, by what it is."
@@ -141,14 +141,14 @@ class Measured(NamedTuple):
         return cls(rate, us)
 
 
-def measure(name: str, batch: int, seconds: float, mode: str) -> Measured:
-    """One system in one window."""
+def measure(name: str, batch: int, seconds: float, mode: str, rows: int) -> Measured:
+    """One system in one window, with passes of so many rows."""
     system = SYSTEMS[name]
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "train.py")
         script.write_text(textwrap.dedent(SCRIPT))
         outs = [str(Path(folder, f"out{number}.json")) for number in range(system.at_once)]
-        given = [str(script), system.engine, str(system.workers), str(batch), str(seconds), mode]
+        given = [str(script), system.engine, str(system.workers), str(batch), str(seconds), mode, str(rows)]
         start = [sys.executable]
         if system.launch:
             start += ["-m", "heterps", "launch", "--logs", f"{folder}/logs", *system.launch]
@@ -175,14 +175,18 @@ def run_all(commands: Sequence[Sequence[str]], environment: Mapping[str, str], l
         raise RuntimeError(f"ended with {codes}: {commands}")
 
 
-def compare(rounds: int, seconds: float, batch: int, mode: str, names: list[str]) -> None:
+def compare(rounds: int, seconds: float, batch: int, mode: str, rows: int, names: list[str]) -> None:
     found: dict[str, list[Measured]] = {name: [] for name in names}
     for _ in range(rounds):
         for name in names:
-            found[name].append(measure(name, batch, seconds, mode))
+            found[name].append(measure(name, batch, seconds, mode, rows))
             print(f"  {name:36} {found[name][-1]}", flush=True)
-    print(f"\nbatch {batch}, {mode}, medians of {rounds} rounds, load {os.getloadavg()[0]:.1f}; ratios of rates are")
-    print("against as many inline threads as workers, those of CPU time (inline to this) against a sample of one;")
+    print(
+        f"\nbatch {batch}, {mode}, passes of {rows:,} rows, medians of {rounds} rounds, load {os.getloadavg()[0]:.1f};"
+    )
+    print(
+        "ratios of rates are against as many inline threads as workers, those of CPU time (inline to this) against a sample of one;"
+    )
     print(f"for two workers then both against {TWO}")
     for name in names:
         windows, cores = found[name], SYSTEMS[name].cores
@@ -216,6 +220,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--mode", default="async:2")
+    parser.add_argument("--rows", type=int, default=327_680, help="of a pass: at its end workers wait for the last one")
     parser.add_argument("--only", nargs="+", default=[], help="words of the systems to measure beside inline")
     parser.add_argument("--balance", action="store_true")
     chosen = parser.parse_args()
@@ -224,7 +229,7 @@ def main() -> None:
     else:
         wanted = [name for name in SYSTEMS if not chosen.only or any(word in name for word in chosen.only)]
         names = list(dict.fromkeys([ONE, TWO, *wanted]))
-        compare(chosen.rounds, chosen.seconds, chosen.batch, chosen.mode, names)
+        compare(chosen.rounds, chosen.seconds, chosen.batch, chosen.mode, chosen.rows, names)
 
 
 if __name__ == "__main__":
