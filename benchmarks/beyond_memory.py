@@ -51,7 +51,7 @@ from heterps.tables.live.partition import RowPartition
 from heterps.tables.live.tiered import TieredPartition
 
 DIM, SAMPLES, SLOTS, RATE = 16, 4096, 26, 0.01
-ROW_BYTES = 8 + 4 * (DIM + 1)  # id, values, the rule's slot
+VALUE_BYTES = {"float32": 4, "float16": 2}
 CHUNK, WARM = 1 << 18, 1 << 17
 VALUES = np.random.default_rng(1).random((CHUNK, DIM + 1), np.float32)  # of every chunk
 DRAWN = 1 << 28  # bytes of ids that are drawn before
@@ -60,6 +60,11 @@ INDEX_BYTES, BUFFERS = 7, 128e6  # of ours: for a row on disk; of the log and of
 STORES = ("memory", "ours", "rocksdb")
 Drawn = list[tuple[np.ndarray, np.ndarray]]
 Compute = Callable[[np.ndarray], None]
+
+
+def row_bytes(dtype: str = "float32") -> int:
+    """Bytes of a row: id, values, the rule's slot."""
+    return 8 + VALUE_BYTES[dtype] * DIM + 4
 
 
 class Store(Protocol):
@@ -84,18 +89,18 @@ class Store(Protocol):
 class Ours:
     """A table of this package, in memory or beyond."""
 
-    def __init__(self, rows: int, memory: float | None, folder: Path) -> None:
-        storage = "memory" if memory is None else "ssd"
-        group = GroupSpec("g", (TableSpec("t", DIM, RowWiseAdaGrad(RATE)),), storage=storage)  # type: ignore[arg-type]
+    def __init__(self, rows: int, memory: float | None, folder: Path, dtype: Any = "float32") -> None:
+        storage: Any = "memory" if memory is None else "ssd"
+        group = GroupSpec("g", (TableSpec("t", DIM, RowWiseAdaGrad(RATE), dtype=dtype),), storage=storage)
+        self.row_bytes = row_bytes(dtype)
         self.in_memory = rows if memory is None else self.hot_rows(rows, memory)
-        hot = None if memory is None else self.in_memory * (ROW_BYTES + BESIDE)
+        hot = None if memory is None else self.in_memory * (self.row_bytes + BESIDE)
         self.shard = Shard([group], folder=folder, hot_bytes=hot)
         self.group, self.steps = self.shard.group("g"), 0
 
-    @staticmethod
-    def hot_rows(rows: int, memory: float) -> int:
+    def hot_rows(self, rows: int, memory: float) -> int:
         """Return how many rows fit into memory beside the index of the others."""
-        most = (memory - BUFFERS - INDEX_BYTES * rows) / (ROW_BYTES + BESIDE - INDEX_BYTES)
+        most = (memory - BUFFERS - INDEX_BYTES * rows) / (self.row_bytes + BESIDE - INDEX_BYTES)
         return int(min(max(most, 1e4), rows))
 
     def fill(self, rows: int) -> None:
@@ -136,7 +141,7 @@ class Ours:
         return {
             "index_bytes_row": (part.cold.nbytes + 8 * int(part.hot.meta[0]) + 5 * part.capacity) / rows,
             "hot_rows": float(part.capacity),
-            "file_of_rows": part.cold.log.nbytes / (rows * ROW_BYTES),
+            "file_of_rows": part.cold.log.nbytes / (rows * self.row_bytes),
         }
 
 
@@ -148,7 +153,7 @@ class RocksDB:
 
         self._rocks, self._folder, self._path = rocksdict, folder, str(folder / "rocks")
         buffer = int(memory / 8)
-        cache = int(memory - 2 * buffer - rows * ROW_BYTES / 4096 * 32)  # the index has 32 bytes a block
+        cache = int(memory - 2 * buffer - rows * row_bytes() / 4096 * 32)  # the index has 32 bytes a block
         options = rocksdict.Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_use_direct_reads(True)
@@ -347,7 +352,7 @@ def timed(store: Store, options: argparse.Namespace, kind: str, drawn: Drawn) ->
         "reads_sample_last": _slope(reads[-(len(reads) // 4) :]),
         "read_bytes_sample": read / samples,
         "written_bytes_sample": written / samples,
-        "written_of_changed_row": written / changed / ROW_BYTES,
+        "written_of_changed_row": written / changed / row_bytes(options.dtype),
     }
     return {**found, **overlapped(store, ahead, options.hidden, rest)} if options.hidden else found
 
@@ -434,7 +439,7 @@ def one(options: argparse.Namespace) -> None:
         made: Store = (
             RocksDB(rows, options.rocks_memory or options.memory, Path(name), options.rocks_rows)
             if options.store == "rocksdb"
-            else Ours(rows, memory, Path(name))
+            else Ours(rows, memory, Path(name), options.dtype)
         )
         print(json.dumps(run(made, options, memory, drawn)))
 
@@ -444,6 +449,7 @@ def main() -> None:
     parser.add_argument("--rows", type=float, default=1e7)
     parser.add_argument("--memory", type=float, default=0.5e9, help="Bytes for each store beyond memory.")
     parser.add_argument("--ids", default="zipf", help="zipf, even, or one after the other: zipf,even")
+    parser.add_argument("--dtype", default="float32", choices=VALUE_BYTES, help="Of values in ours; slots are float32.")
     parser.add_argument("--stores", default=",".join(STORES))
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--warm", type=int, default=300_000, help="Rows that RocksDB trains before, at most.")

@@ -62,6 +62,8 @@ class Call:
     placed, dplaced
         Concat only: inputs that were written into their piece of ``y`` to begin with, and gradients that are their
         piece of ``dy``; nothing has to be copied for them.
+    kept
+        Whatever a kernel worked out about the buffers of this call, which are the same from batch to batch.
     """
 
     __slots__ = (
@@ -74,6 +76,7 @@ class Call:
         "dx_columns",
         "dxs",
         "dy",
+        "kept",
         "loops",
         "n",
         "owns_dy",
@@ -108,6 +111,7 @@ class Call:
         self.dx_columns: slice | None = None
         self.placed: frozenset[int] = frozenset()
         self.dplaced: frozenset[int] = frozenset()
+        self.kept: dict[Any, Any] = {}
         self._bases = {} if bases is None else bases
         self._empty = xp.empty if empty is None else empty  # that makes them
         self._views: dict[str, tuple[tuple[int, ...], Array]] = {}

@@ -98,20 +98,24 @@ class RowBuffers:
 
     def put_lists(self, name: str, begin: int, lists: Ragged) -> None:
         """Write lists as rows ``begin``, ``begin + 1``, ... of a ragged column; rows are written in order."""
+        self._copy_lists(name, begin, lists, 0, len(lists))
+
+    def _copy_lists(self, name: str, row: int, lists: Ragged, lo: int, hi: int) -> None:
+        """Write lists ``lo .. hi`` as rows ``row ..``."""
         i = self.lists[name]
-        at = int(self.list_offsets[i, begin])
-        end = at + len(lists.values)
+        at, first, last = self.list_offsets.item(i, row), lists.offsets.item(lo), lists.offsets.item(hi)
+        end = at + last - first
         if end > self.list_values.shape[1]:
             self.grow_lists(2 * end)
-        self.list_values[i, at:end] = lists.values
-        self.list_offsets[i, begin : begin + len(lists) + 1] = lists.offsets + at
+        self.list_values[i, at:end] = lists.values[first:last]
+        np.add(lists.offsets[lo : hi + 1], at - first, out=self.list_offsets[i, row : row + hi - lo + 1])
 
     def put_columns(self, row: int, columns: Mapping[str, Column], lo: int, hi: int) -> None:
         """Copy rows ``lo .. hi`` of ready-made columns as rows ``row ..``."""
         for column in self.schema:
             values = columns[column.name]
             if isinstance(values, Ragged):
-                self.put_lists(column.name, row, values[lo:hi])
+                self._copy_lists(column.name, row, values, lo, hi)
             else:
                 self._views[column.name][row : row + hi - lo] = values[lo:hi]
 

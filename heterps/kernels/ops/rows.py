@@ -5,27 +5,23 @@ Backward adds positions in the order of the batch, so equal input gives equal bi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from heterps.device.arrays import Array, Namespace
-from heterps.errors import DataError
+from heterps.device.arrays import Array
 from heterps.graph.types import Form
 from heterps.kernels.cost import OpCost, OpWork, read_only
 from heterps.kernels.kernel import Call, Kernel, register_kernel
+from heterps.kernels.ops.lookup_numbers import POOLINGS, even_offsets, padding_row, run_lookups
 from heterps.kernels.ops.pointwise import flat_rows
-from heterps.kernels.ops.row_loops import MEAN, NONE, SUM, gather, pool_max, scatter, unpool_max
+from heterps.kernels.ops.row_loops import gather, pool_max, scatter, unpool_max
 from heterps.kernels.ops.rows_cuda import cuda_rows, gather_cuda, scatter_cuda
 
 __all__ = ["Lists", "Rows"]
-
-_POOLINGS = {"none": NONE, "sum": SUM, "mean": MEAN}
-_NO_OFFSETS = np.zeros(1, np.int64)
 
 
 class Lists(NamedTuple):
@@ -57,7 +53,7 @@ class Rows:
     inverse: tuple[Array, ...]
     offsets: tuple[Array | None, ...] = ()
     ids: Array | None = None
-    memo: dict[Any, Any] = field(default_factory=dict, repr=False)  # what gathers of one batch share on a device
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False)  # what gathers of one batch share
 
     def offsets_of(self, source: int) -> Array | None:
         """Offsets of one id column; None means fixed slots."""
@@ -80,22 +76,9 @@ def _gathering(c: Call) -> Gathering:
     rows: Rows = c.xs[0]
     source, (low, high) = c.attrs["source"], c.attrs["columns"]
     inverse = rows.inverse[source]
-    pad = -1 if c.attrs["padding_id"] is None else _padding_row(c, rows)
+    pad = -1 if c.attrs["padding_id"] is None else padding_row(c, rows)
     flat = inverse if inverse.ndim == 1 else inverse.reshape(-1)
     return Gathering(rows.values, low, high - low, flat, rows.offsets_of(source), pad, c.attrs["pooling"])
-
-
-def _padding_row(c: Call, rows: Rows) -> int:
-    """Row of the padding id, -1 where the batch has none."""
-    if rows.ids is None:
-        raise DataError("a lookup with a padding id needs Rows.ids (the unique ids of the batch)")
-    found = np.flatnonzero(np.asarray(rows.ids) == np.uint64(c.attrs["padding_id"]))
-    return int(found[0]) if len(found) else -1
-
-
-@lru_cache(maxsize=64)
-def _even_offsets(xp: Namespace, n: int, slots: int) -> Array:
-    return xp.arange(n + 1, dtype=xp.int64) * slots
 
 
 def _offsets(c: Call, g: Gathering) -> Array:
@@ -103,7 +86,7 @@ def _offsets(c: Call, g: Gathering) -> Array:
     if g.offsets is not None:
         return g.offsets
     slots = g.inverse.shape[0] // max(c.n, 1)
-    return _even_offsets(c.xp, c.n, slots)
+    return even_offsets(c.xp, c.n, slots)
 
 
 def gather_pool_forward(c: Call) -> None:
@@ -116,7 +99,7 @@ def gather_pool_forward(c: Call) -> None:
         winner = c.scratch("winner", (c.n, g.dim), np.int32)
         pool_max(g.values, g.low, g.dim, g.inverse, _offsets(c, g), g.pad, winner, *flat_rows(y))
     else:
-        _loop_over(gather, g.values, [Lookup(c, g, y)])
+        run_lookups(gather, g.values, [c], [y])
 
 
 def gather_pool_backward(c: Call) -> None:
@@ -131,23 +114,14 @@ def gather_pool_backward(c: Call) -> None:
     elif g.pooling == "max":
         unpool_max(gradient, g.low, g.dim, c.scratch("winner", (c.n, g.dim), np.int32), *flat_rows(dy))
     else:
-        _loop_over(scatter, gradient, [Lookup(c, g, dy)])
-
-
-class Lookup(NamedTuple):
-    """One gather on one batch, and where its vectors or their gradients lie."""
-
-    call: Call
-    rows: Gathering
-    vectors: Array
+        run_lookups(scatter, gradient, [c], [dy])
 
 
 def gathers_forward(calls: Sequence[Call]) -> None:
     """Several neighbouring gathers, those of one pull at a time."""
     for some in _by_pull(calls):
         if all(map(_can_join, some)):
-            found = [Lookup(c, _gathering(c), c.y) for c in some]
-            _loop_over(gather, found[0].rows.values, found)
+            run_lookups(gather, some[0].xs[0].values, some, [c.y for c in some])
         else:
             for c in some:
                 gather_pool_forward(c)
@@ -158,7 +132,7 @@ def gathers_backward(calls: Sequence[Call]) -> None:
     for some in _by_pull(calls):
         gradient = some[0].dxs[0]
         if gradient is not None and all(map(_can_join, some)):
-            _loop_over(scatter, gradient, [Lookup(c, _gathering(c), c.dy) for c in some])
+            run_lookups(scatter, gradient, some, [c.dy for c in some])
         else:
             for c in some:
                 gather_pool_backward(c)
@@ -170,32 +144,7 @@ def _by_pull(calls: Sequence[Call]) -> list[list[Call]]:
 
 def _can_join(c: Call) -> bool:
     """Whether a loop over several lookups can do it: where results have a fixed size, and are no largest values."""
-    return c.loops and c.attrs["pooling"] in _POOLINGS and isinstance(c.y, np.ndarray)
-
-
-def _loop_over(run: Callable[..., None], rows: Array, lookups: Sequence[Lookup]) -> None:
-    """Call a loop with the arrays of the first lookup, and the numbers of all."""
-    lists = [_offsets(c, g) if g.pooling != "none" else None for c, g, _ in lookups]
-    offsets = next((each for each in lists if each is not None), _NO_OFFSETS)
-    inverse, vectors = lookups[0].rows.inverse, lookups[0].vectors
-    starts = [array.ctypes.data for array in (inverse, offsets, vectors)]
-    numbers = [_numbers(lookup, each, starts) for lookup, each in zip(lookups, lists, strict=True)]
-    run(rows, inverse, offsets, flat_rows(vectors)[0], np.array(numbers, np.int64))
-
-
-def _numbers(lookup: Lookup, offsets: Array | None, starts: Sequence[int]) -> tuple[int, ...]:
-    """What a loop has to know of a lookup, in the order of :mod:`~heterps.kernels.ops.row_loops`."""
-    _, g, vectors = lookup
-    n, stride = vectors.shape[0], vectors.strides[0] // vectors.itemsize
-    first, at = _place(g.inverse, starts[0]), _place(vectors, starts[2])
-    where = 0 if offsets is None else _place(offsets, starts[1])
-    slots = g.inverse.size // max(n, 1)
-    return g.low, g.dim, g.pad, _POOLINGS[g.pooling], n, first, where, at, stride, slots
-
-
-def _place(array: Array, start: int) -> int:
-    """Elements from an address to the beginning of an array."""
-    return int(array.ctypes.data - start) // int(array.itemsize)
+    return c.loops and c.attrs["pooling"] in POOLINGS and isinstance(c.y, np.ndarray)
 
 
 def _gather_on_device(c: Call, g: Gathering, y: Array) -> None:

@@ -38,9 +38,10 @@ def _flat_pieces(whole: Array, parts: list[Array]) -> list[Array]:
 
 def concat_forward(c: Call) -> None:
     """Inputs side by side; an input that was written in place already is not copied."""
-    for i, view in enumerate(pieces(c, c.y, c.xs)):
-        if i not in c.placed:
-            view[...] = c.xs[i]
+    if "copied" not in c.kept:
+        c.kept["copied"] = [(i, view) for i, view in enumerate(pieces(c, c.y, c.xs)) if i not in c.placed]
+    for i, view in c.kept["copied"]:
+        view[...] = c.xs[i]
 
 
 def concat_backward(c: Call) -> None:

@@ -125,7 +125,7 @@ class Workbench:
         with self.phases("deduplicate"):
             for group in self.walk.groups:
                 ids, buffers = ids_of(batch, group), work.routes[group.name]
-                work.routed[group.name] = self._routers[group.name].route(ids, buffers)
+                work.routed[group.name] = self._routers[group.name].route_parts(ids, buffers)
         return work
 
     def _new(self) -> BatchWork:

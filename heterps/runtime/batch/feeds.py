@@ -33,15 +33,15 @@ def other_columns(batch: Batch, label: str) -> dict[str, Any]:
     return {name: column for name, column in batch.columns.items() if name not in (label, *_TAKEN)}
 
 
-def ids_of(batch: Batch, group: Group) -> npt.NDArray[np.uint64]:
-    """Return all ids that a group is looked up by, one id column after another."""
+def ids_of(batch: Batch, group: Group) -> list[npt.NDArray[Any]]:
+    """Return the ids that a group is looked up by, a flat array for each id column."""
     parts = []
     for name in group.ids:
         if name not in batch.columns:
             raise DataError(f"the model looks ids up in the column {name!r}; the data has {', '.join(batch.columns)}")
         ids = batch[name]
         parts.append((ids.values if isinstance(ids, Ragged) else ids).reshape(-1))
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return parts
 
 
 def rows_of(batch: Batch, group: Group, routed: Routed, values: Any) -> Rows:

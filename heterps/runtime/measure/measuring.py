@@ -151,5 +151,5 @@ def _unique(graph: Graph, dataset: Dataset | None, n: int) -> float | None:
     if dataset is not None:
         return sample_batches(graph, (b.columns for b in _batches(dataset, n)), most_rows=_SAMPLED_ROWS).unique_fraction
     batch = next(_some(graph, None, n))
-    ids = [ids_of(batch, group) for group in Model(graph).lowered.groups]
+    ids = [np.concatenate(ids_of(batch, group)) for group in Model(graph).lowered.groups]
     return sum(len(np.unique(i)) for i in ids) / sum(map(len, ids)) if ids else None

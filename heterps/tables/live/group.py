@@ -24,7 +24,7 @@ from heterps.tables.live.row_layout import RowLayout
 from heterps.tables.live.tiered import TieredPartition
 from heterps.tables.live.waiting_rows import WaitingPartition
 from heterps.tables.loops.row_loops import NO_ROW
-from heterps.tables.loops.splitting import find_reserved, split_ids
+from heterps.tables.loops.splitting import split_ids
 from heterps.tables.loops.store import GradientColumns
 from heterps.tables.snapshots.records import fill
 from heterps.tables.specs.initialisers import Zeros
@@ -171,7 +171,7 @@ class RowGroup:
         self._work.reserve(len(ids))
         if self._whole:
             order, bounds = self._work.all, np.array([0, len(ids)])
-            bad = int(find_reserved(ids))
+            bad = int(ids.argmax()) if len(ids) and ids.max() == RESERVED else -1  # it is the largest number
         else:
             order, bounds = self._work.order, np.empty(len(self.partitions) + 1, np.int64)
             bad = int(split_ids(ids, self._part_of, self._work.missing, order, bounds))

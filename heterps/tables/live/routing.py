@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heterps.addresses import addresses, places
 from heterps.compiled import entry_loop
 from heterps.errors import TableError
 from heterps.lanes import prefetch_near
@@ -50,35 +51,38 @@ class Routed:
 
 
 @entry_loop
-def _dedupe(ids: U64, places: U32, unique: U64, inverse: I32) -> int:
+def _dedupe(ids: U64, parts: I64, places: U32, unique: U64, inverse: I32) -> int:
     """Number the ids in order of first appearance; return how many there are, or -1 - i at a reserved id.
 
-    ``places`` is a hash table of numbers, plus one, that is cleared here. Whether an id is new cannot be foreseen, so
-    nothing branches on it: it stands behind those that are known, and an empty place leads to where it stands.
+    ``parts`` says where ids begin, counted from ``ids[0]``, and where they end. ``places`` is a hash table of numbers,
+    plus one, that is cleared here. Whether an id is new cannot be foreseen, so nothing branches on it: it stands behind
+    those that are known, and an empty place leads to where it stands.
     """
     places[:] = 0
-    mask, n = np.uint64(places.size - 1), np.uint64(0)
+    mask, n, at = np.uint64(places.size - 1), np.uint64(0), np.uint64(0)
     homes = np.empty(BLOCK, np.uint64)
-    for start in range(0, ids.size, BLOCK):
-        stop = min(start + BLOCK, ids.size)
-        for i in range(start, stop):
-            homes[np.uint64(i - start)] = (mix(ids[np.uint64(i)]) >> np.uint64(32)) & mask
-            prefetch_near(places, np.int64(homes[np.uint64(i - start)]))
-        for i in range(start, stop):
-            id_, place = ids[np.uint64(i)], homes[np.uint64(i - start)]
-            if id_ == np.uint64(RESERVED):
-                return -1 - i
-            unique[n] = id_
-            while True:
-                entry = np.uint64(places[place])
-                new = entry == np.uint64(0)
-                number = n if new else entry - np.uint64(1)
-                if unique[number] == id_:
-                    break
-                place = (place + np.uint64(1)) & mask
-            places[place] = np.uint32(number + np.uint64(1))
-            inverse[np.uint64(i)] = number
-            n += np.uint64(new)
+    for k in range(parts.shape[0]):
+        for start in range(parts[k, 0], parts[k, 1], BLOCK):
+            stop = min(start + BLOCK, parts[k, 1])
+            for i in range(start, stop):
+                homes[np.uint64(i - start)] = (mix(ids[np.uint64(i)]) >> np.uint64(32)) & mask
+                prefetch_near(places, np.int64(homes[np.uint64(i - start)]))
+            for i in range(start, stop):
+                id_, place = ids[np.uint64(i)], homes[np.uint64(i - start)]
+                if id_ == np.uint64(RESERVED):
+                    return -1 - np.int64(at)  # type: ignore[return-value]
+                unique[n] = id_
+                while True:
+                    entry = np.uint64(places[place])
+                    new = entry == np.uint64(0)
+                    number = n if new else entry - np.uint64(1)
+                    if unique[number] == id_:
+                        break
+                    place = (place + np.uint64(1)) & mask
+                places[place] = np.uint32(number + np.uint64(1))
+                inverse[at] = number
+                n += np.uint64(new)
+                at += np.uint64(1)
     return np.int64(n)  # type: ignore[return-value]
 
 
@@ -140,8 +144,12 @@ class Router:
 
     def route(self, ids: Any, buffers: RouteBuffers | None = None) -> Routed:
         """Return the unique ids of a batch (any shape; the inverse is flat), in buffers that are given or new."""
-        ids = check_ids(np.asarray(ids).reshape(-1), "batch")
-        n_ids, buffers = len(ids), buffers or RouteBuffers()
+        return self.route_parts([np.asarray(ids).reshape(-1)], buffers)
+
+    def route_parts(self, parts: Sequence[Any], buffers: RouteBuffers | None = None) -> Routed:
+        """Return the same for ids that lie in several flat arrays, as if they were one behind the other."""
+        ids = [_aligned(check_ids(part, "batch")) for part in parts]
+        n_ids, buffers = sum(map(len, ids)), buffers or RouteBuffers()
         self._reserve(n_ids)
         buffers.reserve(n_ids)
         unique, inverse = buffers.unique, buffers.inverse[:n_ids]
@@ -154,8 +162,10 @@ class Router:
             bounds[:] = 0, n
         return Routed(unique[:n], bounds, inverse)
 
-    def _dedupe(self, ids: U64, found: U64, inverse: I32) -> int:
-        n = int(_dedupe(ids, self._places[: _room(len(ids))], found, inverse))
+    def _dedupe(self, ids: Sequence[U64], found: U64, inverse: I32) -> int:
+        begins = places(addresses(ids), ids[0].itemsize)
+        parts = np.stack([begins, begins + np.fromiter(map(len, ids), np.int64, len(ids))], axis=1)
+        n = int(_dedupe(ids[0], parts, self._places[: _room(len(inverse))], found, inverse))
         if n < 0:
             raise TableError(f"batch: the id at position {-1 - n} is 2**64 - 1, which is reserved")
         return n
@@ -165,6 +175,10 @@ class Router:
             self._places = np.zeros(_room(n), np.uint32)
         if self._hosts > 1 and len(self._found) < n:
             self._found, self._moved = np.empty(2 * n, np.uint64), np.empty(2 * n, np.int32)
+
+
+def _aligned(ids: U64) -> U64:
+    return ids if ids.flags.aligned else ids.copy()
 
 
 def _room(n: int) -> int:

@@ -85,7 +85,7 @@ def copy_out(s: Store, half: bool, base: np.uint64, out: F32, to: np.uint64) -> 
     """Copy the values of a row whose words begin at ``base``."""
     width, value = np.uint64(s.layout[WIDTH]), np.uint64(s.layout[VALUE])
     if half:
-        decode(s.words, np.int64(base + value), np.int64(width), out, np.int64(to * width))
+        decode(s.words, base + value, width, out, to * width)
     else:
         copy_row(s.floats, base + value, out, to * width, width)
 
@@ -311,18 +311,18 @@ def update_segment(s: Store, g: GradientColumns, b: Block, k: int, out: F32, m: 
 def update_block(s: Store, g: GradientColumns, b: Block, m: int) -> None:
     """Update a block of rows that are in the cache by now."""
     words, floats, layout, segments, scratch = s.words, s.floats, s.layout, s.segments, s.scratch
-    width, half = layout[WIDTH], layout[HALF] != 0
+    width, half, n = layout[WIDTH], layout[HALF] != 0, np.uint64(layout[WIDTH])
     for j in range(m):
         b.value[j] = j * width if half else b.base[j] + layout[VALUE]
         if half:
-            decode(words, b.base[j] + layout[VALUE], width, scratch, j * width)
+            decode(words, np.uint64(b.base[j] + layout[VALUE]), n, scratch, np.uint64(j * width))
     if layout[COUNTER] >= 0:
         count_block(s, g, b, m)
     for k in range(segments.shape[0]):
         update_segment(s, g, b, k, scratch if half else floats, m)
     if half:
         for j in range(m):
-            encode(scratch, j * width, width, words, b.base[j] + layout[VALUE])
+            encode(scratch, np.uint64(j * width), n, words, np.uint64(b.base[j] + layout[VALUE]))
 
 
 @row_loop

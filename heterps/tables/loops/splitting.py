@@ -10,7 +10,7 @@ import numpy.typing as npt
 from heterps.compiled import entry_loop
 from heterps.tables.hashing import RESERVED, mix
 
-__all__ = ["find_reserved", "split_ids"]
+__all__ = ["split_ids"]
 
 U64 = npt.NDArray[np.uint64]
 I32 = npt.NDArray[np.int32]
@@ -38,13 +38,4 @@ def split_ids(ids: U64, part_of: I32, parts: I32, order: I32, bounds: I64) -> An
     for p in range(n_parts, 0, -1):
         bounds[p] = bounds[p - 1]
     bounds[0] = 0
-    return -1
-
-
-@entry_loop
-def find_reserved(ids: U64) -> Any:
-    """Return the position of a reserved id, or -1."""
-    for i in range(ids.size):
-        if ids[i] == np.uint64(RESERVED):
-            return i
     return -1

@@ -125,7 +125,8 @@ def create(s: Store, id_: np.uint64, h: np.int64) -> Any:
         if s.segments[k, GATED] == 0:
             start_segment(s, k, id_, out, at)
     if half:
-        encode(s.scratch, np.int64(0), s.layout[WIDTH], s.words, base + s.layout[VALUE])
+        width, value = np.uint64(s.layout[WIDTH]), np.uint64(base + s.layout[VALUE])
+        encode(s.scratch, np.uint64(0), width, s.words, value)
     for i in range(s.template.size):
         s.floats[base + s.layout[STATE] + i] = s.template[i]
     return row

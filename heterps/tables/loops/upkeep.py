@@ -55,18 +55,18 @@ def delete_rows(s: Store, rows: I64) -> None:
 @entry_loop
 def start_waiting(s: Store, rows: I64) -> None:
     """Give rows the first values of the columns that wait for their score."""
-    stride, width = s.layout[STRIDE], s.layout[WIDTH]
+    stride, width = s.layout[STRIDE], np.uint64(s.layout[WIDTH])
     half = s.layout[HALF] != 0
     for i in range(rows.size):
         base = rows[i] * stride
         out, at = (s.scratch, 0) if half else (s.floats, base + s.layout[VALUE])
         if half:
-            decode(s.words, base + s.layout[VALUE], width, s.scratch, 0)
+            decode(s.words, np.uint64(base + s.layout[VALUE]), width, s.scratch, np.uint64(0))
         for k in range(s.segments.shape[0]):
             if s.segments[k, GATED] != 0:
                 start_segment(s, k, id_at(s.words, base), out, at)
         if half:
-            encode(s.scratch, np.int64(0), width, s.words, base + s.layout[VALUE])
+            encode(s.scratch, np.uint64(0), width, s.words, np.uint64(base + s.layout[VALUE]))
 
 
 @entry_loop

@@ -61,6 +61,7 @@ SPECS: dict[str, Callable[[], GroupSpec]] = {
         "g", (TableSpec("t", 5, Adam(), accessor=CtrAccessor(embed=1, embedx_threshold=2, delete_threshold=0.4)),)
     ),
     "entry": lambda: GroupSpec("g", (TableSpec("t", 4, SGD(0.1), entry=CountEntry(3)),)),
+    "half rowwise": lambda: GroupSpec("g", (TableSpec("t", 16, RowWiseAdaGrad(0.1), dtype="float16"),)),
     "half": lambda: GroupSpec("g", (TableSpec("t", 6, SGD(0.1), dtype="float16"),)),
     "least recent": lambda: GroupSpec("g", (TableSpec("t", 2, SGD(0.1)),), budget=900, when_full="least_recent"),
     "lowest score": lambda: GroupSpec(
