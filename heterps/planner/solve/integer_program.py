@@ -61,11 +61,13 @@ class IntegerProgram:
         self.low.append(low)
         self.high.append(high)
 
-    def solve(self, seconds: float, presolve: bool = True) -> ProgramSolution | None:
-        """Return the best solution found within the time; None if HiGHS has proved that there is none.
+    def dearest(self, cost: float, scale: float) -> None:
+        """Add the row that no solution costs more, in units of ``scale``: what does is left out without a better one."""
+        entries = [(column, each / scale) for column, each in enumerate(self.cost) if each]
+        self.row(entries, -np.inf, cost / scale)
 
-        Where columns of very unlike sizes meet, HiGHS prints a word about solutions that it takes back from its
-        simplified program: ``presolve`` says whether it makes one.
+    def solve(self, seconds: float) -> ProgramSolution | None:
+        """Return the best solution found within the time; None if HiGHS has proved that there is none.
 
         Raises
         ------
@@ -83,7 +85,7 @@ class IntegerProgram:
             constraints=limits,
             bounds=bounds,
             integrality=np.array(self.whole),
-            options={"time_limit": seconds, "mip_rel_gap": 0.0, "presolve": presolve},
+            options={"time_limit": seconds, "mip_rel_gap": 0.0},
         )
         if result.x is None and result.status == _INFEASIBLE:
             return None
