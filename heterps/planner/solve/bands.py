@@ -11,7 +11,9 @@ Where all cuts are listed (:class:`WholeBands`), M itself is divided. Lanes have
 are in a band from a to b only if a multiple of L is; the least price at X in a band never falls with X, since what a
 plan is at some X it is at every lower one. Fractions of units have room for ``a/X`` at the highest X there is, for each
 row a second. Where cuts are not listed (:class:`TypeBands`), M for each row a second is divided, and the program over
-types bounds a band.
+types bounds a band. Where plans of many rates are compared, so are rows a second: every plan has a number of each, so
+the boxes together hold all plans. In a narrow one, what is a product of both, or of a part of a Layer and the rate,
+is nearly linear, and a program says so in a second or two.
 """
 
 from __future__ import annotations
@@ -184,21 +186,26 @@ class TypeBands(Bands):
         return self._by_types(problem, goal, wide), self._parts(box)
 
     def _by_types(self, problem: Problem, goal: Goal, wide: float) -> float:
-        program = TypeProgram(problem, prices=1)
+        program = TypeProgram(problem)
         if not program.applies:
             return self._floor
+        staged = program.can_be_anchored and np.isfinite(problem.way_to)
+        program.prices = 1 if staged else program.prices  # else stages as they are say little more, or take too long
         bound = goal.closer(program, self._best(), self._floor, self._deadline)
-        if self._is_close(bound) or not program.can_be_anchored or np.isinf(problem.way_to):
-            return bound  # without a limit to the batches in flight, stages as they are say little more
-        bound = self._with_stages(TypeProgram(problem, anchored=True, prices=1), goal, bound)
+        if self._is_close(bound) or not staged:
+            return bound
+        bound = self._with_stages(TypeProgram(problem, anchored=True), goal, bound, wide)
         if self._is_close(bound) or wide > _WIDE:
             return bound  # the stage that reads takes a second or more
-        return self._with_stages(TypeProgram(problem, anchored=True, lanes=True, prices=1), goal, bound)
+        return self._with_stages(TypeProgram(problem, anchored=True, lanes=True), goal, bound, wide)
 
-    def _with_stages(self, program: TypeProgram, goal: Goal, bound: float) -> float:
-        """A bound with stages as they are: one that is close enough, which takes less time than a closer one."""
-        near = self._best() * (1 + _NEAR if goal.rises else 1 - _NEAR)
-        return goal.closer(program, near, bound, self._deadline)
+    def _with_stages(self, program: TypeProgram, goal: Goal, bound: float, wide: float) -> float:
+        """A bound with stages as they are: one that is close enough; a closer one where that is easy, and in time."""
+        program.prices, near = 1, self._best() * (1 + _NEAR if goal.rises else 1 - _NEAR)
+        bound = goal.closer(program, near, bound, self._deadline)
+        if self._is_close(bound) and wide > _WIDE and self._deadline.left > self._deadline.seconds / 2:
+            bound = goal.closer(program, self._best(), bound, self._deadline)
+        return bound
 
 
 def bands_of(

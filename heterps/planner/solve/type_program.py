@@ -56,11 +56,11 @@ class TypeProgram:
     """The program of a problem, at any throughput.
 
     ``anchored``: with one stage of each type as it is, on which no first stage is; ``lanes``: the first stage, too.
-    ``prices``: how many prices per row are tried in turn.
+    ``prices`` is how many prices per row are tried in turn.
     """
 
-    def __init__(self, problem: Problem, anchored: bool = False, lanes: bool = False, prices: int = _PRICES) -> None:
-        self._problem, self._is_anchored, self._has_lanes, self.prices = problem, anchored, lanes, prices
+    def __init__(self, problem: Problem, anchored: bool = False, lanes: bool = False) -> None:
+        self._problem, self._is_anchored, self._has_lanes, self.prices = problem, anchored, lanes, _PRICES
         self._small, self._counts = folded(problem)
 
     @property
