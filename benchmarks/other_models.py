@@ -126,7 +126,9 @@ def layered_experts(tables: int = 150, layers: int = 3, tasks: int = 3, own: int
         made = [
             [_step(state, 96, f"l{layer}_{k}_{e}") for e in range(own)] for k, state in enumerate(states)
         ]  # the last are shared
-        states = [_mixed([*mine, *made[-1]], state, f"l{layer}_{k}") for k, (mine, state) in enumerate(zip(made, states))]
+        states = [
+            _mixed([*mine, *made[-1]], state, f"l{layer}_{k}") for k, (mine, state) in enumerate(zip(made, states))
+        ]
     logits = [ops.dense(_step(state, 32, f"tower{k}"), 1, name=f"out{k}") for k, state in enumerate(states[:tasks])]
     y = ops.input("y", (tasks,))
     return hps.Graph(loss=ops.multi_logloss(ops.concat(*logits, name="logits"), y, name="loss"))

@@ -66,8 +66,11 @@ class IntegerProgram:
         entries = [(column, each / scale) for column, each in enumerate(self.cost) if each]
         self.row(entries, -np.inf, cost / scale)
 
-    def solve(self, seconds: float) -> ProgramSolution | None:
+    def solve(self, seconds: float, presolve: bool = True) -> ProgramSolution | None:
         """Return the best solution found within the time; None if HiGHS has proved that there is none.
+
+        Where columns of very unlike sizes meet, HiGHS prints a word about solutions that it takes back from its
+        simplified program: ``presolve`` says whether it makes one.
 
         Raises
         ------
@@ -85,7 +88,7 @@ class IntegerProgram:
             constraints=limits,
             bounds=bounds,
             integrality=np.array(self.whole),
-            options={"time_limit": seconds, "mip_rel_gap": 0.0},
+            options={"time_limit": seconds, "mip_rel_gap": 0.0, "presolve": presolve},
         )
         if result.x is None and result.status == _INFEASIBLE:
             return None

@@ -111,7 +111,7 @@ class TypeProgram:
             program.dearest(most + 2 * _ROUNDING * scale, scale)
         seconds = min(_STAGE_SECONDS if self._is_anchored else _SECONDS, deadline.left)
         try:
-            found = program.solve(max(0.05, seconds))
+            found = program.solve(max(0.05, seconds), presolve=not np.isfinite(self._problem.way_to))
         except UndecidedError:
             return -np.inf, np.inf
         if found is None:
