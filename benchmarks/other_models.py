@@ -123,12 +123,9 @@ def layered_experts(tables: int = 150, layers: int = 3, tasks: int = 3, own: int
     h = ops.concat(*_fields([(8, 16, 24, 32)[i % 4] for i in range(tables)]), name="features")
     states = [h] * (tasks + 1)
     for layer in range(layers):
-        made = [
-            [_step(state, 96, f"l{layer}_{k}_{e}") for e in range(own)] for k, state in enumerate(states)
-        ]  # the last are shared
-        states = [
-            _mixed([*mine, *made[-1]], state, f"l{layer}_{k}") for k, (mine, state) in enumerate(zip(made, states))
-        ]
+        made = [[_step(state, 96, f"l{layer}_{k}_{e}") for e in range(own)] for k, state in enumerate(states)]
+        shared, names = made[-1], [f"l{layer}_{k}" for k in range(len(states))]
+        states = [_mixed([*mine, *shared], h, name) for mine, h, name in zip(made, states, names, strict=True)]
     logits = [ops.dense(_step(state, 32, f"tower{k}"), 1, name=f"out{k}") for k, state in enumerate(states[:tasks])]
     y = ops.input("y", (tasks,))
     return hps.Graph(loss=ops.multi_logloss(ops.concat(*logits, name="logits"), y, name="loss"))

@@ -62,7 +62,7 @@ class IntegerProgram:
         self.high.append(high)
 
     def dearest(self, cost: float, scale: float) -> None:
-        """Add the row that no solution costs more, in units of ``scale``: what does is left out without a better one."""
+        """Add the row that no solution costs more, in units of ``scale``: so much is pruned before one is found."""
         entries = [(column, each / scale) for column, each in enumerate(self.cost) if each]
         self.row(entries, -np.inf, cost / scale)
 

@@ -14,7 +14,9 @@ more, between them, so ``N * each + k * once <= k * cap`` for what its Layers ta
 of a type are at least the sum of ``(N * each + once) / cap``, and with the batches that a worker must hold for N. N is
 at least what all Layers take where they take least, and a Layer that is on a type knows what it takes there. Where
 plans are looked for that have so many batches in flight at the most, what Layers, and tensors that cross between types,
-add to them is one more row: a tensor comes to each type over another cut, and leaves its own over one.
+add to them is one more row: a tensor comes to each type over another cut, and leaves its own over one. Gradients of a
+Layer that is not on the type of the first come over the cut before its stage, and over the one behind the first: these
+may be one, so they take what they take on either side.
 
 The throughput x is a column of the program: Layers send ``w[v, t]`` rows a second to types, which is x where a Layer is
 on one type. So the least price less ``c * x``, over all throughputs from low to high, is one program. If it is m, every
