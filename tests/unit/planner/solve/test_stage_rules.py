@@ -1,7 +1,7 @@
 """Stages as they are, within the program over types: each rule at its edge, on instances that are made for it.
 
 Layers have their places, so a few plans are all there are, and what a rule counts is what decides between them: a rule
-that counts a little too much is above the best of them. Planted, each of some forty such mistakes was found by these.
+that counts a little too much is above the best of them. Seeds are those by which planted mistakes were found.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from heterps.planner.solve.type_program import TypeProgram
 from tests.unit.planner.lane_plans import LanePlans
 from tests.unit.planner.solve.test_bands import is_beaten
 
-FEW, MANY = range(60), range(60, 1_500)
+FEW, MANY = (0, 2, 3, 13, 22, 25, 61), range(1_500)
 BARE, ANCHORED, LANES = {}, {"anchored": True}, {"anchored": True, "lanes": True}
 
 
@@ -103,3 +103,47 @@ def test_no_plan_is_better_than_stages_as_they_are_say(seeds):
             looked += 1
             close += math.isclose(bound, best, rel_tol=1e-3)
     assert close > looked / 4  # else a rule that counts too much would not be seen
+
+
+def bound_of(problem, stages):
+    """What the program says of plans at one row a second with one to two batches in flight; the best is as low."""
+    problem, goal = replace(problem, way_from=1.0, way_to=2.0), FixedRate(1.0)
+    best = LanePlans(problem, 1.0, 2.0).best(goal)
+    return best, goal.closer(TypeProgram(problem, **stages), best, 0.0, NEVER)
+
+
+@pytest.mark.parametrize("stages", [BARE, ANCHORED, LANES])
+def test_what_comes_to_a_stage_leaves_only_the_type_of_the_one_before_it(stages):
+    """Three stages, as the second and the third Layer do not fit a worker together: those who read send little."""
+    one, other, none = (0.9, 0.0), (0.0, 0.9), (0.0, 0.0)
+    problem = make_problem(
+        [[one, other, other], [none] * 3, [none] * 3],
+        allowed=[(True, False), (False, True), (False, True)],
+        flows=[Flow(0, 1, "a", 0.01), Flow(1, 2, "b", 1.0)],
+        send_s=[none, none, (0.9, 0.1)],
+        memory=[(0.0, 0.0), (0.0, 0.6), (0.0, 0.7)],
+        memory_cap=1.0,
+        layer_held=1e-3,
+        way=1.0,
+        cut_way=1e-3,
+    )
+    best, bound = bound_of(problem, stages)
+    assert best == 3.0
+    assert bound == pytest.approx(3.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("stages", [BARE, ANCHORED, LANES])
+def test_of_equal_branches_some_are_in_a_stage_and_some_are_not(stages):
+    half = [0.5, 0.5]
+    problem = make_problem(
+        [half] * 4,
+        allowed=[(True, False), (True, True), (True, True), (False, True)],
+        flows=[Flow(0, 1, "a", 0.01), Flow(0, 2, "b", 0.01), Flow(1, 3, "c", 0.01), Flow(2, 3, "d", 0.01)],
+        memory_cap=1.0,
+        layer_held=1e-3,
+        way=1.0,
+        cut_way=1e-3,
+    )
+    best, bound = bound_of(problem, stages)
+    assert best == 2.0
+    assert bound == pytest.approx(2.0, rel=1e-4)
