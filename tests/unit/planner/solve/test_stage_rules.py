@@ -105,10 +105,10 @@ def test_no_plan_is_better_than_stages_as_they_are_say(seeds):
     assert close > looked / 4  # else a rule that counts too much would not be seen
 
 
-def bound_of(problem, stages):
-    """What the program says of plans at one row a second with one to two batches in flight; the best is as low."""
-    problem, goal = replace(problem, way_from=1.0, way_to=2.0), FixedRate(1.0)
-    best = LanePlans(problem, 1.0, 2.0).best(goal)
+def bound_of(problem, stages, low=1.0):
+    """The best plan at one row a second with few batches in flight, and what the program says of all of them."""
+    problem, goal = replace(problem, way_from=low, way_to=2 * low), FixedRate(1.0)
+    best = LanePlans(problem, low, 2 * low).best(goal)
     return best, goal.closer(TypeProgram(problem, **stages), best, 0.0, NEVER)
 
 
@@ -121,9 +121,9 @@ def test_what_comes_to_a_stage_leaves_only_the_type_of_the_one_before_it(stages)
         allowed=[(True, False), (False, True), (False, True)],
         flows=[Flow(0, 1, "a", 0.01), Flow(1, 2, "b", 1.0)],
         send_s=[none, none, (0.9, 0.1)],
-        memory=[(0.0, 0.0), (0.0, 0.6), (0.0, 0.7)],
+        memory=[none, (0.0, 0.6), (0.0, 0.7)],
         memory_cap=1.0,
-        layer_held=1e-3,
+        layer_held=[none, (1e-3, 1e-3), (2e-3, 2e-3)],
         way=1.0,
         cut_way=1e-3,
     )
@@ -145,5 +145,43 @@ def test_of_equal_branches_some_are_in_a_stage_and_some_are_not(stages):
         cut_way=1e-3,
     )
     best, bound = bound_of(problem, stages)
+    assert best == 2.0
+    assert bound == pytest.approx(2.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("stages", [BARE, ANCHORED, LANES])
+def test_a_tensor_that_all_branches_of_a_stage_read_does_not_cross(stages):
+    """It would not fit beside what a worker holds."""
+    problem = make_problem(
+        [[0.5, 0.0], *[[0.0, 0.2]] * 4],
+        allowed=[(True, False), *[(False, True)] * 4],
+        flows=[
+            Flow(0, 1, "a", 0.01),
+            *(Flow(1, v, "b", 1.0) for v in (2, 3)),
+            Flow(2, 4, "c", 0.01),
+            Flow(3, 4, "d", 0.01),
+        ],
+        memory_cap=1.0,
+        layer_held=0.1,
+        cut_memory=1.0,
+        way=1.0,
+    )
+    best, bound = bound_of(problem, stages)
+    assert best == 2.0
+    assert bound == pytest.approx(2.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("stages", [BARE, ANCHORED, LANES])
+def test_a_worker_may_have_room_for_all_batches_and_no_more(stages):
+    """Who hands batches on may give it all that there are: one more than its part need not fit."""
+    problem = make_problem(
+        [[0.5, 0.0], [0.0, 0.5]],
+        allowed=[(True, False), (False, True)],
+        flows=[Flow(0, 1, "a", 0.01)],
+        memory_cap=1.0,
+        layer_held=0.5,
+        way=2.0,
+    )
+    best, bound = bound_of(problem, stages, low=2.0)
     assert best == 2.0
     assert bound == pytest.approx(2.0, rel=1e-4)
