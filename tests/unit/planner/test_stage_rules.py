@@ -20,7 +20,7 @@ from heterps.planner.solve.type_program import TypeProgram
 from tests.unit.planner.lane_plans import LanePlans
 from tests.unit.planner.solve.test_bands import is_beaten
 
-FEW, MANY = (0, 2, 3, 13, 22, 25, 61), range(1_500)
+FEW, MANY = (0, 2, 3, 5, 8, 12, 13, 22, 25, 61), range(1_500)
 BARE, ANCHORED, LANES = {}, {"anchored": True}, {"anchored": True, "lanes": True}
 
 
