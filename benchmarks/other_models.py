@@ -10,7 +10,21 @@ import random
 import heterps as hps
 from heterps import ops
 
-__all__ = ["crossed", "encoder_decoder", "inception", "ladder", "many_tasks", "series_parallel", "two_sides"]
+__all__ = [
+    "crossed",
+    "encoder_decoder",
+    "field_aware",
+    "histories",
+    "inception",
+    "ladder",
+    "layered_experts",
+    "many_tasks",
+    "many_tasks_crossed",
+    "of_many_sizes",
+    "series_parallel",
+    "task_pairs",
+    "two_sides",
+]
 
 
 def _fields(dims: list[int], prefix: str = "c") -> list[ops.Tensor]:
@@ -87,6 +101,96 @@ def two_sides(tables: int = 40, length: int = 60) -> hps.Graph:
             h = _step(h, 128, f"{side}_fc{i}")
         ends.append(h)
     return _loss(ops.mul(*ends, name="both"))
+
+
+def histories(tables: int = 60, length: int = 20) -> hps.Graph:
+    """DIN: each of many histories is attended to by the item, and pooled; other fields have tables of two kinds."""
+    item = ops.lookup(ops.input("item", shape=(1,), dtype="uint64"), table="items", dim=16)
+    asked, pooled = ops.reshape(item, (16, 1), name="asked"), []
+    for i in range(tables):
+        ids = ops.input(f"h{i}", shape=(length,), dtype="uint64")
+        rows = ops.lookup(ids, table=f"ht{i}", dim=16)
+        scores = ops.softmax(ops.reshape(ops.matmul(rows, asked, name=f"s{i}"), (1, length), name=f"s{i}_row"))
+        pooled.append(ops.reshape(ops.matmul(scores, rows, name=f"p{i}"), (16,), name=f"p{i}_vector"))
+    h = ops.concat(item, *pooled, *_fields([8 + 8 * (i % 2) for i in range(tables)]), name="features")
+    for i, width in enumerate((512, 256, 128)):
+        h = _step(h, width, f"fc{i}")
+    return _loss(h)
+
+
+def layered_experts(tables: int = 150, layers: int = 3, tasks: int = 3, own: int = 3) -> hps.Graph:
+    """PLE: layers of experts, shared ones and those of each task, with a gate for each in every layer."""
+    h = ops.concat(*_fields([(8, 16, 24, 32)[i % 4] for i in range(tables)]), name="features")
+    states = [h] * (tasks + 1)
+    for layer in range(layers):
+        made = [[_step(state, 96, f"l{layer}_{k}_{e}") for e in range(own)] for k, state in enumerate(states)]
+        shared, names = made[-1], [f"l{layer}_{k}" for k in range(len(states))]
+        states = [_mixed([*mine, *shared], h, name) for mine, h, name in zip(made, states, names, strict=True)]
+    logits = [ops.dense(_step(state, 32, f"tower{k}"), 1, name=f"out{k}") for k, state in enumerate(states[:tasks])]
+    y = ops.input("y", (tasks,))
+    return hps.Graph(loss=ops.multi_logloss(ops.concat(*logits, name="logits"), y, name="loss"))
+
+
+def _mixed(experts: list[ops.Tensor], state: ops.Tensor, name: str) -> ops.Tensor:
+    """What a gate chooses of experts."""
+    count = len(experts)
+    gate = ops.softmax(ops.dense(state, count, name=f"{name}_gate"), name=f"{name}_weights")
+    rows = ops.reshape(ops.concat(*experts, name=f"{name}_all"), (count, 96), name=f"{name}_rows")
+    chosen = ops.matmul(ops.reshape(gate, (1, count), name=f"{name}_row"), rows, name=f"{name}_mix")
+    return ops.reshape(chosen, (96,), name=f"{name}_vector")
+
+
+def field_aware(fields: int = 24, dim: int = 4) -> hps.Graph:
+    """FFM: every field has a table for each other field, and each pair of fields multiplies its two rows."""
+    ids = [ops.input(f"c{i}", shape=(1,), dtype="uint64") for i in range(fields)]
+    rows = {
+        (i, j): ops.lookup(ids[i], table=f"t{i}_{j}", dim=dim) for i in range(fields) for j in range(fields) if i != j
+    }
+    pairs = [ops.mul(rows[i, j], rows[j, i], name=f"m{i}_{j}") for i in range(fields) for j in range(i + 1, fields)]
+    h = ops.concat(*pairs, name="features")
+    for i, width in enumerate((400, 400)):
+        h = _step(h, width, f"fc{i}")
+    return _loss(h)
+
+
+def of_many_sizes(tables: int = 300, kinds: int = 10) -> hps.Graph:
+    """Tables of ten kinds, of which some are pooled from several ids, into a deep stack."""
+    rows = []
+    for i in range(tables):
+        kind = i % kinds
+        ids = ops.input(f"c{i}", shape=(1 + kind % 3,), dtype="uint64")
+        rows.append(ops.lookup(ids, table=f"t{i}", dim=4 + 4 * kind, pooling="sum"))
+    h = ops.concat(*rows, name="features")
+    for i, width in enumerate((1024, 512, 256, 128)):
+        h = _step(h, width, f"fc{i}")
+    return _loss(h)
+
+
+def many_tasks_crossed(tables: int = 80, tasks: int = 4) -> hps.Graph:
+    """DLRM for several tasks: a bottom stack, pairs of all rows, and a top stack for every task."""
+    x = ops.input("x", shape=(13,))
+    for i, width in enumerate((256, 64, 16)):
+        x = _step(x, width, f"bottom{i}")
+    rows = _fields([16] * tables)
+    h = ops.concat(ops.dot_interaction(x, *rows, name="pairs"), x, name="features")
+    logits = []
+    for task in range(tasks):
+        top = h
+        for i, width in enumerate((256, 128)):
+            top = _step(top, width, f"top{task}_{i}")
+        logits.append(ops.dense(top, 1, name=f"out{task}"))
+    y = ops.input("y", (tasks,))
+    return hps.Graph(loss=ops.multi_logloss(ops.concat(*logits, name="logits"), y, name="loss"))
+
+
+def task_pairs(tables: int = 60, experts: int = 4) -> hps.Graph:
+    """Two MMoE side by side, over tables of their own, that meet in one loss."""
+    ends = []
+    for side in ("user", "item"):
+        h = ops.concat(*_fields([(8, 16)[i % 2] for i in range(tables)], side), name=f"{side}_features")
+        each = [_step(_step(h, 192, f"{side}{e}_a"), 96, f"{side}{e}_b") for e in range(experts)]
+        ends += [_mixed(each, h, f"{side}{task}") for task in range(2)]
+    return _loss(_step(ops.concat(*ends, name="both"), 64, "top"))
 
 
 def series_parallel(length: int = 1000, seed: int = 1) -> hps.Graph:

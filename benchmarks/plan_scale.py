@@ -223,6 +223,12 @@ OTHERS = {
     "chain of 2,000, memory": Large(lambda: chain(2000), 5e4, 4.0, SMALL_MEMORY),
     "encoder-decoder": Large(others.encoder_decoder, 1e5, 2.0),
     "ResNet": Large(resnet, 1e4, 2.0),
+    "DIN, 120 tables": Large(others.histories, 3e5, 2.0),
+    "FFM, 24 fields": Large(others.field_aware, 3e5, 2.0),
+    "300 tables of ten kinds": Large(others.of_many_sizes, 3e5, 2.0),
+    "DLRM, 4 tasks": Large(others.many_tasks_crossed, 1e6, 2.0),
+    "two MMoE": Large(others.task_pairs, 5e5, 2.0),
+    "PLE, 150 tables": Large(others.layered_experts, 3e5, 2.0),
 }
 
 

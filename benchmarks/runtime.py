@@ -181,13 +181,10 @@ def compare(rounds: int, seconds: float, batch: int, mode: str, rows: int, names
         for name in names:
             found[name].append(measure(name, batch, seconds, mode, rows))
             print(f"  {name:36} {found[name][-1]}", flush=True)
-    print(
-        f"\nbatch {batch}, {mode}, passes of {rows:,} rows, medians of {rounds} rounds, load {os.getloadavg()[0]:.1f};"
-    )
-    print(
-        "ratios of rates are against as many inline threads as workers, those of CPU time (inline to this) against a sample of one;"
-    )
-    print(f"for two workers then both against {TWO}")
+    load = f"load {os.getloadavg()[0]:.1f}"
+    print(f"\nbatch {batch}, {mode}, passes of {rows:,} rows, medians of {rounds} rounds, {load};")
+    print("ratios of rates are against as many inline threads as workers, those of CPU time (inline to this) against")
+    print(f"a sample of one; for two workers then both against {TWO}")
     for name in names:
         windows, cores = found[name], SYSTEMS[name].cores
         figures = against(windows, found[ONE], cores)

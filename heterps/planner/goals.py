@@ -71,6 +71,10 @@ class Goal:
         """Rows per second between which all plans lie that are better than a value, given one that none beats."""
         raise NotImplementedError
 
+    def within(self, slow: float, fast: float) -> Goal:
+        """The same of plans with rows per second from slow to fast, where plans of many are compared by their value."""
+        return self
+
     def slower(self, found: SearchResult, rows_per_second: float) -> SearchResult | None:
         """What was found, at fewer rows a second than it sustains; None if these are too few."""
         return None
@@ -166,6 +170,10 @@ class MinCost(Goal):
         """As many as were asked for, and up to which plans are looked for."""
         return self.rows_per_second, self.fastest(bound)
 
+    def within(self, slow: float, fast: float) -> Goal:
+        """The least price per row over these throughputs."""
+        return replace(self, rows_per_second=slow, up_to=fast)
+
     def slower(self, found: SearchResult, rows_per_second: float) -> SearchResult | None:
         """The same price an hour for fewer rows."""
         if rows_per_second < self.rows_per_second:
@@ -183,7 +191,7 @@ class MinCost(Goal):
     def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
         """Whether rows cost more at all throughputs."""
         most = self.fastest(self.bound(program.problem))
-        return program.least_beyond(value * (1 + 1e-6), self.rows_per_second, most, deadline)[0] > 0
+        return program.least_beyond(value * (1 + 1e-6), self.rows_per_second, most, deadline, 0.0)[0] > 0
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ the search asks for are asked of every plan, if what it counts is never more tha
 - the kernels of every Layer on the type of its stage, and what its parameters take there: their bytes from the hosts,
   and laying them and their gradients out where the worker is no GPU; as long again as the hosts do that;
 - over every cut, the bytes that cross (forward, and gradients back; a tensor once for each cut) and the gradients of
-  all parameters behind it, as long as the slower of the two types beside it is busy with them: no less than half of
-  what both are;
+  all parameters behind it, as long as the slower of the two types beside it is busy with them: no less than any part
+  of what one is, and the rest of what the other is;
 - at either side of it, while a worker that is no GPU lays out, or reads, what it sends and receives (gradients that are
   passed on: whoever passes them on), or what crosses is copied to a device and from it; and a call behind it;
 - the work of shard hosts for a batch; and the bytes of its rows, of their gradients and of those of dense parameters on

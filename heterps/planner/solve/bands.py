@@ -11,7 +11,9 @@ Where all cuts are listed (:class:`WholeBands`), M itself is divided. Lanes have
 are in a band from a to b only if a multiple of L is; the least price at X in a band never falls with X, since what a
 plan is at some X it is at every lower one. Fractions of units have room for ``a/X`` at the highest X there is, for each
 row a second. Where cuts are not listed (:class:`TypeBands`), M for each row a second is divided, and the program over
-types bounds a band.
+types bounds a band. Where plans of many rates are compared, so are rows a second: every plan has a number of each, so
+the boxes together hold all plans. In a narrow one, what is a product of both, or of a part of a Layer and the rate,
+is nearly linear, and a program says so in a second or two.
 """
 
 from __future__ import annotations
@@ -38,19 +40,20 @@ _MOST_BANDS = 256
 _NARROW = 1.02  # ends of a band, of each other, at which it is not divided
 _BELOW = 1 - 1e-7  # "just below": so that a plan is not in both parts of a band that is divided at it
 _CLOSE = 1.5e-2  # relative distance from the best plan at which a bound is close enough
-_HELPED = 1e-3  # relative: a bound that is so much closer than that of what a band is a part of
+_WIDE = 1.5  # ends of a box, of each other, beyond which the stage that reads is not looked at as it is
 _NEAR = 1.2e-2  # the same, of what is tried to be proved of stages as they are: less takes less time
+
+
+Box = tuple[float, ...]  # ends of what plans lie between: a pair for each thing by which they are divided
 
 
 @dataclass(order=True)
 class _Band:
-    """Plans with so many batches in flight; ``rank`` is lowest for the one that decides the bound."""
+    """Plans within a box; ``rank`` is lowest for the one that decides the bound."""
 
     rank: float
     bound: float = field(compare=False)
-    low: float = field(compare=False)
-    high: float = field(compare=False)
-    divides_at: float | None = field(compare=False)  # None: that would not help
+    parts: tuple[Box, ...] = field(compare=False)  # into which it is divided; none: that would not help
 
 
 class Bands:
@@ -74,63 +77,58 @@ class Bands:
 
     def closer(self, bound: float) -> float:
         """A value that no plan beats, given one: the band that decides it is divided until it is close to the best."""
-        bands = [self._first(bound)]
+        bands = [self._band(bound, self._first())]
         for _ in range(_MOST_BANDS):
             worst = bands[0]
-            if self._is_close(worst.bound) or worst.divides_at is None or self._deadline.over:
+            if self._is_close(worst.bound) or not worst.parts or self._deadline.over:
                 break
             heapq.heappop(bands)
-            for low, high in self._parts(worst.low, worst.divides_at, worst.high):
-                heapq.heappush(bands, self._bounded(worst.bound, low, high))
+            for box in worst.parts:
+                heapq.heappush(bands, self._bounded(worst.bound, box))
         return bands[0].bound
 
     def _is_close(self, bound: float) -> bool:
         value = self._best()
         return bound <= value * (1 + _CLOSE) if self._goal.rises else bound >= value * (1 - _CLOSE)
 
-    def _bounded(self, known: float, low: float, high: float) -> _Band:
+    def _bounded(self, known: float, box: Box) -> _Band:
         """A band with its bound, which is no worse than that of what it is a part of."""
         try:
-            bound, at = self._look(known, low, high)
+            bound, parts = self._look(known, box)
         except UndecidedError:
-            bound, at = known, None
-        return self._band(min(bound, known) if self._goal.rises else max(bound, known), low, high, at)
+            bound, parts = known, ()
+        return self._band(min(bound, known) if self._goal.rises else max(bound, known), parts)
 
-    def _band(self, bound: float, low: float, high: float, at: float | None) -> _Band:
-        return _Band(-bound if self._goal.rises else bound, bound, low, high, at)
+    def _band(self, bound: float, parts: tuple[Box, ...]) -> _Band:
+        return _Band(-bound if self._goal.rises else bound, bound, parts)
 
-    def _first(self, bound: float) -> _Band:
-        """All plans."""
+    def _first(self) -> tuple[Box, ...]:
+        """The parts into which all plans are divided first."""
         raise NotImplementedError
 
-    def _parts(self, low: float, at: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
-        """The two parts of a band that is divided."""
-        raise NotImplementedError
-
-    def _look(self, known: float, low: float, high: float) -> tuple[float, float | None]:
-        """The bound of a band, given that of what it is a part of, and where it is divided (None: nowhere)."""
+    def _look(self, known: float, box: Box) -> tuple[float, tuple[Box, ...]]:
+        """The bound of a band, given that of what it is a part of, and its parts (none: dividing it does not help)."""
         raise NotImplementedError
 
 
 class WholeBands(Bands):
     """Plans over the cuts that a problem has, divided by the number of batches that are in flight."""
 
-    def _first(self, bound: float) -> _Band:
+    def _first(self) -> tuple[Box, ...]:
         least, most = self._goal.rates(self._best(), self._floor)
-        self._fastest, low = most, float(np.ceil(self._problem.least_way * least * (1 - TOLERANCE)))
-        return self._band(bound, max(low, 1.0), np.inf, 2 * max(low, 1.0))
+        self._fastest = most
+        low = max(1.0, float(np.ceil(self._problem.least_way * least * (1 - TOLERANCE))))
+        return (low, 2 * low - 1), (2 * low, np.inf)
 
-    def _parts(self, low: float, at: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
-        return (low, at - 1), (at, high)
-
-    def _look(self, known: float, low: float, high: float) -> tuple[float, float | None]:
+    def _look(self, known: float, box: Box) -> tuple[float, tuple[Box, ...]]:
         """The best over all cuts, unless there is none that is better than the best so far."""
+        low, high = box
         way = max(self._problem.way_from, low / self._fastest)
         problem = replace(self._problem, way_from=way, flight_from=low, flight_to=high)
         problem = fairly_priced(problem, self._goal.target)
         found = self._goal.search(problem, self._solve, self._deadline, self._best())
         if found is None:
-            return self._best(), None
+            return self._best(), ()
         counted = self._counted(problem, found)
         if problem.has_room(found.placement.segments, counted):
             self._tried(LargeOutcome(problem, found, True))
@@ -141,14 +139,15 @@ class WholeBands(Bands):
         way = problem.way_of(found.placement.segments, found.rows_per_second)
         return _whole(problem, found, way * found.rows_per_second)
 
-    def _divided(self, low: float, high: float, counted: float, whole: float) -> float | None:
-        """Where a band is divided, so that its plan, which has so many in flight, is not in the lower part.
+    def _divided(self, low: float, high: float, counted: float, whole: float) -> tuple[Box, ...]:
+        """The parts of a band, divided so that its plan, which has so many in flight, is not in the lower one.
 
         ``whole`` is what its lanes have, if the band is sure of no more than its fewest.
         """
         at = min(counted, high) if counted > low else whole
         middle = np.ceil(np.sqrt(low * high)) if np.isfinite(high) else 2 * low
-        return float(min(at, max(middle, low + 1))) if at > low else None
+        at = float(min(at, max(middle, low + 1)))
+        return ((low, at - 1), (at, high)) if at > low else ()
 
 
 def _whole(problem: Problem, found: SearchResult, flight: float) -> float:
@@ -159,39 +158,53 @@ def _whole(problem: Problem, found: SearchResult, flight: float) -> float:
 
 
 class TypeBands(Bands):
-    """Plans over any cuts, divided by how many batches are in flight for each row a second."""
+    """Plans over any cuts, divided by how many batches are in flight for each row a second, and by rows a second."""
 
-    def _first(self, bound: float) -> _Band:
-        return self._band(bound, self._problem.least_way, np.inf, 2 * self._problem.least_way)
+    def _first(self) -> tuple[Box, ...]:
+        return self._parts((self._problem.least_way, np.inf, *self._goal.rates(self._best(), self._floor)))
 
-    def _parts(self, low: float, at: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
-        return (low, at * _BELOW), (at * _BELOW, high)
+    def _parts(self, box: Box) -> tuple[Box, ...]:
+        """Halves of a box: of what its ends are further apart in."""
+        low, high, slow, fast = box
+        if self._divides_rates and high * slow <= low * fast:
+            at = float(np.sqrt(slow * fast))
+            return (low, high, slow, at), (low, high, at, fast)
+        if high < low * _NARROW**2:
+            return ()
+        at = (float(np.sqrt(low * high)) if np.isfinite(high) else 2 * low) * _BELOW
+        return (low, at, slow, fast), (at, high, slow, fast)
 
-    def _look(self, known: float, low: float, high: float) -> tuple[float, float | None]:
+    @property
+    def _divides_rates(self) -> bool:
+        return self._goal.within(1.0, 2.0) != self._goal
+
+    def _look(self, known: float, box: Box) -> tuple[float, tuple[Box, ...]]:
         """A bound from the program over types, if need be with stages as they are."""
-        at = float(np.sqrt(low * high)) if np.isfinite(high) else 2 * low
-        bound = self._by_types(known, replace(self._problem, way_from=low, way_to=high))
-        return bound, at if high >= low * _NARROW**2 else None
+        low, high, slow, fast = box
+        problem, goal = replace(self._problem, way_from=low, way_to=high), self._goal.within(slow, fast)
+        wide = max(high / low, fast / slow if self._divides_rates else 1.0)
+        return self._by_types(problem, goal, wide), self._parts(box)
 
-    def _by_types(self, known: float, problem: Problem) -> float:
+    def _by_types(self, problem: Problem, goal: Goal, wide: float) -> float:
         program = TypeProgram(problem)
         if not program.applies:
             return self._floor
-        bound = self._goal.closer(program, self._best(), self._floor, self._deadline)
-        if self._is_close(bound) or not program.can_be_anchored or np.isinf(problem.way_to):
-            return bound  # without a limit to the batches in flight, stages as they are say little more
-        bound = self._with_stages(TypeProgram(problem, anchored=True), bound)
-        helped = bound < known * (1 - _HELPED) if self._goal.rises else bound > known * (1 + _HELPED)
-        if self._is_close(bound) or helped:
-            return bound  # else dividing alone does not help, and the stage that reads takes seconds
-        return self._with_stages(TypeProgram(problem, anchored=True, lanes=True), bound)
+        staged = program.can_be_anchored and np.isfinite(problem.way_to)
+        program.prices = 1 if staged else program.prices  # else stages as they are say little more, or take too long
+        bound = goal.closer(program, self._best(), self._floor, self._deadline)
+        if self._is_close(bound) or not staged:
+            return bound
+        bound = self._with_stages(TypeProgram(problem, anchored=True), goal, bound, wide)
+        if self._is_close(bound) or wide > _WIDE:
+            return bound  # the stage that reads takes a second or more
+        return self._with_stages(TypeProgram(problem, anchored=True, lanes=True), goal, bound, wide)
 
-    def _with_stages(self, program: TypeProgram, bound: float) -> float:
-        """A bound with stages as they are: one that is close enough first, a closer one if there is time."""
-        near = self._best() * (1 + _NEAR if self._goal.rises else 1 - _NEAR)
-        bound = self._goal.closer(program, near, bound, self._deadline)
-        if self._is_close(bound) and self._deadline.left > self._deadline.seconds / 2:
-            bound = self._goal.closer(program, self._best(), bound, self._deadline)
+    def _with_stages(self, program: TypeProgram, goal: Goal, bound: float, wide: float) -> float:
+        """A bound with stages as they are: one that is close enough; a closer one where that is easy, and in time."""
+        program.prices, near = 1, self._best() * (1 + _NEAR if goal.rises else 1 - _NEAR)
+        bound = goal.closer(program, near, bound, self._deadline)
+        if self._is_close(bound) and wide > _WIDE and self._deadline.left > self._deadline.seconds / 2:
+            bound = goal.closer(program, self._best(), bound, self._deadline)
         return bound
 
 

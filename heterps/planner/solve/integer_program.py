@@ -61,6 +61,11 @@ class IntegerProgram:
         self.low.append(low)
         self.high.append(high)
 
+    def dearest(self, cost: float, scale: float) -> None:
+        """Add the row that no solution costs more, in units of ``scale``: so much is pruned before one is found."""
+        entries = [(column, each / scale) for column, each in enumerate(self.cost) if each]
+        self.row(entries, -np.inf, cost / scale)
+
     def solve(self, seconds: float, presolve: bool = True) -> ProgramSolution | None:
         """Return the best solution found within the time; None if HiGHS has proved that there is none.
 

@@ -201,7 +201,7 @@ class Problem:
         known of the cuts between these.
         """
         fastest = self.fastest_way[:, None]
-        more, (ends, begins) = self._summed(self.layer_way - fastest), self._cut_ways(1.0)
+        more, (ends, begins) = self._summed(self.layer_way - fastest), self._cut_ways(1.0, 1.0)
         return np.stack([more + ends + self.way + fastest.sum(), more - begins])
 
     @cached_property
@@ -219,17 +219,31 @@ class Problem:
     def stage_way(self) -> Floats:
         """float[2, n, T]: the same difference for what a stage adds to what is in flight for all, besides ``way``.
 
-        Of a message over a cut, which takes what it takes on the slower side, both stages beside it count half.
+        A message over a cut takes what it takes on the slower side, so no less than any part of what it takes on one
+        side and the rest of what it takes on the other: that is what the stages beside it count.
         """
-        mine, (ends, begins) = self._summed(self.layer_way), self._cut_ways(0.5)
+        mine, (ends, begins) = self._summed(self.layer_way), self._cut_ways(self._sent_part, 1 - self._sent_part)
         return np.stack([mine + ends, mine - begins])
 
-    def _cut_ways(self, part: float) -> tuple[Floats, Floats]:
-        """float[n, T]: what a cut where a stage ends, and one where it begins, adds, with a part of its messages."""
+    @property
+    def _sent_part(self) -> float:
+        """The part of a message that the stage before a cut counts: all or nothing where that is the slower side.
+
+        It is, or is not, of the cut behind a stage that reads, where that is known of all types.
+        """
+        reads, slow = self.allowed[0], self.cut_way
+        if reads.all() or not reads.any():
+            return 0.5
+        if slow[reads].max() <= slow[~reads].min():
+            return 0.0
+        return 1.0 if slow[reads].min() >= slow[~reads].max() else 0.5
+
+    def _cut_ways(self, sent: float, taken: float) -> tuple[Floats, Floats]:
+        """float[n, T]: what a cut where a stage ends, and one where it begins, adds, with these parts of messages."""
         passed = (self._inner[:, 0] * self.passed_on)[:, None]
         crosses, passes, turns = self.own_way
-        both = self.cut_bytes[:, None] * (part * self.cut_way + crosses) + passed * part * self.cut_way
-        return both + passed * passes, both + self._inner * turns
+        moved, own = (self.cut_bytes[:, None] + passed) * self.cut_way, self.cut_bytes[:, None] * crosses
+        return sent * moved + own + passed * passes, taken * moved + own + self._inner * turns
 
     def way_of(self, segments: tuple[Segment, ...], x: float) -> float:
         """Batches in flight for each row per second of a whole placement, of x of them, at the least."""

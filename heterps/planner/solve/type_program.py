@@ -14,7 +14,9 @@ more, between them, so ``N * each + k * once <= k * cap`` for what its Layers ta
 of a type are at least the sum of ``(N * each + once) / cap``, and with the batches that a worker must hold for N. N is
 at least what all Layers take where they take least, and a Layer that is on a type knows what it takes there. Where
 plans are looked for that have so many batches in flight at the most, what Layers, and tensors that cross between types,
-add to them is one more row: a tensor comes to each type over another cut, and leaves its own over one.
+add to them is one more row: a tensor comes to each type over another cut, and leaves its own over one. Gradients of a
+Layer that is not on the type of the first come over the cut before its stage, and over the one behind the first: these
+may be one, so they take what they take on either side.
 
 The throughput x is a column of the program: Layers send ``w[v, t]`` rows a second to types, which is x where a Layer is
 on one type. So the least price less ``c * x``, over all throughputs from low to high, is one program. If it is m, every
@@ -56,10 +58,11 @@ class TypeProgram:
     """The program of a problem, at any throughput.
 
     ``anchored``: with one stage of each type as it is, on which no first stage is; ``lanes``: the first stage, too.
+    ``prices`` is how many prices per row are tried in turn.
     """
 
     def __init__(self, problem: Problem, anchored: bool = False, lanes: bool = False) -> None:
-        self.problem, self._is_anchored, self._has_lanes = problem, anchored, lanes
+        self.problem, self._is_anchored, self._has_lanes, self.prices = problem, anchored, lanes, _PRICES
         self._small, self._counts = folded(problem)
 
     @property
@@ -93,19 +96,24 @@ class TypeProgram:
 
     def exceeds(self, budget: float, x: float, deadline: Deadline) -> bool:
         """Whether it is proved that x rows a second cost more than a price per hour, or more than there is."""
-        price = self.least_price(x, deadline)
-        return price > budget * (1 + 1e-6) or bool(np.isinf(price))
+        most = budget * (1 + _ROUNDING)
+        return self.least_beyond(0.0, x, x, deadline, most)[0] > most
 
-    def least_beyond(self, per_row: float, low: float, high: float, deadline: Deadline) -> tuple[float, float]:
+    def least_beyond(
+        self, per_row: float, low: float, high: float, deadline: Deadline, most: float = np.inf
+    ) -> tuple[float, float]:
         """Lower bound on the price per hour less so much per row a second, from low to high rows a second.
 
-        inf: no plan, -inf: nothing is known in time. And the price per row of the solution that comes closest.
+        inf: no plan, or none that costs so much at ``most``; -inf: nothing is known in time. And the price per row of
+        the solution that comes closest.
         """
         program = IntegerProgram()
         rate = self._build(program, per_row, low, high)
+        if np.isfinite(most) and (scale := max(per_row * high, most)) > 0:
+            program.dearest(most + 2 * _ROUNDING * scale, scale)
         seconds = min(_STAGE_SECONDS if self._is_anchored else _SECONDS, deadline.left)
         try:
-            found = program.solve(max(0.05, seconds), presolve=not self._is_anchored)
+            found = program.solve(max(0.05, seconds), presolve=not np.isfinite(self.problem.way_to))
         except UndecidedError:
             return -np.inf, np.inf
         if found is None:
@@ -249,26 +257,42 @@ class TypeProgram:
                 for terms, column in zip(moved, (leaves, comes), strict=True):
                     terms.append((column, -float((forward + back) * p.cut_way[t] / self._most_way)))
             if np.isfinite(p.way_to):
-                messages[tensor] = program.continuous()
-                ways.append((messages[tensor], 1.0))
-                for terms in moved:
-                    program.row([(messages[tensor], 1.0), *terms], 0, np.inf)
+                messages[tensor] = self._add_message(program, moved, ways)
         return messages
+
+    def _add_message(self, program: IntegerProgram, sides: tuple[Terms, Terms], ways: Terms) -> int:
+        """A column of what a message adds to the batches in flight: no less than either side (negative) says."""
+        message = program.continuous()
+        ways.append((message, 1.0))
+        for terms in sides:
+            program.row([(message, 1.0), *terms], 0, np.inf)
+        return message
 
     def _add_gradients(
         self, program: IntegerProgram, rows: list[list[int]], work: list[list[Terms]], ways: Terms
     ) -> None:
-        """What the type of the first Layer, if there is one that all others need, passes on for the others."""
+        """What the type of the first Layer, if there is one that all others need, passes on for the others.
+
+        Gradients are messages, which take what they take on either side: of the cut behind the first stage, and of that
+        before their own.
+        """
         p, small, first = self.problem, self._small, self._first
         if first is None:
             return
         for v in np.flatnonzero(small.gradients):
+            sides: tuple[Terms, Terms] = [], []
+            size = small.gradients[v] / self._most_way
             for t in range(small.types):
-                passed = program.continuous()
+                passed, made = program.continuous(), program.continuous()
                 program.row([(passed, 1.0), (rows[first][t], -1.0), (rows[v][t], 1.0)], 0, np.inf)
+                program.row([(made, 1.0), (rows[v][t], -1.0), (rows[first][t], 1.0)], 0, np.inf)
                 for r, each in enumerate(small.receive_s[:, t] + small.send_s[:, t]):
                     work[t][r].append((passed, float(small.gradients[v] * each)))
-                ways.append((passed, float(small.gradients[v] * (p.cut_way[t] + p.own_way[1, t]) / self._most_way)))
+                ways.append((passed, float(size * p.own_way[1, t])))
+                for terms, column in zip(sides, (passed, made), strict=True):
+                    terms.append((column, -float(size * p.cut_way[t])))
+            if np.isfinite(p.way_to):
+                self._add_message(program, sides, ways)
 
     @property
     def _first(self) -> int | None:
@@ -309,10 +333,10 @@ def least_per_row(
     A price per row is tried that is nearly the plan's; where a solution costs less, that of the solution.
     """
     per_row, least = value * (1 - _CLOSE), floor
-    for _ in range(_PRICES):
+    for _ in range(program.prices):
         if deadline.over or per_row <= least:
             break
-        beyond, seen = program.least_beyond(per_row, low, high, deadline)
+        beyond, seen = program.least_beyond(per_row, low, high, deadline, 0.0)
         if beyond >= 0:
             return max(least, per_row)
         if np.isinf(beyond):
