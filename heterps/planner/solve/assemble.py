@@ -129,8 +129,7 @@ def check_counted(draft: Draft) -> None:
         If there are fewer: a bug of the planner.
     """
     segments, rate = draft.found.placement.segments, draft.found.rows_per_second
-    here = replace(draft.problem, way_from=0.0)
-    each = max(here.way_of(segments, rate), *(here.in_flight(segment) for segment in segments))
+    each = max(draft.problem.way_of(segments, rate), *map(draft.problem.own_flight, segments))
     if (least := each * rate) > in_flight(draft) * (1 + TOLERANCE):
         raise PlanError(_contradiction("batches in flight, at the least", least, in_flight(draft)))
 

@@ -451,12 +451,16 @@ class Problem:
         return limits
 
     def in_flight(self, segment: Segment) -> float:
-        """Batches in flight for each row per second, at the least, as a stage knows it.
+        """Batches in flight for each row per second, at the least, as a stage knows it, of what is looked for."""
+        return max(self.own_flight(segment), self.way_from)
+
+    def own_flight(self, segment: Segment) -> float:
+        """Those of any placement with such a stage.
 
         Where it is on two types, batches take one or the other: at the least all of them the one that takes less.
         """
         ways = (self.flight[0, segment.stop, t] - self.flight[1, segment.start, t] for t in segment.types)
-        return max(float(min(ways)), self.way_from)
+        return float(min(ways))
 
     def price_of(self, segments: tuple[Segment, ...], hosts: int) -> float:
         """Price per hour of stages and shard hosts, in the numbers in which units are sold."""
