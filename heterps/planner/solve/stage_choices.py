@@ -32,11 +32,14 @@ def _others_with_room(i, k, room, room_other):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _last_for_room(i, most, room, room_other):  # type: ignore[no-untyped-def]
-    """Up to how many units of the first type there must be ``most`` of the other for their room, or more."""
+def _last_for_room(i, enough, room, room_other):  # type: ignore[no-untyped-def]
+    """Up to how many units of the first type may be of use for their room where the other could carry all.
+
+    ``enough`` of the other do: if these have room for all, there is no such number.
+    """
     if i > 0:
-        return max(room, room_other) - most
-    return room * (1 - (most - 1) / room_other) if room_other > 0 else 0.0
+        return max(room, room_other) - enough
+    return 0.0 if room_other <= enough else np.inf
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -45,7 +48,7 @@ def list_choices(x, i, j, most, mixes, prices, alone, ways, choices, figures):  
 
     ``alone``: which of two types carries how much of a stage makes no difference but for their units. Then pairs of
     types, which have a third column, are looked at in one order: in the other, the same numbers of both are enough, but
-    for those with which the second type alone would carry all, and is there in such numbers for its room. ``ways`` are
+    for those with which the second type alone would carry all, and either is there for its room. ``ways`` are
     what stages add to batches in flight, if there is a limit: then two types may keep it where one alone does not.
     """
     choice, part, cost, added = choices
@@ -67,7 +70,7 @@ def list_choices(x, i, j, most, mixes, prices, alone, ways, choices, figures):  
             continue
         end = np.ceil(whole)
         if alone and not counts and mixes[n, 2]:
-            end = min(end, np.floor(_last_for_room(i, np.ceil(whole_other), room, room_other) * (1 + TOLERANCE)) + 1)
+            end = min(end, _last_for_room(i, np.ceil(whole_other), room, room_other) + 1)
         last, less = np.inf, min(_added(i, j, t, ways), _added(i, j, other, ways)) if counts else 0.0
         for k in range(1, int(min(end, most[t] + 1))):
             rest = max(whole_other * (1 - k / whole), _others_with_room(i, k, room, room_other))
