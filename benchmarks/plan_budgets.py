@@ -7,8 +7,8 @@ them for the most rows per second on a ladder: with more and more money, or with
 rung reaches a higher one reaches too, whatever the planner says of either: a value that is worse is a plan that was
 missed, a bound that a lower rung beats is a false certificate, and stops. ``hosts`` are pools that share a machine,
 with more and more cores, units or memory bandwidth; ``jobs`` are rows within more and more time, or on more and more
-machines, for the least money: plans are looked for up to twice the rows a second that are asked for, so that a bound
-holds up to these. With ``--known`` the cases that were found to be open.
+machines, for the least money: faster plans are taken where they save a twentieth, so a job with more time may cost
+that much more, and a bound holds up to the rows a second that it names. With ``--known`` the cases that were open.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ CAPS = (1, 2, 4, 8, 16, 40, 64)
 G5 = THREE.replace("g4dn-xlarge", "g5-xlarge")
 ONE_FAST = '[[pool]]\nname = "cpu"\ndevice = "c6a-8xlarge"\ncap = 1\n\n[[product]]\nname = "p3-2xlarge"\n'
 CLOSE = 1.0e-3  # relative: values that batch sizes are not told apart by
+HURRIED = 0.051  # relative: what a faster plan of a job must save
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def jobs(seed: int) -> Ladder:
     for times, cap in ((1.0, 4), (1.5, 8), (3.0, 32), (8.0, 128)):
         texts = [capped(text, cap if i == more else at) for i, (text, at) in enumerate(parts)]
         time_s = 3600 * hours * (times if more is None else 1.0)
-        rungs.append((f"{time_s / 3600:g} h, cap {cap}", "\n".join(texts), MinCost(rows / time_s)))
+        rungs.append((f"{time_s / 3600:g} h, cap {cap}", "\n".join(texts), MinCost.of_job(rows, time_s)))
     name = f"{seed}: {model}, {rows:.3g} rows, {', '.join(map(_short, parts))}, {options}"
     return Ladder(name, tuple(rungs), model, options)
 
@@ -227,7 +228,7 @@ def climb(ladder: Ladder, seconds: float, over: float, slow: float) -> None:
         gap = abs(rung.bound - rung.value) / rung.value if rung.value else float(rung.bound > 0)
         worth, most = (rung.value, rung.bound) if goal.rises else (_inverse(rung.value), _inverse(rung.bound))
         marks = [mark for mark, is_so in (("OPEN", gap > over), ("SLOW", rung.worked > slow)) if is_so]
-        marks += ["LESS"] if worth < reached * (1 - CLOSE) else []
+        marks += ["LESS"] if worth < reached * (1 - (CLOSE if goal.rises else HURRIED)) else []
         if most < reached * (1 - 1e-6) and (goal.rises or up_to <= rung.up_to):
             raise SystemExit(f"{name}: the bound {rung.bound:,.6g} is beaten by what a lower rung reaches")
         if worth > reached:
