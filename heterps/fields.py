@@ -221,7 +221,7 @@ def _near(key: str, known: Mapping[str, Any]) -> str:
 
 def _is_text(value: Any) -> bool:
     """Half of a surrogate pair is no character: it could not be printed."""
-    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))
 
 
 def _is_list(value: Any) -> bool:
@@ -316,6 +316,8 @@ def _literal(found: Found, hint: Any) -> Any:
 
 def _list(found: Found, hint: Any) -> tuple[Any, ...]:
     each = typing.get_args(hint)
+    if each == (str, Ellipsis) and _is_list(found.value) and all(map(_is_text, found.value)):
+        return tuple(map(str, found.value))  # thousands of names, in a plan of thousands of ops
     items = list(found)
     if len(each) == 2 and each[1] is Ellipsis:
         return tuple(_read(item, each[0]) for item in items)

@@ -313,7 +313,7 @@ def _goal(
             raise PlanError(
                 "--deadline with --rows gives the throughput: leave --rows-per-second and --arrival-rate out"
             )
-        return MinCost(rows / deadline)
+        return MinCost.of_job(rows, deadline)
     given = [value for value in (rows_per_second, arrival_rate, budget) if value is not None]
     if len(given) > 1:
         raise PlanError("--rows-per-second, --arrival-rate and --budget are different goals: give one of them")

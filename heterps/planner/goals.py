@@ -18,6 +18,7 @@ from heterps.planner.solve.type_program import TypeProgram, least_per_row, most_
 
 __all__ = ["FixedRate", "Goal", "MaxThroughput", "MinCost"]
 
+_QUICK_S = 900.0  # seconds: no job is hurried to take less, as machines must be there first
 _MANY_STATES, _SKIPPED = 1_000, 5e-3  # cuts beyond which plans are not told apart that are worth the same within this
 MOST_ROWS = 1e18  # a second: more than all machines there are; units that it would take are still whole numbers
 
@@ -99,16 +100,23 @@ class MinCost(Goal):
 
     The cheapest plan may be faster than asked for, up to ``up_to`` rows per second, and cost up to ``price_per_hour``.
     By default plans are compared that cost at most twice as much an hour as one that does what was asked for, however
-    fast they are.
+    fast they are. One that costs more, of up to ``hurry_to`` rows per second, is taken where it saves a twentieth or
+    more: a job that may take a day need not.
     """
 
     rows_per_second: float
     up_to: float | None = None
     price_per_hour: float = math.inf
+    hurry_to: float | None = None
 
     def __post_init__(self) -> None:
         _positive(self.rows_per_second)
         _affordable(self.price_per_hour)
+
+    @classmethod
+    def of_job(cls, rows: float, seconds: float) -> MinCost:
+        """Least price for so many rows in so many seconds at most."""
+        return cls(rows / seconds, hurry_to=rows / _QUICK_S)
 
     @property
     def objective(self) -> str:

@@ -18,7 +18,7 @@ from heterps.html_table import html_table
 from heterps.planner.costs.forecast import Certificate, Forecast, Rival
 from heterps.planner.purchases import Purchase
 from heterps.planner.ways import resolve_ways
-from heterps.protocol.words.modes import Async, Mode
+from heterps.protocol.words.modes import Async, Mixed, Mode
 from heterps.stages import layers_of, lower
 from heterps.writing import write_whole
 
@@ -88,6 +88,8 @@ class Plan:
         Copies of each shard host: with 2 a host that is lost costs nothing, as its backup takes over.
     lanes, batch_size, depth
         Lanes of the Sync mode; rows per batch; batches in flight per lane.
+    depths
+        Batches in flight of a lane by pool, where pools of unequal speed read; ``depth`` is the most of them.
     mode
         The consistency mode.
     parameters
@@ -118,6 +120,7 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
     purchases: tuple[Purchase, ...] = ()
+    depths: Mapping[str, Count] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self, PlanError, "plan")
@@ -133,8 +136,25 @@ class Plan:
                 )
         if self.replicas > 2:
             raise PlanError(f"plan: replicas={self.replicas}; use 1 (return to the last cut) or 2 (a backup per host)")
+        self._check_depths()
         if self.shard_pool not in pools:
             raise PlanError(f"shard hosts sit on pool {self.shard_pool!r}, which the plan does not describe")
+
+    def _check_depths(self) -> None:
+        reading = self.stages[0].workers
+        for pool in self.depths:
+            if pool not in reading:
+                raise PlanError(f"depths: pool {pool!r} does not read; those that do are {', '.join(reading)}")
+        if self.depths and (most := max(map(self.depth_on, reading))) != self.depth:
+            raise PlanError(f"depth is {self.depth}, but the most of depths is {most}")
+
+    def depth_on(self, pool: str) -> int:
+        """Batches in flight of a lane on a pool."""
+        return self.depths.get(pool, self.depth)
+
+    def depths_in(self, mode: Mode) -> Mapping[str, int]:
+        """Depths by pool in a mode: those of the plan, where it has the plan's depth, else none that differ."""
+        return self.depths if isinstance(mode, Async | Mixed) and mode.depth == self.depth else {}
 
     def pool(self, name: str) -> Pool:
         """Return a pool of the plan by name."""
@@ -210,6 +230,7 @@ class Plan:
         return {
             "format": _FORMAT,
             **plain,
+            **({"depths": dict(self.depths)} if self.depths else {}),
             "mode": self.mode.to_json(),
             "parameters": dict(self.parameters),
             "stages": [asdict(stage) for stage in self.stages],

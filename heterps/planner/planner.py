@@ -45,7 +45,7 @@ __all__ = ["BATCH_SIZES", "SECONDS", "Request", "plan", "solve"]
 BATCH_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 SECONDS = 30.0
 _TINY = make_problem([[1.0]], cap=4)
-_MANY_STATES, _RIVAL_SECONDS = 1_000, 1.0  # cuts beyond which rivals of a plan are looked for only so long
+_MANY_STATES, _RIVAL_SECONDS = 400, 1.0  # cuts beyond which rivals of a plan are looked for only once, and so long
 _OPEN = 1e-6  # relative distance of two bounds that are not the same
 _LARGE_BATCH = 8192  # rows; above, a plan says that this changes what is learned
 
@@ -278,9 +278,10 @@ def rivals(
     """What other ways of planning come to, and why they lose."""
     large = draft.problem.states > _MANY_STATES
     deadline = Deadline(min(_RIVAL_SECONDS, request.seconds / 10) if large else request.seconds / 10)
+    enough = Deadline(0.0) if large else deadline  # the first that is found is taken
     for name in names:
         try:
-            other = request.goal.search(draft.problem, solver(name).within(deadline), deadline)
+            other = request.goal.search(draft.problem, solver(name).within(deadline), enough)
         except UndecidedError:
             continue
         if other is None:

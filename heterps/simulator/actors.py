@@ -238,7 +238,7 @@ class Task:
 
     def __init__(self, world: World, process: Process, run: do.RunSplit) -> None:
         self.world, self.process, self.run = world, process, run
-        self.client = ClientState(run, world.scenario.spec.mode)
+        self.client = ClientState(run, world.mode_on(process))
         self._own = self._enter() if world.scenario.spec.mode.has_copy else None
         self._pulled: dict[int, list[tuple[int, int]]] = {}
         self._grads: dict[int, tuple[BatchKey, int]] = {}

@@ -11,6 +11,7 @@ from heterps.protocol.run.found import found
 from heterps.protocol.run.story import brief
 from heterps.protocol.words import decisions as de, events as ev, group as gr, instructions as do
 from heterps.protocol.words.messages import Acked, Reply, Request
+from heterps.protocol.words.modes import Mode
 from heterps.simulator import check
 from heterps.simulator.actors import Copy, Task
 from heterps.simulator.faults import fire, let_go
@@ -114,6 +115,10 @@ class World:
     def network(self) -> Network:
         """Return the network of the scenario."""
         return Network(self.scenario)
+
+    def mode_on(self, process: Process) -> Mode:
+        """Return the mode of attempts on a worker."""
+        return self.scenario.spec.mode
 
     def task(self, process: Process, run: do.RunSplit) -> Task:
         """Return the task of an attempt."""

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from heterps.errors import GraphError
 from heterps.fields import Count, Found
@@ -50,17 +51,20 @@ def layers_of(
     Found(batch_size, GraphError, "", "batch_size").read(Count)
     low = lower(graph).graph
     labels = label(low, batch_size, unique_fraction, ridge)
-    order = [tuple(low.ops[i] for i in piece.members) for piece in _order(low, merged(low, labels), labels)]
+    order = _joined(low, tuple(labels[op.name].bound for op in low))
     layers = tuple(_layer(low, ops, labels, batch_size, unique_fraction) for ops in order)
     return Layers(layers, _edges(low, order, batch_size, unique_fraction), batch_size, unique_fraction)
 
 
-def _order(graph: Graph, pieces: list[LayerPiece], labels: Mapping[str, Label]) -> list[LayerPiece]:
+@lru_cache(maxsize=8)  # a model has the same Layers at every batch size, nearly always
+def _joined(graph: Graph, bounds: tuple[Bound, ...]) -> tuple[tuple[Op, ...], ...]:
+    """The ops of each Layer, in order, given what bounds each op."""
+    return tuple(tuple(graph.ops[i] for i in piece.members) for piece in _order(graph, merged(graph, bounds), bounds))
+
+
+def _order(graph: Graph, pieces: list[LayerPiece], bounds: tuple[Bound, ...]) -> list[LayerPiece]:
     """Topological, io before compute where both are free to come next."""
-    rank = {
-        piece: (any(labels[graph.ops[i].name].bound is not Bound.IO for i in piece.members), place)
-        for place, piece in enumerate(pieces)
-    }
+    rank = {piece: (any(bounds[i] is not Bound.IO for i in piece.members), place) for place, piece in enumerate(pieces)}
     return needs_first({piece: piece.sources for piece in pieces}, rank.__getitem__)
 
 
@@ -102,7 +106,7 @@ def crossing_bytes(graph: Graph, tensor: Op, reader: Op, batch_size: int, unique
     return size, size if graph.kind(tensor).access != "file" else 0.0
 
 
-def _edges(graph: Graph, order: list[tuple[Op, ...]], batch_size: int, unique: float) -> tuple[Edge, ...]:
+def _edges(graph: Graph, order: tuple[tuple[Op, ...], ...], batch_size: int, unique: float) -> tuple[Edge, ...]:
     place = {op.name: i for i, ops in enumerate(order) for op in ops}
     edges = {}
     for op in graph:

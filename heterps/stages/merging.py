@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right, insort
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from heterps.graph import Form, Graph, Op
-from heterps.stages.labels import Label
 from heterps.stages.layers import Bound
 
 __all__ = ["LayerPiece", "merged"]
@@ -70,14 +69,14 @@ class LayerPiece:
         return found if len(self.pins | found.pins) <= 1 else None
 
 
-def merged(graph: Graph, labels: Mapping[str, Label]) -> list[LayerPiece]:
-    """Return the pieces of a lowered graph, in the order of their first ops."""
-    owner = _pieces(graph, labels)
+def merged(graph: Graph, bounds: Sequence[Bound]) -> list[LayerPiece]:
+    """Return the pieces of a lowered graph, in the order of their first ops, given what bounds each op."""
+    owner = _pieces(graph, bounds)
     _Rounds(owner).run()
     return list(dict.fromkeys(owner))
 
 
-def _pieces(graph: Graph, labels: Mapping[str, Label]) -> list[LayerPiece]:
+def _pieces(graph: Graph, bounds: Sequence[Bound]) -> list[LayerPiece]:
     """Return the piece that each op begins with."""
     pieces: list[LayerPiece] = []
     by_name: dict[str, LayerPiece] = {}
@@ -88,7 +87,7 @@ def _pieces(graph: Graph, labels: Mapping[str, Label]) -> list[LayerPiece]:
             data.pins |= {op.place} if op.place else set()
             piece = data
         else:
-            piece = _piece(graph, op, i, labels[op.name])
+            piece = _piece(graph, op, i, bounds[i])
             data = piece if graph.kind(op).access == "file" else data
         for source in op.inputs:
             if by_name[source] is not piece:
@@ -101,11 +100,12 @@ def _pieces(graph: Graph, labels: Mapping[str, Label]) -> list[LayerPiece]:
     return pieces
 
 
-def _piece(graph: Graph, op: Op, position: int, label: Label) -> LayerPiece:
-    stable = label.forced or op.kind == "gather_pool"
-    above = label.bound is Bound.COMPUTE and op.type.form is not Form.SCALAR
+def _piece(graph: Graph, op: Op, position: int, bound: Bound) -> LayerPiece:
+    reads = graph.kind(op).access is not None
+    stable = reads or op.kind == "gather_pool"
+    above = bound is Bound.COMPUTE and op.type.form is not Form.SCALAR
     pins = {op.place} if op.place else set()
-    return LayerPiece(op.name, [position], stable or above, graph.kind(op).access is not None, stable, pins)
+    return LayerPiece(op.name, [position], stable or above, reads, stable, pins)
 
 
 class _Rounds:

@@ -22,7 +22,7 @@ Bytes of parameters from the hosts take that, too.
 
 A stage knows of this sum what is in itself and at the cuts beside it, and of each other Layer what it takes on the
 type, among those that it is allowed on, where that is least: a bound too. Where a stage is on two types: the less of
-the two. Lanes of unequal speed have more (:mod:`heterps.planner.solve.unequal_lanes`).
+the two.
 
 **Proof.** W is the time from batch to batch of a play with one worker to a stage and one batch between its first pull
 and its last acknowledgement (``Async(1)``). Between these two, in this order, nothing of it beside the rest:
@@ -49,9 +49,9 @@ and its last acknowledgement (``Async(1)``). Between these two, in this order, n
    has the Layer that reads wherever all others come after it; where they do not, the type where it takes least counts.
 5. All else (reading ahead, other calls, messages without bytes) is left out here, and takes no less than nothing there.
 
-The times add up, as they do not overlap. Of lanes on two pools each has AHEAD times what it carries: together, the
-shares adding up to 1, at least the mean over them, which is no less than the least; so for batches that go on to one or
-the other of two pools. Depth is rounded up, and the largest of all lanes. That all this is so of every plan that is
+The times add up, as they do not overlap. Of lanes on two pools each has AHEAD times what it carries, by a depth for
+each pool: together, the shares adding up to 1, at least the mean over them, which is no less than the least; so for
+batches that go on to one or the other of two pools. Depths are rounded up. That all this is so of every plan that is
 made is checked when its depth is known (:func:`heterps.planner.solve.assemble.check_counted`).
 """
 

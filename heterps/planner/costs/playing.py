@@ -76,6 +76,7 @@ def play_plan(
         group=_is_reduced(plan) and mode is None,
         cut_every_s=cut_every_s,
         slow=slow,
+        depths=plan.depths_in(mode or plan.mode),
     )
     played = replace(plan, mode=script.mode) if isinstance(plan.mode, Async) else plan  # how many batches are merged
     return play(durations_of(played, costs, sample), script)
@@ -86,16 +87,15 @@ def even_splits(plan: Plan, batches: int = 40, each: int = 2) -> tuple[int, ...]
     return (batches,) * (each * max(plan.lanes, sum(plan.stages[0].workers.values())))
 
 
-def at_work_for(plan: Plan, costs: Costs) -> float:
-    """Batches at work in a lane for each row per second of all lanes.
+def at_work_for(plan: Plan, costs: Costs) -> tuple[float, ...]:
+    """Batches at work in a lane of each pool that reads, for each row per second of all lanes.
 
     How long a batch is on its way is played: one worker for every stage, one batch after another; where stages are on
-    two pools, on every way through them. Where pools of unequal speed read, lanes differ in what they carry, and the
-    lane which needs most counts.
+    two pools, on every way through them. Pools of unequal speed carry unequal parts.
     """
     first = plan.stages[0]
     shares = ((pool, share / first.workers[pool] / plan.batch_size) for pool, share in first.shares.items())
-    return max(batches * _on_its_way_s(plan, costs, pool) for pool, batches in shares)
+    return tuple(batches * _on_its_way_s(plan, costs, pool) for pool, batches in shares)
 
 
 def depth_for(at_work: float, rows_per_second: float) -> int:
@@ -117,7 +117,7 @@ def _on_its_way_s(plan: Plan, costs: Costs, pool: str) -> float:
 def _way_s(plan: Plan, costs: Costs, pools: Sequence[str]) -> float:
     """Seconds that a batch is on its way through one worker of these pools, by stage, with nothing else under way."""
     stages = tuple(replace(s, pool=pool, units=1, also=()) for s, pool in zip(plan.stages, pools, strict=True))
-    one = replace(plan, stages=stages, lanes=1, shard_hosts=plan.replicas)
+    one = replace(plan, stages=stages, lanes=1, shard_hosts=plan.replicas, depths={})
     return 1 / play_plan(one, costs, splits=(8,), mode=Async(1)).batches_per_second
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heterps.planner.plan import Plan, Stage
 from heterps.planner.show.figures import bytes_text, count_text, money_text
-from heterps.planner.show.short import ways_text
+from heterps.planner.show.short import depth_text, ways_text
 
 __all__ = ["Change", "diff"]
 
@@ -18,8 +18,9 @@ def diff(a: Plan, b: Plan) -> list[Change]:
 
 
 def _decisions(a: Plan, b: Plan) -> list[Change]:
-    names = ("batch_size", "shard_hosts", "shard_pool", "replicas", "lanes", "depth")
+    names = ("batch_size", "shard_hosts", "shard_pool", "replicas", "lanes")
     rows = [(name.replace("_", " "), str(getattr(a, name)), str(getattr(b, name))) for name in names]
+    rows.append(("depth", depth_text(a), depth_text(b)))
     rows.append(("mode", str(a.mode), str(b.mode)))
     rows.append(("parameters", ways_text(a) or "by table", ways_text(b) or "by table"))
     rows.append(("to rent", _rented(a), _rented(b)))

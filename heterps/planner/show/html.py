@@ -10,6 +10,7 @@ from heterps.planner.plan import Plan
 from heterps.planner.show.charts import draw_frontier, draw_split, draw_timeline
 from heterps.planner.show.explain import Explanation
 from heterps.planner.show.figures import bytes_text, count_text, counted_text, money_text, percent_text, seconds_text
+from heterps.planner.show.short import depth_text
 from heterps.planner.show.text_report import data_sheet_note, machine_ratio, purchases_text, star_of
 from heterps.simulator.timed.play import Played
 from heterps.stages import Layers
@@ -68,7 +69,7 @@ def report_html(
 def _subtitle(plan: Plan) -> str:
     shape = "one fused stage" if plan.is_fused else f"{len(plan.stages)} stages"
     lanes = counted_text(plan.lanes, "lane")
-    return f"{shape}, batches of {plan.batch_size:,} rows, {lanes}, depth {plan.depth}, {plan.mode.name} mode"
+    return f"{shape}, batches of {plan.batch_size:,} rows, {lanes}, depth {depth_text(plan)}, {plan.mode.name} mode"
 
 
 def _section(title: str, body: str) -> str:

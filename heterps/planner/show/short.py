@@ -6,7 +6,7 @@ from heterps.planner.plan import Plan
 from heterps.planner.show.figures import count_text
 from heterps.stages import layers_of
 
-__all__ = ["draw_plan", "plan_lines", "ways_text"]
+__all__ = ["depth_text", "draw_plan", "plan_lines", "ways_text"]
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -25,6 +25,11 @@ def plan_lines(plan: Plan) -> list[str]:
 def ways_text(plan: Plan) -> str:
     """How parameters travel, where the plan says so: ``fc* allreduce, * table``."""
     return ", ".join(f"{pattern} {way}" for pattern, way in plan.parameters.items())
+
+
+def depth_text(plan: Plan) -> str:
+    """Batches in flight per lane: one number, or one for each pool that reads."""
+    return ", ".join(f"{depth} on {pool}" for pool, depth in plan.depths.items()) or str(plan.depth)
 
 
 def draw_plan(plan: Plan) -> str:

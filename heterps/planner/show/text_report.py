@@ -12,7 +12,7 @@ from rich.text import Text
 from heterps.planner.costs.forecast import Certificate, Cost, Forecast
 from heterps.planner.plan import Plan, Stage
 from heterps.planner.show.figures import bytes_text, count_text, counted_text, money_text, percent_text, seconds_text
-from heterps.planner.show.short import ways_text
+from heterps.planner.show.short import depth_text, ways_text
 from heterps.screen import Screen
 
 __all__ = ["data_sheet_note", "machine_ratio", "purchases_text", "render", "report_text", "star_of"]
@@ -55,7 +55,7 @@ def purchases_text(plan: Plan) -> tuple[str, ...]:
 def _headline(plan: Plan) -> Text:
     shape = "one fused stage" if plan.is_fused else f"{len(plan.stages)} stages"
     lines = [
-        f"Plan: {shape}, batches of {plan.batch_size:,}, {counted_text(plan.lanes, 'lane')}, depth {plan.depth}, "
+        f"Plan: {shape}, batches of {plan.batch_size:,}, {counted_text(plan.lanes, 'lane')}, depth {depth_text(plan)}, "
         f"{plan.mode.name} mode"
     ]
     if plan.mode.adds:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import mul
 
 from heterps.errors import PlanError
 from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost, Forecast, StageForecast
 from heterps.planner.costs.layer_costs import Costs
+from heterps.planner.costs.on_the_way import DEPTH
 from heterps.planner.costs.planning_model import placed_tables, shared_name, sold_in
 from heterps.planner.costs.playing import at_work_for, depth_for, steady_play
 from heterps.planner.plan import Plan, Share, Stage
@@ -25,6 +27,7 @@ __all__ = [
     "Draft",
     "assemble",
     "at_depth",
+    "at_rate",
     "batches_held",
     "check_counted",
     "check_plan",
@@ -48,9 +51,13 @@ class Draft:
     found: SearchResult
     pins: Mapping[str, str]
     complete: bool = True  # whether the problem's states are all legal cuts
-    depth: int = 2  # batches in flight per lane
-    at_work: float = 0.0  # batches at work in a lane for each row per second
-    fits: bool = True  # whether every stage has the memory for that depth
+    depths: tuple[int, ...] = ()  # batches in flight per lane, of each type that reads
+    at_work: tuple[float, ...] = ()  # batches at work in such a lane for each row per second
+    fits: bool = True  # whether every stage has the memory for these
+
+    def __post_init__(self) -> None:
+        if not self.depths:
+            object.__setattr__(self, "depths", (DEPTH,) * len(self.found.placement.segments[0].types))
 
     def pool(self, type_: int) -> Pool:
         """Return the pool of a type."""
@@ -66,8 +73,9 @@ def assemble(draft: Draft, rows_per_second: float | None = None, mode: Mode | No
     """Write the plan; ``rows_per_second`` is the rate at which it will run, if less than it sustains."""
     segments = draft.found.placement.segments
     stages = tuple(_stage(draft, segment, _names(draft)[i]) for i, segment in enumerate(segments))
-    depth = draft.depth
-    forecast = _forecast(draft, stages, rows_per_second or draft.found.rows_per_second, depth)
+    forecast = _forecast(draft, stages, rows_per_second or draft.found.rows_per_second)
+    depths = dict(zip(stages[0].workers, draft.depths, strict=True))
+    depth = max(draft.depths)
     used = {name for stage in stages for name in stage.workers} | {draft.server.name}
     return Plan(
         graph=draft.costs.graph,
@@ -79,6 +87,7 @@ def assemble(draft: Draft, rows_per_second: float | None = None, mode: Mode | No
         replicas=draft.costs.replicas,
         lanes=max(1, segments[0].units + segments[0].other_units),
         depth=depth,
+        depths=depths if len(set(draft.depths)) > 1 else {},
         mode=mode or Async(depth=depth),
         memory_bytes=_memory(draft, forecast),
         forecast=forecast,
@@ -108,14 +117,17 @@ def _stage(draft: Draft, segment: Segment, name: str) -> Stage:
 
 def at_depth(draft: Draft) -> Draft:
     """Return a draft with as many batches in flight per lane as keep the slowest part of its plan busy."""
-    at_work = at_work_for(assemble(draft), draft.costs)
-    return replace(draft, at_work=at_work, depth=depth_for(at_work, draft.found.rows_per_second))
+    return at_rate(replace(draft, at_work=at_work_for(assemble(draft), draft.costs)), draft.found.rows_per_second)
+
+
+def at_rate(draft: Draft, rows_per_second: float) -> Draft:
+    """Return a draft with as many batches in flight as so many rows per second need, each pool the same part."""
+    return replace(draft, depths=tuple(depth_for(each, rows_per_second) for each in draft.at_work))
 
 
 def in_flight(draft: Draft) -> int:
     """Batches in flight in all lanes together."""
-    first = draft.found.placement.segments[0]
-    return draft.depth * (first.units + first.other_units)
+    return sum(map(mul, draft.found.placement.segments[0].counts, draft.depths))
 
 
 def check_counted(draft: Draft) -> None:
@@ -129,8 +141,7 @@ def check_counted(draft: Draft) -> None:
         If there are fewer: a bug of the planner.
     """
     segments, rate = draft.found.placement.segments, draft.found.rows_per_second
-    here = replace(draft.problem, way_from=0.0)
-    each = max(here.way_of(segments, rate), *(here.in_flight(segment) for segment in segments))
+    each = max(draft.problem.way_of(segments), *map(draft.problem.own_flight, segments))
     if (least := each * rate) > in_flight(draft) * (1 + TOLERANCE):
         raise PlanError(_contradiction("batches in flight, at the least", least, in_flight(draft)))
 
@@ -138,19 +149,20 @@ def check_counted(draft: Draft) -> None:
 def has_lanes_for_depth(draft: Draft) -> bool:
     """Whether there is a worker that reads only because those there are may not have more batches in flight."""
     first, problem, rate = draft.found.placement.segments[0], draft.problem, draft.found.rows_per_second
-    fewer, lanes = replace(first, units=first.units - 1), first.units + first.other_units
+    fewer, lanes = replace(first, units=first.units - 1), sum(first.counts)
     if not fewer.units or problem.speed(fewer) < rate:
         return False
-    return depth_for(draft.at_work * lanes / (lanes - 1), rate) > problem.deepest
+    return depth_for(max(draft.at_work) * lanes / (lanes - 1), rate) > problem.deepest
 
 
-def batches_held(segments: Sequence[Segment], depth: int) -> list[int]:
-    """Batches that a worker of each stage has at once: those in flight of its own lane, or its part of all of them.
+def batches_held(draft: Draft) -> list[tuple[int, ...]]:
+    """Batches that a worker of each type of a stage has at once: those of its own lane, or its part of all in flight.
 
     Those who hand batches on look at two queues, so none gets much more than its part: one more is allowed for.
     """
-    units = [segment.units + segment.other_units for segment in segments]
-    return [depth, *(min(units[0] * depth, -(-units[0] * depth // k) + 1) for k in units[1:])]
+    every, later = in_flight(draft), draft.found.placement.segments[1:]
+    parts = ((min(every, -(-every // sum(segment.counts)) + 1),) * len(segment.types) for segment in later)
+    return [draft.depths, *parts]
 
 
 @dataclass(frozen=True)
@@ -228,7 +240,7 @@ def _contradiction(what: str, planned: float, checked: float) -> str:
     )
 
 
-def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float, depth: int) -> Forecast:
+def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float) -> Forecast:
     problem, placement = draft.problem, draft.found.placement
     limits = problem.limits(placement)
     slowest = min(limits, key=lambda name: limits[name])
@@ -236,10 +248,8 @@ def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float, depth: int) 
     if rate < _ASKED * limits[slowest]:
         bottleneck = f"what was asked for, then {bottleneck}"
     parts = tuple(
-        _stage_forecast(draft, segment, stage, rate, limits[f"stage {i}"], held)
-        for i, (segment, stage, held) in enumerate(
-            zip(placement.segments, stages, batches_held(placement.segments, depth), strict=True)
-        )
+        _stage_forecast(draft, segment, stage, rate, limits[f"stage {i}"], max(held))
+        for i, (segment, stage, held) in enumerate(zip(placement.segments, stages, batches_held(draft), strict=True))
     )
     return Forecast(
         rows_per_second=rate,
@@ -262,13 +272,12 @@ def _unmeasured_gpus(draft: Draft, stages: tuple[Stage, ...]) -> tuple[str, ...]
 
 
 def _stage_forecast(
-    draft: Draft, segment: Segment, stage: Stage, rate: float, limit: float, depth: int
+    draft: Draft, segment: Segment, stage: Stage, rate: float, limit: float, held: int
 ) -> StageForecast:
     pool, costs = draft.pool(segment.type), draft.costs
     layers = [costs.layers.layers[v] for v in draft.problem.stage_layers(segment)]
     rates, n = costs.rates(pool), costs.batch_size
     received, sent = (n * bytes_ for bytes_ in _moved(draft.problem, segment))
-    crossing = float(draft.problem.cut_bytes[segment.start] + draft.problem.cut_bytes[segment.stop]) * n
     cuts = sum(0 < state < draft.problem.states - 1 for state in (segment.start, segment.stop))
     bus = pool.device.bus_bytes_per_s
     cost = sum((costs.cost(layer, pool) for layer in layers), Cost()) + Cost(
@@ -277,9 +286,16 @@ def _stage_forecast(
         network_s=max(received, sent) * costs.byte_s(pool),
         network_bytes=received + sent,
     )
-    memory = sum(costs.worker_bytes(layer, depth) for layer in layers) + crossing * depth
+    memory = _worker_bytes(draft, segment, held)
     could = limit * costs.stretch  # the problem's limit leaves the head-room free
     return StageForecast(stage.name, cost, rate / could, could, memory, _limit(draft, segment, cost))
+
+
+def _worker_bytes(draft: Draft, segment: Segment, held: int) -> float:
+    """Memory of a worker that has so many batches of a stage."""
+    layers = (draft.costs.layers.layers[v] for v in draft.problem.stage_layers(segment))
+    crossing = float(draft.problem.cut_bytes[segment.start] + draft.problem.cut_bytes[segment.stop])
+    return sum(draft.costs.worker_bytes(layer, held) for layer in layers) + crossing * draft.costs.batch_size * held
 
 
 def _moved(problem: Problem, segment: Segment) -> tuple[float, float]:
@@ -357,11 +373,10 @@ def _links(draft: Draft, rate: float) -> dict[str, float]:
 def _memory(draft: Draft, forecast: Forecast) -> dict[str, float]:
     """Bytes of one worker by pool: its stages, and its part of the tables where shard hosts sit."""
     memory: dict[str, float] = {}
-    for segment, stage in zip(draft.found.placement.segments, forecast.stages, strict=True):
-        for type_ in (segment.type, segment.other):
-            if type_ >= 0:
-                name = draft.pool(type_).name
-                memory[name] = max(memory.get(name, 0.0), stage.memory_bytes)
+    for segment, held in zip(draft.found.placement.segments, batches_held(draft), strict=True):
+        for type_, each in zip(segment.types, held, strict=True):
+            name = draft.pool(type_).name
+            memory[name] = max(memory.get(name, 0.0), _worker_bytes(draft, segment, each))
     rows = sum(table.bytes for table in forecast.tables if table.tier == "memory")
     copies = draft.costs.replicas
     tables = copies * (rows + draft.costs.dense_bytes) / max(draft.found.placement.hosts, copies)

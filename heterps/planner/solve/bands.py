@@ -7,13 +7,13 @@ counted, by anything that never counts more than there are (``Problem.way_of``, 
 worst of all bands is what no plan beats. A band in which a plan might still be better than the best that is known is
 divided in two: where its own plan is, or in the middle.
 
-Where all cuts are listed (:class:`WholeBands`), M itself is divided. Lanes have whole batches, all as many, so L lanes
-are in a band from a to b only if a multiple of L is; the least price at X in a band never falls with X, since what a
-plan is at some X it is at every lower one. Fractions of units have room for ``a/X`` at the highest X there is, for each
-row a second. Where cuts are not listed (:class:`TypeBands`), M for each row a second is divided, and the program over
-types bounds a band. Where plans of many rates are compared, so are rows a second: every plan has a number of each, so
-the boxes together hold all plans. In a narrow one, what is a product of both, or of a part of a Layer and the rate,
-is nearly linear, and a program says so in a second or two.
+Where all cuts are listed (:class:`WholeBands`), M itself is divided. Lanes of one type have whole batches, all as many,
+so L of them are in a band from a to b only if a multiple of L is; the least price at X in a band never falls with X,
+since what a plan is at some X it is at every lower one. Fractions of units have room for ``a/X`` at the highest X there
+is, for each row a second. Where cuts are not listed (:class:`TypeBands`), M for each row a second is divided, and the
+program over types bounds a band. Where plans of many rates are compared, so are rows a second: every plan has a number
+of each, so the boxes together hold all plans. In a narrow one, what is a product of both, or of a part of a Layer and
+the rate, is nearly linear, and a program says so in a second or two.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class WholeBands(Bands):
 
     def _counted(self, problem: Problem, found: SearchResult) -> float:
         """Batches that a plan has in flight, at the least, in lanes of whole ones."""
-        way = problem.way_of(found.placement.segments, found.rows_per_second)
+        way = problem.way_of(found.placement.segments)
         return _whole(problem, found, way * found.rows_per_second)
 
     def _divided(self, low: float, high: float, counted: float, whole: float) -> tuple[Box, ...]:
@@ -154,6 +154,8 @@ def _whole(problem: Problem, found: SearchResult, flight: float) -> float:
     """Batches that the lanes of a plan have, whole ones, if so many must be in flight."""
     first = found.placement.segments[0]
     lanes = first.units + first.other_units
+    if first.other >= 0:  # lanes of two types need not have as many
+        return float(max(lanes * problem.held, np.ceil(flight * (1 - TOLERANCE))))
     return float(lanes * max(problem.held, np.ceil(flight / lanes * (1 - TOLERANCE))))
 
 

@@ -125,6 +125,10 @@ def _units_into(x, j, t, figures, whole, units):  # type: ignore[no-untyped-def]
         flight = max(flight, f[10, j]) if whole else flight
         units[i] = _room_of(f[2, i] - f[1, j], f[3, j] - f[4, i], f[7, j], f[8, i], flight, i > 0, whole)
     for r in range(12, len(f), 3):
+        if f[r, j] == 0:  # all work scales: nothing to divide by
+            for i in range(j):
+                units[i] = max(units[i], (f[r + 1, j] - f[r + 2, i]) * x)
+            continue
         for i in range(j):
             units[i] = max(units[i], _work_of(x, f[r, j] - f[r, i], f[r + 1, j] - f[r + 2, i]))
     for i in range(j):
@@ -137,19 +141,25 @@ def _units_into(x, j, t, figures, whole, units):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True, error_model="numpy")
 def _forward(x, words, figures, price, whole, best, stage):  # type: ignore[no-untyped-def]
     """Write the least price of reaching every state, and the stage that reaches it: (state before, type, units)."""
-    n, types = len(words), len(price)
-    units = np.empty((types, n))
+    n, types, guess = len(words), len(price), 0
+    units, total = np.empty((types, n)), np.empty(n)
     best[0] = 0.0
     for j in range(1, n):
-        found = np.inf
+        total[:j] = np.inf
         for t in range(types):
             _units_into(x, j, t, figures, whole, units[t])
+            for i in range(j):
+                cost = best[i] + price[t] * units[t, i]
+                total[i] = cost if cost < total[i] else total[i]
+        # Where the state before was reached from is a good guess: what costs more need not be looked at.
+        found, enough = np.inf, total[guess] if is_inside(words, guess, j) else np.inf
         for i in range(j):
-            for t in range(types):
-                if best[i] + price[t] * units[t, i] < found and is_inside(words, i, j):
-                    found = best[i] + price[t] * units[t, i]
-                    stage[j, 0], stage[j, 1], stage[j, 2] = i, t, units[t, i]
-        best[j] = found
+            if total[i] < found and total[i] <= enough and is_inside(words, i, j):
+                found, stage[j, 0] = total[i], i
+        best[j], guess = found, int(stage[j, 0]) if found < np.inf else 0
+        for t in range(types - 1, -1, -1):
+            if best[guess] + price[t] * units[t, guess] == found:
+                stage[j, 1], stage[j, 2] = t, units[t, guess]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

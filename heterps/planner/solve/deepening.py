@@ -15,7 +15,7 @@ from heterps.planner.costs.on_the_way import DEPTH
 from heterps.planner.costs.playing import deeper, most_at_depth
 from heterps.planner.goals import Goal
 from heterps.planner.plan import Plan
-from heterps.planner.solve.assemble import Draft, assemble, at_depth, batches_held, check_plan, played_beside
+from heterps.planner.solve.assemble import Draft, assemble, at_depth, at_rate, batches_held, check_plan, played_beside
 from heterps.planner.solve.placement import Segment
 from heterps.planner.solve.problem import Problem
 from heterps.protocol.words.modes import Mode
@@ -40,8 +40,8 @@ def finished(draft: Draft, rows_per_second: float | None, mode: Mode | None) -> 
     for _ in range(_TURNS):
         if played is None or played.part >= _REACHED:
             break
-        more = replace(draft, depth=deeper(draft.depth))
-        if more.depth == draft.depth or without_room(more):
+        more = replace(draft, depths=tuple(map(deeper, draft.depths)))
+        if more.depths == draft.depths or without_room(more):
             break
         tried = assemble(more, rows_per_second, mode)
         again = played_beside(tried, draft.costs)
@@ -53,27 +53,34 @@ def finished(draft: Draft, rows_per_second: float | None, mode: Mode | None) -> 
 
 def slowed(draft: Draft, goal: Goal) -> Draft | None:
     """Return a draft that does not fit at as many rows a second as it has room for; None if these are too few."""
-    depths = (replace(draft, depth=depth) for depth in range(draft.depth - 1, DEPTH - 1, -1))
-    fitting = next((each for each in depths if not without_room(each)), None)
-    if fitting is None:
-        return None
-    rate = min(most_at_depth(draft.at_work, fitting.depth), draft.found.rows_per_second)
-    found = goal.slower(draft.found, rate)
-    if found is None:
-        return None
-    slower = replace(fitting, found=found, fits=True)
-    if not draft.problem.mixes.size:
-        return slower
-    again = at_depth(slower)  # pools that share a stage carry other parts then
-    return again if again.depth <= fitting.depth else None
+    for rate in _slower_rates(draft):
+        fitting = at_rate(draft, rate)
+        if without_room(fitting):
+            continue
+        found = goal.slower(draft.found, rate)
+        if found is None:
+            return None
+        slower = replace(fitting, found=found, fits=True)
+        if draft.problem.mixes.size:
+            slower = at_depth(slower)  # pools that share a stage carry other parts then
+        if not without_room(slower):
+            return slower
+    return None
+
+
+def _slower_rates(draft: Draft) -> list[float]:
+    """Rows a second at which a lane of one pool or the other needs a batch less, the most first."""
+    pairs = ((each, d) for each, depth in zip(draft.at_work, draft.depths, strict=True) for d in range(DEPTH, depth))
+    rates = {min(most_at_depth(each, depth), draft.found.rows_per_second) for each, depth in pairs if each > 0}
+    return sorted(rates, reverse=True)
 
 
 def without_room(draft: Draft) -> bool:
     """Whether workers of some stage hold more batches than they have room for, or than may be in flight."""
     segments = draft.found.placement.segments
-    held = batches_held(segments, draft.depth)
-    return not all(_fits(draft.problem, segment, each) for segment, each in zip(segments, held, strict=True))
+    return not all(_fits(draft.problem, *each) for each in zip(segments, batches_held(draft), strict=True))
 
 
-def _fits(problem: Problem, segment: Segment, held: int) -> bool:
-    return all(problem.holds(segment.start, segment.stop, t) >= held for t in segment.types)
+def _fits(problem: Problem, segment: Segment, held: tuple[int, ...]) -> bool:
+    each = zip(segment.types, held, strict=True)
+    return all(problem.holds(segment.start, segment.stop, t) >= batches for t, batches in each)

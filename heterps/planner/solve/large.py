@@ -160,10 +160,10 @@ def _closer(
         return few, found
     nearer = with_states(few, _around(few, found))
     try:
-        again = goal.search(nearer, solve, deadline) if nearer.states > few.states else None
+        again = goal.search(nearer, solve, deadline, found.value) if nearer.states > few.states else None
     except UndecidedError:
         again = None
-    return (nearer, again) if again is not None and not goal.better(found, again) else (few, found)
+    return (few, found) if again is None else (nearer, again)
 
 
 def _around(problem: Problem, found: SearchResult, each: int = 200) -> Bools:

@@ -33,11 +33,9 @@ def cut_bound(problem: Problem) -> float:
     Branches that are alike are folded into one. Of the least cuts of a graph, the one with the smallest source side is
     the same whichever way alike branches change places, so it cuts them alike: the folded graph has the same value.
     """
-    if problem.types != 2:
+    if problem.types != 2 or len(fold_of(problem)[0]) > MOST_FOR_MIN_CUT:
         return 0.0
     small, _ = folded(problem)
-    if small.layers > MOST_FOR_MIN_CUT:
-        return 0.0
     return max(cut_value(small, weight) for weight in (0.0, 0.25, 0.5, 0.75, 1.0))
 
 

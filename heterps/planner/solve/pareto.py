@@ -21,7 +21,7 @@ from heterps.planner.solve.label_floors import floors_of, least_in_all
 from heterps.planner.solve.placement import TOLERANCE, Floats, Placement, Segment
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.small import suited
-from heterps.planner.solve.stage_choices import MOST_GROUPS, list_choices
+from heterps.planner.solve.stage_choices import list_choices
 
 __all__ = ["TooManyLabelsError", "label_placement"]
 
@@ -95,7 +95,7 @@ def _search(x, words, figures, scarce, crossing, prices, most, mixes, floors, de
 
     Returns the number of labels, -1 if there is no room for more; and the lowest floor of those that were dropped.
     """
-    dim, limit, link_dim, shared, lanes = scarce
+    dim, limit, link_dim, shared, added_ways = scarce
     less, worth, to_go, lowest = floors[0][0], floors[1][0], floors[3], np.inf
     price, use, record, following, head, value = labels
     choice, part, cost, added = choices
@@ -104,7 +104,7 @@ def _search(x, words, figures, scarce, crossing, prices, most, mixes, floors, de
         for j in range(i + 1, n):
             if not np.isfinite(to_go[0, j]) or not is_inside(words, i, j):
                 continue
-            for c in range(list_choices(x, i, j, most, mixes, prices, alone, lanes, choices, figures)):
+            for c in range(list_choices(x, i, j, most, mixes, prices, alone, added_ways, choices, figures)):
                 t, units, other, other_units = choice[c, 0], choice[c, 1], choice[c, 2], choice[c, 3]
                 rest = to_go[0, j] + cost[c] + worth[t] * units - less
                 rest += worth[other] * other_units if other >= 0 else 0.0
@@ -123,7 +123,7 @@ def _search(x, words, figures, scarce, crossing, prices, most, mixes, floors, de
                         _charge(use[count], x, i, j, t, units, part[c], dim, shared)
                         if other >= 0:
                             _charge(use[count], x, i, j, other, other_units, 1 - part[c], dim, shared)
-                        if len(lanes[0]):
+                        if len(added_ways):
                             use[count, -1] += added[c]
                         if i > 0 and link_dim[record[at, 2], t] >= 0:
                             use[count, link_dim[record[at, 2], t]] += crossing[0, i] * x
@@ -183,14 +183,12 @@ class _Labels:
         ways = problem.types + int(most[problem.mixes[:, 0]].sum())  # all there are: none may be left out
         if ways > _MOST_CHOICES:
             raise TooManyLabelsError(f"{ways:,} ways to divide a stage between two types", self.root)
-        reading = MOST_GROUPS if np.isfinite(problem.most_way(x)) else 1  # ways to divide what reads
         crossing = np.stack([problem.crossing[0], problem.crossing[1] + problem.passed_on])
         prices = np.where(problem.packed, 0.0, problem.price)
         pairs = [tuple(pair) for pair in problem.mixes.tolist()]
         again = [(b, a) in pairs[:n] for n, (a, b) in enumerate(pairs)]  # whether the other order comes before
         mixes = np.column_stack([problem.mixes, np.array(again, np.int64)])
         self._figures = x, problem.words, problem.stage_figures, scarce, crossing, prices, most, mixes, floors
-        ways *= reading
         self._choices = np.empty((ways, 4), np.int64), np.empty(ways), np.empty(ways), np.empty(ways)
 
     @property
@@ -259,8 +257,7 @@ def _scarce(problem: Problem, x: float, hosts: int) -> tuple[tuple[Any, ...], np
     ways, most_way = np.zeros((0, 0, 0)), problem.most_way(x)
     if np.isfinite(most_way):  # batches in flight for each row a second: the last of what is scarce
         used, limit, ways = [*used, problem.way], [*limit, most_way], problem.stage_way
-    lanes = ways, most_way, not problem.has_serial
-    figures = dim.astype(np.int64), np.array(limit, float), link_dim, shared, lanes
+    figures = dim.astype(np.int64), np.array(limit, float), link_dim, shared, ways
     return figures, np.array(used, float)
 
 

@@ -41,6 +41,11 @@ class Segment:
         """Its type, or both."""
         return (self.type, self.other) if self.other >= 0 else (self.type,)
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Units of its type, or of both."""
+        return (self.units, self.other_units) if self.other >= 0 else (self.units,)
+
 
 @dataclass(frozen=True)
 class Placement:

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from heterps.planner.solve.placement import TOLERANCE, Bools, Floats, Flow, Placement, Segment, Shards
 from heterps.planner.solve.shared_use import shared_limits
-from heterps.planner.solve.unequal_lanes import lane_factor
 
 __all__ = ["Problem"]
 
@@ -245,16 +244,9 @@ class Problem:
         moved, own = (self.cut_bytes[:, None] + passed) * self.cut_way, self.cut_bytes[:, None] * crosses
         return sent * moved + own + passed * passes, taken * moved + own + self._inner * turns
 
-    def way_of(self, segments: tuple[Segment, ...], x: float) -> float:
-        """Batches in flight for each row per second of a whole placement, of x of them, at the least."""
-        first, later = segments[0], self.way + sum(map(self.way_added, segments[1:]))
-        total = later + self.way_added(first)
-        if first.other < 0 or self.has_serial:
-            return total
-        whole, other = (x * float(self.times(0, first.stop, t)[1].max()) for t in first.types)
-        faster = first.type if whole <= other else first.other
-        factor = float(lane_factor(first.units, first.other_units, whole, other))
-        return max(total, factor * (later + self._way_on(first, faster)))
+    def way_of(self, segments: tuple[Segment, ...]) -> float:
+        """Batches in flight for each row per second of a whole placement, at the least."""
+        return self.way + sum(map(self.way_added, segments))
 
     def way_added(self, segment: Segment) -> float:
         """What a stage adds to it: where it is on two types, the less of what it would on either."""
@@ -441,12 +433,13 @@ class Problem:
     def most_in_flight(self, segment: Segment) -> float:
         """Batches that can be in flight so that workers of a stage have room for their part of them.
 
-        Those who hand batches on to a later stage look at two queues: one more than its part is allowed for, unless
-        each has room for all of them.
+        Workers that read have as many in flight as those of their type need, and have room for. Those who hand batches
+        on to a later stage look at two queues: one more than its part is allowed for, unless each has room for all.
         """
-        each = min(self.holds(segment.start, segment.stop, t) for t in segment.types)
-        units = segment.units + segment.other_units
-        return units * each if segment.start == 0 else max(each, units * (each - 1))
+        counts, holds = segment.counts, [self.holds(segment.start, segment.stop, t) for t in segment.types]
+        if segment.start == 0:
+            return sum(units * each for units, each in zip(counts, holds, strict=True))
+        return max(min(holds), sum(counts) * (min(holds) - 1))
 
     def has_room(self, segments: tuple[Segment, ...], flight: float) -> bool:
         """Whether workers of all stages have room for so many batches in flight."""
@@ -465,12 +458,16 @@ class Problem:
         return limits
 
     def in_flight(self, segment: Segment) -> float:
-        """Batches in flight for each row per second, at the least, as a stage knows it.
+        """Batches in flight for each row per second, at the least, as a stage knows it, of what is looked for."""
+        return max(self.own_flight(segment), self.way_from)
+
+    def own_flight(self, segment: Segment) -> float:
+        """Those of any placement with such a stage.
 
         Where it is on two types, batches take one or the other: at the least all of them the one that takes less.
         """
         ways = (self.flight[0, segment.stop, t] - self.flight[1, segment.start, t] for t in segment.types)
-        return max(float(min(ways)), self.way_from)
+        return float(min(ways))
 
     def price_of(self, segments: tuple[Segment, ...], hosts: int) -> float:
         """Price per hour of stages and shard hosts, in the numbers in which units are sold."""
@@ -506,9 +503,7 @@ class Problem:
 
     def _last_in_flight(self, segments: tuple[Segment, ...], top: float) -> float:
         """Rows per second, up to ``top``, at which no more batches are counted than may be in flight."""
-        if self.mixes.size:
-            return top  # what is counted of stages on two types is not the same at all of them
-        counted = self.way_of(segments, top)
+        counted = self.way_of(segments)
         return self.flight_to / counted if counted * top > self.flight_to else top
 
     def sustained(self, placement: Placement) -> float:

@@ -19,7 +19,7 @@ def fits(problem: Problem, placement: Placement, x: float) -> bool:
     """Whether a placement keeps within everything scarce at x rows a second."""
     bought = problem.bought(placement.segments, placement.hosts)
     most_way = problem.most_way(x)
-    if np.isfinite(most_way) and problem.way_of(placement.segments, x) > most_way * (1 + TOLERANCE):
+    if np.isfinite(most_way) and problem.way_of(placement.segments) > most_way * (1 + TOLERANCE):
         return False
     return bool((bought <= problem.cap).all()) and problem.sustained(placement) >= x * (1 - 1e-9)
 

@@ -10,10 +10,15 @@ How fast plans within the limit can be follows from the price per row with fract
 throughput. Where units cost nothing there is no such limit: plans up to twice as fast are looked for, and then again
 up to what the fastest does of those that are worth the same. This ends: whatever is taken then costs no more an hour
 than what was found before, and does more.
+
+Where rows are a job, one that may take longer must not cost more, and with less to do in an hour the limit is lower. So
+plans at any price are looked at too, up to as many rows a second whatever the time that was given; where they save so
+much that it is worth the larger number of machines, the limit is doubled until it allows for that.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,6 +34,7 @@ __all__ = ["chosen"]
 _FASTER = 1.2  # than what is looked at must a plan be to be looked for again
 _DEARER = 2.0  # times the price per hour of a plan that does what was asked for
 _FIRST = 0.2  # of the time, for that plan
+_WORTH = 0.05  # of the price: what a plan of many more machines must save
 
 
 def chosen(request: Request, deadline: Deadline) -> Choice | None:
@@ -45,7 +51,7 @@ def chosen(request: Request, deadline: Deadline) -> Choice | None:
     choice = choose(replace(request, goal=_limited(request, goal, deadline)), deadline)
     while choice is not None and not deadline.over and (wider := _wider(choice)) is not None:
         choice = choose(replace(request, goal=wider), deadline, choice.alike)
-    return choice
+    return choice if choice is None or goal.hurry_to is None else _hurried(request, goal.hurry_to, choice, deadline)
 
 
 def _limited(request: Request, goal: MinCost, deadline: Deadline) -> MinCost:
@@ -69,3 +75,28 @@ def _wider(choice: Choice) -> MinCost | None:
     goal, most = choice.goal, max(d.problem.sustained(d.found.placement) for d in choice.alike)
     assert isinstance(goal, MinCost)
     return replace(goal, up_to=most) if most > goal.fastest(choice.bound) * _FASTER else None
+
+
+def _hurried(request: Request, most: float, choice: Choice, deadline: Deadline) -> Choice:
+    """The choice, or where plans of up to so many rows a second save much, one of nearly their price per row.
+
+    Of those it is the first within twice the limit, four times, and so on.
+    """
+    goal, known = choice.goal, choice.alike
+    assert isinstance(goal, MinCost)
+
+    def within(price: float) -> Choice | None:
+        return choose(replace(request, goal=replace(goal, up_to=most, price_per_hour=price)), deadline, known)
+
+    limit = goal.price_per_hour
+    if goal.fastest(choice.bound) >= most or math.isinf(limit):
+        return choice
+    least = within(math.inf)
+    while least is not None and not deadline.over and _saves(least, choice):
+        limit *= _DEARER
+        choice = (within(limit) if limit < least.draft.found.placement.price else least) or choice
+    return choice
+
+
+def _saves(dearer: Choice, choice: Choice) -> bool:
+    return dearer.draft.found.value < choice.draft.found.value * (1 - _WORTH)

@@ -10,7 +10,7 @@ Split makes the same units.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
 from heterps.errors import PlanError, UnknownKindError
@@ -100,6 +100,10 @@ class Mode:
         """Batches for which dense parameters are asked for once, where workers keep no rows."""
         return 1
 
+    def at_depth(self, depth: int) -> Mode:
+        """The mode of a worker that has so many batches in flight; itself where that is no choice."""
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """Return the mode as a JSON object that :func:`mode_from_json` reads."""
         return {"mode": self.name, **asdict(self)}
@@ -148,6 +152,10 @@ class Async(Mode):
     def dense_every(self) -> int:
         """Batches of a push."""
         return self.merge
+
+    def at_depth(self, depth: int) -> Async:
+        """The mode of a worker that has so many batches in flight."""
+        return replace(self, depth=depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +256,10 @@ class Mixed(Mode):
     def in_flight(self) -> int:
         """Batches in flight."""
         return max(2, self.depth)
+
+    def at_depth(self, depth: int) -> Mixed:
+        """The mode of a worker that has so many batches in flight."""
+        return replace(self, depth=depth)
 
 
 @dataclass(frozen=True, slots=True)

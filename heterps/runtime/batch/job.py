@@ -81,6 +81,8 @@ class Job:
         How each dense parameter and each table travels, by name; through its table where it is not named.
     cache_on
         Where rows of a cache are: in ``"memory"``, on the ``"device"`` that computes, or ``"auto"``: there if they can.
+    depths
+        Batches in flight of a worker that reads, by pool, where they are not those of the mode.
     """
 
     model: Model
@@ -100,6 +102,7 @@ class Job:
     clip: Clip = field(default_factory=Clip)
     rate: float = 1.0
     wire: str = FLOAT32
+    depths: Mapping[str, int] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel with all parts that are not of this package, whether a worker can import them or not."""
@@ -366,6 +369,10 @@ class Job:
     def owned(self, host: int) -> tuple[int, ...]:
         """Logical shards of a host."""
         return owned_by(self.owners, host)
+
+    def mode_on(self, pool: str) -> Mode:
+        """Return the mode of attempts on a worker of a pool: as deep as that is."""
+        return self.mode.at_depth(self.depths[pool]) if pool in self.depths else self.mode
 
     @property
     def in_flight(self) -> int:

@@ -28,10 +28,14 @@ def workers_of(plan: Plan) -> dict[str, int]:
 def _names(plan: Plan) -> dict[str, str]:
     """What workers of each pool that runs a stage declare.
 
-    A pool that runs the first stage is ``io``, also for later stages on it; one of GPUs keeps its name if that is a
-    GPU's, else it is ``gpu``; another one is ``compute`` if there is no second.
+    A pool that runs the first stage is ``io``, also for later stages on it (a further one that has a depth of its own
+    keeps its name); one of GPUs keeps its name if that is a GPU's, else it is ``gpu``; another one is ``compute`` if
+    there is no second.
     """
     names = dict.fromkeys(plan.stages[0].workers, IO)
+    for share in plan.stages[0].also if plan.depths else ():
+        resource_of(share.pool)  # refuses names that workers cannot declare
+        names[share.pool] = share.pool
     for pool in (pool for stage in plan.stages[1:] for pool in stage.workers):
         if pool not in names:
             names[pool] = _name(plan, pool, set(names.values()))

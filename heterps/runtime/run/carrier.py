@@ -204,10 +204,13 @@ class ClusterCarrier:
         else:
             self._arrivals.tell(ev.WorkerJoined(worker, "compute", stay=self.attendance.stay(worker)))
 
+    def _reading_pool(self, worker: str) -> str:
+        return self.roles.pool_of(0, self.attendance.pools.get(worker, ()))
+
     def _make_reader(self, worker: str) -> None:
         self._directory.forget(worker)
         data = None if parse_address(worker).is_local else self.dataset
-        args = (self.run, self.job, data)
+        args = (self.run, self.job, data, self._reading_pool(worker))
         line = self._readers[worker] = ActorLine(
             worker, lambda unwanted: Remote(self.client, worker, IoActor, *args, unwanted=unwanted)
         )
@@ -361,7 +364,7 @@ class ClusterCarrier:
 
     def let_go(self, worker: str) -> None:
         """End what the run has on a worker, and have it retired."""
-        readers = [(self.roles.io, self._readers.pop(worker))] if worker in self._readers else []
+        readers = [(self._reading_pool(worker), self._readers.pop(worker))] if worker in self._readers else []
         for pool, line in [*readers, *self.stages.let_go(worker)]:
             self._gathering.last_words(pool, line)
             line.close()
@@ -382,7 +385,7 @@ class ClusterCarrier:
     # --- reports
 
     def _lines(self) -> Iterator[tuple[str, ActorLine]]:
-        yield from ((self.roles.io, line) for line in self._readers.values())
+        yield from ((self._reading_pool(worker), line) for worker, line in self._readers.items())
         yield from self.stages.lines
         yield from ((self.roles.server, line) for line in self.hosts.places.lines.values())
 

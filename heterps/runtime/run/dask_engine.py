@@ -181,7 +181,7 @@ class ClusterEngine(EngineBase):
         """Have a task run for each Split while the block lasts."""
         self._settle()
         hosts = self.host_addresses()
-        workers = self._workers(self.roles.io)
+        workers = self._workers(*self.roles.pools_of(0))
         run = f"{self._name}-{uuid.uuid4().hex[:6]}"
         local_run(run, LocalRun(dataset, lambda event: None))
         there = None if parse_address(workers[0]).is_local else dataset
@@ -212,11 +212,11 @@ class ClusterEngine(EngineBase):
         finally:
             local_run(run, None)
 
-    def _workers(self, pool: str) -> list[str]:
-        listed = [w.address for p in pools_of(self.client) if p.name == pool for w in p.workers]
+    def _workers(self, *pools: str) -> list[str]:
+        listed = dict.fromkeys(w.address for p in pools_of(self.client) if p.name in pools for w in p.workers)
         found = [address for address in listed if address not in self._returning.silent]
         if not found:
-            raise ClusterError(f"no worker of pool {pool!r} is left; start one: {join_hint(resource_of(pool))}")
+            raise ClusterError(f"no worker of pool {pools[0]!r} is left; start one: {join_hint(resource_of(pools[0]))}")
         return found
 
     def host_addresses(self) -> list[Address]:

@@ -24,7 +24,7 @@ from heterps.runtime.cluster.pools import FoundPool, Need, pools_of, wait_for_po
 from heterps.runtime.cluster.probe import discover
 from heterps.runtime.cluster.resources import GPU
 from heterps.runtime.run.dask_engine import ClusterEngine
-from heterps.runtime.run.roles import Roles, roles_for, units_of, workers_for
+from heterps.runtime.run.roles import Roles, depths_on, roles_for, units_of, workers_for
 
 __all__ = ["check_plan", "open_cluster"]
 
@@ -46,7 +46,8 @@ def open_cluster(job: Job, plan: Plan, client: Client | None = None, **options: 
         pools = wait_for_pools(found, needs_of_roles(plan, roles))
         if is_given:
             warn_of_open(found, {worker.address: worker.name for pool in pools for worker in pool.workers})
-        job = replace(job, devices=on_roles(job.devices, plan, roles))
+        depths = depths_on(plan, roles) if plan.depths_in(job.mode) else {}
+        job = replace(job, devices=on_roles(job.devices, plan, roles), depths=depths)
         check_devices(found, job, pools, roles)
         if is_given and plan.forecast is not None:  # else there is nothing that figures were planned with
             check_plan(found, plan, roles, job.devices)
@@ -114,10 +115,18 @@ def on_pools(plan: Plan, roles: Roles) -> Plan:
         chosen += zip(stage.workers, roles.pools_of(i), strict=True)
     pools = {name: replace(plan.pool(planned), name=name) for planned, name in chosen}
     memory = {name: plan.memory_bytes.get(planned, 0.0) for planned, name in chosen}
+    depths = depths_on(plan, roles) if plan.depths else {}
     chosen_pools = [roles.pools_of(i) for i in range(len(plan.stages))]
     stages = tuple(_renamed(stage, named) for stage, named in zip(plan.stages, chosen_pools, strict=True))
     return replace(
-        plan, stages=stages, pools=tuple(pools.values()), shard_pool=roles.server, memory_bytes=memory, forecast=None
+        plan,
+        stages=stages,
+        pools=tuple(pools.values()),
+        shard_pool=roles.server,
+        memory_bytes=memory,
+        forecast=None,
+        depth=max(depths.values(), default=plan.depth),
+        depths=depths,
     )
 
 

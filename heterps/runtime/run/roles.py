@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heterps.planner.plan import Plan
 from heterps.runtime.cluster.resources import COMPUTE, GPU, IO, SERVER
 
-__all__ = ["Roles", "roles_for", "units_of", "workers_for"]
+__all__ = ["Roles", "depths_on", "roles_for", "units_of", "workers_for"]
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,19 @@ class Roles:
     def by_name(self) -> dict[str, tuple[str, ...]]:
         """Return pools by what users call their part in a run."""
         compute = {"compute": self.pools_of(1)} if len(self.stages) > 1 else {}
-        return {"servers": (self.server,), "io": (self.io,), **compute}
+        return {"servers": (self.server,), "io": self.pools_of(0), **compute}
 
     def of(self, pools: Collection[str]) -> set[str]:
         """Return the protocol's roles of a worker in these pools."""
         roles = {"server"} if self.server in pools else set()
-        roles |= {"io"} if self.io in pools else set()
+        roles |= {"io"} if set(self.pools_of(0)) & set(pools) else set()
         return roles | ({"compute"} if len(self.stages) > 1 and set(self.pools_of(1)) & set(pools) else set())
 
 
 def roles_for(plan: Plan, pools: Collection[str] | None = None) -> Roles:
     """Return who does what: pools of the plan's own names where the cluster has them, else pools named by role.
+
+    Where pools that read have depths of their own, a further one keeps its name in a cluster that is made to measure.
 
     Parameters
     ----------
@@ -65,6 +67,8 @@ def roles_for(plan: Plan, pools: Collection[str] | None = None) -> Roles:
 
     stages = [choose(stage.pool, *((IO,) if i == 0 else _usual(plan, i))) for i, stage in enumerate(plan.stages)]
     also = [tuple(choose(share.pool, *_usual(plan, i)) for share in s.also) for i, s in enumerate(plan.stages)]
+    if pools is None and plan.depths:
+        also[0] = tuple(share.pool for share in plan.stages[0].also)
     return Roles(choose(plan.shard_pool, SERVER, stages[0]), tuple(stages), tuple(also))
 
 
@@ -82,6 +86,14 @@ def units_of(plan: Plan, roles: Roles) -> Mapping[str, int]:
 def _usual(plan: Plan, stage: int) -> tuple[str, ...]:
     """A later stage on the pool of the first runs beside the data; others are for compute workers."""
     return (IO,) if plan.stages[stage].pool == plan.stages[0].pool else (COMPUTE, GPU)
+
+
+def depths_on(plan: Plan, roles: Roles) -> dict[str, int]:
+    """Return batches in flight by pool that reads; the least where two of the plan's pools are one in the cluster."""
+    depths: dict[str, int] = {}
+    for planned, pool in zip(plan.stages[0].workers, roles.pools_of(0), strict=True):
+        depths[pool] = min(plan.depth_on(planned), depths.get(pool, plan.depth))
+    return depths
 
 
 def workers_for(plan: Plan) -> Mapping[str, int]:

@@ -67,9 +67,9 @@ class _Slot:
 class IoActor:
     """Holds the attempts of a run on one worker."""
 
-    def __init__(self, run: str, job: Job, dataset: Dataset | None) -> None:
+    def __init__(self, run: str, job: Job, dataset: Dataset | None, pool: str = "") -> None:
         self._worker = get_worker()
-        self.run, self.job = run, job
+        self.run, self.job, self._mode = run, job, job.mode_on(pool)
         here = run_here(run)
         self.dataset = here.dataset if here is not None else dataset  # None once the actor is closed
         self._tell = teller(run, self._worker)
@@ -213,7 +213,7 @@ class IoActor:
     def _run(self, run: do.RunSplit, reading: Reading, slot: _Slot, addresses: Addresses, told_every_s: float) -> int:
         attempt = Attempt(
             run,
-            self.job.mode,
+            self._mode,
             reading,
             slot.bench,
             partial(self._link, slot),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from heterps.errors import PlanError, ProtocolError
 from heterps.protocol import Phase, RunSpec
@@ -31,6 +31,8 @@ class Script:
         Seconds between cuts; 0: none.
     slow
         How many times as long work takes: by the number of the worker that reads.
+    depths
+        Batches in flight of a worker that reads, by pool, where they are not those of the mode.
     """
 
     mode: Mode
@@ -40,6 +42,7 @@ class Script:
     group: bool = False
     cut_every_s: float = 0.0
     slow: Mapping[int, float] | None = None
+    depths: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def play(durations: Durations, script: Script) -> Played:
     """
     if script.slow:
         durations = _slowed(durations, script.slow)
-    world = TimedWorld(_scenario(durations, script), durations)
+    world = TimedWorld(_scenario(durations, script), durations, script.depths)
     problem = world.play()
     if problem or world.run.phase is not Phase.FINISHED:
         raise ProtocolError(f"a plan that was played did not end as it should: {problem or world.run.phase}")

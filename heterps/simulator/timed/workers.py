@@ -70,8 +70,8 @@ class TimedMember(Member):
 class ReadingWorker:
     """What the attempts of one worker share: its place in the pipeline, credits, and whose turn it is."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, pool: str) -> None:
+        self.number, self.pool = number, pool
         self.credits = Credits(number)
         self.running: TimedTask | None = None
         self.waiting: list[TimedTask] = []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from heterps.protocol import BatchKey
 from heterps.protocol.words import decisions as de, events as ev, group as gr, instructions as do
 from heterps.protocol.words.messages import Granted, Pull, Push
+from heterps.protocol.words.modes import Mode
 from heterps.simulator.actors import Task
 from heterps.simulator.network import Process
 from heterps.simulator.scenario import Scenario
@@ -27,8 +29,8 @@ class TimedWorld(World):
 
     timed: TimedNetwork
 
-    def __init__(self, scenario: Scenario, durations: Durations) -> None:
-        self.durations = durations
+    def __init__(self, scenario: Scenario, durations: Durations, depths: Mapping[str, int] | None = None) -> None:
+        self.durations, self._depths = durations, depths or {}  # batches in flight, by pool that reads
         self.begun: dict[tuple[BatchKey, str], tuple[float, int]] = {}  # handed on: when, and how many were there
         self.ends: list[float] = []  # when each batch was done
         self.bars: list[Bar] = []
@@ -44,6 +46,12 @@ class TimedWorld(World):
         """Return the network, whose messages are as large as the figures say."""
         self.timed = TimedNetwork(self.scenario, self.durations, self._size)
         return self.timed
+
+    def mode_on(self, process: Process) -> Mode:
+        """Return the mode of attempts on a worker: as deep as its pool is."""
+        mode = self.scenario.spec.mode
+        depth = self._depths.get(self._io[process].pool)
+        return mode if depth is None else mode.at_depth(depth)
 
     def task(self, process: Process, run: do.RunSplit) -> Task:
         """Return the task of an attempt."""
@@ -91,7 +99,7 @@ class TimedWorld(World):
             crew = self._crew(0, self._joined_io)
             process.pace = crew.pace
             self.timed.settle(process, crew.pool)
-            self._io[process] = ReadingWorker(self._joined_io)
+            self._io[process] = ReadingWorker(self._joined_io, crew.pool)
             self._joined_io += 1
         else:
             crew = self._crew(1, self._joined_compute)

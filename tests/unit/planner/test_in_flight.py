@@ -195,14 +195,14 @@ def test_no_plan_has_fewer_in_flight_than_the_search_counts(hardware, model, bat
     segments, rate = draft.found.placement.segments, draft.found.rows_per_second
     for s in segments:
         assert in_flight(draft) >= draft.problem.in_flight(s) * rate * (1 - 1e-9)
-    assert in_flight(draft) >= draft.problem.way_of(segments, rate) * rate * (1 - 1e-9)
+    assert in_flight(draft) >= draft.problem.way_of(segments) * rate * (1 - 1e-9)
 
 
 def test_a_plan_with_fewer_in_flight_than_counted_stops():
     draft = any_draft("rented", ctrdnn, 512, 1, 0)
     check_counted(draft)
     with pytest.raises(PlanError, match=r"contradicts itself \(batches in flight, at the least"):
-        check_counted(replace(draft, depth=draft.depth // 3))
+        check_counted(replace(draft, depths=(draft.depths[0] // 3,)))
 
 
 def test_plans_have_lanes_for_what_is_in_flight(monkeypatch):

@@ -5,6 +5,8 @@ import re
 import pytest
 
 from heterps.errors import PlanError
+from heterps.hardware import Hardware
+from heterps.models import wide_deep
 from heterps.planner import FixedRate, MaxThroughput, MinCost, Request, compare, plan
 from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration, parse_percent
 from tests.unit.planner.solve.test_large import with_tables
@@ -101,3 +103,14 @@ def test_solvers_are_compared_up_to_the_same_throughput(rented):
 def test_short_jobs_are_told_in_seconds(rented):
     made = plan(with_tables([8]), rented, goal=MinCost(1e6), batch_size=4096)
     assert re.fullmatch(r"Job: 1\.00M rows in [0-9.]+ m?s, \$[0-9.e-]+", job_text(made, 1e6, None, None))
+
+
+def test_a_job_that_may_take_longer_does_not_cost_more():
+    """Within 16 hours it cost 1.7 times as much as within 2: fewer machines, used less well, were all there was."""
+    rented = Hardware.from_toml(
+        '[[pool]]\nname = "cpu"\ndevice = "c6i-8xlarge"\n\n[[product]]\nname = "p3-2xlarge"\ncap = 8\n'
+    )
+    goals = [MinCost.of_job(1.96e10, 3600 * hours) for hours in (2, 16)]
+    short, long = (plan(wide_deep(), rented, goal=goal).certificate.value for goal in goals)
+    assert long <= short * 1.051
+    assert plan(wide_deep(), rented, goal=MinCost(1.96e10 / 57600)).certificate.value > 1.3 * long

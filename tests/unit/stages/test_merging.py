@@ -11,7 +11,9 @@ import pytest
 
 from heterps import Graph, ops
 from heterps.graph import Form
+from heterps.models import wide_deep
 from heterps.stages import layers_of, lower, partition
+from heterps.stages.contract import _joined
 from heterps.stages.draw import draw
 from heterps.stages.labels import label
 from heterps.stages.layers import Bound, Layers
@@ -125,3 +127,13 @@ def test_four_times_the_ops_take_about_four_times_as_many_lines(make: Callable[[
     _everything(make, 20)
     small, large = _everything(make, 100), _everything(make, 400)
     assert large < 6 * small  # 16 times if it grew with the square
+
+
+def test_ops_are_joined_once_for_all_batch_sizes_at_which_the_same_bounds_them() -> None:
+    graph = wide_deep()
+    _joined.cache_clear()
+    every = [layers_of(graph, batch_size=size) for size in (1024, 2048, 4096, 8192)]
+    assert {tuple(layer.ops for layer in layers.layers) for layers in every} == {
+        tuple(layer.ops for layer in every[0].layers)
+    }
+    assert _joined.cache_info().misses == 1

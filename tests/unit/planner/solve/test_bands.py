@@ -133,7 +133,7 @@ def test_a_band_has_no_other_plans():
                 found_any += 1
                 segments, rate = outcome.found.placement.segments, outcome.found.rows_per_second
                 most = limits.get("way_to", limits.get("flight_to", 0.0) / rate)
-                assert outcome.problem.way_of(segments, rate) <= most * (1 + 1e-6), f"seed {seed}"
+                assert outcome.problem.way_of(segments) <= most * (1 + 1e-6), f"seed {seed}"
     assert found_any > 5
 
 

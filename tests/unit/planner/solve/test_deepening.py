@@ -46,7 +46,7 @@ def test_a_plan_that_is_played_too_slow_gets_more_batches_in_flight(draft):
     assert any(stage.also for stage in assemble(draft).stages)
     assert part(draft) < 0.8
     deeper, made = deepening.finished(draft, None, None)
-    assert made.depth == deeper.depth == made.mode.depth > draft.depth
+    assert (made.depth,) == deeper.depths == (made.mode.depth,) > draft.depths
     assert part(deeper) > 1.1 * part(draft)
 
 
@@ -60,5 +60,5 @@ def test_a_batch_may_take_the_slower_way(draft):
     made, rate = assemble(draft), draft.found.rows_per_second
     first, last = made.stages
     ways = [replace(last, pool=pool, units=3, also=()) for pool in last.workers]
-    alone = sorted(depth_for(at_work_for(replace(made, stages=(first, way)), draft.costs), 100 * rate) for way in ways)
-    assert alone[0] < depth_for(at_work_for(made, draft.costs), 100 * rate) < alone[1]
+    alone = sorted(depth_for(*at_work_for(replace(made, stages=(first, way)), draft.costs), 100 * rate) for way in ways)
+    assert alone[0] < depth_for(*at_work_for(made, draft.costs), 100 * rate) < alone[1]
