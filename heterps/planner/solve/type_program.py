@@ -97,7 +97,8 @@ class TypeProgram:
     def exceeds(self, budget: float, x: float, deadline: Deadline) -> bool:
         """Whether it is proved that x rows a second cost more than a price per hour, or more than there is."""
         most = budget * (1 + _ROUNDING)
-        return self.least_beyond(0.0, x, x, deadline, most)[0] > most
+        price = self.least_beyond(0.0, x, x, deadline, most)[0]
+        return price > most or price == np.inf  # which is no more than what may be paid where that has no end
 
     def least_beyond(
         self, per_row: float, low: float, high: float, deadline: Deadline, most: float = np.inf

@@ -176,7 +176,7 @@ def test_small_batches_are_played_as_fast_as_they_are_forecast(rented):
 
 
 def test_a_contradiction_stops(rented, monkeypatch):
-    monkeypatch.setattr("heterps.planner.solve.choose.at_depth", lambda draft: replace(draft, depth=1))
+    monkeypatch.setattr("heterps.planner.solve.choose.at_depth", lambda draft: replace(draft, depths=(1,)))
     monkeypatch.setattr("heterps.planner.costs.planning_model.DEPTH", 1)
     monkeypatch.setattr("heterps.planner.solve.deepening._TURNS", 0)
     with pytest.raises(PlanError, match=r"contradicts itself \(batches in flight, at the least: .* planned"):
