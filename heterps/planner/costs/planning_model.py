@@ -203,20 +203,31 @@ def _link(costs: Costs, a: Pool, b: Pool) -> float:
 
 
 def _shards(costs: Costs, server: Pool, pins: Mapping[str, str]) -> Shards:
-    """Shard hosts: on a shared Host they take no unit, only its cores and memory; elsewhere they are units."""
+    """Shard hosts: on a shared Host they take no unit, only its cores and memory; elsewhere they are units.
+
+    Each is a process with the network of a unit, wherever it is.
+    """
     busy = costs.shard_s(server) / costs.batch_size * costs.stretch
+    network = _shard_network_bytes(costs) / costs.rates(server).network_bytes_per_s * costs.stretch
     needed = sum(table.bytes for table in placed_tables(costs, server, pins) if table.tier == "memory")
     needed = costs.replicas * (needed + costs.dense_bytes)
     if server.host is not None:
-        return Shards(busy / costs.hardware.host(server.host).cores, costs.replicas)
-    moved = costs.shard_bytes / 2 + costs.replica_bytes  # in each direction; to backups: out of one, into another
-    network = moved / costs.batch_size / costs.rates(server).network_bytes_per_s * costs.stretch
+        return Shards(max(busy / costs.hardware.host(server.host).cores, network), costs.replicas)
     minimum = max(costs.replicas, math.ceil(needed / (server.device.memory_bytes * MEMORY_SHARE)))
     return Shards(max(busy, network), minimum, type=costs.hardware.pools.index(server))
 
 
+def _shard_network_bytes(costs: Costs) -> float:
+    """Bytes per row that shard hosts send, and receive; to backups: out of one, into another."""
+    return (costs.shard_bytes / 2 + costs.replica_bytes) / costs.batch_size
+
+
 def _shared(costs: Costs, server: Pool) -> dict[str, Any]:
-    """What pools take from the Hosts they share: core seconds and memory bytes per row, and what the Hosts have."""
+    """What pools take from the Hosts they share: core seconds and memory bytes per row, and what the Hosts have.
+
+    Last the network of shard hosts on a Host: as they take no unit there, nothing else says how many it has room for.
+    All together have that of as many units as their pool has.
+    """
     pools, layers, n = costs.hardware.pools, costs.layers.layers, costs.batch_size
     usage, per_byte, per_turn, fixed, capacity = [], [], [], [], []
     for host in costs.hardware.hosts:
@@ -235,6 +246,13 @@ def _shared(costs: Costs, server: Pool) -> dict[str, Any]:
             here * 3 * (costs.shard_bytes + costs.replica_bytes) / n,
         ]
         capacity += [free_cores(costs, host), host.memory_bytes_per_s * host.count]
+    if server.host is not None and server.cap is not None:
+        nobody = np.zeros(len(pools))
+        usage.append(np.zeros((len(layers), len(pools))))
+        per_byte.append(nobody)
+        per_turn.append(nobody)
+        fixed.append(_shard_network_bytes(costs))
+        capacity.append(server.cap * costs.rates(server).network_bytes_per_s)
     if not capacity:
         return {}
     return {
@@ -251,6 +269,8 @@ def shared_name(problem: Problem, hardware: Hardware, number: int) -> str:
     ends = np.argwhere(problem.link == number)
     if len(ends):
         return "link " + " - ".join(hardware.pools[int(t)].name for t in ends[0])
+    if number == 2 * len(hardware.hosts):
+        return "network of the shard hosts"
     return f"{('cores', 'memory bandwidth')[number % 2]} of host {hardware.hosts[number // 2].name}"
 
 
