@@ -212,7 +212,8 @@ def _shards(costs: Costs, server: Pool, pins: Mapping[str, str]) -> Shards:
     needed = sum(table.bytes for table in placed_tables(costs, server, pins) if table.tier == "memory")
     needed = costs.replicas * (needed + costs.dense_bytes)
     if server.host is not None:
-        return Shards(max(busy / costs.hardware.host(server.host).cores, network), costs.replicas)
+        cores = server.device.cores / costs.hardware.host(server.host).cores  # a host may take all of its machine's
+        return Shards(max(busy * cores, network), costs.replicas)
     minimum = max(costs.replicas, math.ceil(needed / (server.device.memory_bytes * MEMORY_SHARE)))
     return Shards(max(busy, network), minimum, type=costs.hardware.pools.index(server))
 

@@ -1,4 +1,4 @@
-"""Shard hosts on a Host have a network, too: each that of a unit, all of them that of as many units as there are."""
+"""Shard hosts on a Host: their part of its cores, and the network of a unit each, of no more units than there are."""
 
 from dataclasses import replace
 
@@ -58,6 +58,18 @@ def test_of_a_pool_without_a_cap_there_are_as_many_as_it_takes():
     one = plan(wide_deep(), served_by(1), goal=MaxThroughput(), batch_size=1024).forecast.rows_per_second
     made = plan(wide_deep(), served_by(None), goal=FixedRate(4.5 * one), batch_size=1024)
     assert made.shard_hosts == 5
+
+
+def test_a_unit_of_many_cores_is_busy_with_all_of_them():
+    """A machine of 64 cores has four units of 16, and is busy for a quarter of what each of them would be."""
+    core, io = served_by(4).pools
+    unit = replace(core, device=replace(core.device, cores=16, network_bytes_per_s=1e15))
+    busy = [
+        forecast(by_hand(wide_deep(), hardware, [("io", ["*"], 4)], batch_size=1024, shard_pool="server"), hardware)
+        for hardware in (Hardware((unit, io), served_by(4).hosts), Hardware((replace(unit, host=None), io)))
+    ]
+    shared, alone = (made.forecast.shard_busy / made.forecast.rows_per_second for made in busy)
+    assert shared == pytest.approx(alone / 4)
 
 
 def test_it_is_named_where_it_is_not_enough():
