@@ -124,8 +124,9 @@ def test_mistyped_options_are_named_and_the_scripts_own_are_not_touched(monkeypa
     assert seen[0].pools == {"server": 1, "io": 2, "compute": 0, "gpu": 0}
 
 
-def test_a_launch_needs_workers() -> None:
-    result = CliRunner().invoke(main, ["launch", "--servers", "0", "--io", "0", "train.py"])
+def test_a_launch_needs_workers(tmp_path: pathlib.Path) -> None:
+    (script := tmp_path / "train.py").touch()
+    result = CliRunner().invoke(main, ["launch", "--servers", "0", "--io", "0", str(script)])
     assert (result.exit_code, "ask for at least one" in result.output) == (1, True)
 
 

@@ -78,10 +78,11 @@ def test_workers_with_a_gpu_give_their_cores_to_blas() -> None:
     assert [(t.tasks, t.blas) for t in allot(["io", "v100"], 5)] == [(2, 1), (1, 3)]
 
 
-def test_the_command_starts_pools_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_starts_pools_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    (script := tmp_path / "train.py").touch()
     started: list[launcher.Launch] = []
     monkeypatch.setattr(launcher, "launch_cluster", lambda launch, tell: started.append(launch) or 0)
-    words = ["launch", "--io", "2", "--pool", "v100=2", "--pool", "p40=1", "train.py"]
+    words = ["launch", "--io", "2", "--pool", "v100=2", "--pool", "p40=1", str(script)]
     assert CliRunner().invoke(main, words).exit_code == 0
     assert dict(started[0].pools) == {"server": 1, "io": 2, "compute": 0, "gpu": 0, "v100": 2, "p40": 1}
 

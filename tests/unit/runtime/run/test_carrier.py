@@ -286,7 +286,7 @@ def test_an_io_worker_has_joined_once_its_actor_is_made(start: Start) -> None:
     played.look()
     assert sorted(event.worker for event in played.told(ev.WorkerJoined)) == [IO_0, IO_1]
     actor = played.actor(IO_0)
-    assert (actor.kind, actor.args) == ("IoActor", (RUN, played.job, played.data))
+    assert (actor.kind, actor.args) == ("IoActor", (RUN, played.job, played.data, "io"))
 
 
 def test_servers_join_together_and_compute_workers_by_themselves(start: Start) -> None:
