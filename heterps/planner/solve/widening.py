@@ -7,9 +7,10 @@ five for 5.25 that do 1.4 million. So the limit is on the price: plans are compa
 hour as one that does what was asked for. None is lost that is up to twice as fast as that: it would cost more per row.
 
 How fast plans within the limit can be follows from the price per row with fractional units, which never falls with the
-throughput. Where units cost nothing there is no such limit: plans up to twice as fast are looked for, and then again
-up to what the fastest does of those that are worth the same. This ends: whatever is taken then costs no more an hour
-than what was found before, and does more.
+throughput. Where that is nearly what the plan costs, dearer plans have little to gain, and where units cost nothing
+there is no such limit: then plans up to twice as fast are looked for, and again up to what the fastest does of those
+that are worth the same. This ends: whatever is taken then costs no more an hour than what was found before, and does
+more. So it is for graphs of more than a thousand Layers, whose search takes all the time that somebody waits.
 
 Where rows are a job, one that may take longer must not cost more, and with less to do in an hour the limit is lower. So
 plans at any price are looked at too, up to as many rows a second whatever the time that was given; where they save so
@@ -34,6 +35,8 @@ __all__ = ["chosen"]
 _FASTER = 1.2  # than what is looked at must a plan be to be looked for again
 _DEARER = 2.0  # times the price per hour of a plan that does what was asked for
 _FIRST = 0.2  # of the time, for that plan
+_CLOSE = 1.15  # times what fractions of units cost must such a plan cost for dearer ones to be worth looking for
+_MANY_LAYERS = 1_000
 _WORTH = 0.05  # of the price: what a plan of many more machines must save
 
 
@@ -57,6 +60,8 @@ def chosen(request: Request, deadline: Deadline) -> Choice | None:
 def _limited(request: Request, goal: MinCost, deadline: Deadline) -> MinCost:
     """The goal within twice the price of a plan for what was asked, at the largest batch size that has one."""
     for batch_size in sorted(request.batch_sizes, reverse=True):
+        if len(request.costs(batch_size).layers.layers) > _MANY_LAYERS:
+            break
         asked = replace(request, goal=FixedRate(goal.rows_per_second), batch_sizes=(batch_size,))
         choosing = Choosing(asked, Deadline(_FIRST * deadline.left))
         try:
@@ -64,7 +69,8 @@ def _limited(request: Request, goal: MinCost, deadline: Deadline) -> MinCost:
         except UndecidedError:
             continue
         if (choice := choosing.choice) is not None:
-            if (price := choice.draft.found.placement.price) <= 0:
+            price, floor = choice.draft.found.placement.price, goal.floor(choice.draft.problem)
+            if price <= _CLOSE * floor * goal.rows_per_second:
                 break
             return replace(goal, price_per_hour=min(_DEARER * price, goal.price_per_hour))
     return goal

@@ -46,14 +46,16 @@ def check(seed):
     goal = rng.choice((MinCost(x), MinCost(x), FixedRate(x), MaxThroughput(rng.choice((5.0, 40.0)))))
     request = Request(rng.choice(MODELS)(), Hardware.from_toml("\n".join(texts)), goal, BATCH_SIZES, seconds=120)
     choice = request.best()
-    limit = getattr(choice.goal, "price_per_hour", float("inf")) if choice is not None else float("inf")
+    goal = goal if choice is None else choice.goal  # with its limits
+    limit = getattr(goal, "price_per_hour", float("inf"))
+    fastest = goal.fastest(choice.bound) if isinstance(goal, MinCost) and choice is not None else float("inf")
     for what, narrower in restricted(rng, request, texts):
         try:
             made = solve(narrower)
         except PlanError:
             continue
         assert choice is not None, (seed, what)
-        if made.forecast.price_per_hour > limit * (1 + 1e-9):
+        if made.forecast.price_per_hour > limit * (1 + 1e-9) or made.forecast.rows_per_second > fastest * (1 + 1e-9):
             continue  # it had more to spend, as what was asked for costs more where less is allowed
         value, scale = made.certificate.value, 1e6 / 3600 if isinstance(goal, MinCost) else 1.0
         bound, best = choice.bound * scale, choice.draft.found.value * scale
