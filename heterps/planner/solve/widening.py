@@ -35,7 +35,7 @@ __all__ = ["chosen"]
 _FASTER = 1.2  # than what is looked at must a plan be to be looked for again
 _DEARER = 2.0  # times the price per hour of a plan that does what was asked for
 _FIRST = 0.2  # of the time, for that plan
-_CLOSE = 1.15  # times what fractions of units cost must such a plan cost for dearer ones to be worth looking for
+_CLOSE = 1.3  # times what fractions of units cost must such a plan cost for dearer ones to be worth looking for
 _MANY_LAYERS = 1_000
 _WORTH = 0.05  # of the price: what a plan of many more machines must save
 
