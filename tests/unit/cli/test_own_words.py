@@ -20,5 +20,7 @@ def test_words_of_libraries_are_dropped():
 
 
 def test_a_closed_output_stays_closed():
-    script = "import os\nfrom heterps.cli._own_words import own_words_only\nos.close(1)\nwith own_words_only():\n    pass"
+    script = (
+        "import os\nfrom heterps.cli._own_words import own_words_only\nos.close(1)\nwith own_words_only():\n    pass"
+    )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0
