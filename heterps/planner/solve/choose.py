@@ -15,20 +15,21 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.on_the_way import with_in_flight
 from heterps.planner.costs.planning_model import build_problem, check_pins, server_pools
 from heterps.planner.solve.assemble import Draft, at_depth, check_counted, has_lanes_for_depth, in_flight
-from heterps.planner.solve.bands import Bands, WholeBands, bands_of
+from heterps.planner.solve.bands import Bands, WholeBands
 from heterps.planner.solve.deepening import slowed, without_room
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import LargeOutcome, planned
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult
 from heterps.planner.solve.solvers import solver
+from heterps.planner.solve.type_bands import bands_of
 
 if TYPE_CHECKING:
     from heterps.planner.goals import Goal
@@ -38,7 +39,7 @@ __all__ = ["Choice", "Choosing", "choose"]
 
 _NO_ROOM = "no plan that was found has the memory for the batches that it must keep in flight"
 _MORE = 1.05  # times as many batches in flight, at the least, where a plan did not fit
-_BAND_SECONDS = 12.0  # for the bands of one batch size
+_BAND_SECONDS = 15.0  # for the bands of one batch size
 _HUNT_SECONDS = 3.0  # for plans in bands where not all cuts are known
 _OPEN = 2e-2  # a gap that is worth them
 _ALIKE = 1e-3  # relative distance of two values that a search does not tell apart
@@ -164,7 +165,7 @@ class Choosing:
                 worst.bound = self._bands(partial(bands_of, problem), worst, _BAND_SECONDS).closer(worst.bound)
             before = worst
 
-    def _bands(self, kind: Callable[..., Bands], look: _Look, seconds: float) -> Bands:
+    def _bands(self, kind: Callable[..., Bands[Any]], look: _Look, seconds: float) -> Bands[Any]:
         deadline = Deadline(min(seconds, self._deadline.left))
         solve = solver(self._request.solver).within(deadline)
         return kind(self._request.goal, solve, self._value, partial(self._try, look), deadline)
