@@ -50,8 +50,8 @@ _ROUNDING = 1e-6  # relative: HiGHS takes what is so close for enough
 _LESS = 1e-5  # relative: by which a price per row is below one that is known, so that rounding does not hide it
 _CLOSE = 2e-3  # relative distance from the plan at which a bound is good enough
 _NEAR = 0.01  # relative distance from a plan's throughput that is looked at first
-_TURNS = 12
-_PRICES = 4  # per row that are tried in turn
+_TURNS, _FEW_TURNS = 12, 3  # throughputs that are tried in turn
+_PRICES = 4  # per row that are
 
 Terms = list[tuple[int, float]]
 
@@ -389,8 +389,9 @@ def least_per_row(
 def most_within(program: TypeProgram, value: float, most: float, budget: float, deadline: Deadline) -> float:
     """Upper bound on the rows per second within a price per hour, given a plan's and an upper bound."""
     low, high = value, most
-    for turn in range(_TURNS):
-        x = low * (1 + _NEAR) if turn == 0 or np.isinf(high) else float(np.sqrt(low * high))
+    turns, near = (_TURNS, _NEAR) if program.prices > 1 else (_FEW_TURNS, _CLOSE)
+    for turn in range(turns):
+        x = low * (1 + near) if turn == 0 or np.isinf(high) else float(np.sqrt(low * high))
         if x >= high or deadline.over:
             break
         if program.exceeds(budget, x, deadline):

@@ -56,17 +56,17 @@ def is_beaten(goal, bound, best):
 def test_no_plan_is_better_than_bands_say(seeds, listed, monkeypatch):
     if not listed:
         monkeypatch.setattr(type_bands, "FEW_STATES", 0)
-        monkeypatch.setattr(bands, "_MOST_BANDS", 12)
+        monkeypatch.setattr(bands, "_MOST_BANDS", 8)
     looked = closer = 0
     for seed, problem, goal, best in roomy_instances(seeds):
-        known = planned(problem, goal, exact).found.bound
+        known = planned(problem, goal, exact).found.bound if listed else goal.bound(problem)
         bound = bands_of(problem, goal, exact, lambda best=best: best, lambda outcome: None, NEVER).closer(known)
         assert not is_beaten(goal, bound, best), f"seed {seed}: {bound}, best {best}, known {known}"
         assert not is_beaten(goal, known, best), f"seed {seed}"
         looked += 1
         closer += abs(bound - best) < abs(known - best) * 0.999
     assert looked > 10
-    assert closer or not listed
+    assert closer
 
 
 @pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.full)], ids=["few", "many"])
