@@ -161,7 +161,7 @@ class TypeProgram:
         p = self.problem
         if not np.isfinite(p.way_to):
             return None
-        flight = program.continuous()
+        flight = program.continuous(0.0, 1 + TOLERANCE)
         program.row([(flight, 1.0), (rate, -1 - TOLERANCE)], -np.inf, 0.0)
         program.row([(flight, 1.0), (rate, -p.way_from / p.way_to)], 0.0, np.inf)
         program.row([(flight, 1.0), (rate, -p.way / p.way_to), *((c, -way) for c, way in ways)], 0.0, np.inf)
@@ -244,7 +244,7 @@ class TypeProgram:
         for tensor, (source, forward, back) in sizes.items():
             moved: tuple[Terms, Terms] = [], []
             for t in range(small.types):
-                leaves, comes = program.continuous(), program.continuous()
+                leaves, comes = program.part(), program.part()
                 for reader in readers[tensor]:
                     ends = rows[source][t], rows[reader][t]
                     program.row([(leaves, 1.0), (ends[0], -1.0), (ends[1], 1.0)], 0, np.inf)
@@ -263,7 +263,7 @@ class TypeProgram:
 
     def _add_message(self, program: IntegerProgram, sides: tuple[Terms, Terms], ways: Terms) -> int:
         """A column of what a message adds to the batches in flight: no less than either side (negative) says."""
-        message = program.continuous()
+        message = program.continuous(0.0, 1 + TOLERANCE)  # of what is in flight
         ways.append((message, 1.0))
         for terms in sides:
             program.row([(message, 1.0), *terms], 0, np.inf)
@@ -284,7 +284,7 @@ class TypeProgram:
             sides: tuple[Terms, Terms] = [], []
             size = small.gradients[v] / self._most_way
             for t in range(small.types):
-                passed, made = program.continuous(), program.continuous()
+                passed, made = program.part(), program.part()
                 program.row([(passed, 1.0), (rows[first][t], -1.0), (rows[v][t], 1.0)], 0, np.inf)
                 program.row([(made, 1.0), (rows[v][t], -1.0), (rows[first][t], 1.0)], 0, np.inf)
                 for r, each in enumerate(small.receive_s[:, t] + small.send_s[:, t]):
