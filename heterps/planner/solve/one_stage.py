@@ -75,7 +75,6 @@ class OneStage:
         """Add all columns and rows but those of batches."""
         program, at, rows = self._program, self._at, self._at.rows[anchor][self._t]
         self._is_here = program.binary()
-        self._tie(rows, self._is_here)
         program.row([(rows, 1.0), (self._is_here, -1.0)], -np.inf, 0.0)
         self.parts = self._add_parts(anchor)
         inside = [self._rows_inside(v, part) for v, part in enumerate(self.parts)]

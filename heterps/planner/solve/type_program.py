@@ -174,7 +174,10 @@ class TypeProgram:
 
     @cached_property
     def _shared(self) -> dict[tuple[str, int], int]:
-        """Tensors that are one, and read by all Layers of which one stands for several; and how many these are."""
+        """Tensors that are one, and read by all Layers of which one stands for several; and how many these are.
+
+        Branches of which one reads such a tensor, and another does not, are not alike.
+        """
         _, at = fold_of(self.problem)
         readers: dict[str, set[int]] = {}
         for flow in self.problem.flows:
@@ -188,7 +191,7 @@ class TypeProgram:
         found = {}
         for name, layers in one.items():
             for g, count in zip(*np.unique(at[sorted(layers)], return_counts=True), strict=True):
-                if count > 1 and count == self._counts[g]:
+                if count > 1:
                     found[name, int(g)] = int(count)
         return found
 
