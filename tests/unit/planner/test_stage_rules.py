@@ -36,7 +36,7 @@ type_program      steps of prices per row: wrong sign, wrong end, what was found
 bands             a gap between parts, the first one too high, the best band for the  test_bands
                   worst, room for the slowest rate; what is not decided as proved
 search            what a solver leaves open as proved: its bound, rates of which it    test_search
-                  says nothing; plans within a tenth of the budget left out
+                  says nothing
 ================= ==================================================================== ======================
 
 Not found, as they change nothing but how long HiGHS takes: twice ``spare`` or more; a part of a Layer where its stage
