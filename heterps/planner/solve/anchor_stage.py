@@ -46,7 +46,7 @@ class _AnchorStage(OneStage):
         program, at, chosen, carried, needed = self._program, self._at, [], [], []
         for batches, units in self._ways(self._most_held(anchor)):
             chosen.append(choice := self._add_choice(batches))
-            carried.append(flight := program.continuous())
+            carried.append(flight := program.part())
             needed.append((flight, -units))
             program.row([(flight, 1.0), (choice, -1.0)], -np.inf, 0.0)
         program.row([*((c, 1.0) for c in chosen), (self._is_here, -1.0)], 0.0, 0.0)

@@ -54,6 +54,14 @@ class IntegerProgram:
         """Add a column of any non-negative numbers."""
         return self._column(cost, upper, 0)
 
+    def part(self) -> int:
+        """Add a column of any part of a whole, from 0 to 1.
+
+        Rows say so too; but of programs with columns without a limit, which it was not to simplify, HiGHS 1.12 was
+        seen to prove what is not so.
+        """
+        return self._column(0.0, 1.0, 0)
+
     def row(self, entries: Iterable[tuple[int, float]], low: float, high: float) -> None:
         """Add a row; columns that occur twice are added up."""
         at = len(self.low)

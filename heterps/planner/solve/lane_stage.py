@@ -114,6 +114,6 @@ class _FirstStage(OneStage):
     def _deeper(self, choice: int, lanes: int) -> Terms:
         """Batches in flight if there are more in a lane than are told apart."""
         most = self._problem.way_to * self._at.high * (1 + TOLERANCE)
-        more = self._program.continuous()
+        more = self._program.continuous(0.0, most)
         self._program.row([(more, 1.0), (choice, -float(most))], -np.inf, 0.0)
         return [(lanes, MOST_HELD + 1.0), (more, 1.0)]

@@ -75,7 +75,6 @@ class OneStage:
         """Add all columns and rows but those of batches."""
         program, at, rows = self._program, self._at, self._at.rows[anchor][self._t]
         self._is_here = program.binary()
-        self._tie(rows, self._is_here)
         program.row([(rows, 1.0), (self._is_here, -1.0)], -np.inf, 0.0)
         self.parts = self._add_parts(anchor)
         inside = [self._rows_inside(v, part) for v, part in enumerate(self.parts)]
@@ -115,7 +114,7 @@ class OneStage:
 
     def _rows_inside(self, v: int, part: int) -> int:
         """Rows a second of a Layer in the stage: of those that are on the type."""
-        inside = self._program.continuous()
+        inside = self._program.part()
         self._tie(inside, part)
         self._program.row([(inside, 1.0), (part, -1.0)], -np.inf, 0.0)
         self._program.row([(inside, 1.0), (self._at.rows[v][self._t], -1.0)], -np.inf, 0.0)
@@ -130,8 +129,8 @@ class OneStage:
         self._ends: dict[str, tuple[int, int, Flow]] = {}
         for flow in self._small.flows:
             if flow.tensor not in self._ends:
-                leaves = program.continuous(0.0, 1.0)
-                self._ends[flow.tensor] = (leaves, program.continuous(0.0, 1.0) if self._with_work else leaves, flow)
+                leaves = program.part()
+                self._ends[flow.tensor] = (leaves, program.part() if self._with_work else leaves, flow)
             leaves, comes, _ = self._ends[flow.tensor]
             program.row([(leaves, 1.0), (parts[flow.source], -1.0), (self._all(flow), 1.0)], 0, np.inf)
             program.row([(comes, 1.0), (parts[flow.source], 1.0), (parts[flow.target], -1.0)], 0, np.inf)
@@ -145,8 +144,8 @@ class OneStage:
         """Units that what crosses the ends of the stage takes, by resource, negative; a message is as long as it is."""
         found: list[Terms] = [[] for _ in self._small.receive_s]
         for tensor, (*both, flow) in self._ends.items():
-            leaves = self._program.continuous()
-            self.moved[tensor] = moved = leaves, self._program.continuous() if self._with_work else leaves
+            leaves = self._program.part()
+            self.moved[tensor] = moved = leaves, self._program.part() if self._with_work else leaves
             way = self.way(flow)
             for rows, part in dict(zip(moved, both, strict=True)).items():
                 self._tie(rows, part)
@@ -165,7 +164,7 @@ class OneStage:
         columns = self.moved_outside
         for flow in self._small.flows:
             if flow.tensor not in columns:
-                columns[flow.tensor] = self._program.continuous(), self._program.continuous()
+                columns[flow.tensor] = self._program.part(), self._program.part()
                 self._take(found, columns[flow.tensor], flow)
             ends = self._outside(flow.source), self._outside(flow.target)
             for column, (there, here) in zip(columns[flow.tensor], (ends, ends[::-1]), strict=True):

@@ -188,7 +188,7 @@ class TypeProgram:
         p = self.problem
         if not np.isfinite(p.way_to):
             return None
-        flight = program.continuous()
+        flight = program.continuous(0.0, 1 + TOLERANCE)
         program.row([(flight, 1.0), (rate, -1 - TOLERANCE)], -np.inf, 0.0)
         program.row([(flight, 1.0), (rate, -p.way_from / p.way_to)], 0.0, np.inf)
         program.row([(flight, 1.0), (rate, -p.way / p.way_to), *((c, -way) for c, way in ways)], 0.0, np.inf)
@@ -201,7 +201,10 @@ class TypeProgram:
 
     @cached_property
     def _shared(self) -> dict[tuple[str, int], int]:
-        """Tensors that are one, and read by all Layers of which one stands for several; and how many these are."""
+        """Tensors that are one, and read by all Layers of which one stands for several; and how many these are.
+
+        Branches of which one reads such a tensor, and another does not, are not alike.
+        """
         _, at = fold_of(self.problem)
         readers: dict[str, set[int]] = {}
         for flow in self.problem.flows:
@@ -215,7 +218,7 @@ class TypeProgram:
         found = {}
         for name, layers in one.items():
             for g, count in zip(*np.unique(at[sorted(layers)], return_counts=True), strict=True):
-                if count > 1 and count == self._counts[g]:
+                if count > 1:
                     found[name, int(g)] = int(count)
         return found
 
@@ -271,7 +274,7 @@ class TypeProgram:
         for tensor, (source, forward, back) in sizes.items():
             moved: tuple[Terms, Terms] = [], []
             for t in range(small.types):
-                leaves, comes = program.continuous(), program.continuous()
+                leaves, comes = program.part(), program.part()
                 for reader in readers[tensor]:
                     ends = rows[source][t], rows[reader][t]
                     program.row([(leaves, 1.0), (ends[0], -1.0), (ends[1], 1.0)], 0, np.inf)
@@ -290,7 +293,7 @@ class TypeProgram:
 
     def _add_message(self, program: IntegerProgram, sides: tuple[Terms, Terms], ways: Terms) -> int:
         """A column of what a message adds to the batches in flight: no less than either side (negative) says."""
-        message = program.continuous()
+        message = program.continuous(0.0, 1 + TOLERANCE)  # of what is in flight
         ways.append((message, 1.0))
         for terms in sides:
             program.row([(message, 1.0), *terms], 0, np.inf)
@@ -311,7 +314,7 @@ class TypeProgram:
             sides: tuple[Terms, Terms] = [], []
             size = small.gradients[v] / self._most_way
             for t in range(small.types):
-                passed, made = program.continuous(), program.continuous()
+                passed, made = program.part(), program.part()
                 program.row([(passed, 1.0), (rows[first][t], -1.0), (rows[v][t], 1.0)], 0, np.inf)
                 program.row([(made, 1.0), (rows[v][t], -1.0), (rows[first][t], 1.0)], 0, np.inf)
                 for r, each in enumerate(small.receive_s[:, t] + small.send_s[:, t]):

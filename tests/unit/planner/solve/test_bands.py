@@ -1,5 +1,6 @@
 """Bounds by bands: no plan whose stages have room for all that it has in flight is better."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -7,11 +8,13 @@ import pytest
 
 from heterps.hardware import Hardware
 from heterps.models import resnet
-from heterps.planner import MinCost
+from heterps.planner import FixedRate, MinCost
 from heterps.planner.planner import Request, solve
 from heterps.planner.solve import bands, type_bands
-from heterps.planner.solve.effort import NEVER
+from heterps.planner.solve.bands import WholeBands
+from heterps.planner.solve.effort import NEVER, UndecidedError
 from heterps.planner.solve.large import planned
+from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.solvers import exact
 from heterps.planner.solve.type_bands import bands_of
 from heterps.planner.solve.type_program import TypeProgram
@@ -60,13 +63,40 @@ def test_no_plan_is_better_than_bands_say(seeds, listed, monkeypatch):
     looked = closer = 0
     for seed, problem, goal, best in roomy_instances(seeds):
         known = planned(problem, goal, exact).found.bound if listed else goal.bound(problem)
-        bound = bands_of(problem, goal, exact, lambda best=best: best, lambda outcome: None, NEVER).closer(known)
+        worse = best * (0.8 if goal.rises else 1.25)  # no bound is better than what is known: that must not be the best
+        bound = bands_of(problem, goal, exact, lambda value=worse: value, lambda outcome: None, NEVER).closer(known)
         assert not is_beaten(goal, bound, best), f"seed {seed}: {bound}, best {best}, known {known}"
         assert not is_beaten(goal, known, best), f"seed {seed}"
         looked += 1
         closer += abs(bound - best) < abs(known - best) * 0.999
     assert looked > 10
     assert closer
+
+
+def bands_with(goal, solver, value):
+    """Bands of a chain of which 2.5 batches are in flight at one row a second."""
+    problem = make_problem([[0.5], [0.6]], memory_cap=4.0, layer_held=1.0, way=2.5)
+    return WholeBands(problem, goal, solver, lambda: value, lambda outcome: None, NEVER)
+
+
+def test_no_plan_lies_between_two_bands():
+    """Bands, and parts of a band, have all whole numbers from the fewest there are."""
+    whole = bands_with(FixedRate(1.0), exact, 9.0)
+    (low, high), (above, most) = whole._first()
+    assert (low, above, most) == (3.0, high + 1, math.inf)
+    for counted, batches in itertools.product((4.0, 5.0, 9.0, 30.0), (4.0, 6.0, 8.0)):
+        for box in ((4.0, 9.0), (4.0, math.inf)):
+            (low, high), (above, most) = whole._divided(*box, counted, batches) or (box, (box[1] + 1, box[1]))
+            assert (low, above, most) == (box[0], high + 1, box[1])
+
+
+def test_what_is_not_decided_keeps_its_bound_and_what_no_plan_beats_is_the_best():
+    def undecided(problem, x):
+        raise UndecidedError("no time")
+
+    price = exact(bands_with(FixedRate(1.0), exact, 9.0)._problem, 1.0).price
+    assert bands_with(FixedRate(1.0), undecided, price).closer(0.5 * price) == 0.5 * price
+    assert bands_with(FixedRate(1.0), exact, price).closer(0.5 * price) == price
 
 
 @pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.full)], ids=["few", "many"])

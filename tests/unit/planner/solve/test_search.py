@@ -1,12 +1,14 @@
 """Properties that hold for every chain: exactness against enumeration, monotone bounds, what caps can do."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from heterps.planner.solve.chain import chain_placement, relaxed_price
+from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.milp import milp_placement
 from heterps.planner.solve.pareto import label_placement
@@ -220,3 +222,26 @@ def test_free_units_without_end_are_not_counted_one_by_one():
     assert ends.value == pytest.approx(2.0 * 0.03, rel=1e-6)
     assert ends.gap < 1e-6
     assert ends.solves < 20
+
+
+def test_what_a_solver_leaves_open_stays_open():
+    """Prices of which it proves nine tenths; throughputs of which it says nothing."""
+    problem = make_problem([[0.6], [0.4]], cap=4, shards=Shards(0.0, 1, 3.0, -1))
+
+    def loose(problem, x):
+        placement = exact(problem, x)
+        return placement and replace(placement, bound=0.9 * placement.price)
+
+    def silent(problem, x):
+        if x > 1.0:
+            raise UndecidedError("no time")
+        return exact(problem, x)
+
+    found = best_price_per_row(problem, 1.0, loose, at_most=2.0)
+    assert found.bound <= 0.9 * found.value * (1 + 1e-9)
+    found = best_price_per_row(problem, 1.0, silent, at_most=2.0)
+    assert found.value == 4.0
+    assert found.bound <= 1.0 + 1e-6
+    assert best_throughput(problem, silent).bound > 3.9
+    with pytest.raises(UndecidedError):
+        best_price_per_row(problem, 1.0, silent, at_most=2.0, beat=3.0)

@@ -3,12 +3,14 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from heterps.planner import FixedRate, MaxThroughput, MinCost, plan
 from heterps.planner.solve.bounds import least_price
 from heterps.planner.solve.dag import in_groups
 from heterps.planner.solve.effort import NEVER, Deadline
+from heterps.planner.solve.integer_program import IntegerProgram, ProgramSolution
 from heterps.planner.solve.large import planned
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.placement import Flow
@@ -110,6 +112,22 @@ def test_the_linear_bound_alone_is_far():
 
 def problem_with_groups(problem):
     return replace(problem, members=in_groups(problem, 8))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "room", "x"), [((1.0, 1.0), {}, 1.8), ((0.1, 1.0), {"layer_held": [(1.0, 0.01)], "way": 1.0}, 10.5)]
+)
+def test_pools_that_share_a_stage_have_parts_of_a_layer_and_room_for_one_another(seconds, room, x):
+    """One unit of each carries what neither does alone; or one has the speed and the other the room."""
+    problem = make_problem([seconds], cap=1, mixes=[(0, 1)], memory_cap=1.0, **room)
+    assert exact(problem, x).price == 2.0
+    assert TypeProgram(problem).least_price(x, NEVER) == pytest.approx(2.0, rel=1e-4)
+
+
+def test_a_bound_is_what_is_proved_not_what_is_found(monkeypatch):
+    solution = lambda program, *_, **__: ProgramSolution(np.ones(len(program.cost)), 7.0, 3.0)  # noqa: E731
+    monkeypatch.setattr(IntegerProgram, "solve", solution)
+    assert TypeProgram(branches(4)).least_price(1.0, NEVER) == pytest.approx(3.0, rel=1e-4)
 
 
 def test_without_time_the_bound_is_what_it_was():
