@@ -39,7 +39,7 @@ def _last_for_room(i, enough, room, room_other, only_other):  # type: ignore[no-
     way: if these are no more, there is no such number.
     """
     if i > 0:
-        return max(room, room_other) - enough
+        return np.ceil(max(room, room_other)) - enough
     return 0.0 if only_other <= enough else np.inf
 
 
