@@ -280,6 +280,8 @@ def rivals(
     deadline = Deadline(min(_RIVAL_SECONDS, request.seconds / 10) if large else request.seconds / 10)
     enough = Deadline(0.0) if large else deadline  # the first that is found is taken
     for name in names:
+        if deadline.over:  # of some it is not known then
+            return
         try:
             other = request.goal.search(draft.problem, solver(name).within(deadline), enough)
         except UndecidedError:

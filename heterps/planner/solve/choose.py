@@ -38,6 +38,7 @@ __all__ = ["Choice", "Choosing", "choose"]
 
 _NO_ROOM = "no plan that was found has the memory for the batches that it must keep in flight"
 _MORE = 1.05  # times as many batches in flight, at the least, where a plan did not fit
+_PATIENCE_SECONDS = 5.0  # beyond the limit, and as long again as that, while there is neither plan nor proof
 _BAND_SECONDS = 12.0  # for the bands of one batch size
 _HUNT_SECONDS = 3.0  # for plans in bands where not all cuts are known
 _OPEN = 2e-2  # a gap that is worth them
@@ -73,6 +74,7 @@ class Choosing:
 
     def __init__(self, request: Request, deadline: Deadline) -> None:
         self._request, self._deadline = request, deadline
+        self._patience = Deadline(2 * deadline.left + _PATIENCE_SECONDS)
         self.drafts: list[Draft] = []
         self.looks: list[_Look] = []  # at which a plan might be better
         self.looked: list[int] = []  # batch sizes that the bounds cover
@@ -106,8 +108,10 @@ class Choosing:
             self._keep(_anew(draft, self._request.goal))
         sizes = sorted(self._request.batch_sizes, reverse=True)
         for i, batch_size in enumerate(sizes):
-            if not (self._deadline.over and self.drafts):
+            if not self._deadline.over or not (self.drafts or self._patience.over):
                 self._look_at(batch_size, 1.0 if i == len(sizes) - 1 else 0.5)
+            elif not self.drafts:
+                self.undecided.append(f"batches of {batch_size:,}: not looked at for lack of time")
         if not self.drafts and self.undecided:
             raise UndecidedError("; ".join(self.undecided))
 
