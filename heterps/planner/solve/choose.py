@@ -38,7 +38,7 @@ __all__ = ["Choice", "Choosing", "choose"]
 
 _NO_ROOM = "no plan that was found has the memory for the batches that it must keep in flight"
 _MORE = 1.05  # times as many batches in flight, at the least, where a plan did not fit
-_PATIENCE_SECONDS = 5.0  # beyond the limit, and as long again as that, while there is neither plan nor proof
+_PATIENCE_SECONDS = 5.0  # beyond the limit while there is neither plan nor proof
 _BAND_SECONDS = 12.0  # for the bands of one batch size
 _HUNT_SECONDS = 3.0  # for plans in bands where not all cuts are known
 _OPEN = 2e-2  # a gap that is worth them
@@ -74,7 +74,7 @@ class Choosing:
 
     def __init__(self, request: Request, deadline: Deadline) -> None:
         self._request, self._deadline = request, deadline
-        self._patience = Deadline(2 * deadline.left + _PATIENCE_SECONDS)
+        self._patience = Deadline(deadline.left + _PATIENCE_SECONDS)
         self.drafts: list[Draft] = []
         self.looks: list[_Look] = []  # at which a plan might be better
         self.looked: list[int] = []  # batch sizes that the bounds cover
