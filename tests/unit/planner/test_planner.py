@@ -134,7 +134,7 @@ def test_pins_are_kept_and_never_pay(rented):
     [
         ({"nope": "gpu"}, "no op or layer is called 'nope'"),
         ({"fc0": "tpu"}, "no pool or kind 'tpu'"),
-        ({"fc0": "gpu", "relu0": "cpu"}, "layer 'fc0' may run on no pool"),
+        ({"fc0": "gpu", "relu0": "cpu"}, "are one layer, which runs in one place, and pinned to gpu and cpu: drop all"),
     ],
 )
 def test_wrong_pins_are_named(pins, message, rented):
