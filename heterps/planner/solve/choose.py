@@ -149,7 +149,7 @@ class Choosing:
         if best is None:
             return None
         alike = [draft for draft in self.drafts if _alike(draft.found, best.found)]
-        chosen = min(alike, key=lambda draft: (draft.costs.batch_size, draft is not best))
+        chosen = min(alike, key=lambda draft: (draft.costs.batch_size, draft is not best, *_worth(draft.found, goal)))
         ends = max if goal.rises else min
         over = _over(self.looked, self._request.batch_sizes)
         if has_lanes_for_depth(chosen):
@@ -224,6 +224,11 @@ def _anew(draft: Draft, goal: Goal) -> Draft:
 
 def _alike(a: SearchResult, b: SearchResult) -> bool:
     return abs(a.value - b.value) <= _ALIKE * b.value
+
+
+def _worth(found: SearchResult, goal: Goal) -> tuple[float, float]:
+    """The better, the less; of what costs nothing, the faster."""
+    return -found.value if goal.rises else found.value, -found.rows_per_second
 
 
 def _over(looked: list[int], wanted: tuple[int, ...]) -> str:
