@@ -94,7 +94,7 @@ def _shared(problem: Problem) -> Floats:
 def _alone(problem: Problem) -> Floats:
     """float[L, T]: rows per second of one Layer with all units of a type; 0 where it may not run."""
     units = np.minimum(problem.cap, 1e9)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # of pools of which there is none
         speed = 1 / (problem.layer_serial + problem.layer_parallel / units).max(axis=0)
     return np.where(problem.allowed & (units > 0), speed, 0.0)
 

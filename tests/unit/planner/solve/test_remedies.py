@@ -101,3 +101,9 @@ def test_two_pools_that_share_a_stage_count_together():
     hardware = Hardware((Pool("some", CORE, cap=40), Pool("other", FAST, cap=40)))
     (line, *_) = refused(hardware, FixedRate(1e10))
     assert "on all of pool 'some' and pool 'other'" in line or "on all of pool 'other' and pool 'some'" in line
+
+
+def test_a_pool_of_which_there_is_none_is_nothing_to_warn_of():
+    none = Pool("none", FAST, cap=0, serves=False)
+    lines = refused(Hardware((Pool("cpu", CORE, cap=2), none)), FixedRate(1e10))
+    assert "on all of pool 'cpu'" in lines[0]
