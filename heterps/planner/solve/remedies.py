@@ -5,6 +5,7 @@ Whatever is said to help was tried, with every pool that may carry the shard hos
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ import numpy as np
 
 from heterps.hardware import Hardware
 from heterps.planner.costs.planning_model import build_problem, server_pools, shared_name
-from heterps.planner.goals import FixedRate, MaxThroughput
+from heterps.planner.goals import FixedRate, MaxThroughput, MinCost
 from heterps.planner.solve.bounds import most_rows
 from heterps.planner.solve.choose import Choice, Choosing, choose
 from heterps.planner.solve.effort import Deadline, UndecidedError
@@ -149,7 +150,9 @@ def _less(request: Request, problem: Problem, target: float, deadline: Deadline)
     most, proved = (_most_of_all if np.isfinite(problem.cap).all() else _most_of_work)(request, problem, deadline)
     if 0 < most < target:
         gives = "all there is gives no more" if proved else "that is what was found"
-        yield f"ask for at most {most:,.0f} rows/s: {gives}"
+        is_job = isinstance(request.goal, MinCost) and request.goal.hurry_to is not None
+        longer = f", or give it {math.ceil(100 * target / most) / 100:,.2f} times the time" if is_job else ""
+        yield f"ask for at most {most:,.0f} rows/s{longer}: {gives}"
 
 
 def _most_of_all(request: Request, problem: Problem, deadline: Deadline) -> tuple[float, bool]:

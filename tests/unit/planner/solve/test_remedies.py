@@ -8,7 +8,7 @@ import pytest
 from graphs.wide_deep import wide_deep
 from heterps.errors import PlanError
 from heterps.hardware import Device, Hardware, Host, Link, Pool
-from heterps.planner import FixedRate, MaxThroughput, plan
+from heterps.planner import FixedRate, MaxThroughput, MinCost, plan
 
 CORE = Device("core", "cpu", {"float32": 1e12}, 64e9, 2e11, 1e8, price_per_hour=1.0)
 FAST = replace(CORE, name="fast", network_bytes_per_s=1e10, price_per_hour=3.0)
@@ -107,3 +107,10 @@ def test_a_pool_of_which_there_is_none_is_nothing_to_warn_of():
     none = Pool("none", FAST, cap=0, serves=False)
     lines = refused(Hardware((Pool("cpu", CORE, cap=2), none)), FixedRate(1e10))
     assert "on all of pool 'cpu'" in lines[0]
+
+
+def test_a_job_is_told_how_much_longer_it_takes():
+    hardware = Hardware((Pool("cpu", CORE, cap=2),))
+    lines = refused(hardware, MinCost.of_job(1e12, 3600.0))
+    times = figure(lines, "rows/s, or give it ")
+    plan(wide_deep(), hardware, goal=MinCost.of_job(1e12, 3600.0 * times), **SIZE)
