@@ -335,6 +335,17 @@ def test_a_plan_says_what_limits_it(rented):
     assert any(text.startswith("all 1 gpu are taken") for text in made.assumptions)
 
 
+def test_rivals_cost_units_where_nothing_has_a_price():
+    pools = (
+        Pool("cpu", core(), cap=40),
+        Pool("gpu", core(name="g", kind="gpu", flops={"float32": 1e13}), cap=4, serves=False),
+    )
+    made = plan(ctrdnn(), Hardware(pools), batch_size=4096, goal=MinCost(2e4))
+    lost = [rival for rival in made.rivals if rival.rows_per_second is not None]
+    assert lost
+    assert all(rival.price_per_million_rows is None and "times the units" in rival.why for rival in lost)
+
+
 def test_unlimited_hardware_needs_a_goal():
     with pytest.raises(PlanError, match="without a cap is unlimited"):
         plan(wide_deep(), Hardware((Pool("cpu", core(price_per_hour=1.0)),)), batch_size=1024)
