@@ -136,11 +136,11 @@ def test_the_search_for_a_first_plan_ends_too(rented, monkeypatch):
     """A batch size at which nothing is decided takes its time, whatever the limit: not all of them are looked at."""
     looked = []
 
-    def undecided(request, costs, *rest):
+    def undecided(choosing, costs, *rest):
         looked.append(costs.batch_size)
-        raise UndecidedError("never")
+        choosing.undecided.append(f"batches of {costs.batch_size}: never")
 
-    monkeypatch.setattr(choose, "_by_depth", undecided)
+    monkeypatch.setattr(choose.Choosing, "_plan", undecided)
     monkeypatch.setattr(choose, "_PATIENCE_SECONDS", 0.0)
     with pytest.raises(UndecidedError, match="batches of 256: not looked at for lack of time"):
         choose.choose(Request(ctrdnn(), rented, FixedRate(1e5), (256, 512, 1024)), Deadline(1e-9))
