@@ -72,9 +72,16 @@ class Goal:
         """Rows per second between which all plans lie that are better than a value, given one that none beats."""
         raise NotImplementedError
 
-    def within(self, slow: float, fast: float) -> Goal:
-        """The same of plans with rows per second from slow to fast, where plans of many are compared by their value."""
-        return self
+    def dearest(self, value: float, bound: float) -> float:
+        """A price per hour that no plan exceeds which is better than a value, given one that none beats."""
+        raise NotImplementedError
+
+    def of_price(self, least: float, most: float, value: float, bound: float) -> Goal | None:
+        """The same of plans that cost from least to most per hour, and are better than a value; None: there is none.
+
+        ``bound`` is a value that none of them beats.
+        """
+        return self if least <= self.dearest(value, bound) * (1 + 1e-9) else None
 
     def slower(self, found: SearchResult, rows_per_second: float) -> SearchResult | None:
         """What was found, at fewer rows a second than it sustains; None if these are too few."""
@@ -172,15 +179,23 @@ class MinCost(Goal):
 
     def closer(self, program: TypeProgram, value: float, bound: float, deadline: Deadline) -> float:
         """The least price per row over all throughputs."""
-        return least_per_row(program, self.rows_per_second, self.fastest(bound), value, bound, deadline)
+        slow, fast, budget = self.rows_per_second, self.fastest(bound), self.price_per_hour
+        return least_per_row(program, slow, fast, value, bound, deadline, budget)
 
     def rates(self, value: float, bound: float) -> tuple[float, float]:
         """As many as were asked for, and up to which plans are looked for."""
         return self.rows_per_second, self.fastest(bound)
 
-    def within(self, slow: float, fast: float) -> Goal:
-        """The least price per row over these throughputs."""
-        return replace(self, rows_per_second=slow, up_to=fast)
+    def dearest(self, value: float, bound: float) -> float:
+        """What the fastest may cost."""
+        return min(self.price_per_hour, value * self.fastest(bound))
+
+    def of_price(self, least: float, most: float, value: float, bound: float) -> Goal | None:
+        """The least price per row over the throughputs that such plans have."""
+        slow, fast = self.rates(value, bound)
+        slow, fast = max(slow, least / value), min(fast, most / bound * (1 + 1e-9) if bound > 0 else fast)
+        some = slow <= fast and super().of_price(least, most, value, bound) is not None
+        return replace(self, rows_per_second=slow, up_to=fast) if some else None
 
     def slower(self, found: SearchResult, rows_per_second: float) -> SearchResult | None:
         """The same price an hour for fewer rows."""
@@ -198,8 +213,8 @@ class MinCost(Goal):
 
     def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
         """Whether rows cost more at all throughputs."""
-        most = self.fastest(self.bound(program.problem))
-        return program.least_beyond(value * (1 + 1e-6), self.rows_per_second, most, deadline, 0.0)[0] > 0
+        slow, fast = self.rows_per_second, self.fastest(self.bound(program.problem))
+        return program.least_beyond(value * (1 + 1e-6), slow, fast, deadline, 0.0, self.price_per_hour)[0] > 0
 
 
 @dataclass(frozen=True)
@@ -251,6 +266,10 @@ class FixedRate(Goal):
     def rates(self, value: float, bound: float) -> tuple[float, float]:
         """Those that arrive."""
         return self.rows_per_second, self.rows_per_second
+
+    def dearest(self, value: float, bound: float) -> float:
+        """The value."""
+        return value
 
     def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
         """Whether whole units cost more."""
@@ -325,6 +344,10 @@ class MaxThroughput(Goal):
     def rates(self, value: float, bound: float) -> tuple[float, float]:
         """From the value to the bound."""
         return value, max(value, bound)
+
+    def dearest(self, value: float, bound: float) -> float:
+        """What may be paid."""
+        return self.price_per_hour
 
     def slower(self, found: SearchResult, rows_per_second: float) -> SearchResult | None:
         """So many rows."""

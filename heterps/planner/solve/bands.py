@@ -10,10 +10,8 @@ divided in two: where its own plan is, or in the middle.
 Where all cuts are listed (:class:`WholeBands`), M itself is divided. Lanes of one type have whole batches, all as many,
 so L of them are in a band from a to b only if a multiple of L is; the least price at X in a band never falls with X,
 since what a plan is at some X it is at every lower one. Fractions of units have room for ``a/X`` at the highest X there
-is, for each row a second. Where cuts are not listed (:class:`TypeBands`), M for each row a second is divided, and the
-program over types bounds a band. Where plans of many rates are compared, so are rows a second: every plan has a number
-of each, so the boxes together hold all plans. In a narrow one, what is a product of both, or of a part of a Layer and
-the rate, is nearly linear, and a program says so in a second or two.
+is, for each row a second. Where cuts are not listed, plans are divided by what is bought, too
+(:mod:`heterps.planner.solve.type_bands`).
 """
 
 from __future__ import annotations
@@ -21,34 +19,28 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from heterps.planner.goals import Goal
-from heterps.planner.solve.dag import over_downsets
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.fair_prices import fairly_priced
-from heterps.planner.solve.large import FEW_STATES, LargeOutcome
+from heterps.planner.solve.large import LargeOutcome
 from heterps.planner.solve.placement import TOLERANCE
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult, Solve
-from heterps.planner.solve.type_program import TypeProgram
 
-__all__ = ["Bands", "TypeBands", "WholeBands", "bands_of"]
+__all__ = ["Bands", "WholeBands"]
 
-_MOST_BANDS = 256
-_NARROW = 1.02  # ends of a band, of each other, at which it is not divided
-_BELOW = 1 - 1e-7  # "just below": so that a plan is not in both parts of a band that is divided at it
-_CLOSE = 1.5e-2  # relative distance from the best plan at which a bound is close enough
-_WIDE = 1.5  # ends of a box, of each other, beyond which the stage that reads is not looked at as it is
-_NEAR = 1.2e-2  # the same, of what is tried to be proved of stages as they are: less takes less time
+_MOST_BANDS = 4096
+_CLOSE = 1.9e-2  # relative distance from the best plan at which a bound is close enough
 
-
-Box = tuple[float, ...]  # ends of what plans lie between: a pair for each thing by which they are divided
+Box = TypeVar("Box")  # what plans of a band lie between
 
 
 @dataclass(order=True)
-class _Band:
+class _Band(Generic[Box]):
     """Plans within a box; ``rank`` is lowest for the one that decides the bound."""
 
     rank: float
@@ -56,7 +48,7 @@ class _Band:
     parts: tuple[Box, ...] = field(compare=False)  # into which it is divided; none: that would not help
 
 
-class Bands:
+class Bands(Generic[Box]):
     """Plans of a problem, divided by how many batches they have in flight.
 
     ``best()`` is the value of the best plan so far, of which ``tried`` may find a better one in what bands have.
@@ -91,7 +83,7 @@ class Bands:
         value = self._best()
         return bound <= value * (1 + _CLOSE) if self._goal.rises else bound >= value * (1 - _CLOSE)
 
-    def _bounded(self, known: float, box: Box) -> _Band:
+    def _bounded(self, known: float, box: Box) -> _Band[Box]:
         """A band with its bound, which is no worse than that of what it is a part of."""
         try:
             bound, parts = self._look(known, box)
@@ -99,7 +91,7 @@ class Bands:
             bound, parts = known, ()
         return self._band(min(bound, known) if self._goal.rises else max(bound, known), parts)
 
-    def _band(self, bound: float, parts: tuple[Box, ...]) -> _Band:
+    def _band(self, bound: float, parts: tuple[Box, ...]) -> _Band[Box]:
         return _Band(-bound if self._goal.rises else bound, bound, parts)
 
     def _first(self) -> tuple[Box, ...]:
@@ -111,16 +103,16 @@ class Bands:
         raise NotImplementedError
 
 
-class WholeBands(Bands):
+class WholeBands(Bands[tuple[float, float]]):
     """Plans over the cuts that a problem has, divided by the number of batches that are in flight."""
 
-    def _first(self) -> tuple[Box, ...]:
+    def _first(self) -> tuple[tuple[float, float], ...]:
         least, most = self._goal.rates(self._best(), self._floor)
         self._fastest = most
         low = max(1.0, float(np.ceil(self._problem.least_way * least * (1 - TOLERANCE))))
         return (low, 2 * low - 1), (2 * low, np.inf)
 
-    def _look(self, known: float, box: Box) -> tuple[float, tuple[Box, ...]]:
+    def _look(self, known: float, box: tuple[float, float]) -> tuple[float, tuple[tuple[float, float], ...]]:
         """The best over all cuts, unless there is none that is better than the best so far."""
         low, high = box
         way = max(self._problem.way_from, low / self._fastest)
@@ -139,7 +131,7 @@ class WholeBands(Bands):
         way = problem.way_of(found.placement.segments)
         return _whole(problem, found, way * found.rows_per_second)
 
-    def _divided(self, low: float, high: float, counted: float, whole: float) -> tuple[Box, ...]:
+    def _divided(self, low: float, high: float, counted: float, whole: float) -> tuple[tuple[float, float], ...]:
         """The parts of a band, divided so that its plan, which has so many in flight, is not in the lower one.
 
         ``whole`` is what its lanes have, if the band is sure of no more than its fewest.
@@ -157,69 +149,3 @@ def _whole(problem: Problem, found: SearchResult, flight: float) -> float:
     if first.other >= 0:  # lanes of two types need not have as many
         return float(max(lanes * problem.held, np.ceil(flight * (1 - TOLERANCE))))
     return float(lanes * max(problem.held, np.ceil(flight / lanes * (1 - TOLERANCE))))
-
-
-class TypeBands(Bands):
-    """Plans over any cuts, divided by how many batches are in flight for each row a second, and by rows a second."""
-
-    def _first(self) -> tuple[Box, ...]:
-        return self._parts((self._problem.least_way, np.inf, *self._goal.rates(self._best(), self._floor)))
-
-    def _parts(self, box: Box) -> tuple[Box, ...]:
-        """Halves of a box: of what its ends are further apart in."""
-        low, high, slow, fast = box
-        if self._divides_rates and high * slow <= low * fast:
-            at = float(np.sqrt(slow * fast))
-            return (low, high, slow, at), (low, high, at, fast)
-        if high < low * _NARROW**2:
-            return ()
-        at = (float(np.sqrt(low * high)) if np.isfinite(high) else 2 * low) * _BELOW
-        return (low, at, slow, fast), (at, high, slow, fast)
-
-    @property
-    def _divides_rates(self) -> bool:
-        return self._goal.within(1.0, 2.0) != self._goal
-
-    def _look(self, known: float, box: Box) -> tuple[float, tuple[Box, ...]]:
-        """A bound from the program over types, if need be with stages as they are."""
-        low, high, slow, fast = box
-        problem, goal = replace(self._problem, way_from=low, way_to=high), self._goal.within(slow, fast)
-        wide = max(high / low, fast / slow if self._divides_rates else 1.0)
-        return self._by_types(problem, goal, wide), self._parts(box)
-
-    def _by_types(self, problem: Problem, goal: Goal, wide: float) -> float:
-        program = TypeProgram(problem)
-        if not program.applies:
-            return self._floor
-        staged = program.can_be_anchored and np.isfinite(problem.way_to)
-        program.prices = 1 if staged else program.prices  # else stages as they are say little more, or take too long
-        bound = goal.closer(program, self._best(), self._floor, self._deadline)
-        if self._is_close(bound) or not staged:
-            return bound
-        bound = self._with_stages(TypeProgram(problem, anchored=True), goal, bound, wide)
-        if self._is_close(bound) or wide > _WIDE:
-            return bound  # the stage that reads takes a second or more
-        return self._with_stages(TypeProgram(problem, anchored=True, lanes=True), goal, bound, wide)
-
-    def _with_stages(self, program: TypeProgram, goal: Goal, bound: float, wide: float) -> float:
-        """A bound with stages as they are: one that is close enough; a closer one where that is easy, and in time."""
-        program.prices, near = 1, self._best() * (1 + _NEAR if goal.rises else 1 - _NEAR)
-        bound = goal.closer(program, near, bound, self._deadline)
-        if self._is_close(bound) and wide > _WIDE and self._deadline.left > self._deadline.seconds / 2:
-            bound = goal.closer(program, self._best(), bound, self._deadline)
-        return bound
-
-
-def bands_of(
-    problem: Problem,
-    goal: Goal,
-    solve: Solve,
-    best: Callable[[], float],
-    tried: Callable[[LargeOutcome], object],
-    deadline: Deadline,
-) -> Bands:
-    """Bands that bound all plans of a problem, over all its cuts where these are few enough."""
-    every, complete = over_downsets(problem, FEW_STATES)
-    if complete and every.states <= FEW_STATES:
-        return WholeBands(every, goal, solve, best, tried, deadline)
-    return TypeBands(problem, goal, solve, best, tried, deadline)

@@ -6,29 +6,31 @@ smallest is taken: it learns more per row.
 
 Depth decides how much memory a worker needs, and a plan decides what depth it needs. The problem counts the batches
 that must be in flight at the least, so the best plan there bounds those at every depth. If that plan, with what is in
-flight when it is played, does not fit, plans are made for as many batches in flight as it has, and more.
+flight when it is played, does not fit, plans are made for as many batches in flight as it has, and more: once all batch
+sizes were looked at, as a smaller one may have a plan that fits and that these cannot beat.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.on_the_way import with_in_flight
 from heterps.planner.costs.planning_model import build_problem, check_pins, server_pools
 from heterps.planner.solve.assemble import Draft, at_depth, check_counted, has_lanes_for_depth, in_flight
-from heterps.planner.solve.bands import Bands, WholeBands, bands_of
+from heterps.planner.solve.bands import Bands, WholeBands
 from heterps.planner.solve.deepening import slowed, without_room
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import LargeOutcome, planned
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult
 from heterps.planner.solve.solvers import solver
+from heterps.planner.solve.type_bands import bands_of
 
 if TYPE_CHECKING:
     from heterps.planner.goals import Goal
@@ -39,7 +41,7 @@ __all__ = ["Choice", "Choosing", "choose"]
 _NO_ROOM = "no plan that was found has the memory for the batches that it must keep in flight"
 _MORE = 1.05  # times as many batches in flight, at the least, where a plan did not fit
 _PATIENCE_SECONDS = 5.0  # beyond the limit while there is neither plan nor proof
-_BAND_SECONDS = 12.0  # for the bands of one batch size
+_BAND_SECONDS = 15.0  # for the bands of one batch size
 _HUNT_SECONDS = 3.0  # for plans in bands where not all cuts are known
 _OPEN = 2e-2  # a gap that is worth them
 _ALIKE = 1e-3  # relative distance of two values that a search does not tell apart
@@ -67,6 +69,7 @@ class _Look:
     server: Pool
     bound: float
     cuts: Problem | None = None  # the problem with cuts over which a plan was found, if these are not all
+    without_room: Draft | None = None  # what was found, if it does not fit
 
 
 class Choosing:
@@ -108,12 +111,19 @@ class Choosing:
             self._keep(_anew(draft, self._request.goal))
         sizes = sorted(self._request.batch_sizes, reverse=True)
         for i, batch_size in enumerate(sizes):
-            if not self._deadline.over or not (self.drafts or self._patience.over):
+            if not self._is_late:
                 self._look_at(batch_size, 1.0 if i == len(sizes) - 1 else 0.5)
             elif not self.drafts:
                 self.undecided.append(f"batches of {batch_size:,}: not looked at for lack of time")
+        for look in self.looks:
+            self._deepen(look)
         if not self.drafts and self.undecided:
             raise UndecidedError("; ".join(self.undecided))
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether no more is begun: at the deadline, while there is no plan a little later."""
+        return self._deadline.over and (bool(self.drafts) or self._patience.over)
 
     def _look_at(self, batch_size: int, share: float) -> None:
         """Plan at one batch size, within a share of the time that is left."""
@@ -124,23 +134,39 @@ class Choosing:
         self.looked.append(batch_size)
 
     def _plan(self, costs: Costs, server: Pool, deadline: Deadline) -> None:
-        request, first, cuts = self._request, None, None
+        request, problem = self._request, build_problem(costs, server, self._request.pins)
+        solve = solver(request.solver).within(deadline)
         try:
-            for draft in _by_depth(request, costs, server, self._beat, deadline):
-                first = draft.found.bound if first is None else first
-                cuts = draft.problem if cuts is None and not draft.complete else cuts
-                self._keep(draft)
-                if draft.fits:
-                    break
-            else:
-                if first is not None:
-                    self.undecided.append(f"batches of {costs.batch_size:,}: {_NO_ROOM}")
+            outcome = planned(problem, request.goal, solve, deadline, beat=self._beat)
         except UndecidedError as error:
             self.undecided.append(f"batches of {costs.batch_size:,}: {error}")
-            first = error.bound if first is None else first
-            first = request.goal.bound(build_problem(costs, server, request.pins)) if first is None else first
-        if first is not None:
-            self.looks.append(_Look(costs, server, first, cuts))
+            bound = request.goal.bound(problem) if error.bound is None else error.bound
+            self.looks.append(_Look(costs, server, bound))
+            return
+        if outcome.found is None:
+            return
+        draft = _drafted(request, costs, server, outcome)
+        self._keep(draft)
+        cuts, unfit = None if draft.complete else draft.problem, None if draft.fits else draft
+        self.looks.append(_Look(costs, server, draft.found.bound, cuts, unfit))
+
+    def _deepen(self, look: _Look) -> None:
+        """Plan for more and more batches in flight, until a plan fits at the depth that it needs itself."""
+        draft, each, request = look.without_room, 0.0, self._request
+        problem, solve = build_problem(look.costs, look.server, request.pins), solver(request.solver)
+        while draft is not None and not draft.fits and not self._is_late:
+            each = max(each * _MORE, in_flight(draft) / draft.found.rows_per_second)
+            try:
+                deep = with_in_flight(problem, each)
+                outcome = planned(deep, request.goal, solve.within(self._deadline), self._deadline, beat=self._beat)
+            except UndecidedError as error:
+                self.undecided.append(f"batches of {look.costs.batch_size:,}: {error}")
+                return
+            draft = None if outcome.found is None else _drafted(request, look.costs, look.server, outcome)
+            if draft is not None:
+                self._keep(draft)
+        if look.without_room is not None and (draft is None or not draft.fits):
+            self.undecided.append(f"batches of {look.costs.batch_size:,}: {_NO_ROOM}")
 
     @property
     def choice(self) -> Choice | None:
@@ -168,7 +194,7 @@ class Choosing:
                 worst.bound = self._bands(partial(bands_of, problem), worst, _BAND_SECONDS).closer(worst.bound)
             before = worst
 
-    def _bands(self, kind: Callable[..., Bands], look: _Look, seconds: float) -> Bands:
+    def _bands(self, kind: Callable[..., Bands[Any]], look: _Look, seconds: float) -> Bands[Any]:
         deadline = Deadline(min(seconds, self._deadline.left))
         solve = solver(self._request.solver).within(deadline)
         return kind(self._request.goal, solve, self._value, partial(self._try, look), deadline)
@@ -237,22 +263,6 @@ def _over(looked: list[int], wanted: tuple[int, ...]) -> str:
     seen = f"batches of {min(looked):,}" + (f" to {max(looked):,} rows" if len(looked) > 1 else " rows")
     left = f"; not looked at for lack of time: {', '.join(f'{b:,}' for b in missing)}" if missing else ""
     return seen + left
-
-
-def _by_depth(request: Request, costs: Costs, server: Pool, beat: float | None, deadline: Deadline) -> Iterator[Draft]:
-    """Drafts for more and more batches in flight, until one fits at the depth that it needs itself."""
-    solve, each = solver(request.solver).within(deadline), 0.0
-    problem = build_problem(costs, server, request.pins)
-    while True:
-        outcome = planned(problem, request.goal, solve, deadline, beat=beat)
-        if outcome.found is None:
-            return
-        draft = _drafted(request, costs, server, outcome)
-        yield draft
-        if draft.fits:
-            return
-        each = max(each * _MORE, in_flight(draft) / draft.found.rows_per_second)
-        problem = with_in_flight(problem, each)
 
 
 def _drafted(request: Request, costs: Costs, server: Pool, outcome: LargeOutcome) -> Draft:

@@ -61,9 +61,12 @@ class IntegerProgram:
         self.low.append(low)
         self.high.append(high)
 
-    def dearest(self, cost: float, scale: float) -> None:
-        """Add the row that no solution costs more, in units of ``scale``: so much is pruned before one is found."""
-        entries = [(column, each / scale) for column, each in enumerate(self.cost) if each]
+    def dearest(self, cost: float, scale: float, but: int = -1) -> None:
+        """Add the row that no solution costs more, in units of ``scale``: so much is pruned before one is found.
+
+        What one column costs may be left out.
+        """
+        entries = [(column, each / scale) for column, each in enumerate(self.cost) if each and column != but]
         self.row(entries, -np.inf, cost / scale)
 
     def solve(self, seconds: float, presolve: bool = True) -> ProgramSolution | None:

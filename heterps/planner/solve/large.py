@@ -33,6 +33,7 @@ _MANY_LAYERS = 50  # beyond which a bound over all cuts takes less time than lis
 _SLOT_COLUMNS = 160  # Layers x types beyond which HiGHS finds nothing over slots in seconds
 _SLOT_SECONDS = 3.0
 _BOUND_SECONDS = 3.0
+_ALL_CUTS = 0.3  # of the time that is left, to look at all cuts where they are many
 _CLOSED = 1.01e-2  # a gap at which the integer program over slots is not asked
 _ENOUGH = 1e-2  # a gap that is not worth looking at all cuts where they are many
 
@@ -111,20 +112,23 @@ def _thinned(every: Problem, program: TypeProgram, goal: Goal, solve: Solve, dea
     """All cuts are known but many: good ones first, all of them where neither types nor fractions are proof enough."""
     few = good_cuts(every, _GOOD)
     found = _closer(few, goal, solve, deadline)
-    over = found and f"over {found[0].states:,} of {every.states:,} legal cuts"
-    if found is not None and program.applies:
+    if found is None:
+        return LargeOutcome(every, goal.search(every, solve, deadline), True)
+    bound = goal.floor(every)
+    if program.applies:
         soon = Deadline(min(_BOUND_SECONDS, deadline.left / 2))
-        result = _bounded(found[1], goal.closer(program, found[1].value, goal.bound(few), soon), goal, f"{over}")
-        if result.gap <= _ENOUGH:
-            return LargeOutcome(found[0], result, False)
-    if found is not None:
-        result = _bounded(found[1], goal.floor(every), goal, f"{over}")
-        if result.gap <= _ENOUGH or deadline.over:
-            return LargeOutcome(found[0], result, False)
-    exactly = goal.search(every, solve, deadline)
-    if exactly is None or found is None or not goal.better(found[1], exactly):
-        return LargeOutcome(every, exactly, True)
-    return LargeOutcome(found[0], replace(found[1], bound=exactly.bound, proof=exactly.proof), False)
+        bound = goal.closer(program, found[1].value, bound, soon)
+    result = _bounded(found[1], bound, goal, f"over {found[0].states:,} of {every.states:,} legal cuts")
+    if result.gap <= _ENOUGH or deadline.over:
+        return LargeOutcome(found[0], result, False)
+    try:
+        better = goal.search(every, solve, Deadline(_ALL_CUTS * deadline.left), found[1].value)
+    except UndecidedError:
+        return LargeOutcome(found[0], result, False)
+    if better is None:
+        return LargeOutcome(found[0], replace(result, bound=result.value), False)
+    bound = (min if goal.rises else max)(bound, better.bound)
+    return LargeOutcome(every, replace(better, bound=(max if goal.rises else min)(bound, better.value)), True)
 
 
 def _over_good_cuts(

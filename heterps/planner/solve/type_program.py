@@ -42,14 +42,16 @@ __all__ = ["MOST_COLUMNS", "TypeProgram", "least_per_row", "most_within"]
 
 MOST_COLUMNS = 20_000  # of places and crossings, beyond which HiGHS takes long
 _MOST_WHOLE = 64  # Layers that may be on several types, beyond which it does if they must not be split
-_MOST_SINGLE = 40  # Layers that are alone in their kind, with which a stage is looked at as it is
+_MOST_SINGLE = 64  # Layers that are alone in their kind, with which a stage is looked at as it is
+_FEW_SINGLE = 20  # with which that is quick
 _SECONDS = 2.0  # for one program
 _STAGE_SECONDS = 5.0  # for one with stages as they are
 _ROUNDING = 1e-6  # relative: HiGHS takes what is so close for enough
+_LESS = 1e-5  # relative: by which a price per row is below one that is known, so that rounding does not hide it
 _CLOSE = 2e-3  # relative distance from the plan at which a bound is good enough
 _NEAR = 0.01  # relative distance from a plan's throughput that is looked at first
-_TURNS = 12
-_PRICES = 4  # per row that are tried in turn
+_TURNS, _FEW_TURNS = 12, 3  # throughputs that are tried in turn
+_PRICES = 4  # per row that are
 
 Terms = list[tuple[int, float]]
 
@@ -58,11 +60,19 @@ class TypeProgram:
     """The program of a problem, at any throughput.
 
     ``anchored``: with one stage of each type as it is, on which no first stage is; ``lanes``: the first stage, too.
-    ``prices`` is how many prices per row are tried in turn.
+    ``bought``: the fewest and the most of each product. ``prices`` is how many prices per row are tried in turn.
     """
 
-    def __init__(self, problem: Problem, anchored: bool = False, lanes: bool = False) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        anchored: bool = False,
+        lanes: bool = False,
+        bought: tuple[Floats, Floats] | None = None,
+    ) -> None:
         self.problem, self._is_anchored, self._has_lanes, self.prices = problem, anchored, lanes, _PRICES
+        self._bought = bought or (0 * problem.product_price, np.full_like(problem.product_price, np.inf))
+        self.seen: Floats | None = None  # what the last solution buys of each product
         self._small, self._counts = folded(problem)
 
     @property
@@ -75,6 +85,11 @@ class TypeProgram:
     def can_be_anchored(self) -> bool:
         """Whether stages of their own do not make the program too large."""
         return bool((self._counts == 1).sum() <= _MOST_SINGLE) and any(map(self._is_later, range(self._small.types)))
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether such a program takes tenths of a second, whatever is bought."""
+        return self.can_be_anchored and bool((self._counts == 1).sum() <= _FEW_SINGLE)
 
     @property
     def _can_have_lanes(self) -> bool:
@@ -101,15 +116,23 @@ class TypeProgram:
         return price > most or price == np.inf  # which is no more than what may be paid where that has no end
 
     def least_beyond(
-        self, per_row: float, low: float, high: float, deadline: Deadline, most: float = np.inf
+        self,
+        per_row: float,
+        low: float,
+        high: float,
+        deadline: Deadline,
+        most: float = np.inf,
+        budget: float = np.inf,
     ) -> tuple[float, float]:
         """Lower bound on the price per hour less so much per row a second, from low to high rows a second.
 
-        inf: no plan, or none that costs so much at ``most``; -inf: nothing is known in time. And the price per row of
-        the solution that comes closest.
+        Of plans within a ``budget`` per hour. inf: no plan, or none that costs so much at ``most``; -inf: nothing is
+        known in time. And the price per row of the solution that comes closest.
         """
         program = IntegerProgram()
-        rate = self._build(program, per_row, low, high)
+        rate, products = self._build(program, per_row, low, high)
+        if np.isfinite(budget):
+            program.dearest(budget * (1 + _ROUNDING), budget, but=rate)
         if np.isfinite(most) and (scale := max(per_row * high, most)) > 0:
             program.dearest(most + 2 * _ROUNDING * scale, scale)
         seconds = min(_STAGE_SECONDS if self._is_anchored else _SECONDS, deadline.left)
@@ -119,11 +142,15 @@ class TypeProgram:
             return -np.inf, np.inf
         if found is None:
             return np.inf, np.inf
+        self.seen = np.round(found.values[products])
         rounding = _ROUNDING * (abs(found.value) + 2 * per_row * high)
         return found.bound - rounding, per_row + found.value / (high * float(found.values[rate]))
 
-    def _build(self, program: IntegerProgram, per_row: float, low: float, high: float) -> int:
-        """Add all columns and rows; the column of the throughput is returned. Rows a second are parts of ``high``."""
+    def _build(self, program: IntegerProgram, per_row: float, low: float, high: float) -> tuple[int, list[int]]:
+        """Add all columns and rows; those of the throughput and the products are returned.
+
+        Rows a second are parts of ``high``.
+        """
         small, types = self._small, range(self._small.types)
         rate = program.continuous(-per_row * high, 1.0)
         program.row([(rate, 1.0)], low / high, 1.0)
@@ -137,11 +164,11 @@ class TypeProgram:
         messages = self._add_crossing(program, rows, work, ways, high)
         self._add_gradients(program, rows, work, ways)
         flight = self._add_flight(program, ways, rate)
-        hosts, units = self._add_units(program, work, rate, high)
+        products, hosts, units = self._add_units(program, work, rate, high)
         if self._is_anchored:
             at = Columns(rate, rows, messages, flight, units, hosts, low, high, self._most_way, self._shared)
             self._add_stages(program, at)
-        return rate
+        return rate, products
 
     def _add_stages(self, program: IntegerProgram, at: Columns) -> None:
         """Stages as they are: that which reads, and on each type that it is not on that of the largest Layer."""
@@ -307,13 +334,18 @@ class TypeProgram:
 
     def _add_units(
         self, program: IntegerProgram, work: list[list[Terms]], rate: int, high: float
-    ) -> tuple[int, list[int]]:
-        """Units of each type within the caps, as parts of whole products: a single unit is one too; and shard hosts."""
+    ) -> tuple[list[int], int, list[int]]:
+        """Products of which units of each type within the caps are parts (a single unit is one too), and shard hosts.
+
+        Columns of products, of hosts and of units are returned.
+        """
         p, every = self.problem, []
         hosts = program.integer(p.shards.price if p.shards.type < 0 else 0.0)
         program.row([(hosts, 1.0)], p.shards.minimum, np.inf)
         program.row([(hosts, 1.0), (rate, -p.shards.seconds * high * (1 - TOLERANCE))], 0, np.inf)
-        products = [program.integer(price) for price in p.product_price]
+        products = [program.integer(*each) for each in zip(p.product_price, self._bought[1], strict=True)]
+        for product, fewest in zip(products, self._bought[0], strict=True):
+            program.row([(product, 1.0)], fewest, np.inf)
         for t, resources in enumerate(work):
             here, each = (-1.0 if p.shards.type == t else 0.0), float(p.sold_in[t])
             every.append(units := program.continuous(0.0, float(p.cap[t])))
@@ -323,35 +355,43 @@ class TypeProgram:
                 # A unit is not added for a rounding error.
                 needed = [(c, -seconds * high * (1 - TOLERANCE)) for c, seconds in taken]
                 program.row([(units, 1.0), (hosts, here), *needed], 0, np.inf)
-        return hosts, every
+        return products, hosts, every
 
 
 def least_per_row(
-    program: TypeProgram, low: float, high: float, value: float, floor: float, deadline: Deadline
+    program: TypeProgram,
+    low: float,
+    high: float,
+    value: float,
+    floor: float,
+    deadline: Deadline,
+    budget: float = np.inf,
 ) -> float:
     """Lower bound on the price per hour over rows per second from low to high, given a plan's and a lower bound.
 
-    A price per row is tried that is nearly the plan's; where a solution costs less, that of the solution.
+    Of plans within a budget per hour. A price per row is tried that is nearly the plan's; where a solution costs less,
+    that of the solution.
     """
     per_row, least = value * (1 - _CLOSE), floor
     for _ in range(program.prices):
         if deadline.over or per_row <= least:
             break
-        beyond, seen = program.least_beyond(per_row, low, high, deadline, 0.0)
+        beyond, seen = program.least_beyond(per_row, low, high, deadline, 0.0, budget)
         if beyond >= 0:
             return max(least, per_row)
         if np.isinf(beyond):
             break
         least = max(least, per_row + beyond / low)
-        per_row = min(seen, per_row) * (1 - _ROUNDING)
+        per_row = min(seen, per_row) * (1 - _LESS)
     return least
 
 
 def most_within(program: TypeProgram, value: float, most: float, budget: float, deadline: Deadline) -> float:
     """Upper bound on the rows per second within a price per hour, given a plan's and an upper bound."""
     low, high = value, most
-    for turn in range(_TURNS):
-        x = low * (1 + _NEAR) if turn == 0 or np.isinf(high) else float(np.sqrt(low * high))
+    turns, near = (_TURNS, _NEAR) if program.prices > 1 else (_FEW_TURNS, _CLOSE)
+    for turn in range(turns):
+        x = low * (1 + near) if turn == 0 or np.isinf(high) else float(np.sqrt(low * high))
         if x >= high or deadline.over:
             break
         if program.exceeds(budget, x, deadline):

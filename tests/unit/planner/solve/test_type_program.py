@@ -14,6 +14,7 @@ from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.placement import Flow
 from heterps.planner.solve.solvers import exact
 from heterps.planner.solve.type_program import TypeProgram, least_per_row, most_within
+from tests.unit.planner.brute import BrutePlans
 from tests.unit.planner.instances import goal_of, instance, problem_of
 from tests.unit.planner.solve.test_large import with_tables
 from tests.unit.planner.test_against_brute_force import best_by_brute_force
@@ -37,6 +38,33 @@ def test_no_plan_is_better_than_the_program_says(seeds):
         assert low <= high * (1 + 1e-6), f"seed {seed}: {best}, bound {bound}"
         assert not goal.rules_out(TypeProgram(problem), best, NEVER), f"seed {seed}"
     assert decided > looked / 2
+
+
+def check_within_a_price(seeds):
+    """As the planner asks: many times the rows a second that are wanted, at twice the price an hour."""
+    closer = 0
+    for seed in seeds:
+        made = instance(seed, most_layers=4)
+        problem, goal = problem_of(made), goal_of(made)
+        if not isinstance(goal, MinCost) or (least := BrutePlans(problem).least_price(goal.rows_per_second)) is None:
+            continue
+        limited, fast = MinCost(goal.rows_per_second, price_per_hour=2 * least or 1.0), 6 * goal.rows_per_second
+        limited, free = replace(limited, up_to=fast), replace(goal, up_to=fast)
+        best = BrutePlans(problem).least_per_row(goal.rows_per_second, fast, limited.price_per_hour)
+        bounds = [each.closer(TypeProgram(problem), best, 0.0, NEVER) for each in (limited, free)]
+        assert bounds[0] <= best * (1 + 1e-6), f"seed {seed}: {best}, bound {bounds[0]}"
+        assert not limited.rules_out(TypeProgram(problem), best, NEVER), f"seed {seed}"
+        closer += bounds[0] > bounds[1] * (1 + 1e-3)
+    assert closer
+
+
+def test_no_plan_within_a_price_is_better_than_the_program_says():
+    check_within_a_price(range(5_000, 5_150))
+
+
+@pytest.mark.full
+def test_no_plan_within_a_price_is_better_than_the_program_says_of_many():
+    check_within_a_price(range(5_150, 6_000))
 
 
 def branches(count):
