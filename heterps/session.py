@@ -52,7 +52,7 @@ from heterps.runtime.report.epochs import Epochs
 from heterps.runtime.report.history import History
 from heterps.runtime.report.lined_up import filled, placed
 from heterps.runtime.report.measured import Measured
-from heterps.runtime.report.output import BAD_ROW, write_parquet
+from heterps.runtime.report.output import BAD_ROW, ENDINGS, write_parquet
 from heterps.runtime.report.phase_profile import PhaseProfile
 from heterps.runtime.report.progress import Progress
 from heterps.runtime.report.rowless import never_empty
@@ -303,7 +303,7 @@ class Session:
             A Dataset or a path, without or with a label; or rows: a dict, a list of dicts, a pandas, polars or Arrow
             frame, lines of JSON. Source columns are found by name and made into batches as they were in training.
         out
-            A Parquet (or .csv) file to write instead of returning arrays; its column ``bad_row`` says why a row has no
+            A .parquet or .csv file to write instead of returning arrays; its column ``bad_row`` says why a row has no
             values.
         fetch
             A name gives one array, several give a dict: ``"prediction"``, outputs and ops of the graph, columns of
@@ -317,7 +317,7 @@ class Session:
         """
         self._check_open()
         if out is not None:
-            check_target(out)
+            check_target(out, endings=ENDINGS)
         wanted = named(fetch)
         data = self._data(dataset, (), wanted.values())
         if out is not None:

@@ -10,14 +10,14 @@ import errno
 import os
 import stat
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from heterps.errors import OutputError
 
-__all__ = ["check_folder", "check_target", "whole_file", "write_whole"]
+__all__ = ["check_folder", "check_target", "ending_of", "whole_file", "write_whole"]
 
 # What a write answers when the disk will not take it; such an error names no file.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
@@ -33,7 +33,7 @@ _KINDS = (
 )
 
 
-def check_target(path: AnyPath, read: Iterable[str] = ()) -> Path:
+def check_target(path: AnyPath, read: Iterable[str] = (), endings: Sequence[str] = ()) -> Path:
     """Say now whether a file can be written under a name; return where it will lie, behind symbolic links.
 
     Nothing is left behind, and what is there stays as it is.
@@ -44,18 +44,27 @@ def check_target(path: AnyPath, read: Iterable[str] = ()) -> Path:
         The file to be written.
     read
         Files that are read for it, which it would replace.
+    endings
+        Those that a name may have, as it says what the file is; one without any is taken as the first.
 
     Raises
     ------
     OutputError
         The folder is missing or cannot be written to, the name belongs to something that is no regular file, or to one
-        of those that are read.
+        of those that are read, or ends otherwise.
     """
     target = _target(path)
+    if endings and ending_of(path) not in ("", *endings):
+        raise OutputError(f"cannot write {path}: files end in {' or '.join(endings)}, not in {Path(path).suffix}")
     if any(os.path.realpath(name) == str(target) for name in read):
         raise OutputError(f"cannot write {path}: it is one of the files that are read, and would be lost; name another")
     _try_folder(target.parent, f"cannot write {path}")
     return target
+
+
+def ending_of(path: AnyPath) -> str:
+    """Return what a name ends in from its last point on, in small letters; nothing where there is no point."""
+    return Path(path).suffix.lower()
 
 
 def check_folder(path: AnyPath) -> Path:

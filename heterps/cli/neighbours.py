@@ -59,7 +59,7 @@ def build(vectors: str, out: str, id_: str, vector: str, cosine: bool, approxima
 @click.option("--out", required=True, metavar="FILE", help="Parquet file: the columns of FILE, neighbours and scores.")
 def search(index: str, vectors: str, vector: str, count: int, approximate: bool, out: str) -> None:
     """Find the neighbours of the vectors in a Parquet FILE."""
-    check_target(out)
+    check_target(out, endings=(".parquet",))
     found = Neighbours(index, approximate=approximate)
     table = _read(vectors, vector)
     ids, scores = found.search(_matrix(table[vector], vector), count)

@@ -25,7 +25,7 @@ from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner import FixedRate, Goal, MaxThroughput, MinCost, Plan, Profile, Request, compare, diff, frontier
-from heterps.planner.costs.instance import read_instance
+from heterps.planner.costs.instance import is_instance, read_instance
 from heterps.planner.costs.playing import steady_play
 from heterps.planner.costs.sample import Sample, sample_dataset
 from heterps.planner.planner import BATCH_SIZES, SECONDS, solve
@@ -178,6 +178,8 @@ def make(
         _refuse(_said() - kept, f"--objective {objective} reads a placement instance")
         _print_load(least_load(read_instance(target), deadline=Deadline(seconds)), as_json)
         return
+    if is_instance(target):
+        raise PlanError(f"{target} is a placement instance, not a model: plan it with --objective max-load")
     if comparing:
         _refuse(_said() & _OF_ONE_PLAN, "--compare prints a row for each solver, not one plan")
     if commands or as_json:

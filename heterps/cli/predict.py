@@ -12,7 +12,8 @@ from heterps.cli._device import device_options
 from heterps.launching import load
 from heterps.parquet import read_parquet
 from heterps.runtime.cuts.saved_model import SavedModel
-from heterps.writing import check_target
+from heterps.runtime.report.output import ENDINGS
+from heterps.writing import check_target, ending_of
 
 __all__ = ["command"]
 
@@ -27,7 +28,7 @@ Examples:
 @click.argument("model", metavar="DIR")
 @data_options
 @click.option(
-    "--out", required=True, metavar="FILE", help="Parquet or .csv file to write; rows in the order of the data."
+    "--out", required=True, metavar="FILE", help=".parquet or .csv file to write; rows in the order of the data."
 )
 @click.option(
     "--fetch",
@@ -48,11 +49,11 @@ def command(
     emulate: bool,
 ) -> None:
     """Predict with the model that `heterps train --out DIR` or session.save(DIR) wrote. No label is needed."""
-    check_target(out)
+    check_target(out, endings=ENDINGS)
     dataset = opened(data, kind, SavedModel.read(Path(model)).form)
     with load(model, engine=engine, device=device, emulate=emulate) as session:
         path = session.predict(dataset, out=out, fetch=parse_names(fetch) or ("prediction",))
-    table = pa_csv.read_csv(path) if out.endswith(".csv") else read_parquet(path)
+    table = pa_csv.read_csv(path) if ending_of(out) == ".csv" else read_parquet(path)
     bad = sum(bool(reason) for reason in table["bad_row"].to_pylist())
     skipped = f", {bad:,} of them null: the column bad_row says why" if bad else ""
     columns = ", ".join(f"{field.name} ({field.type})" for field in table.schema)

@@ -15,6 +15,8 @@ __all__ = ["Device", "Hardware", "Host", "Link", "Pool", "Product", "check_month
 
 # Operations or bytes a second. Below one, or beyond what any machine will do, times leave the range of numbers.
 Rate = Annotated[float, Range(at_least=1, at_most=1e30)]
+# Without any, no number of workers holds the tables.
+Memory = Annotated[float, Range(at_least=1)]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Device:
     name: str
     kind: Literal["cpu", "gpu"]
     flops: Mapping[str, Rate]
-    memory_bytes: NotNegative
+    memory_bytes: Memory
     memory_bytes_per_s: Rate
     network_bytes_per_s: Rate
     cores: Count = 1

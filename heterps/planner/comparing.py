@@ -57,5 +57,6 @@ def frontier(request: Request, made: Plan, points: int = 24) -> list[tuple[float
     assert made.forecast is not None, "the planner forecasts every plan it makes"
     middle = made.forecast.rows_per_second
     by = solver(request.solver).within(deadline)
-    found = search_frontier(problem, by, middle / 10, middle * 10, points, deadline)
+    own = middle * (1 - 1e-6)  # a hair above what it sustains it would be another plan
+    found = search_frontier(problem, by, middle / 10, middle * 10, points, deadline, also=(own,))
     return [(x, placement.price) for x, placement in found]

@@ -280,6 +280,8 @@ def rivals(
     deadline = Deadline(min(_RIVAL_SECONDS, request.seconds / 10) if large else request.seconds / 10)
     enough = Deadline(0.0) if large else deadline  # the first that is found is taken
     for name in names:
+        if deadline.over:  # of some it is not known then
+            return
         try:
             other = request.goal.search(draft.problem, solver(name).within(deadline), enough)
         except UndecidedError:
@@ -289,7 +291,8 @@ def rivals(
         elif not _same(other.placement, draft.found.placement):
             price = draft.problem.price_of(other.placement.segments, other.placement.hosts)
             rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else other.rows_per_second
-            yield Rival(name, price / 3600 * 1e6 / rate, rate, _why(request, draft, other))
+            per_million = price / 3600 * 1e6 / rate if is_priced(request.hardware) else None
+            yield Rival(name, per_million, rate, _why(request, draft, other))
 
 
 def _same(a: Placement, b: Placement) -> bool:
@@ -308,7 +311,9 @@ def _why(request: Request, draft: Draft, other: Any) -> str:
         cheaper = other.placement.price / other.value < draft.found.placement.price / draft.found.value
         note = " (cheaper per row, which is not the goal)" if cheaper else ""
         return f"{other.value / draft.found.value:.2f} of the throughput{note}; bound by {where}"
-    price = f"{other.value / draft.found.value:.2f} times the price" if draft.found.value else "the plan costs nothing"
+    saved = "price" if is_priced(request.hardware) else "units"
+    value = draft.found.value
+    price = f"{other.value / value:.2f} times the {saved}" if value else "the plan costs nothing"
     return f"{price}; bound by {where}"
 
 

@@ -98,6 +98,7 @@ def test_missing_file_is_named(tmp_path):
     "changes",
     [
         {"flops": {"float16": 1e12}},
+        {"memory_bytes": 0},
         {"memory_bytes_per_s": 0},
         {"flops": {"float32": 1e-300}},
         {"network_bytes_per_s": 1e40},

@@ -133,3 +133,17 @@ def test_a_file_that_is_read_is_not_replaced(tmp_path):
         with pytest.raises(OutputError, match="it is one of the files that are read, and would be lost"):
             check_target(tmp_path / name, [str(tmp_path / "a.csv")])
     check_target(tmp_path / "b.csv", [str(tmp_path / "a.csv")])
+
+
+@pytest.mark.parametrize("name", ["p.parquet", "P.CSV", "p", "of.2026/p.csv"])
+def test_a_name_may_end_as_the_file_does_or_not_at_all(tmp_path, name):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    assert check_target(path, endings=(".parquet", ".csv")) == path
+
+
+@pytest.mark.parametrize("name", ["p.xlsx", "p.csv.gz", "p.parquet.tmp"])
+def test_a_name_that_says_something_else_is_refused(tmp_path, name):
+    ends = f"files end in .parquet or .csv, not in {Path(name).suffix}"
+    with pytest.raises(OutputError, match=ends):
+        check_target(tmp_path / name, endings=(".parquet", ".csv"))

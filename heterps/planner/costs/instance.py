@@ -25,7 +25,7 @@ from heterps.errors import PlanError
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Instance", "OpTensor", "read_instance"]
+__all__ = ["Instance", "OpTensor", "is_instance", "read_instance"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -56,6 +56,15 @@ class Instance:
     accelerators: int
     cpus: int
     memory_bytes: float
+
+
+def is_instance(path: str) -> bool:
+    """Whether a file is an instance, however good, and no model."""
+    try:
+        data = json.loads(pathlib.Path(path).read_text()) if path.endswith(".json") else None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        return False
+    return isinstance(data, Mapping) and "maxFPGAs" in data
 
 
 def read_instance(path: str) -> Instance:

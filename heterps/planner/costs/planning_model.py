@@ -162,9 +162,13 @@ def is_priced(hardware: Hardware) -> bool:
     return units or any(product.price_per_hour for product in hardware.products)
 
 
+def _pinned_to(layer: Layer, pins: Mapping[str, str]) -> list[str]:
+    """Where pins send a Layer, or an op of it."""
+    return [where for name, where in pins.items() if any(fnmatch.fnmatch(n, name) for n in (layer.name, *layer.ops))]
+
+
 def _may_run(layer: Layer, pool: Pool, pins: Mapping[str, str]) -> bool:
-    pinned = [where for name, where in pins.items() if any(fnmatch.fnmatch(n, name) for n in (layer.name, *layer.ops))]
-    if pinned:
+    if pinned := _pinned_to(layer, pins):
         return all(where in (pool.name, pool.kind) for where in pinned)
     return layer.place in (None, pool.kind)
 
@@ -182,6 +186,11 @@ def check_pins(costs: Costs, pins: Mapping[str, str]) -> None:
             raise PlanError(f"pin {name}={where}: no pool or kind {where!r}; there are {', '.join(sorted(places))}")
     for layer in costs.layers.layers:
         if not any(_may_run(layer, pool, pins) for pool in costs.hardware.pools):
+            if len(set(_pinned_to(layer, pins))) > 1:
+                raise PlanError(
+                    f"the ops {', '.join(layer.ops)} are one layer, which runs in one place, and pinned to "
+                    f"{' and '.join(dict.fromkeys(_pinned_to(layer, pins)))}: drop all but one of these pins"
+                )
             raise PlanError(
                 f"layer {layer.name!r} may run on no pool: it holds {', '.join(layer.ops)}; the graph places it on "
                 f"{layer.place or 'any'}, the pins are {dict(pins)}. Add a pool of that kind or drop the pin"

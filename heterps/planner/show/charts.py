@@ -38,21 +38,26 @@ def _column(name: str, workers: dict[str, int]) -> str:
     return f"{name}: " + " + ".join(f"{units} {pool}" for pool, units in workers.items())
 
 
-def draw_frontier(points: Sequence[tuple[float, float]], chosen: tuple[float, float] | None = None) -> str:
+def draw_frontier(
+    points: Sequence[tuple[float, float]], chosen: tuple[float, float] | None = None, what: str = "price an hour"
+) -> str:
     """Least price per hour (or units) against rows per second, both logarithmic; the plan is the filled point."""
-    shown = [(x, y) for x, y in points if x > 0 and y > 0]
+    shown, free = [(x, y) for x, y in points if x > 0 and y > 0], [x for x, y in points if y == 0]
     if len(shown) < 2:
+        if free:
+            return f"<p>Up to {count_text(max(free))} rows a second cost nothing.</p>"
         return "<p>One point only: nothing cheaper or faster is possible here.</p>"
     every = shown + ([chosen] if chosen and min(chosen) > 0 else [])
     height, left, bottom = 320, 76, 46
     xs, ys = _scale([x for x, _ in every], left, WIDTH - 24), _scale([y for _, y in every], height - bottom, 20)
-    body = _axes(xs, ys, height, left, bottom)
+    body = _axes(xs, ys, height, left, bottom, what)
     steps = f"M{xs(shown[0][0]):.1f} {ys(shown[0][1]):.1f}"
     for x, y in shown[1:]:
         steps += f" V{ys(y):.1f} H{xs(x):.1f}"
     body += f'<path d="{steps}" fill="none" stroke="{_COLOURS[0]}" stroke-width="2"/>'
     for x, y in shown:
-        tip = f"{count_text(x)} rows/s, {money_text(y)} an hour, {money_text(y / 3600 * 1e6 / x)} per million rows"
+        price = f"{money_text(y)} an hour, {money_text(y / 3600 * 1e6 / x)} per million rows"
+        tip = f"{count_text(x)} rows/s, {f'{y:.0f} units' if what == 'units' else price}"
         dot = f'cx="{xs(x):.1f}" cy="{ys(y):.1f}" r="3" fill="white" stroke="{_COLOURS[0]}"'
         body += f"<circle {dot}><title>{tip}</title></circle>"
     if chosen and min(chosen) > 0:
@@ -81,7 +86,7 @@ class _scale:  # noqa: N801 (used as a function)
         return [v for v in values if self.low <= math.log10(v) <= self.high]
 
 
-def _axes(xs: _scale, ys: _scale, height: float, left: float, bottom: float) -> str:
+def _axes(xs: _scale, ys: _scale, height: float, left: float, bottom: float, what: str) -> str:
     body = ""
     for x in xs.ticks():
         body += f'<path d="M{xs(x):.1f} 20 V{height - bottom}" stroke="{_GRID}"/>'
@@ -90,7 +95,7 @@ def _axes(xs: _scale, ys: _scale, height: float, left: float, bottom: float) -> 
         body += f'<path d="M{left} {ys(y):.1f} H{WIDTH - 24}" stroke="{_GRID}"/>'
         body += text(left - 8, ys(y) + 4, f"{y:,.10g}", _FAINT, "end")
     body += text((left + WIDTH) / 2, height - 6, "rows per second", _INK, "middle")
-    return body + text(4, 13, "price an hour", _INK, "start")
+    return body + text(4, 13, what, _INK, "start")
 
 
 def draw_timeline(plan: Plan, played: Played | None) -> str:

@@ -34,6 +34,8 @@ def _scaled(value: float, units: tuple[str, ...], step: float) -> str:
 
 def seconds_text(value: float) -> str:
     """Write seconds with a unit that fits."""
+    if value >= 1000:
+        return f"{value:,.0f} s"
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if value * factor >= 1 or unit == "µs":
             return f"{value * factor:.3g} {unit}"

@@ -49,9 +49,11 @@ def report_html(
         body.append(_cards(plan, plan.forecast))
     body += [_section("Stages", _stages(plan)), _section("The split graph", _figure(draw_split(plan, layers)))]
     if plan.forecast is not None:
-        chosen = (plan.forecast.rows_per_second, plan.forecast.price_per_hour or sum(plan.units.values()))
+        counted = _counts_units(plan.forecast, frontier)
+        chosen = (plan.forecast.rows_per_second, _bought(plan) if counted else plan.forecast.price_per_hour)
+        picture = draw_frontier(frontier, chosen, "units" if counted else "price an hour")
         body += [
-            _section("Price against throughput", _figure(draw_frontier(frontier, chosen)) + _frontier_note(plan)),
+            _section("Price against throughput", _figure(picture) + _frontier_note(counted)),
             _section("The pipeline over time", _figure(draw_timeline(plan, played))),
             _section("Time of one batch on one unit", _times(plan.forecast)),
             _section("Memory, tables and links", _memory(plan, plan.forecast)),
@@ -130,12 +132,18 @@ def _meter(value: float) -> str:
     return f'<span class="meter"><i style="width:{width}%"></i></span>{percent_text(value).replace(" ", "&nbsp;")}'
 
 
-def _frontier_note(plan: Plan) -> str:
-    unit = (
-        ""
-        if plan.forecast and plan.forecast.price_per_hour
-        else " Nothing here has a price: units are counted instead."
-    )
+def _counts_units(forecast: Forecast, frontier: Sequence[tuple[float, float]]) -> bool:
+    """Whether units stand for prices, as nothing has one: what costs nothing beside what has a price is at 0."""
+    return not forecast.price_per_hour and all(price > 0 for _, price in frontier)
+
+
+def _bought(plan: Plan) -> int:
+    """Units and machines that are taken; those of a Host are its own."""
+    return sum(each.count for each in plan.purchases) or sum(plan.units.values())
+
+
+def _frontier_note(counted: bool) -> str:
+    unit = " Nothing here has a price: units are counted instead." if counted else ""
     return f'<p class="sub">Cheapest plan at each throughput; every step is another set of machines.{unit}</p>'
 
 

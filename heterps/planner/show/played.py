@@ -17,8 +17,9 @@ def played_text(plan: Plan, played: Played) -> str:
 
 
 def _lines(plan: Plan, played: Played) -> Iterator[str]:
+    count = "1 batch" if played.batches == 1 else f"{played.batches:,} batches"
     yield (
-        f"Played: {played.batches:,} batches in {plan.mode.name} mode, {count_text(played.rows_per_second)} rows/s"
+        f"Played: {count} in {plan.mode.name} mode, {count_text(played.rows_per_second)} rows/s"
         f"{_beside_forecast(plan, played)}"
     )
     over_all = played.rows / played.seconds

@@ -155,7 +155,7 @@ def _memory(plan: Plan, forecast: Forecast) -> Table:
 
 def _money(plan: Plan, forecast: Forecast) -> Text:
     if not forecast.price_per_hour:
-        return Text("Price: none given for this hardware\n")
+        return Text("Price: nothing; what the plan uses has none\n")
     parts = ", ".join(f"{name} {money_text(price)}" for name, price in forecast.price_parts.items())
     per_million = money_text(forecast.price_per_million_rows) + ("*" if forecast.data_sheet else "")
     return Text(f"Price: {money_text(forecast.price_per_hour)} an hour ({parts}); {per_million} per million rows\n")

@@ -54,6 +54,7 @@ class Draft:
     depths: tuple[int, ...] = ()  # batches in flight per lane, of each type that reads
     at_work: tuple[float, ...] = ()  # batches at work in such a lane for each row per second
     fits: bool = True  # whether every stage has the memory for these
+    slowed: bool = False  # whether it runs slower than its units could, as there is no memory for more batches
 
     def __post_init__(self) -> None:
         if not self.depths:
@@ -246,7 +247,8 @@ def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float) -> Forecast:
     slowest = min(limits, key=lambda name: limits[name])
     bottleneck = _bottleneck(draft, slowest, stages)
     if rate < _ASKED * limits[slowest]:
-        bottleneck = f"what was asked for, then {bottleneck}"
+        first = "memory for batches in flight" if draft.slowed else "what was asked for"
+        bottleneck = f"{first}, then {bottleneck}"
     parts = tuple(
         _stage_forecast(draft, segment, stage, rate, limits[f"stage {i}"], max(held))
         for i, (segment, stage, held) in enumerate(zip(placement.segments, stages, batches_held(draft), strict=True))

@@ -40,6 +40,7 @@ __all__ = ["Choice", "Choosing", "choose"]
 
 _NO_ROOM = "no plan that was found has the memory for the batches that it must keep in flight"
 _MORE = 1.05  # times as many batches in flight, at the least, where a plan did not fit
+_PATIENCE_SECONDS = 5.0  # beyond the limit while there is neither plan nor proof
 _BAND_SECONDS = 15.0  # for the bands of one batch size
 _HUNT_SECONDS = 3.0  # for plans in bands where not all cuts are known
 _OPEN = 2e-2  # a gap that is worth them
@@ -76,6 +77,7 @@ class Choosing:
 
     def __init__(self, request: Request, deadline: Deadline) -> None:
         self._request, self._deadline = request, deadline
+        self._patience = Deadline(deadline.left + _PATIENCE_SECONDS)
         self.drafts: list[Draft] = []
         self.looks: list[_Look] = []  # at which a plan might be better
         self.looked: list[int] = []  # batch sizes that the bounds cover
@@ -109,12 +111,19 @@ class Choosing:
             self._keep(_anew(draft, self._request.goal))
         sizes = sorted(self._request.batch_sizes, reverse=True)
         for i, batch_size in enumerate(sizes):
-            if not (self._deadline.over and self.drafts):
+            if not self._is_late:
                 self._look_at(batch_size, 1.0 if i == len(sizes) - 1 else 0.5)
+            elif not self.drafts:
+                self.undecided.append(f"batches of {batch_size:,}: not looked at for lack of time")
         for look in self.looks:
             self._deepen(look)
         if not self.drafts and self.undecided:
             raise UndecidedError("; ".join(self.undecided))
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether no more is begun: at the deadline, while there is no plan a little later."""
+        return self._deadline.over and (bool(self.drafts) or self._patience.over)
 
     def _look_at(self, batch_size: int, share: float) -> None:
         """Plan at one batch size, within a share of the time that is left."""
@@ -145,7 +154,7 @@ class Choosing:
         """Plan for more and more batches in flight, until a plan fits at the depth that it needs itself."""
         draft, each, request = look.without_room, 0.0, self._request
         problem, solve = build_problem(look.costs, look.server, request.pins), solver(request.solver)
-        while draft is not None and not draft.fits and not (self._deadline.over and self.drafts):
+        while draft is not None and not draft.fits and not self._is_late:
             each = max(each * _MORE, in_flight(draft) / draft.found.rows_per_second)
             try:
                 deep = with_in_flight(problem, each)
@@ -166,7 +175,7 @@ class Choosing:
         if best is None:
             return None
         alike = [draft for draft in self.drafts if _alike(draft.found, best.found)]
-        chosen = min(alike, key=lambda draft: (draft.costs.batch_size, draft is not best))
+        chosen = min(alike, key=lambda draft: (draft.costs.batch_size, draft is not best, *_worth(draft.found, goal)))
         ends = max if goal.rises else min
         over = _over(self.looked, self._request.batch_sizes)
         if has_lanes_for_depth(chosen):
@@ -241,6 +250,11 @@ def _anew(draft: Draft, goal: Goal) -> Draft:
 
 def _alike(a: SearchResult, b: SearchResult) -> bool:
     return abs(a.value - b.value) <= _ALIKE * b.value
+
+
+def _worth(found: SearchResult, goal: Goal) -> tuple[float, float]:
+    """The better, the less; of what costs nothing, the faster."""
+    return -found.value if goal.rises else found.value, -found.rows_per_second
 
 
 def _over(looked: list[int], wanted: tuple[int, ...]) -> str:

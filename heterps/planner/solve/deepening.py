@@ -60,7 +60,7 @@ def slowed(draft: Draft, goal: Goal) -> Draft | None:
         found = goal.slower(draft.found, rate)
         if found is None:
             return None
-        slower = replace(fitting, found=found, fits=True)
+        slower = replace(fitting, found=found, fits=True, slowed=True)
         if draft.problem.mixes.size:
             slower = at_depth(slower)  # pools that share a stage carry other parts then
         if not without_room(slower):

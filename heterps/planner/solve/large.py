@@ -27,6 +27,7 @@ from heterps.planner.solve.type_program import TypeProgram
 __all__ = ["FEW_STATES", "LargeOutcome", "listed", "planned"]
 
 FEW_STATES = 3_000  # cuts over which a search takes about a second
+_MOST_CELLS = 1.5e7  # cuts x Layers beyond which listing them takes longer than anybody waits
 _GOOD = 400  # cuts that are looked at first where there are more
 _MANY_LAYERS = 50  # beyond which a bound over all cuts takes less time than listing them
 _SLOT_COLUMNS = 160  # Layers x types beyond which HiGHS finds nothing over slots in seconds
@@ -52,8 +53,13 @@ class LargeOutcome:
 
 def listed(problem: Problem, most: int = MOST_STATES) -> tuple[Problem, bool]:
     """The problem with all legal cuts as states, and True; with good ones, and False, if there are too many."""
-    every, complete = over_downsets(problem, most)
+    every, complete = over_downsets(problem, _listable(problem, most))
     return (every, True) if complete else (good_cuts(problem, _GOOD), False)
+
+
+def _listable(problem: Problem, most: int) -> int:
+    """How many cuts are listed at most: of a graph of many Layers fewer."""
+    return min(most, int(_MOST_CELLS / max(problem.layers, 1)))
 
 
 def planned(
@@ -72,6 +78,7 @@ def planned(
     UndecidedError
         If no plan was found, and it was not proved that there is none.
     """
+    most = _listable(problem, most)
     if beat is not None and problem.layers >= _MANY_LAYERS and _is_out(problem, goal, beat):
         return LargeOutcome(problem, None, True, beaten=True)
     every, complete = over_downsets(problem, most)

@@ -285,11 +285,20 @@ def _start(
 
 
 def frontier(
-    problem: Problem, solve: Solve, low: float, high: float, points: int = 24, deadline: Deadline = NEVER
+    problem: Problem,
+    solve: Solve,
+    low: float,
+    high: float,
+    points: int = 24,
+    deadline: Deadline = NEVER,
+    also: tuple[float, ...] = (),
 ) -> list[tuple[float, Placement]]:
-    """Cheapest placements from low to high throughput, each with what it sustains, as far as they are feasible."""
+    """Cheapest placements from low to high throughput, each with what it sustains, as far as they are feasible.
+
+    At ``points`` of them, and at those that are named too.
+    """
     found: list[tuple[float, Placement]] = []
-    for x in np.geomspace(low, high, points):
+    for x in sorted([*np.geomspace(low, high, points), *also]):
         if found and x <= found[-1][0]:
             continue  # the last placement carries this much too, at the least price for it
         try:

@@ -32,14 +32,15 @@ def _others_with_room(i, k, room, room_other):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _last_for_room(i, enough, room, room_other):  # type: ignore[no-untyped-def]
+def _last_for_room(i, enough, room, room_other, only_other):  # type: ignore[no-untyped-def]
     """Up to how many units of the first type may be of use for their room where the other could carry all.
 
-    ``enough`` of the other do: if these have room for all, there is no such number.
+    ``enough`` of the other do, and ``only_other`` have the room too where no batch takes the first, perhaps shorter,
+    way: if these are no more, there is no such number.
     """
     if i > 0:
-        return max(room, room_other) - enough
-    return 0.0 if room_other <= enough else np.inf
+        return np.ceil(max(room, room_other)) - enough
+    return 0.0 if only_other <= enough else np.inf
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -70,7 +71,8 @@ def list_choices(x, i, j, most, mixes, prices, alone, ways, choices, figures):  
             continue
         end = np.ceil(whole)
         if alone and not counts and mixes[n, 2]:
-            end = min(end, _last_for_room(i, np.ceil(whole_other), room, room_other) + 1)
+            only_other = units_needed(x, i, j, other, figures, True)
+            end = min(end, _last_for_room(i, np.ceil(whole_other), room, room_other, only_other) + 1)
         last, less = np.inf, min(_added(i, j, t, ways), _added(i, j, other, ways)) if counts else 0.0
         for k in range(1, int(min(end, most[t] + 1))):
             rest = max(whole_other * (1 - k / whole), _others_with_room(i, k, room, room_other))

@@ -94,8 +94,10 @@ def _hurried(request: Request, most: float, choice: Choice, deadline: Deadline) 
     def within(price: float) -> Choice | None:
         return choose(replace(request, goal=replace(goal, up_to=most, price_per_hour=price)), deadline, known)
 
-    limit = goal.price_per_hour
-    if goal.fastest(choice.bound) >= most or math.isinf(limit):
+    price = choice.draft.found.placement.price
+    limit = min(goal.price_per_hour, price)  # where there is none, plans that cost about as much gain little
+    many = len(choice.draft.costs.layers.layers) > _MANY_LAYERS
+    if goal.fastest(choice.bound) >= most or not price or many:
         return choice
     least = within(math.inf)
     while least is not None and not deadline.over and _saves(least, choice):

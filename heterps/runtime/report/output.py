@@ -1,4 +1,4 @@
-"""Fetched tensors as a Parquet file, row groups in the order of the data."""
+"""Fetched tensors as a Parquet or CSV file, row groups in the order of the data."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from heterps.errors import DataError
 from heterps.later import later
 from heterps.ragged import Ragged
 from heterps.runtime.report.lined_up import Placed
-from heterps.writing import whole_file
+from heterps.writing import ending_of, whole_file
 
-__all__ = ["BAD_ROW", "arrow_array", "write_parquet"]
+__all__ = ["BAD_ROW", "ENDINGS", "arrow_array", "write_parquet"]
 
 pa_csv = later("pyarrow.csv")
 pq = later("pyarrow.parquet")
 
 BAD_ROW = "bad_row"
+ENDINGS = (".parquet", ".csv")
 
 
 def write_parquet(path: str | os.PathLike[str], parts: Iterable[Placed], names: Sequence[str]) -> Path:
@@ -45,7 +46,7 @@ def write_parquet(path: str | os.PathLike[str], parts: Iterable[Placed], names: 
 
 def _writer(path: str | os.PathLike[str], file: Any, schema: pa.Schema) -> Any:
     """Return what writes tables: Parquet, or CSV where the file is called so."""
-    if not os.fspath(path).endswith(".csv"):
+    if ending_of(path) != ".csv":
         return pq.ParquetWriter(file, schema)
     for field in schema:
         if pa.types.is_nested(field.type):

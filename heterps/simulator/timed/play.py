@@ -75,8 +75,8 @@ class Played:
     cuts
         That were published.
     busy
-        Part of the time between the first batch and the last for which the cores of a stage, of the shard hosts, or of
-        a machine that they share, were at work.
+        Part of the time from the first work on a batch to the end of the last for which the cores of a stage, of the
+        shard hosts, or of a machine that they share, were at work.
     bytes_per_second
         By sender's and receiver's pool.
     bars
@@ -166,7 +166,7 @@ def _result(world: TimedWorld, durations: Durations) -> Played:
     first = len(ends) // 4
     last = min(max(first + 1, len(ends) * 3 // 4), len(ends) - 1)
     time = ends[last] - ends[first]
-    span = max(ends[-1] - ends[0], 1e-12)
+    span = max(ends[-1] - min((bar.start_s for bar in bars), default=ends[0]), 1e-12)
     return Played(
         seconds=world.net.now,
         start_s=ends[0],

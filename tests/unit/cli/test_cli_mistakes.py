@@ -128,6 +128,18 @@ def test_targets_are_tried_before_the_work(words: tuple[str, ...], model: Path, 
 
 
 @pytest.mark.parametrize(
+    ("words", "name", "known"),
+    [
+        (("predict", "nowhere", "--data", "nowhere.csv"), "p.xlsx", ".parquet or .csv"),
+        (("neighbours", "search", "nowhere", "nowhere.parquet"), "near.csv", ".parquet"),
+    ],
+)
+def test_names_that_say_otherwise_than_the_file_are_refused(words: tuple[str, ...], name: str, known: str) -> None:
+    ending = Path(name).suffix
+    assert f"cannot write {name}: files end in {known}, not in {ending}" in refused(*words, "--out", name)
+
+
+@pytest.mark.parametrize(
     ("words", "name"),
     [
         (("launch", "--servers", "-1", "--io", "0"), "--servers"),

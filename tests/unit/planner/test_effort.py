@@ -15,7 +15,7 @@ from heterps.errors import PlanError
 from heterps.planner import FixedRate, MaxThroughput, MinCost, plan, planner, play
 from heterps.planner.comparing import compare
 from heterps.planner.planner import Request
-from heterps.planner.solve import large, milp
+from heterps.planner.solve import choose, large, milp
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import planned
 from heterps.planner.solve.making import make_problem
@@ -130,6 +130,40 @@ def test_the_time_limit_leaves_the_incumbent_and_an_honest_gap(goal):
     assert "time limit" in found.proof
     low, high = (found.value, found.bound) if goal.rises else (found.bound, found.value)
     assert low <= best.value * (1 + 1e-9) <= high * (1 + 2e-9)
+
+
+def test_the_search_for_a_first_plan_ends_too(rented, monkeypatch):
+    """A batch size at which nothing is decided takes its time, whatever the limit: not all of them are looked at."""
+    looked = []
+
+    def undecided(choosing, costs, *rest):
+        looked.append(costs.batch_size)
+        choosing.undecided.append(f"batches of {costs.batch_size}: never")
+
+    monkeypatch.setattr(choose.Choosing, "_plan", undecided)
+    monkeypatch.setattr(choose, "_PATIENCE_SECONDS", 0.0)
+    with pytest.raises(UndecidedError, match="batches of 256: not looked at for lack of time"):
+        choose.choose(Request(ctrdnn(), rented, FixedRate(1e5), (256, 512, 1024)), Deadline(1e-9))
+    assert looked == []
+    monkeypatch.setattr(choose, "_PATIENCE_SECONDS", 60.0)
+    with pytest.raises(UndecidedError, match="batches of 256: never"):
+        choose.choose(Request(ctrdnn(), rented, FixedRate(1e5), (256, 512, 1024)), Deadline(1e-9))
+    assert looked == [1024, 512, 256]
+
+
+def test_a_chain_of_many_layers_is_not_cut_everywhere(monkeypatch):
+    monkeypatch.setattr(large, "_MOST_CELLS", 100)
+    outcome = planned(random_chain(3, 20, 2), FixedRate(0.1), exact)
+    assert not outcome.complete
+    assert "of more than 5 legal cuts" in outcome.found.proof
+
+
+def test_rivals_that_there_is_no_time_for_are_left_out(rented, monkeypatch):
+    request = Request(ctrdnn(), rented, FixedRate(1e5), (1024,))
+    draft = request.best().draft
+    assert len(list(planner.rivals(request, draft))) > 1
+    monkeypatch.setattr(planner, "Deadline", lambda seconds: Deadline(0.0))
+    assert list(planner.rivals(request, draft)) == []
 
 
 def test_no_plan_in_time_is_said_to_be_that(rented, monkeypatch):

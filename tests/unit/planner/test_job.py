@@ -1,12 +1,13 @@
 """What people ask: a job of so many rows, head-room, batch sizes within limits."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from heterps.errors import PlanError
-from heterps.hardware import Hardware
-from heterps.models import wide_deep
+from heterps.hardware import Device, Hardware, Pool
+from heterps.models import dlrm, wide_deep
 from heterps.planner import FixedRate, MaxThroughput, MinCost, Request, compare, plan
 from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration, parse_percent
 from tests.unit.planner.solve.test_large import with_tables
@@ -117,3 +118,24 @@ def test_a_job_that_may_take_longer_does_not_cost_more():
     short, long = (plan(wide_deep(), rented, goal=goal).certificate.value for goal in goals)
     assert long <= short * 1.051
     assert plan(wide_deep(), rented, goal=MinCost(1.96e10 / 576000)).certificate.value > 1.06 * long
+
+
+def test_a_job_is_hurried_where_machines_are_used_well_already():
+    """It cost 1.2 times what it does at twice the speed that was looked at, as plans near it cost no less."""
+    rented = Hardware.from_toml(
+        '[[pool]]\nname = "cpu"\ndevice = "c6a-8xlarge"\ncap = 64\n\n[[product]]\nname = "p4d-24xlarge"\ncap = 4\n\n'
+        '[[product]]\nname = "g6-xlarge"\ncap = 4\n'
+    )
+    rows, seconds = 1.64e9, 2700.0
+    hurried = plan(dlrm(), rented, goal=MinCost(rows / seconds, up_to=rows / 900), replicas=2).certificate.value
+    assert plan(dlrm(), rented, goal=MinCost.of_job(rows, seconds), replicas=2).certificate.value <= 1.051 * hurried
+
+
+def test_what_costs_nothing_takes_no_longer_than_it_must():
+    """One machine of one's own does ten times what was asked for: the job is not said to take as long as it may."""
+    own = Device("own", "cpu", {"float32": 2e11}, 16e9, 2e10, 1e9, cores=4)
+    cloud = replace(own, name="cloud", price_per_hour=1.0)
+    hardware = Hardware((Pool("own", own, cap=3), Pool("cloud", cloud)))
+    made = plan(wide_deep(), hardware, goal=MinCost(2_778.0))
+    assert made.forecast.price_per_hour == 0
+    assert made.forecast.stages[0].busy > 0.99

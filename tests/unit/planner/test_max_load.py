@@ -326,6 +326,13 @@ def test_from_the_command_line(saved):
     assert data["gap"] == 0
 
 
+def test_without_the_objective_it_is_named(saved):
+    path = saved(instance([node(0)], []))
+    found = CliRunner().invoke(command, [path, "--budget", "5"])
+    assert isinstance(found.exception, PlanError)
+    assert "is a placement instance, not a model: plan it with --objective max-load" in str(found.exception)
+
+
 def test_options_of_plans_are_refused_beside_an_instance(tmp_path):
     options = ["--objective", "max-load", "--seconds", "3", "--budget", "5", "--pin", "a=cpu", "--play"]
     found = CliRunner().invoke(command, [str(tmp_path / "instance.json"), *options])

@@ -134,7 +134,7 @@ def test_pins_are_kept_and_never_pay(rented):
     [
         ({"nope": "gpu"}, "no op or layer is called 'nope'"),
         ({"fc0": "tpu"}, "no pool or kind 'tpu'"),
-        ({"fc0": "gpu", "relu0": "cpu"}, "layer 'fc0' may run on no pool"),
+        ({"fc0": "gpu", "relu0": "cpu"}, "are one layer, which runs in one place, and pinned to gpu and cpu: drop all"),
     ],
 )
 def test_wrong_pins_are_named(pins, message, rented):
@@ -333,6 +333,17 @@ def test_a_plan_says_what_limits_it(rented):
     spent = f"{made.forecast.price_per_hour:,.2f} of the budget of 20.00 an hour is spent"
     assert spent in made.assumptions
     assert any(text.startswith("all 1 gpu are taken") for text in made.assumptions)
+
+
+def test_rivals_cost_units_where_nothing_has_a_price():
+    pools = (
+        Pool("cpu", core(), cap=40),
+        Pool("gpu", core(name="g", kind="gpu", flops={"float32": 1e13}), cap=4, serves=False),
+    )
+    made = plan(ctrdnn(), Hardware(pools), batch_size=4096, goal=MinCost(2e4))
+    lost = [rival for rival in made.rivals if rival.rows_per_second is not None]
+    assert lost
+    assert all(rival.price_per_million_rows is None and "times the units" in rival.why for rival in lost)
 
 
 def test_unlimited_hardware_needs_a_goal():

@@ -12,8 +12,9 @@ from click.testing import CliRunner
 from graphs.ctrdnn import ctrdnn
 from graphs.wide_deep import wide_deep
 from heterps.cli import main
-from heterps.hardware import Hardware
-from heterps.planner import MinCost, Plan, Profile, Request, frontier, plan, play
+from heterps.hardware import Device, Hardware, Pool
+from heterps.planner import FixedRate, MinCost, Plan, Profile, Request, frontier, plan, play
+from heterps.planner.planner import solve
 from heterps.planner.show.charts import draw_frontier, draw_split, draw_timeline
 from heterps.planner.show.explain import explain
 from heterps.planner.show.html import report_html
@@ -130,6 +131,26 @@ def test_page_is_one_self_contained_file(made, request_):
     assert not re.search(r"https?://(?!www\.w3\.org)", page)
     for heading in ("Stages", "The split graph", "Price against throughput", "The pipeline over time", "Proof"):
         assert f"<h2>{heading}</h2>" in page
+
+
+@pytest.mark.parametrize(("price", "said"), [(0.0, "units are counted instead"), (2.0, "cost nothing")])
+def test_the_curve_is_in_what_there_is_to_save(price, said):
+    """Machines of one's own cost nothing: alone they are counted, beside others with a price they are free."""
+    own = Device("own", "cpu", {"float32": 1e12}, 16e9, 2e10, 1e9, cores=4)
+    pools = (Pool("own", own, cap=6), Pool("cloud", replace(own, name="cloud", price_per_hour=price), cap=1))
+    request = Request(wide_deep(), Hardware(pools if price else pools[:1]), FixedRate(1e4), (4096,))
+    made = solve(request)
+    points = frontier(request, made)
+    page = report_html(made, layers_of(made.graph, batch_size=4096), points[:3])
+    assert made.forecast.price_per_hour == 0
+    assert said in page
+    assert (points[0][1] == 0) == bool(price)
+
+
+def test_the_curve_passes_through_the_plan(made, request_):
+    points = frontier(request_, made, 6)
+    own = [y for x, y in points if x == pytest.approx(made.forecast.rows_per_second, rel=1e-4)]
+    assert own == [pytest.approx(made.forecast.price_per_hour)]
 
 
 # --- the commands

@@ -30,10 +30,11 @@ def machines(rng):
 
 def restricted(rng, request, texts):
     """The same question with less to choose from."""
-    pools = [pool.name for pool in request.hardware.pools]
+    pools = list(request.hardware.pools)
     for _ in range(3):
-        pins = {rng.choice(list(request.graph.ops)).name: rng.choice(pools) for _ in range(2)}
-        yield f"pinned {pins}", replace(request, pins=pins)
+        drawn = [(rng.choice(list(request.graph.ops)), rng.choice(pools)) for _ in range(2)]
+        pins = {op.name: pool.name for op, pool in drawn if not (op.kind == "input" and pool.kind == "gpu")}
+        yield f"pinned {pins}", replace(request, pins=pins)  # whoever has GPUs read allows more, not less
     yield "one batch size", replace(request, batch_sizes=(rng.choice(BATCH_SIZES),))
     for i in range(1, len(texts)):
         fewer = Hardware.from_toml("\n".join(texts[:i] + texts[i + 1 :]))

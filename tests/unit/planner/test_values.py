@@ -143,7 +143,7 @@ def test_figures_are_written_as_people_write_them():
         "0", "7", "1.23k", "1000k", "5.00M", "unlimited",
     ]  # fmt: skip
     assert bytes_text(2.5e9) == "2.50 GB"
-    assert [seconds_text(v) for v in (2.0, 0.0123, 4.5e-6)] == ["2 s", "12.3 ms", "4.5 µs"]
+    assert [seconds_text(v) for v in (1234.5, 2.0, 0.0123, 4.5e-6)] == ["1,234 s", "2 s", "12.3 ms", "4.5 µs"]
     assert [money_text(v) for v in (0, 1234.5, 0.00126)] == ["$0.00", "$1,234.50", "$0.00126"]
     assert [percent_text(v) for v in (0, 0.5, 0.0008)] == ["0 %", "50 %", "0.08 %"]
 

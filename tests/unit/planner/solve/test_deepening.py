@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from graphs.ctrdnn import ctrdnn
-from heterps.hardware import Hardware
-from heterps.planner import MaxThroughput
+from graphs.wide_deep import wide_deep
+from heterps.hardware import Device, Hardware, Pool
+from heterps.planner import MaxThroughput, plan
 from heterps.planner.costs.playing import at_work_for, depth_for
 from heterps.planner.planner import Request
 from heterps.planner.solve import deepening
@@ -62,3 +63,10 @@ def test_a_batch_may_take_the_slower_way(draft):
     ways = [replace(last, pool=pool, units=3, also=()) for pool in last.workers]
     alone = sorted(depth_for(*at_work_for(replace(made, stages=(first, way)), draft.costs), 100 * rate) for way in ways)
     assert alone[0] < depth_for(*at_work_for(made, draft.costs), 100 * rate) < alone[1]
+
+
+def test_what_has_no_room_for_more_batches_is_not_bound_by_what_was_asked_for():
+    """Of workers with 20 MB each reads few batches: the plan is slower than its stages, whatever was asked for."""
+    small = Device("small", "cpu", {"float32": 2e11}, 2e7, 2e10, 1e9, cores=4, price_per_hour=1.0)
+    made = plan(wide_deep(), Hardware((Pool("cpu", small, cap=30),)), goal=MaxThroughput(), batch_size=256)
+    assert made.forecast.bottleneck == "memory for batches in flight, then memory of stage io"

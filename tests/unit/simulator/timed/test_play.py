@@ -46,6 +46,13 @@ def test_ranges_are_settled_beside_what_is_pushed(mode, seconds):
     assert play(durations, Script(mode, (20,))).seconds == pytest.approx(seconds, rel=0.02)
 
 
+def test_one_batch_alone_is_sent_and_computed_in_the_time_that_it_takes():
+    hosts = replace(HOSTS, push_bytes=1e6)
+    played = play(run(hosts=hosts, pools={"cpu": PoolOfWorkers(1e8, 1e8)}), Script(Async(2), (1,)))
+    assert played.busy["stage 0"] == pytest.approx(0.03 / 0.04, rel=0.05)
+    assert played.bytes_per_second["cpu", "cpu"] == pytest.approx(1e6 / 0.04, rel=0.05)
+
+
 def test_reading_goes_on_beside_computing_on_cores_that_are_free():
     worker = replace(IDLE, read_s=0.03)
     pools = {"cpu": replace(FAST, machine="m")}

@@ -1,0 +1,116 @@
+"""Remedies: what is said to help does, and what is said to be all there is cannot be beaten."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from graphs.wide_deep import wide_deep
+from heterps.errors import PlanError
+from heterps.hardware import Device, Hardware, Host, Link, Pool
+from heterps.planner import FixedRate, MaxThroughput, MinCost, plan
+
+CORE = Device("core", "cpu", {"float32": 1e12}, 64e9, 2e11, 1e8, price_per_hour=1.0)
+FAST = replace(CORE, name="fast", network_bytes_per_s=1e10, price_per_hour=3.0)
+BOX = Host("box", 64, 5e11, 1e12)
+SERVED = Hardware((Pool("server", CORE, cap=1, host="box"), Pool("io", FAST, cap=8, serves=False)), (BOX,))
+SIZE = {"batch_size": 1024}
+
+
+def refused(hardware: Hardware, goal, **more) -> list[str]:
+    with pytest.raises(PlanError, match="no feasible plan") as caught:
+        plan(wide_deep(), hardware, goal=goal, **SIZE, **more)
+    return str(caught.value).splitlines()[1:]
+
+
+def figure(lines: list[str], before: str) -> float:
+    """The first number behind some words."""
+    (line,) = (line for line in lines if before in line)
+    return float(re.match(r"[\d.,e]*\d", line.split(before)[1])[0].replace(",", ""))
+
+
+def reaches(hardware: Hardware, rows_per_second: float, **more) -> bool:
+    try:
+        plan(wide_deep(), hardware, goal=FixedRate(rows_per_second), **SIZE, **more)
+    except PlanError:
+        return False
+    return True
+
+
+def with_network(hardware: Hardware, name: str, network: float) -> Hardware:
+    pools = (
+        replace(pool, device=replace(pool.device, network_bytes_per_s=network)) if pool.name == name else pool
+        for pool in hardware.pools
+    )
+    return replace(hardware, pools=tuple(pools))
+
+
+def test_all_there_is_is_said_of_every_pool_that_may_carry_shard_hosts():
+    """The first of them has little network: not the 7,600 rows/s are all that can be had which it gives."""
+    slow = replace(CORE, cores=8, network_bytes_per_s=1e7)
+    fast = replace(slow, name="fast", network_bytes_per_s=1e9, price_per_hour=3.0)
+    hardware = Hardware((Pool("slow", slow, cap=2), Pool("fast", fast, cap=4)))
+    made = plan(wide_deep(), hardware, goal=MaxThroughput(), **SIZE)
+    lines = refused(hardware, FixedRate(3e6))
+    assert figure(lines, "ask for at most ") == pytest.approx(made.forecast.rows_per_second, rel=1e-3)
+    assert "shard hosts alone take" in lines[0]
+    more = int(figure(lines, "raise the cap of pool 'fast' from 4 to "))
+    assert reaches(hardware.with_caps(fast=more), 3e6)
+
+
+def test_more_shard_hosts_or_more_network_for_them_or_other_machines():
+    lines = refused(SERVED, FixedRate(3e5))
+    assert "network of the shard hosts is enough" in lines[0]
+    units = int(figure(lines, "raise the cap of pool 'server' from 1 to "))
+    network = figure(lines, "pool 'server' (network_bytes_per_s) from 1e8 to ")
+    assert "let pool 'io' carry shard hosts (serves = true)" in "\n".join(lines)
+    assert reaches(SERVED.with_caps(server=units), 3e5)
+    assert not reaches(SERVED.with_caps(server=units - 1), 3e5)
+    assert reaches(with_network(SERVED, "server", network), 3e5)
+    assert not reaches(with_network(SERVED, "server", network / 1.4), 3e5)
+    assert reaches(replace(SERVED, pools=tuple(replace(pool, serves=True) for pool in SERVED.pools)), 3e5)
+
+
+def test_what_does_not_help_is_not_said():
+    """Of the machines that read there are too few as well: neither more network nor another pool is enough."""
+    lines = refused(SERVED, FixedRate(1e8))
+    assert not any("network_bytes_per_s" in line or "serves" in line for line in lines[1:])
+
+
+def test_a_link_and_the_cores_of_a_host_can_be_raised():
+    linked = replace(SERVED.with_caps(server=None), links=(Link("io", "server", 1e8),))
+    lines = refused(linked, FixedRate(3e5), pins={"*": "io"})
+    wide = figure(lines, "raise link io - server (bytes_per_s) from 1e8 to ")
+    assert reaches(replace(linked, links=(Link("io", "server", wide),)), 3e5, pins={"*": "io"})
+    small = Hardware((Pool("cpu", replace(FAST, price_per_hour=1.0), cap=64, host="box"),), (replace(BOX, cores=4),))
+    most = plan(wide_deep(), small, goal=MaxThroughput(), **SIZE).forecast.rows_per_second
+    cores = int(figure(refused(small, FixedRate(3 * most)), "raise the cores of host 'box' from 4 to "))
+    assert reaches(replace(small, hosts=(replace(BOX, cores=cores),)), 3 * most)
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [(float("inf"), "from 1 to 2: 2.00"), (5.0, "from 1 to 2: 2.00"), (1.0, "from 1 to 2 and the budget: 2.00")],
+)
+def test_one_machine_is_too_few_for_a_worker_and_a_shard_host(budget, said):
+    lines = refused(Hardware((Pool("cpu", CORE, cap=1),)), MaxThroughput(budget))
+    assert f"raise the cap of pool 'cpu' {said} an hour" in lines[1]
+
+
+def test_two_pools_that_share_a_stage_count_together():
+    hardware = Hardware((Pool("some", CORE, cap=40), Pool("other", FAST, cap=40)))
+    (line, *_) = refused(hardware, FixedRate(1e10))
+    assert "on all of pool 'some' and pool 'other'" in line or "on all of pool 'other' and pool 'some'" in line
+
+
+def test_a_pool_of_which_there_is_none_is_nothing_to_warn_of():
+    none = Pool("none", FAST, cap=0, serves=False)
+    lines = refused(Hardware((Pool("cpu", CORE, cap=2), none)), FixedRate(1e10))
+    assert "on all of pool 'cpu'" in lines[0]
+
+
+def test_a_job_is_told_how_much_longer_it_takes():
+    hardware = Hardware((Pool("cpu", CORE, cap=2),))
+    lines = refused(hardware, MinCost.of_job(1e12, 3600.0))
+    times = figure(lines, "rows/s, or give it ")
+    plan(wide_deep(), hardware, goal=MinCost.of_job(1e12, 3600.0 * times), **SIZE)
