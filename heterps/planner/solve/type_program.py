@@ -98,6 +98,11 @@ class TypeProgram:
         limited = bool(np.isfinite(p.way_to) and (p.memory_cap > 0).all())
         return limited and self._first is not None and not p.mixes.size
 
+    @property
+    def _is_whole_problem(self) -> bool:
+        """Whether it is for all plans: in narrow boxes simplifying takes longer than it saves."""
+        return bool(np.isinf(self.problem.way_to) and np.isinf(self._bought[1]).all())
+
     @cached_property
     def _is_whole(self) -> Bools:
         """bool[L]: Layers that must not be split, of those that might be."""
@@ -137,7 +142,7 @@ class TypeProgram:
             program.dearest(most + 2 * _ROUNDING * scale, scale)
         seconds = min(_STAGE_SECONDS if self._is_anchored else _SECONDS, deadline.left)
         try:
-            found = program.solve(max(0.05, seconds), presolve=not np.isfinite(self.problem.way_to))
+            found = program.solve(max(0.05, seconds), presolve=self._is_whole_problem)
         except UndecidedError:
             return -np.inf, np.inf
         if found is None:
@@ -351,7 +356,8 @@ class TypeProgram:
             program.row([(product, 1.0)], fewest, np.inf)
         for t, resources in enumerate(work):
             here, each = (-1.0 if p.shards.type == t else 0.0), float(p.sold_in[t])
-            every.append(units := program.continuous(0.0, float(p.cap[t])))
+            most = min(float(p.cap[t]), each * float(self._bought[1][p.product[t]]))
+            every.append(units := program.continuous(0.0, most))
             program.row([(units, 1.0), (products[p.product[t]], -each)], -np.inf, 0.0)
             program.row([(products[p.product[t]], each)], -np.inf, float(p.cap[t]))
             for taken in resources:

@@ -13,8 +13,9 @@ that are worth the same. This ends: whatever is taken then costs no more an hour
 more. So it is for graphs of more than a thousand Layers, whose search takes all the time that somebody waits.
 
 Where rows are a job, one that may take longer must not cost more, and with less to do in an hour the limit is lower. So
-plans at any price are looked at too, up to as many rows a second whatever the time that was given; where they save so
-much that it is worth the larger number of machines, the limit is doubled until it allows for that.
+plans at any price are looked at too, up to as many rows a second whatever the time that was given: as many as plans
+have that are looked at for the shortest job; where they save so much that it is worth the larger number of machines,
+the limit is doubled until it allows for that.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ def _hurried(request: Request, most: float, choice: Choice, deadline: Deadline) 
     many = len(choice.draft.costs.layers.layers) > _MANY_LAYERS
     if goal.fastest(choice.bound) >= most or not price or many:
         return choice
+    most = _limited(request, MinCost(most), deadline).fastest(choice.bound)  # as if that was asked for
     least = within(math.inf)
     while least is not None and not deadline.over and _saves(least, choice):
         limit *= _DEARER
