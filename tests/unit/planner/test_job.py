@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.plan_budgets import jobs as drawn_jobs
 from heterps.errors import PlanError
 from heterps.hardware import Device, Hardware, Pool
 from heterps.models import dlrm, wide_deep
 from heterps.planner import FixedRate, MaxThroughput, MinCost, Request, compare, plan
+from heterps.planner.planner import solve
 from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration, parse_percent
 from tests.unit.planner.solve.test_large import with_tables
 
@@ -129,6 +131,12 @@ def test_a_job_is_hurried_where_machines_are_used_well_already():
     rows, seconds = 1.64e9, 2700.0
     hurried = plan(dlrm(), rented, goal=MinCost(rows / seconds, up_to=rows / 900), replicas=2).certificate.value
     assert plan(dlrm(), rented, goal=MinCost.of_job(rows, seconds), replicas=2).certificate.value <= 1.051 * hurried
+
+
+def test_a_job_is_hurried_as_far_as_the_shortest_one_goes():
+    """Within more time it cost a tenth more than within half an hour, whose plans may be as fast as they cost."""
+    short, longer, *_ = (solve(request).certificate.value for _, request in drawn_jobs(3011).requests(30.0))
+    assert longer <= short * 1.051
 
 
 def test_what_costs_nothing_takes_no_longer_than_it_must():
