@@ -30,7 +30,7 @@ from heterps.planner.solve.large import LargeOutcome, planned
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult
 from heterps.planner.solve.solvers import solver
-from heterps.planner.solve.type_bands import bands_of
+from heterps.planner.solve.type_bands import bands_over
 
 if TYPE_CHECKING:
     from heterps.planner.goals import Goal
@@ -191,7 +191,7 @@ class Choosing:
             if worst.cuts is not None:
                 self._bands(partial(WholeBands, worst.cuts), worst, _HUNT_SECONDS).closer(worst.bound)
             if self._is_open(worst):
-                worst.bound = self._bands(partial(bands_of, problem), worst, _BAND_SECONDS).closer(worst.bound)
+                worst.bound = self._bands(bands_over(problem), worst, _BAND_SECONDS).closer(worst.bound)
             before = worst
 
     def _bands(self, kind: Callable[..., Bands[Any]], look: _Look, seconds: float) -> Bands[Any]:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +22,12 @@ from heterps.planner.goals import Goal
 from heterps.planner.solve.bands import Bands, WholeBands
 from heterps.planner.solve.dag import over_downsets
 from heterps.planner.solve.effort import Deadline
-from heterps.planner.solve.large import FEW_STATES, LargeOutcome
+from heterps.planner.solve.large import FEW_STATES
 from heterps.planner.solve.placement import TOLERANCE, Floats
 from heterps.planner.solve.problem import Problem
-from heterps.planner.solve.search import Solve
 from heterps.planner.solve.type_program import TypeProgram
 
-__all__ = ["TypeBands", "bands_of"]
+__all__ = ["TypeBands", "bands_over"]
 
 _FEW = 5_000  # purchases beyond which batches in flight are divided first where these are further apart
 _NARROW = 1.02  # ends of batches in flight, of each other, at which they are not divided
@@ -136,16 +137,8 @@ class TypeBands(Bands[Box]):
         yield box
 
 
-def bands_of(
-    problem: Problem,
-    goal: Goal,
-    solve: Solve,
-    best: Callable[[], float],
-    tried: Callable[[LargeOutcome], object],
-    deadline: Deadline,
-) -> WholeBands | TypeBands:
-    """Bands that bound all plans of a problem, over all its cuts where these are few enough."""
+def bands_over(problem: Problem) -> Callable[..., Bands[Any]]:
+    """The kind of bands that bound all plans of a problem: over all its cuts where these are few enough."""
     every, complete = over_downsets(problem, FEW_STATES)
-    if complete and every.states <= FEW_STATES:
-        return WholeBands(every, goal, solve, best, tried, deadline)
-    return TypeBands(problem, goal, solve, best, tried, deadline)
+    listed = complete and every.states <= FEW_STATES
+    return partial(WholeBands, every) if listed else partial(TypeBands, problem)

@@ -16,7 +16,7 @@ from heterps.planner.solve.effort import NEVER, UndecidedError
 from heterps.planner.solve.large import planned
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.solvers import exact
-from heterps.planner.solve.type_bands import bands_of
+from heterps.planner.solve.type_bands import bands_over
 from heterps.planner.solve.type_program import TypeProgram
 from tests.unit.planner.instances import goal_of, instance, problem_of
 from tests.unit.planner.lane_plans import LanePlans
@@ -64,7 +64,7 @@ def test_no_plan_is_better_than_bands_say(seeds, listed, monkeypatch):
     for seed, problem, goal, best in roomy_instances(seeds):
         known = planned(problem, goal, exact).found.bound if listed else goal.bound(problem)
         worse = best * (0.8 if goal.rises else 1.25)  # no bound is better than what is known: that must not be the best
-        bound = bands_of(problem, goal, exact, lambda value=worse: value, lambda outcome: None, NEVER).closer(known)
+        bound = bands_over(problem)(goal, exact, lambda value=worse: value, lambda outcome: None, NEVER).closer(known)
         assert not is_beaten(goal, bound, best), f"seed {seed}: {bound}, best {best}, known {known}"
         assert not is_beaten(goal, known, best), f"seed {seed}"
         looked += 1
