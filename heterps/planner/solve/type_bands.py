@@ -46,6 +46,11 @@ class Box:
     least: tuple[float, ...]
     most: tuple[float, ...]
 
+    @property
+    def wide(self) -> float:
+        """How many times the fewest batches the most are; 1 where nothing is known of them."""
+        return self.high / self.low if self.low > 0 else 1.0
+
 
 class TypeBands(Bands[Box]):
     """Plans over any cuts, divided by what they buy, and by how many batches are in flight for each row a second."""
@@ -70,9 +75,9 @@ class TypeBands(Bands[Box]):
         bound = self._closer(program, goal, known, self._deadline)
         staged = program.is_quick or (program.can_be_anchored and self._count(box) == 1)
         if not self._is_close(bound) and np.isfinite(box.high) and staged:
-            bound = self._with_stages(box, goal, bound, max(box.high / box.low, fast / slow))
+            bound = self._with_stages(box, goal, bound, max(box.wide, fast / slow))
         listed = self._count(box) <= _FEW and not program.is_quick
-        by_flight = box.high / box.low > (np.inf if listed else fast / slow)
+        by_flight = box.wide > (np.inf if listed else fast / slow)
         return bound, self._by_flight(box) if by_flight else self._parts(box, program.seen)
 
     def _program(self, box: Box, **stages: bool) -> TypeProgram:
@@ -105,7 +110,7 @@ class TypeBands(Bands[Box]):
         return tuple(self._around(box, seen)) if self._apart(box) else self._by_flight(box)
 
     def _by_flight(self, box: Box) -> tuple[Box, ...]:
-        if box.high < box.low * _NARROW**2:
+        if box.wide < _NARROW**2:
             return ()
         at = (float(np.sqrt(box.low * box.high)) if np.isfinite(box.high) else 2 * box.low) * _BELOW
         return replace(box, high=at), replace(box, low=at)

@@ -62,6 +62,13 @@ def test_no_more_is_bought_than_a_better_plan_can_cost(goal, best, most):
     assert bands(goal, best)._first() == (Box(0.0, np.inf, (0.0, 0.0, 0.0), most),)
 
 
+def test_without_batches_in_flight_only_purchases_are_divided():
+    problem = make_problem([[0.1], [0.1]], price=1.0, cap=3)
+    alone = TypeBands(problem, FixedRate(9.0), exact, lambda: 2.0, lambda outcome: None, NEVER)
+    assert alone._parts(Box(0.0, np.inf, (2.0,), (2.0,)), None) == ()
+    assert alone.closer(1.0) == pytest.approx(2.0, rel=0.02)
+
+
 def test_what_costs_too_much_is_out_without_a_program():
     limited = MinCost(1.0, up_to=4.0, price_per_hour=12.0)
     assert limited.of_price(12.1, 20.0, 9.0, 1.0) is None
