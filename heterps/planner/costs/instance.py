@@ -77,7 +77,9 @@ def read_instance(path: str) -> Instance:
     """
     try:
         data = json.loads(pathlib.Path(path).read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except OSError as error:
+        raise PlanError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise PlanError(f"{path}: cannot be read as JSON ({error})") from error
     get = _reader(path, data, "instance")
     nodes = [_node(path, each) for each in get("nodes", list)]

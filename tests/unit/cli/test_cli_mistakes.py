@@ -100,6 +100,8 @@ def test_paths_that_cannot_be_opened_are_named(model: Path, tmp_path: Path) -> N
     assert "binary.py" in refused("graph", tmp_path / "binary.py")
     assert "cannot be read" in refused("plan", model, "--hardware", tmp_path / "none.toml")
     assert "cannot be read" in refused("plan", model, "--profile", tmp_path / "none.json")
+    no_file = refused("plan", tmp_path / "none.json", "--objective", "max-load")
+    assert "none.json: cannot be read (No such file or directory)" in no_file
     assert "cannot be read" in refused("plan", "diff", tmp_path / "a.json", tmp_path / "b.json")
 
 
