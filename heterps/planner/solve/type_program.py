@@ -114,10 +114,16 @@ class TypeProgram:
         """Lower bound on the price per hour at x rows a second or more; inf: no plan, 0: nothing is known in time."""
         return max(0.0, self.least_beyond(0.0, x, x, deadline)[0])
 
-    def exceeds(self, budget: float, x: float, deadline: Deadline) -> bool:
-        """Whether it is proved that x rows a second cost more than a price per hour, or more than there is."""
-        most = budget * (1 + _ROUNDING)
-        price = self.least_beyond(0.0, x, x, deadline, most)[0]
+    def exceeds(self, budget: float, x: float, deadline: Deadline, high: float = 0.0) -> bool:
+        """Whether it is proved that x rows a second cost more than a price per hour, or more than there is.
+
+        Given that no plan does more than ``high``: what does more than x could do x, but lanes of whole batches have as
+        many in flight then, so for each row a second more than plans may have that are looked for.
+        """
+        most, fast = budget * (1 + _ROUNDING), max(x, high) if self._has_lanes else x
+        if np.isinf(fast):
+            return False
+        price = self.least_beyond(0.0, x, fast, deadline, most)[0]
         return price > most or price == np.inf  # which is no more than what may be paid where that has no end
 
     def least_beyond(
@@ -403,7 +409,7 @@ def most_within(program: TypeProgram, value: float, most: float, budget: float, 
         x = low * (1 + near) if turn == 0 or np.isinf(high) else float(np.sqrt(low * high))
         if x >= high or deadline.over:
             break
-        if program.exceeds(budget, x, deadline):
+        if program.exceeds(budget, x, deadline, high):
             high = x
         else:
             low = x
