@@ -77,17 +77,20 @@ class IntegerProgram:
         entries = [(column, each / scale) for column, each in enumerate(self.cost) if each and column != but]
         self.row(entries, -np.inf, cost / scale)
 
-    def solve(self, seconds: float, presolve: bool = True) -> ProgramSolution | None:
-        """Return the best solution found within the time; None if HiGHS has proved that there is none.
+    def solve(self, seconds: float) -> ProgramSolution | None:
+        """Return the best solution found within the time; None if HiGHS has proved, twice, that there is none.
 
-        Where columns of very unlike sizes meet, HiGHS prints a word about solutions that it takes back from its
-        simplified program: ``presolve`` says whether it makes one.
+        Of a program that it was not to simplify first, HiGHS 1.12 was seen to prove that nothing solves it where
+        something does. So it may simplify, and what it says then of having no solution must hold without, too.
 
         Raises
         ------
         UndecidedError
             If it ended for another reason (time, memory) without a solution.
         """
+        return self._solved(seconds, presolve=True) or self._solved(seconds, presolve=False)
+
+    def _solved(self, seconds: float, presolve: bool) -> ProgramSolution | None:
         from scipy.optimize import Bounds, LinearConstraint, milp  # a third of a second to import
         from scipy.sparse import coo_matrix
 

@@ -98,11 +98,6 @@ class TypeProgram:
         limited = bool(np.isfinite(p.way_to) and (p.memory_cap > 0).all())
         return limited and self._first is not None and not p.mixes.size
 
-    @property
-    def _is_whole_problem(self) -> bool:
-        """Whether it is for all plans: in narrow boxes simplifying takes longer than it saves."""
-        return bool(np.isinf(self.problem.way_to) and np.isinf(self._bought[1]).all())
-
     @cached_property
     def _is_whole(self) -> Bools:
         """bool[L]: Layers that must not be split, of those that might be."""
@@ -148,7 +143,7 @@ class TypeProgram:
             program.dearest(most + 2 * _ROUNDING * scale, scale)
         seconds = min(_STAGE_SECONDS if self._is_anchored else _SECONDS, deadline.left)
         try:
-            found = program.solve(max(0.05, seconds), presolve=self._is_whole_problem)
+            found = program.solve(max(0.05, seconds))
         except UndecidedError:
             return -np.inf, np.inf
         if found is None:
