@@ -59,6 +59,8 @@ def write_toml(hardware: Hardware) -> str:
     for pool in hardware.pools:
         own = {name: getattr(pool.device, name) for name in _OF_DEVICE}
         differing = {k: v for k, v in own.items() if v != getattr(devices[pool.device.name], k)}
+        if not pool.device.price_per_hour and hardware.product_of(pool.name) is None:  # nothing is free unless said so
+            differing |= {"price_per_hour": 0.0, "price_date": pool.device.price_date}
         lines = _block("[[pool]]", pool, skip=("device",)) + f"device = {_value(pool.device.name)}\n"
         blocks.append(lines + "".join(f"{k} = {_value(v)}\n" for k, v in differing.items()))
     blocks += [_block("[[host]]", host) for host in hardware.hosts]

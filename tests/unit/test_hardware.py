@@ -221,3 +221,9 @@ def test_two_links_between_the_same_pools_are_refused():
     link = '[[link]]\nsource = "{}"\ntarget = "{}"\nbytes_per_s = 1e9\n'
     with pytest.raises(HardwareError, match="two links between 'b' and 'a'"):
         Hardware.from_toml(pools + link.format("a", "b") + link.format("b", "a"))
+
+
+def test_a_part_of_machines_that_is_there_for_nothing_is_written_and_read():
+    """A GPU that is sold with its machine only may be one's own, and cost nothing: the text says so of the pool."""
+    own = Hardware.from_toml('[[pool]]\nname = "gpu"\ndevice = "l4"\nprice_per_hour = 0\n')
+    assert Hardware.from_toml(own.to_toml()) == own
