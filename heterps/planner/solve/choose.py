@@ -41,7 +41,7 @@ __all__ = ["Choice", "Choosing", "choose"]
 _NO_ROOM = "no plan that was found has the memory for the batches that it must keep in flight"
 _MORE = 1.05  # times as many batches in flight, at the least, where a plan did not fit
 _PATIENCE_SECONDS = 5.0  # beyond the limit while there is neither plan nor proof
-_BAND_SECONDS = 15.0  # for the bands of one batch size
+_BAND_SECONDS, _MOST_OF = 15.0, 0.8  # for the bands of one batch size, or so much of what is left
 _HUNT_SECONDS = 3.0  # for plans in bands where not all cuts are known
 _OPEN = 2e-2  # a gap that is worth them
 _ALIKE = 1e-3  # relative distance of two values that a search does not tell apart
@@ -189,13 +189,16 @@ class Choosing:
         while (worst := self._decisive) is not before and worst is not None and self._is_open(worst):
             problem = build_problem(worst.costs, worst.server, self._request.pins)
             if worst.cuts is not None:
-                self._bands(partial(WholeBands, worst.cuts), worst, _HUNT_SECONDS).closer(worst.bound)
+                self._bands(
+                    partial(WholeBands, worst.cuts), worst, Deadline(min(_HUNT_SECONDS, self._deadline.left))
+                ).closer(worst.bound)
             if self._is_open(worst):
-                worst.bound = self._bands(bands_over(problem), worst, _BAND_SECONDS).closer(worst.bound)
+                left = self._deadline.left
+                enough = Deadline(min(max(_BAND_SECONDS, _MOST_OF * left), left))
+                worst.bound = self._bands(bands_over(problem), worst, enough).closer(worst.bound)
             before = worst
 
-    def _bands(self, kind: Callable[..., Bands[Any]], look: _Look, seconds: float) -> Bands[Any]:
-        deadline = Deadline(min(seconds, self._deadline.left))
+    def _bands(self, kind: Callable[..., Bands[Any]], look: _Look, deadline: Deadline) -> Bands[Any]:
         solve = solver(self._request.solver).within(deadline)
         return kind(self._request.goal, solve, self._value, partial(self._try, look), deadline)
 
