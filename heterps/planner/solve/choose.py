@@ -116,7 +116,8 @@ class Choosing:
             elif not self.drafts:
                 self.undecided.append(f"batches of {batch_size:,}: not looked at for lack of time")
         for look in self.looks:
-            self._deepen(look)
+            if look.without_room is not None:
+                self._deepen(look, look.without_room)
         if not self.drafts and self.undecided:
             raise UndecidedError("; ".join(self.undecided))
 
@@ -150,9 +151,9 @@ class Choosing:
         cuts, unfit = None if draft.complete else draft.problem, None if draft.fits else draft
         self.looks.append(_Look(costs, server, draft.found.bound, cuts, unfit))
 
-    def _deepen(self, look: _Look) -> None:
+    def _deepen(self, look: _Look, draft: Draft | None) -> None:
         """Plan for more and more batches in flight, until a plan fits at the depth that it needs itself."""
-        draft, each, request = look.without_room, 0.0, self._request
+        each, request = 0.0, self._request
         problem, solve = build_problem(look.costs, look.server, request.pins), solver(request.solver)
         while draft is not None and not draft.fits and not self._is_late:
             each = max(each * _MORE, in_flight(draft) / draft.found.rows_per_second)
@@ -165,7 +166,7 @@ class Choosing:
             draft = None if outcome.found is None else _drafted(request, look.costs, look.server, outcome)
             if draft is not None:
                 self._keep(draft)
-        if look.without_room is not None and (draft is None or not draft.fits):
+        if draft is None or not draft.fits:
             self.undecided.append(f"batches of {look.costs.batch_size:,}: {_NO_ROOM}")
 
     @property
