@@ -81,7 +81,7 @@ def test_a_server_and_a_reader_leave_a_run_without_a_cut_and_the_bits_stay(monke
     read = Reading.batch
 
     def unhurried(self: Reading, n: int) -> Any:
-        left.wait(0.1)  # so that the run does not end before they have left
+        left.wait(0.5)  # so that the run does not end before they have left, however busy the machine is
         return read(self, n)
 
     monkeypatch.setattr(Reading, "batch", unhurried)
