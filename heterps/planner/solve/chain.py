@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.compiled import njit
-from heterps.planner.solve.placement import TOLERANCE, Floats, Placement, Segment
+from heterps.planner.solve.placement import TOLERANCE, Bools, Floats, Placement, Segment
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.small import suited
 
@@ -21,6 +21,7 @@ __all__ = [
     "INNER",
     "chain_placement",
     "chain_price",
+    "cheapest_stages",
     "cost_to_go",
     "pairs_inside",
     "relaxed_price",
@@ -139,17 +140,21 @@ def _units_into(x, j, t, figures, whole, units):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _forward(x, words, figures, price, whole, best, stage):  # type: ignore[no-untyped-def]
-    """Write the least price of reaching every state, and the stage that reaches it: (state before, type, units)."""
+def _forward(x, words, figures, price, whole, beside, best, stage):  # type: ignore[no-untyped-def]
+    """Write the least price of reaching every state, and the stage that reaches it: (state before, type, units).
+
+    ``whole`` says of each type whether its units are, ``beside`` what a stage costs besides: the difference of [0] at
+    the state where it ends and [1] where it begins, by type.
+    """
     n, types, guess = len(words), len(price), 0
-    units, total = np.empty((types, n)), np.empty(n)
-    best[0] = 0.0
+    units, total, reached = np.empty((types, n)), np.empty(n), np.empty((types, n))
+    best[0], reached[:, 0] = 0.0, -beside[1, :, 0]
     for j in range(1, n):
         total[:j] = np.inf
         for t in range(types):
-            _units_into(x, j, t, figures, whole, units[t])
+            _units_into(x, j, t, figures, whole[t], units[t])
             for i in range(j):
-                cost = best[i] + price[t] * units[t, i]
+                cost = reached[t, i] + price[t] * units[t, i] + beside[0, t, j]
                 total[i] = cost if cost < total[i] else total[i]
         # Where the state before was reached from is a good guess: what costs more need not be looked at.
         found, enough = np.inf, total[guess] if is_inside(words, guess, j) else np.inf
@@ -158,7 +163,8 @@ def _forward(x, words, figures, price, whole, best, stage):  # type: ignore[no-u
                 found, stage[j, 0] = total[i], i
         best[j], guess = found, int(stage[j, 0]) if found < np.inf else 0
         for t in range(types - 1, -1, -1):
-            if best[guess] + price[t] * units[t, guess] == found:
+            reached[t, j] = found - beside[1, t, j]
+            if reached[t, guess] + price[t] * units[t, guess] + beside[0, t, j] == found:
                 stage[j, 1], stage[j, 2] = t, units[t, guess]
 
 
@@ -190,9 +196,18 @@ def _reached_before(problem: Problem, x: float, whole: bool) -> tuple[float, Flo
 
 
 def _reached_anew(problem: Problem, x: float, whole: bool, price: Floats | None) -> tuple[float, Floats]:
+    each, nothing = np.full(problem.types, whole), np.zeros((2, problem.types, problem.states))
+    return cheapest_stages(problem, x, problem.price if price is None else price, each, nothing)
+
+
+def cheapest_stages(problem: Problem, x: float, price: Floats, whole: Bools, beside: Floats) -> tuple[float, Floats]:
+    """Least price of all stages together, some types in ``whole`` units, and the stage that reaches every state.
+
+    ``beside``, float[2, T, n]: what stages cost besides, as a difference: where they end, and where they begin.
+    """
     best, stage = np.empty(problem.states), np.empty((problem.states, 3))
-    price, figures = problem.price if price is None else price, _figures(problem, whole)
-    suited(_forward, problem)(x, problem.words, figures, price, whole, best, stage)
+    figures = _figures(problem, bool(whole.all()))
+    suited(_forward, problem)(x, problem.words, figures, price, whole, beside, best, stage)
     return float(best[-1]), stage
 
 

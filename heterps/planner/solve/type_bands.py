@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from heterps.planner.goals import Goal
 from heterps.planner.solve.bands import Bands, WholeBands
+from heterps.planner.solve.core_problem import core_of
 from heterps.planner.solve.dag import over_downsets
 from heterps.planner.solve.effort import Deadline
 from heterps.planner.solve.large import FEW_STATES
+from heterps.planner.solve.path_mixtures import Limits, Mixtures
 from heterps.planner.solve.placement import TOLERANCE, Floats
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.type_program import TypeProgram
@@ -34,6 +36,7 @@ _NARROW = 1.02  # ends of batches in flight, of each other, at which they are no
 _BELOW = 1 - 1e-7  # "just below": so that a plan is not in both parts of a band that is divided at it
 _WIDE = 1.5  # ends of a box, of each other, beyond which the stage that reads is not looked at as it is
 _SOON = 1.5  # seconds for stages as they are in a box that is wider
+_PARTS = 40  # of the plans that make one purchase, into which these are divided
 _NEAR = 1.6e-2  # relative distance from the best plan within which nothing is tried to be proved: that takes time
 
 
@@ -68,6 +71,11 @@ class TypeBands(Bands[Box]):
         goal = self._goal.of_price(*self._prices(box), self._best(), known)
         if goal is None:
             return self._best(), ()
+        units = self._units_of_core(box, known)
+        if units is None:
+            return self._near, ()
+        if self._mixtures is not None and self._apart(box):
+            return known, self._parts(box, np.asarray(self._problem.products(units.astype(np.int64)), float))
         slow, fast = goal.rates(self._best(), known)
         program = self._program(box)
         if not program.applies:
@@ -79,6 +87,32 @@ class TypeBands(Bands[Box]):
         listed = self._count(box) <= _FEW and not program.is_quick
         by_flight = box.wide > (np.inf if listed else fast / slow)
         return bound, self._by_flight(box) if by_flight else self._parts(box, program.seen)
+
+    @property
+    def _near(self) -> float:
+        """A value that is close enough to that of the best plan: that none is better is all that is tried to prove."""
+        return self._best() * (1 + _NEAR if self._goal.rises else 1 - _NEAR)
+
+    @cached_property
+    def _mixtures(self) -> Mixtures | None:
+        """The plans of the problem's core, if it has one."""
+        core = core_of(self._problem)
+        return None if core is None else Mixtures(core)
+
+    def _units_of_core(self, box: Box, known: float) -> Floats | None:
+        """Units with which a plan of a box may be better than what is close enough; None if no plan is."""
+        near, p = self._near, self._problem
+        goal = self._goal.of_price(*self._prices(box), near, known)
+        if goal is None or self._mixtures is None:
+            return None if goal is None else np.zeros(p.types)
+        x = goal.rates(near, known)[0]
+        bought = np.minimum(np.array(box.most)[p.product] * p.sold_in, p.cap)
+        units = np.asarray(bought - p.hosts_by_type(p.shards.hosts(x)), float)
+        core = self._mixtures.core
+        core = replace(core, bare=replace(core.bare, way_from=box.low))
+        return self._mixtures.units_within(
+            core, x, Limits(units, box.high), self._deadline, 1 if self._apart(box) else _PARTS
+        )
 
     def _program(self, box: Box, **stages: bool) -> TypeProgram:
         problem = replace(self._problem, way_from=box.low, way_to=box.high)
@@ -102,8 +136,8 @@ class TypeBands(Bands[Box]):
 
     def _closer(self, program: TypeProgram, goal: Goal, bound: float, deadline: Deadline) -> float:
         """A bound that is close enough, or what can be said at once."""
-        program.prices, near = 1, self._best() * (1 + _NEAR if goal.rises else 1 - _NEAR)
-        return goal.closer(program, near, bound, deadline)
+        program.prices = 1
+        return goal.closer(program, self._near, bound, deadline)
 
     def _parts(self, box: Box, seen: Floats | None) -> tuple[Box, ...]:
         """Parts of a box: of what is bought, as long as that is not one purchase."""
