@@ -26,7 +26,7 @@ from heterps.planner.solve.problem import Problem
 
 __all__ = ["Core", "Place", "core_of"]
 
-_MOST_STATES = 8_000
+_MOST_STATES = 3_000
 _SMALLER = 0.9  # times as many Layers has a core that is tried next
 
 Place = tuple[int, int]  # a Layer of the core, and its type
