@@ -34,7 +34,7 @@ def parse_run(words: tuple[str, ...]) -> RunWords:
         _count(given, "splits", 0),
         _count(given, "batches", 40),
         _count(given, "passes", 1),
-        parse_duration(given["cuts"]) if "cuts" in given else 0.0,
+        _time(given["cuts"]) if "cuts" in given else 0.0,
         {0: _factor(given["slow"])} if "slow" in given else None,
     )
 
@@ -68,6 +68,14 @@ def _count(given: dict[str, str], name: str, default: int) -> int:
     if not given[name].isdecimal() or not int(given[name]):
         raise PlanError(f"--play-with {name}={given[name]}: use a whole number above 0")
     return int(given[name])
+
+
+def _time(text: str) -> float:
+    """How long it is from one cut to the next."""
+    try:
+        return parse_duration(text)
+    except PlanError as error:
+        raise PlanError(f"--play-with cuts={text}: {error}") from None
 
 
 def _factor(text: str) -> float:

@@ -134,7 +134,15 @@ class MinCost(Goal):
     def text(self) -> str:
         """The goal in words."""
         limit = "" if math.isinf(self.price_per_hour) else f", of plans for at most {self.price_per_hour:,.2f} an hour"
-        return f"least price per row with at least {self.rows_per_second:,.0f} rows/s{limit}"
+        return f"least price per row with at least {self.rows_per_second:,.0f} rows/s{self._job}{limit}"
+
+    @property
+    def _job(self) -> str:
+        """All rows and their time, where these were asked for."""
+        if self.hurry_to is None:
+            return ""
+        rows = self.hurry_to * _QUICK_S
+        return f" ({rows:,.0f} rows within {rows / self.rows_per_second / 3600:,.3g} h)"
 
     @property
     def target(self) -> float | None:

@@ -316,7 +316,7 @@ def _limit(draft: Draft, segment: Segment, cost: Cost) -> str:
     parts = cost.parts()
     data_parts = {"network_s", "bus_s"}
     mine = [name for name in parts if (name in data_parts) == (data > compute)]
-    return f"{'data' if data > compute else 'compute'}: {mine[0]}" if mine else "nothing"
+    return f"{'data' if data > compute else 'compute'}: {mine[0].removesuffix('_s')}" if mine else "nothing"
 
 
 def _bottleneck(draft: Draft, slowest: str, stages: tuple[Stage, ...]) -> str:

@@ -31,6 +31,21 @@ def test_a_job_is_all_epochs(common):
     result = run(*common, "--rows", "4M", "--epochs", "3")
     assert result.exit_code == 0, result.output
     assert "Job: 12.0M rows in " in result.output
+    assert result.output.index("Price: ") < result.output.index("Job: ") < result.output.index("Proof: ")
+
+
+def test_a_job_stands_on_the_page_too(common, tmp_path):
+    page = tmp_path / "plan.html"
+    result = run(*common, "--rows", "4M", "--html", page)
+    (job,) = (line for line in result.output.splitlines() if line.startswith("Job: "))
+    assert job in page.read_text()
+
+
+def test_help_has_the_options_and_what_people_ask_most():
+    output = run("--help").output
+    for word in ("--rows-per-second 500k", "--rows 4e9 --deadline 6h --budget 200", "--replicas 2", "--commands"):
+        assert word in output
+    assert "Copies of each shard host." in output
 
 
 def test_the_commands_run_the_saved_plan(common, tmp_path):
@@ -51,7 +66,7 @@ def test_the_commands_run_the_saved_plan(common, tmp_path):
         (["--play-with", "speed=2"], "use NAME=VALUE with one of splits, batches, passes, cuts, slow"),
         (["--play-with", "splits=0"], "use a whole number above 0"),
         (["--play-with", "slow=0.5"], "how many times as long one worker takes, at least 1"),
-        (["--play-with", "cuts=often"], "not a time"),
+        (["--play-with", "cuts=often"], "--play-with cuts=often: 'often' is not a time"),
         (["--play-with", "slow=inf"], "how many times as long one worker takes, at least 1"),
         (["--epochs", "2"], "--epochs is how often --rows are trained on: say how many rows there are"),
         (["--commands"], "say where with --out plan.json"),
