@@ -397,12 +397,12 @@ def _print_comparison(console: Screen, request: Request) -> None:
 
 def _print_explanation(console: Screen, notes: Explanation) -> None:
     table = Table(title="Layers: a batch on one unit of each pool", title_justify="left")
-    for heading in ("layer", "label", "chosen", "time by pool", "$ / million rows by pool"):
+    for heading in ("layer", "label", "chosen", "time by pool", *(["$ / million rows by pool"] * notes.is_priced)):
         table.add_column(heading, overflow="fold")
     for note in notes.layers:
         times = ", ".join(f"{pool} {seconds_text(s)}" for pool, s in note.seconds.items())
         prices = ", ".join(f"{pool} {price:.3g}" for pool, price in note.price.items())
-        table.add_row(note.layer, note.reason, note.chosen, times, prices)
+        table.add_row(note.layer, note.reason, note.chosen, times, *([prices] * notes.is_priced))
     console.print(table)
     table = Table(title="Legal cuts", title_justify="left")
     for heading in ("cut before", "bytes a row", ""):

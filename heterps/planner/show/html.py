@@ -8,7 +8,7 @@ from html import escape
 from heterps.planner.costs.forecast import Cost, Forecast
 from heterps.planner.plan import Plan
 from heterps.planner.show.charts import draw_frontier, draw_split, draw_timeline
-from heterps.planner.show.explain import Explanation
+from heterps.planner.show.explain import Explanation, LayerNote
 from heterps.planner.show.figures import (
     bytes_text,
     count_text,
@@ -37,7 +37,8 @@ th{color:#4a5568;font-weight:600}td.n,th.n{text-align:right;white-space:nowrap}
 .table{overflow-x:auto}
 .meter{background:#e2e8f0;border-radius:4px;height:8px;width:80px;display:inline-block;margin-right:8px}
 .meter i{display:block;height:8px;border-radius:4px;background:#2b6cb0}
-.figure{overflow-x:auto;border:1px solid #e2e8f0;border-radius:8px;padding:10px}
+.figure{overflow-x:auto;border:1px solid #e2e8f0;border-radius:8px;padding:10px}.figure+p.sub{margin-top:8px}
+@media(min-width:900px){.figure svg{max-width:100%;height:auto}}
 li{margin:3px 0}.warn{background:#fffaf0;border:1px solid #ed8936;border-radius:8px;padding:8px 14px;margin:12px 0}
 """
 
@@ -222,7 +223,7 @@ def _explanation(explanation: Explanation) -> str:
             escape(note.layer),
             escape(note.reason),
             ", ".join(_on(pool, seconds_text(s), pool == note.chosen) for pool, s in note.seconds.items()),
-            ", ".join(_on(pool, f"{price:.3g}", pool == note.chosen) for pool, price in note.price.items()),
+            *([_prices(note)] if explanation.is_priced else []),
         ]
         for note in explanation.layers
     ]
@@ -230,9 +231,14 @@ def _explanation(explanation: Explanation) -> str:
     moves = [
         [escape(m.what), "not at this throughput" if m.ratio is None else f"{m.ratio:.3f}"] for m in explanation.moves
     ]
-    html = _table(["layer", "label", "a batch takes, by pool (chosen in bold)", "$ per million rows"], layers)
+    headings = ["layer", "label", "a batch takes, by pool (chosen in bold)", "$ per million rows"]
+    html = _table(headings if explanation.is_priced else headings[:-1], layers)
     html += "<p></p>" + _table(["cut before", "bytes a row", ""], cuts, (1,))
     return html + ("<p></p>" + _table(["instead", "price over the plan's"], moves, (1,)) if moves else "")
+
+
+def _prices(note: LayerNote) -> str:
+    return ", ".join(_on(pool, f"{price:.3g}", pool == note.chosen) for pool, price in note.price.items())
 
 
 def _on(pool: str, figure: str, chosen: bool) -> str:

@@ -339,3 +339,19 @@ def test_ops_that_moved_alike_are_one_line_of_a_difference(made):
 
 def test_numbers_in_a_row_are_a_range():
     assert ranges_text([7, 0, 1, 2, 3, 9, 10]) == "0-3, 7, 9, 10"
+
+
+def test_a_label_stands_where_its_line_does_not_come_from(made):
+    """It was crossed out by a line that comes from above."""
+    split = draw_split(made, layers_of(made.graph, batch_size=made.batch_size))
+    pattern = r'<path d="M\S+ (\S+) C.*? (\S+)" fill[^>]*/><text x="\S+" y="([\d.]+)"[^>]*>\w'
+    lines = [tuple(map(float, found)) for found in re.findall(pattern, split)]
+    assert {(start < end, label > end) for start, end, label in lines} == {(True, True), (False, False)}
+
+
+def test_where_nothing_has_a_price_layers_have_none(tmp_path):
+    page = tmp_path / "here.html"
+    result = run("plan", "wide_deep", "--explain", "--html", page, "--batch-size", 4096)
+    assert "time by pool" in result.output
+    assert "million rows by pool" not in result.output
+    assert "$ per million rows" not in page.read_text()
