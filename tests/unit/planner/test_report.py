@@ -26,6 +26,15 @@ from heterps.protocol import Geo
 from heterps.stages import layers_of
 from tests.unit.planner.conftest import RENTED
 
+MIXED = """
+[[product]]
+name = "g6-xlarge"
+
+[[pool]]
+name = "cpu"
+device = "m6i-8xlarge"
+"""
+
 
 @pytest.fixture(scope="module")
 def request_(rented):
@@ -320,10 +329,17 @@ def test_wide_tables_of_the_page_can_be_moved_sideways(made):
     assert html.count('<div class="table"><table>') == html.count("<table>") > 2
 
 
+def test_what_pools_that_share_a_stage_send_is_that_of_both():
+    hardware = Hardware.from_toml(MIXED).with_caps(**{"cpu": 40, "g6-xlarge": 16})
+    made = plan(ctrdnn(), hardware, goal=MinCost(5e5), batch_size=8192)
+    assert made.stages[0].also
+    both = " + ".join(made.stages[0].workers)
+    assert [*made.forecast.link_bytes_per_s][:2] == [f"{both} - l4", f"l4 - {both}"]
+
+
 def test_rivals_that_cost_more_than_was_compared_have_their_price():
     """They were said to be impossible: plans are compared that cost at most twice as much an hour."""
-    hardware = Hardware.from_toml('[[product]]\nname = "g6-xlarge"\n\n[[pool]]\nname = "cpu"\ndevice = "m6i-8xlarge"\n')
-    made = plan(mmoe(), hardware, goal=MinCost(3e5), batch_size=8192)
+    made = plan(mmoe(), Hardware.from_toml(MIXED), goal=MinCost(3e5), batch_size=8192)
     limit = float(re.search(r"all plans that cost at most ([\d.]+) an hour", made.certificate.proof)[1])
     (greedy,) = (rival for rival in made.rivals if rival.name == "greedy")
     assert greedy.price_per_million_rows / 1e6 * 3600 * greedy.rows_per_second > limit
