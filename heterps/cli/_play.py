@@ -14,6 +14,7 @@ from heterps.simulator.timed.play import Played
 __all__ = ["RunWords", "parse_run", "play_request"]
 
 _KNOWN = ("splits", "batches", "passes", "cuts", "slow")
+_MOST = 100_000  # batches: a minute or so
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,19 @@ def parse_run(words: tuple[str, ...]) -> RunWords:
 
 
 def play_request(request: Request, plan: Plan, run: RunWords) -> Played:
-    """Play the plan of a request."""
+    """Play the plan of a request.
+
+    Raises
+    ------
+    PlanError
+        If there are so many batches that nobody would wait for them.
+    """
+    count = run.passes * (run.batches * run.splits or sum(even_splits(plan, run.batches)))
+    if count > _MOST:
+        raise PlanError(
+            f"--play-with: {count:,} batches are too many to be played, some two thousand take a second; say at most "
+            f"{_MOST:,} (batches in a Split, times splits, times passes)"
+        )
     return play_plan(
         plan,
         request.costs(plan.batch_size),

@@ -60,10 +60,11 @@ _OF_ONE_PLAN = _PRINTED | {"commands", "hosts", "certs", "out", "html", "solver_
 class _FileOrSubcommand(click.Group):
     """``plan FILE`` plans; a first word that is no subcommand is a file."""
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in self.commands:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options of ``make``, before and behind the file, unless a subcommand comes first."""
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
             args = ["make", *args]
-        return super().resolve_command(ctx, args)
+        return super().parse_args(ctx, args)
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(ctx.command_path, "[OPTIONS] FILE[:FUNCTION] | diff PLAN PLAN")
@@ -212,7 +213,9 @@ def make(
         check_target(target_file)
     check_commands(commands, out, hosts, certs)
     run = parse_run(play_with)
-    graph = with_storage(load_graph(target, parse_settings(settings)), parse_storage(storage))
+    dataset = opened(data, kind) if data else None
+    schema = None if dataset is None else dataset.schema
+    graph = with_storage(load_graph(target, parse_settings(settings), schema), parse_storage(storage))
     request = Request(
         graph,
         _hardware(hardware, catalogue),
@@ -220,7 +223,7 @@ def make(
         batch_size or BATCH_SIZES,
         Profile.load(profile_path) if profile_path else Profile({}),
         _pins(pins),
-        _sample(graph, opened(data, kind), max(batch_size) if batch_size else 4096) if data else None,
+        None if dataset is None else _sample(graph, dataset, max(batch_size) if batch_size else 4096),
         rows,
         solver_name,
         seconds,

@@ -14,7 +14,7 @@ from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner.costs.cache_forecast import cache_texts
-from heterps.planner.costs.forecast import Certificate, Rival, TableForecast
+from heterps.planner.costs.forecast import NO_PROOF, Certificate, Rival, TableForecast
 from heterps.planner.costs.gpu_cache import gpu_cache_texts
 from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
@@ -267,7 +267,7 @@ def _certificate(request: Request, choice: Choice, seconds: float) -> Certificat
             f"none; {choice.over}"
         )
     if not solver(request.solver).proves:
-        proof = "none: the bound is for plans of this solver's kind only"
+        proof = f"{NO_PROOF}the bound is for plans of this solver's kind only"
     gap = abs(found.value - choice.bound) / found.value if found.value else 0.0
     return Certificate(
         request.solver, objective, found.value * factor, choice.bound * factor, gap, proof, found.solves, seconds

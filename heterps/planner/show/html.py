@@ -19,7 +19,14 @@ from heterps.planner.show.figures import (
     seconds_text,
 )
 from heterps.planner.show.short import depth_text
-from heterps.planner.show.text_report import data_sheet_note, machine_ratio, price_text, purchases_text, star_of
+from heterps.planner.show.text_report import (
+    data_sheet_note,
+    machine_ratio,
+    price_text,
+    purchases_text,
+    star_of,
+    verdict,
+)
 from heterps.simulator.timed.play import Played
 from heterps.stages import Layers
 
@@ -197,10 +204,10 @@ def _proof(plan: Plan) -> str:
     c = plan.certificate
     if c is None:
         return "<p>None: the plan was made by hand.</p>"
-    verdict = "proved optimal in the model" if c.gap < 1e-9 else f"within {percent_text(c.gap)} of the bound"
     return (
-        f"<p>{escape(c.objective)} {c.value:,.6g}, bound {c.bound:,.6g}: <b>{verdict}</b>. "
-        f"Rests on: {escape(c.proof)}. Solver {escape(c.solver)}, {c.solves} solves in {seconds_text(c.seconds)}.</p>"
+        f"<p>{escape(c.objective)} {c.value:,.6g}, bound {c.bound:,.6g}: <b>{verdict(c)}</b>. "
+        f"Rests on: {escape(c.proof)}. Solver {escape(c.solver)}, {counted_text(c.solves, 'solve')} in "
+        f"{seconds_text(c.seconds)}.</p>"
     )
 
 

@@ -45,7 +45,7 @@ def _remedy(seconds: float, deadline: float) -> str:
 def _least(plan: Plan, rows: float) -> str:
     """What all of it costs at least, and over what that was proved."""
     proof = plan.certificate
-    if proof is None:
+    if proof is None or not proof.is_proof:
         return ""
     at_least = "no plan costs less" if proof.gap < 1e-9 else f"at least {money_text(proof.bound * rows / 1e6)}"
     return f" ({at_least}: {proof.proof})"

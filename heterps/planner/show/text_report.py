@@ -23,7 +23,16 @@ from heterps.planner.show.figures import (
 from heterps.planner.show.short import depth_text, ways_text
 from heterps.screen import Screen
 
-__all__ = ["data_sheet_note", "machine_ratio", "price_text", "purchases_text", "render", "report_text", "star_of"]
+__all__ = [
+    "data_sheet_note",
+    "machine_ratio",
+    "price_text",
+    "purchases_text",
+    "render",
+    "report_text",
+    "star_of",
+    "verdict",
+]
 
 
 def report_text(plan: Plan, width: int = 110) -> str:
@@ -66,6 +75,13 @@ def price_text(forecast: Forecast) -> str:
     """What an hour costs, and for what: ``$11.00 an hour (cpu $4.08, gpu $4.20, shard hosts $2.72)``."""
     parts = ", ".join(f"{name} {money_text(price)}" for name, price in forecast.price_parts.items())
     return f"{money_text(forecast.price_per_hour)} an hour ({parts})"
+
+
+def verdict(certificate: Certificate) -> str:
+    """How good a plan is known to be, in words."""
+    if not certificate.is_proof:
+        return "not proved"
+    return "proved optimal in the model" if certificate.gap < 1e-9 else f"gap {percent_text(certificate.gap)}"
 
 
 def _headline(plan: Plan) -> Text:
@@ -178,9 +194,9 @@ def _money(plan: Plan, forecast: Forecast) -> Text:
 
 def _proof(certificate: Certificate) -> Text:
     head = f"Proof: {certificate.objective} {certificate.value:,.6g}, bound {certificate.bound:,.6g}"
-    gap = "proved optimal in the model" if certificate.gap < 1e-9 else f"gap {percent_text(certificate.gap)}"
-    effort = f"{certificate.solver}, {certificate.solves} solves, {seconds_text(certificate.seconds)}"
-    return Text(f"{head}: {gap} ({certificate.proof}; {effort})\n")
+    solves = counted_text(certificate.solves, "solve")
+    effort = f"{certificate.solver}, {solves}, {seconds_text(certificate.seconds)}"
+    return Text(f"{head}: {verdict(certificate)} ({certificate.proof}; {effort})\n")
 
 
 def _rivals(plan: Plan) -> Table:

@@ -57,7 +57,8 @@ def test_more_time_is_no_remedy_where_the_plan_takes_little_of_it(rented):
 
 def test_a_job_is_named_as_it_was_asked_for():
     assert MinCost.of_job(4e9, 21600).text.endswith("185,185 rows/s (4,000,000,000 rows within 6 h)")
-    assert "within" not in MinCost(5.0).text
+    assert MinCost(5.0).text == "least price per row with at least 5 rows/s"
+    assert "at least 0.00139 rows/s (5 rows within 1 h)" in MinCost.of_job(5, 3600).text
 
 
 def test_large_batches_are_named(rented):

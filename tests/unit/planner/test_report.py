@@ -283,7 +283,8 @@ def test_plan_samples_what_train_reads(hw):
     result = run("plan", *model, "--hardware", hw, "--rows-per-second", "1k", "--data", "adult:train")
     assert result.exit_code == 0, result.output
     assert re.search(r"distinct in 32,561 sampled\s+rows", result.output)
-    wrong = run("plan", "graphs/wide_deep.py", "--hardware", hw, "--rows-per-second", "1k", "--data", "adult:train")
+    wrong = ("graphs/wide_deep.py", "--set", "slots=26", "--hardware", hw, "--rows-per-second", "1k")
+    wrong = run("plan", *wrong, "--data", "adult:train")
     assert "column 'ids': the model reads" in wrong.output
     assert "Traceback" not in wrong.output
 
