@@ -14,6 +14,7 @@ from heterps.simulator.timed.play import Played
 __all__ = ["RunWords", "parse_run", "play_request"]
 
 _KNOWN = ("splits", "batches", "passes", "cuts", "slow")
+_MOST = 100_000  # batches: a minute or so
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,25 @@ def parse_run(words: tuple[str, ...]) -> RunWords:
         _count(given, "splits", 0),
         _count(given, "batches", 40),
         _count(given, "passes", 1),
-        parse_duration(given["cuts"]) if "cuts" in given else 0.0,
+        _time(given["cuts"]) if "cuts" in given else 0.0,
         {0: _factor(given["slow"])} if "slow" in given else None,
     )
 
 
 def play_request(request: Request, plan: Plan, run: RunWords) -> Played:
-    """Play the plan of a request."""
+    """Play the plan of a request.
+
+    Raises
+    ------
+    PlanError
+        If there are so many batches that nobody would wait for them.
+    """
+    count = run.passes * (run.batches * run.splits or sum(even_splits(plan, run.batches)))
+    if count > _MOST:
+        raise PlanError(
+            f"--play-with: {count:,} batches are too many to be played, some two thousand take a second; say at most "
+            f"{_MOST:,} (batches in a Split, times splits, times passes)"
+        )
     return play_plan(
         plan,
         request.costs(plan.batch_size),
@@ -68,6 +81,14 @@ def _count(given: dict[str, str], name: str, default: int) -> int:
     if not given[name].isdecimal() or not int(given[name]):
         raise PlanError(f"--play-with {name}={given[name]}: use a whole number above 0")
     return int(given[name])
+
+
+def _time(text: str) -> float:
+    """How long it is from one cut to the next."""
+    try:
+        return parse_duration(text)
+    except PlanError as error:
+        raise PlanError(f"--play-with cuts={text}: {error}") from None
 
 
 def _factor(text: str) -> float:

@@ -30,7 +30,14 @@ from heterps.planner.costs.playing import steady_play
 from heterps.planner.costs.sample import Sample, sample_dataset
 from heterps.planner.planner import BATCH_SIZES, SECONDS, solve
 from heterps.planner.show.explain import Explanation, explain
-from heterps.planner.show.figures import bytes_text, money_text, parse_count, percent_text, seconds_text
+from heterps.planner.show.figures import (
+    bytes_text,
+    money_text,
+    parse_count,
+    percent_text,
+    ranges_text,
+    seconds_text,
+)
 from heterps.planner.show.html import report_html
 from heterps.planner.show.job import job_text, parse_batch_sizes, parse_duration, parse_percent
 from heterps.planner.show.played import played_text
@@ -53,13 +60,18 @@ _OF_ONE_PLAN = _PRINTED | {"commands", "hosts", "certs", "out", "html", "solver_
 class _FileOrSubcommand(click.Group):
     """``plan FILE`` plans; a first word that is no subcommand is a file."""
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in self.commands:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options of ``make``, before and behind the file, unless a subcommand comes first."""
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
             args = ["make", *args]
-        return super().resolve_command(ctx, args)
+        return super().parse_args(ctx, args)
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(ctx.command_path, "[OPTIONS] FILE[:FUNCTION] | diff PLAN PLAN")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Options are those of ``plan FILE``."""
+        click.Command.format_options(self.commands["make"], ctx, formatter)
 
 
 class _Count(click.ParamType[float]):
@@ -111,17 +123,21 @@ def command() -> None:
 
     \b
     Examples:
-      heterps plan wide_deep                                        this machine
-      heterps plan wide_deep --hardware hw.toml --rows-per-second 500k
-      heterps plan ctrdnn --hardware hw.toml --rows-per-second 2M --html report.html --explain
-      heterps plan ctrdnn --hardware hw.toml --budget 40 --compare
+      heterps plan wide_deep                                             on this machine
+      heterps plan wide_deep --data train.tsv --out plan.json --commands   and how to start it
+    What to rent (hw.toml: what there is, at which price; docs/planner.md shows one):
+      heterps plan wide_deep --hardware hw.toml --rows-per-second 500k   cheapest for this speed
+      heterps plan wide_deep --hardware hw.toml --arrival-rate 20k       cheapest an hour, for a stream
+      heterps plan ctrdnn --hardware hw.toml --budget 40                 fastest for this price an hour
       heterps plan ctrdnn --hardware hw.toml --rows 4e9 --deadline 6h --budget 200 --head-room 20%
-      heterps plan dlrm --hardware hw.toml --rows-per-second 200k --pin 'top*=gpu' --out plan.json
-      heterps plan instance.json --objective max-load               a public placement instance
+      heterps plan ctrdnn --hardware hw.toml --budget 40 --batch-size 256..8192 --replicas 2
+    Looking closer:
+      heterps plan ctrdnn --hardware hw.toml --rows-per-second 2M --html report.html --explain
+      heterps plan ctrdnn --hardware hw.toml --budget 40 --compare       other ways to plan
       heterps plan wide_deep --mode sync --play-with cuts=60s --play-with slow=2
-      heterps plan wide_deep --data train.tsv --out plan.json --commands
+      heterps plan dlrm --hardware hw.toml --rows-per-second 200k --pin 'top*=gpu' --out plan.json
       heterps plan diff a.json b.json
-      heterps plan make --help                                      all options
+      heterps plan instance.json --objective max-load                    a public placement instance
     """
 
 
@@ -129,7 +145,9 @@ def command() -> None:
 @click.argument("target", metavar="FILE[:FUNCTION]")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Keyword argument of the function.")
 @click.option("--hardware", type=click.Path(dir_okay=False), help="TOML file of pools; default: this machine.")
-@click.option("--catalogue", type=click.Path(dir_okay=False), help="TOML file of devices that --hardware may name.")
+@click.option(
+    "--catalogue", type=click.Path(dir_okay=False), help="TOML file of devices and products that --hardware may name."
+)
 @click.option("--rows-per-second", type=_Count(), help="Least price per row with at least this throughput.")
 @click.option("--arrival-rate", type=_Count(), help="Least price per hour for rows that arrive at this rate.")
 @click.option("--budget", type=_Count(), help="Most throughput for this price per hour; with --deadline, for the job.")
@@ -138,10 +156,16 @@ def command() -> None:
     "--seconds", type=click.FloatRange(0, min_open=True), default=SECONDS, show_default=True, help="Time limit."
 )
 @click.option("--deadline", type=_Duration(), metavar="TIME", help="With --rows: time for all of them (6h, 90m).")
-@click.option("--head-room", type=_Percent(), default="0%", metavar="PERCENT", help="Capacity to keep free everywhere.")
+@click.option(
+    "--head-room",
+    type=_Percent(),
+    default="0%",
+    metavar="PERCENT",
+    help="Capacity to keep free everywhere, such as 20%.",
+)
 @click.option("--profile", "profile_path", type=click.Path(dir_okay=False), help="Rates from `heterps profile`.")
 @sample_options("Sampled: distinct ids of a batch, growth of the tables.")
-@click.option("--rows", type=_Count(), help="Rows to train on: the size of the tables, the job's time.")
+@click.option("--rows", type=_Count(), help="Rows to train on: the size of the tables, the job's time and price.")
 @click.option("--epochs", type=click.IntRange(1), default=1, help="How often the rows are trained on.")
 @click.option("--pin", "pins", multiple=True, metavar="OP=POOL", help="Place an op (a pattern) on a pool, cpu or gpu.")
 @storage_option
@@ -189,7 +213,9 @@ def make(
         check_target(target_file)
     check_commands(commands, out, hosts, certs)
     run = parse_run(play_with)
-    graph = with_storage(load_graph(target, parse_settings(settings)), parse_storage(storage))
+    dataset = opened(data, kind) if data else None
+    schema = None if dataset is None else dataset.schema
+    graph = with_storage(load_graph(target, parse_settings(settings), schema), parse_storage(storage))
     request = Request(
         graph,
         _hardware(hardware, catalogue),
@@ -197,7 +223,7 @@ def make(
         batch_size or BATCH_SIZES,
         Profile.load(profile_path) if profile_path else Profile({}),
         _pins(pins),
-        _sample(graph, opened(data, kind), max(batch_size) if batch_size else 4096) if data else None,
+        None if dataset is None else _sample(graph, dataset, max(batch_size) if batch_size else 4096),
         rows,
         solver_name,
         seconds,
@@ -220,16 +246,14 @@ def make(
         costs = request.costs(made.batch_size)
         played = steady_play(made, costs)[1]
         title = f"Plan for {Path(target).stem}"
-        write_whole(html, report_html(made, costs.layers, frontier(request, made), notes, title, played))
+        write_whole(html, report_html(made, costs.layers, frontier(request, made), notes, title, played, job))
     if commands:
         click.echo(commands_text(made, out, data, hosts, certs))
         return
     if as_json:
         click.echo(json.dumps(made.to_json(), indent=1))
         return
-    console.print(render(made))
-    if job:
-        console.print(job)
+    console.print(render(made, job))
     if playing or play_with:
         console.print(played_text(made, play_request(request, made, run)))
     if explaining and notes is not None:
@@ -269,7 +293,7 @@ def _refuse(senseless: set[str], why: str) -> None:
     """
     names = [param.opts[0] for param in click.get_current_context().command.params if param.name in senseless]
     if names:
-        raise PlanError(f"{why}: {', '.join(names)} mean nothing there; leave them out")
+        raise PlanError(f"{why}: leave out {', '.join(names)}, which would mean nothing there")
 
 
 def _print_load(found: LoadPlan, as_json: bool) -> None:
@@ -277,10 +301,10 @@ def _print_load(found: LoadPlan, as_json: bool) -> None:
         click.echo(json.dumps(asdict(found) | {"gap": found.gap}, indent=1))
         return
     table = Table(title="Devices", title_justify="left")
-    for heading in ("device", "ops", "load"):
-        table.add_column(heading, justify="left" if heading == "device" else "right")
+    for heading in ("device", "ops", "load", "ids"):
+        table.add_column(heading, justify="right" if heading in ("ops", "load") else "left", overflow="fold")
     for device in found.devices:
-        table.add_row(device.kind, str(len(device.ids)), f"{device.load:.6g}")
+        table.add_row(device.kind, str(len(device.ids)), f"{device.load:.6g}", ranges_text(device.ids))
     console = _console()
     console.print(table)
     proof = (
@@ -376,12 +400,12 @@ def _print_comparison(console: Screen, request: Request) -> None:
 
 def _print_explanation(console: Screen, notes: Explanation) -> None:
     table = Table(title="Layers: a batch on one unit of each pool", title_justify="left")
-    for heading in ("layer", "label", "chosen", "time by pool", "$ / million rows by pool"):
+    for heading in ("layer", "label", "chosen", "time by pool", *(["$ / million rows by pool"] * notes.is_priced)):
         table.add_column(heading, overflow="fold")
     for note in notes.layers:
         times = ", ".join(f"{pool} {seconds_text(s)}" for pool, s in note.seconds.items())
         prices = ", ".join(f"{pool} {price:.3g}" for pool, price in note.price.items())
-        table.add_row(note.layer, note.reason, note.chosen, times, prices)
+        table.add_row(note.layer, note.reason, note.chosen, times, *([prices] * notes.is_priced))
     console.print(table)
     table = Table(title="Legal cuts", title_justify="left")
     for heading in ("cut before", "bytes a row", ""):
@@ -390,5 +414,9 @@ def _print_explanation(console: Screen, notes: Explanation) -> None:
         table.add_row(cut.before, bytes_text(cut.bytes_per_row), "cut here" if cut.taken else "")
     console.print(table)
     for move in notes.moves:
-        worth = "cannot run" if move.ratio is None else f"{move.ratio:.3f} times the price at the same throughput"
+        worth = (
+            "not at this throughput"
+            if move.ratio is None
+            else f"{move.ratio:.3f} times the price at the same throughput"
+        )
         console.print(f"instead {move.what}: {worth}")

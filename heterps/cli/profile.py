@@ -58,9 +58,9 @@ def command(
     known = Profile({}) if add_to is None else Profile.load(add_to)
     if pool in known.pools:  # said before anything is measured
         raise PlanError(f"{add_to} has a pool {pool!r} already: choose another name with --pool")
-    graph = load_graph(target, parse_settings(settings))
-    unit = _unit(device, emulate)
     dataset = opened(data, kind) if data else None
+    graph = load_graph(target, parse_settings(settings), None if dataset is None else dataset.schema)
+    unit = _unit(device, emulate)
     if dataset is not None:
         check_columns(graph, dataset.schema)
     measured = measure_profile(

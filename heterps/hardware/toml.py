@@ -73,7 +73,7 @@ def _pool(body: Found, known: Catalogue, parts: Mapping[str, str]) -> Pool:
     name = body["device"].read(str)
     device = known.devices.get(name)
     if device is None:
-        body["device"].refuse(f"one of {', '.join(list(known.devices)[::-1])}")
+        body["device"].refuse(f"one of {', '.join(list(known.devices)[::-1])}, or a device of your own ([device.NAME])")
     hints = field_hints(Device)
     own = {key: body[key].read(hints[key]) for key in _OF_DEVICE if key in body.members()}
     if "price_per_hour" in own:

@@ -134,7 +134,15 @@ class MinCost(Goal):
     def text(self) -> str:
         """The goal in words."""
         limit = "" if math.isinf(self.price_per_hour) else f", of plans for at most {self.price_per_hour:,.2f} an hour"
-        return f"least price per row with at least {self.rows_per_second:,.0f} rows/s{limit}"
+        return f"least price per row with at least {_rate(self.rows_per_second)} rows/s{self._job}{limit}"
+
+    @property
+    def _job(self) -> str:
+        """All rows and their time, where these were asked for."""
+        if self.hurry_to is None:
+            return ""
+        rows = self.hurry_to * _QUICK_S
+        return f" ({rows:,.0f} rows within {rows / self.rows_per_second / 3600:,.3g} h)"
 
     @property
     def target(self) -> float | None:
@@ -234,7 +242,7 @@ class FixedRate(Goal):
     @property
     def text(self) -> str:
         """The goal in words."""
-        return f"least price per hour for {self.rows_per_second:,.0f} rows/s as they arrive"
+        return f"least price per hour for {_rate(self.rows_per_second)} rows/s as they arrive"
 
     @property
     def target(self) -> float | None:
@@ -361,6 +369,11 @@ class MaxThroughput(Goal):
     def rises(self) -> bool:
         """More rows per second are better."""
         return True
+
+
+def _rate(rows_per_second: float) -> str:
+    """Rows a second, in as many digits as few of them need."""
+    return f"{rows_per_second:,.0f}" if rows_per_second >= 100 else f"{rows_per_second:.3g}"
 
 
 def _positive(rows_per_second: float) -> None:

@@ -248,6 +248,8 @@ class Plan:
     def from_json(cls, data: Mapping[str, Any] | Found) -> Plan:
         """Inverse of :meth:`to_json`."""
         found = Found.of(data, PlanError, "plan")
+        if "format" not in found.members():
+            found.fault("no plan; `heterps plan --out` saves one")
         found["format"].read(Literal[_FORMAT])
         return found.without("format").make(cls)
 

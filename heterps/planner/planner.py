@@ -14,7 +14,7 @@ from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner.costs.cache_forecast import cache_texts
-from heterps.planner.costs.forecast import Certificate, Rival, TableForecast
+from heterps.planner.costs.forecast import NO_PROOF, Certificate, Rival, TableForecast
 from heterps.planner.costs.gpu_cache import gpu_cache_texts
 from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
@@ -32,7 +32,9 @@ from heterps.planner.solve.deepening import finished
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.placement import Placement
+from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.remedies import infeasible
+from heterps.planner.solve.search import SearchResult, Solve
 from heterps.planner.solve.solvers import solver
 from heterps.planner.solve.widening import chosen
 from heterps.planner.ways import CACHE, GEO, mixed_mode, resolve_ways
@@ -265,7 +267,7 @@ def _certificate(request: Request, choice: Choice, seconds: float) -> Certificat
             f"none; {choice.over}"
         )
     if not solver(request.solver).proves:
-        proof = "none: the bound is for plans of this solver's kind only"
+        proof = f"{NO_PROOF}the bound is for plans of this solver's kind only"
     gap = abs(found.value - choice.bound) / found.value if found.value else 0.0
     return Certificate(
         request.solver, objective, found.value * factor, choice.bound * factor, gap, proof, found.solves, seconds
@@ -283,7 +285,7 @@ def rivals(
         if deadline.over:  # of some it is not known then
             return
         try:
-            other = request.goal.search(draft.problem, solver(name).within(deadline), enough)
+            other = _rival(request.goal, draft.problem, solver(name).within(deadline), enough)
         except UndecidedError:
             continue
         if other is None:
@@ -293,6 +295,15 @@ def rivals(
             rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else other.rows_per_second
             per_million = price / 3600 * 1e6 / rate if is_priced(request.hardware) else None
             yield Rival(name, per_million, rate, _why(request, draft, other))
+
+
+def _rival(goal: Goal, problem: Problem, by: Solve, deadline: Deadline) -> SearchResult | None:
+    """The best that a way of planning finds; where all it has is dearer than what was compared, for what was asked."""
+    found = goal.search(problem, by, deadline)
+    if found is None and isinstance(goal, MinCost) and math.isfinite(goal.price_per_hour):
+        goal = replace(goal, price_per_hour=math.inf, up_to=goal.rows_per_second)
+        return goal.search(problem, by, deadline)
+    return found
 
 
 def _same(a: Placement, b: Placement) -> bool:
@@ -313,14 +324,21 @@ def _why(request: Request, draft: Draft, other: Any) -> str:
         return f"{other.value / draft.found.value:.2f} of the throughput{note}; bound by {where}"
     saved = "price" if is_priced(request.hardware) else "units"
     value = draft.found.value
-    price = f"{other.value / value:.2f} times the {saved}" if value else "the plan costs nothing"
-    return f"{price}; bound by {where}"
+    if not value:
+        return f"the plan costs nothing; bound by {where}"
+    times = f"{other.value / value:.2f}"
+    return f"{'about the same' if times == '1.00' else f'{times} times the'} {saved}; bound by {where}"
 
 
 def assumptions(request: Request, draft: Draft) -> Iterable[str]:
     """What the forecast rests on, in words."""
     yield request.goal.text
     yield from _limits(request, draft)
+    if draft.costs.batch_size > _LARGE_BATCH:
+        yield (
+            f"batches of {draft.costs.batch_size:,} rows: large batches change what is learned; bound them "
+            "(--batch-size 256..8192) unless that was tried"
+        )
     if request.head_room:
         yield f"{request.head_room:.0%} of everything stays free"
     measured = [pool.name for pool in request.hardware.pools if pool.name in request.profile.pools]
@@ -340,11 +358,6 @@ def assumptions(request: Request, draft: Draft) -> Iterable[str]:
         if not on:
             continue
         yield f"pools {', '.join(on)} and their shard hosts share {host.cores} cores of host {host.name}"
-    if draft.costs.batch_size > _LARGE_BATCH:
-        yield (
-            f"batches of {draft.costs.batch_size:,} rows: large batches change what is learned; bound them "
-            "(--batch-size 256..8192) unless that was tried"
-        )
     if any(pool.emulated for pool in request.hardware.pools):
         yield "emulated: a pool tagged GPU runs NumPy"
 

@@ -83,7 +83,8 @@ def _line(split: Partition, edge: Edge, spots: dict[int, tuple[int, int]], named
             return _stroke(path, True)
         halo = ' paint-order="stroke" stroke="#ffffff" stroke-width="3"'
         words = f"{edge.tensor}: {per_sample:,.0f} B"
-        return _stroke(path, True) + text(b[0] - 8, b[1] - 7, words, FAINT, "end", size=10.5, extra=halo)
+        beside = 17 if y1 < y2 else -7  # on the side that the line does not come from
+        return _stroke(path, True) + text(b[0] - 8, b[1] + beside, words, FAINT, "end", size=10.5, extra=halo)
     if y2 - y1 == BOX_H + GAP_Y:
         return _stroke(f"M{x1 + BOX_W / 2} {y1 + BOX_H} L{x2 + BOX_W / 2} {y2 - 1}", False)
     bulge, right = x1 + BOX_W + 36, x1 + BOX_W

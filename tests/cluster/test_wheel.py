@@ -18,7 +18,7 @@ from tests.walking import Walk, free_port
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200), pytest.mark.xdist_group("wheel")]
 # One program each, from top to bottom; `py` marks fragments. testing.md is a test file: test_docs.py runs it.
-PAGES = ("README.md", *(f"docs/{name}.md" for name in ("data", "metrics", "ops", "planner", "tables", "training")))
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("data", "metrics", "ops", "tables", "training")))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -75,8 +75,6 @@ def user_files(folder: Path) -> None:
         rows = [[i % 2, *numbers[i], *(f"{code:05x}" for code in codes[i])] for i in range(600)]
         (folder / name).write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
     (folder / "clicks-0.csv").write_text("city,age,device,visits,tags,click\nOslo,31,phone,5,a|b,1\nRome,x,,,,0\n")
-    ((_, hardware),) = blocks("docs/planner.md", "toml")
-    (folder / "hw.toml").write_text(hardware)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -72,6 +72,19 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def anchors(page: Path) -> set[str]:
+    """What headings of a page are called in links, as Markdown's table of contents has it."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_link_to_a_heading_leads_to_one(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#\s]*\.md)?#([^)\s]+)\)", page.read_text())
+    assert [link for link in links if link[1] not in anchors(page.parent / link[0] if link[0] else page)] == []
+
+
 def test_every_setting_is_described() -> None:
     text = (ROOT / "docs/cluster.md").read_text()
     leaves = {key for key in settings() if not any(other.startswith(key + ".") for other in settings())}
@@ -111,6 +124,6 @@ def test_every_file_that_a_page_names_exists() -> None:
 
 
 def test_hardware_on_the_planner_page_can_be_read(tmp_path: Path) -> None:
-    text, _ = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/planner.md").read_text(), re.S)
+    (text,) = re.findall(r'```toml title="everything.toml"\n(.*?)```', (ROOT / "docs/planner.md").read_text(), re.S)
     (tmp_path / "hw.toml").write_text(text)
     assert {"cpu", "v100", "l4"} <= {pool.name for pool in heterps.Hardware.from_toml(tmp_path / "hw.toml").pools}

@@ -198,7 +198,7 @@ def test_a_machine_is_not_free_because_nobody_said_its_price():
 
 
 def test_the_page_says_how_a_machine_has_two_prices(tmp_path):
-    _, own = re.findall(r"```toml\n(.*?)```", Path("docs/planner.md").read_text(), re.S)
+    (own,) = re.findall(r'```toml title="own.toml"\n(.*?)```', Path("docs/planner.md").read_text(), re.S)
     path = tmp_path / "own.toml"
     path.write_text(own)
     hardware = Hardware.from_toml('[[product]]\nname = "g6-xlarge"\n[[product]]\nname = "g6-xlarge-eu"\n', path)

@@ -10,7 +10,7 @@ import pytest
 from tests.walking import BLOCK, Walk, commands, programs
 
 ROOT = Path(__file__).parents[2]
-NAMED = (ROOT / "docs" / f"{name}.md" for name in ("extending", "migration", "own_data"))
+NAMED = (ROOT / "docs" / f"{name}.md" for name in ("extending", "migration", "own_data", "planner"))
 WALKS = sorted([*(ROOT / "docs/tutorials").glob("*.md"), *NAMED])
 IDS = [page.stem for page in WALKS]
 

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 
 __all__ = ["Certificate", "Cost", "Forecast", "Rival", "StageForecast", "TableForecast"]
 
+NO_PROOF = "none: "  # begins what a certificate says that is none
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -125,7 +127,7 @@ class Certificate:
     """How good the plan is known to be, inside the model.
 
     ``value`` is what was minimised (or maximised), ``bound`` what no plan can beat, ``gap`` their relative distance:
-    0 means proved. ``proof`` says in words what the bound rests on.
+    0 means proved, if it is a proof. ``proof`` says in words what the bound rests on.
     """
 
     solver: str
@@ -136,3 +138,8 @@ class Certificate:
     proof: str = ""
     solves: int = 0
     seconds: float = 0.0
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether the bound holds for all plans, and not only for those of a solver's kind."""
+        return not self.proof.startswith(NO_PROOF)

@@ -146,6 +146,8 @@ class Profile:
     def from_json(cls, data: Mapping[str, Any] | Found) -> Profile:
         """Inverse of :meth:`to_json`."""
         found = Found.of(data, PlanError, "profile")
+        if "format" not in found.members():
+            found.fault("no profile; `heterps profile --out` saves one")
         found["format"].read(Literal[_FORMAT])
         return found.without("format").make(cls)
 

@@ -21,11 +21,17 @@ def _decisions(a: Plan, b: Plan) -> list[Change]:
     names = ("batch_size", "shard_hosts", "shard_pool", "replicas", "lanes")
     rows = [(name.replace("_", " "), str(getattr(a, name)), str(getattr(b, name))) for name in names]
     rows.append(("depth", depth_text(a), depth_text(b)))
-    rows.append(("mode", str(a.mode), str(b.mode)))
+    rows.append(("mode", _mode(a), _mode(b)))
     rows.append(("parameters", ways_text(a) or "by table", ways_text(b) or "by table"))
     rows.append(("to rent", _rented(a), _rented(b)))
     rows.append(("model", _model(a, a), _model(a, b)))
     return rows
+
+
+def _mode(plan: Plan) -> str:
+    """The mode in words; depth has a line of its own."""
+    given = {name: value for name, value in plan.mode.to_json().items() if name not in ("mode", "depth")}
+    return ", ".join([plan.mode.name, *(f"{name} {value}" for name, value in given.items())])
 
 
 def _rented(plan: Plan) -> str:
@@ -38,11 +44,17 @@ def _model(first: Plan, plan: Plan) -> str:
 
 def _stages(a: Plan, b: Plan) -> list[Change]:
     rows = [("stages", " | ".join(s.name for s in a.stages), " | ".join(s.name for s in b.stages))]
-    ops = dict.fromkeys(op for plan in (a, b) for stage in plan.stages for op in stage.ops)
-    moved = [(f"op {op}", _where(a, op), _where(b, op)) for op in ops]
     pools = dict.fromkeys([*a.units, *b.units])
     rows += [(f"workers of {pool}", str(a.units.get(pool, 0)), str(b.units.get(pool, 0))) for pool in pools]
-    return rows + moved
+    return rows + _moved(a, b)
+
+
+def _moved(a: Plan, b: Plan) -> list[Change]:
+    """Where ops are, a row for all that moved alike."""
+    by_places: dict[tuple[str, str], list[str]] = {}
+    for op in dict.fromkeys(op for plan in (a, b) for stage in plan.stages for op in stage.ops):
+        by_places.setdefault((_where(a, op), _where(b, op)), []).append(op)
+    return [(f"op{'s' if len(ops) > 1 else ''} {', '.join(ops)}", *places) for places, ops in by_places.items()]
 
 
 def _where(plan: Plan, op: str) -> str:

@@ -54,6 +54,11 @@ class Explanation:
     cuts: tuple[CutNote, ...]
     moves: tuple[MoveNote, ...]
 
+    @property
+    def is_priced(self) -> bool:
+        """Whether anything that a Layer may run on has a price."""
+        return any(price for note in self.layers for price in note.price.values())
+
 
 def explain(request: Request) -> Explanation:
     """Explain the plan that a request leads to."""

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable
 
 from heterps.errors import PlanError
 
-__all__ = ["bytes_text", "count_text", "counted_text", "money_text", "parse_count", "percent_text", "seconds_text"]
+__all__ = [
+    "bytes_text",
+    "count_text",
+    "counted_text",
+    "money_text",
+    "parse_count",
+    "part_text",
+    "percent_text",
+    "ranges_text",
+    "seconds_text",
+]
 
 _SUFFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
@@ -42,6 +54,11 @@ def seconds_text(value: float) -> str:
     raise AssertionError("the last unit takes everything")
 
 
+def part_text(value: float, star: str = "") -> str:
+    """Write what a part of something takes, with its mark; a dash where it takes nothing."""
+    return f"{seconds_text(value)}{star}" if value else "-"
+
+
 def money_text(value: float) -> str:
     """Write a price with as many digits as it needs."""
     return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.3g}"
@@ -50,6 +67,14 @@ def money_text(value: float) -> str:
 def percent_text(value: float) -> str:
     """Write a fraction as a percentage."""
     return f"{100 * value:.0f} %" if value == 0 or abs(value) >= 0.01 else f"{100 * value:.2g} %"
+
+
+def ranges_text(numbers: Iterable[int]) -> str:
+    """Write whole numbers in short: 0-3, 7, 9-12."""
+    runs = [
+        [n for _, n in run] for _, run in itertools.groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
+    ]
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
 def counted_text(count: int, what: str) -> str:

@@ -8,10 +8,25 @@ from html import escape
 from heterps.planner.costs.forecast import Cost, Forecast
 from heterps.planner.plan import Plan
 from heterps.planner.show.charts import draw_frontier, draw_split, draw_timeline
-from heterps.planner.show.explain import Explanation
-from heterps.planner.show.figures import bytes_text, count_text, counted_text, money_text, percent_text, seconds_text
+from heterps.planner.show.explain import Explanation, LayerNote
+from heterps.planner.show.figures import (
+    bytes_text,
+    count_text,
+    counted_text,
+    money_text,
+    part_text,
+    percent_text,
+    seconds_text,
+)
 from heterps.planner.show.short import depth_text
-from heterps.planner.show.text_report import data_sheet_note, machine_ratio, purchases_text, star_of
+from heterps.planner.show.text_report import (
+    data_sheet_note,
+    machine_ratio,
+    price_text,
+    purchases_text,
+    star_of,
+    verdict,
+)
 from heterps.simulator.timed.play import Played
 from heterps.stages import Layers
 
@@ -25,10 +40,12 @@ h1{font-size:24px;margin:0 0 4px}h2{font-size:17px;margin:34px 0 10px}p.sub{colo
 .card b{display:block;font-size:20px}.card span{color:#4a5568;font-size:12.5px}
 table{border-collapse:collapse;width:100%;font-size:13.5px}
 th,td{text-align:left;padding:6px 10px 6px 0;border-bottom:1px solid #e2e8f0;vertical-align:top}
-th{color:#4a5568;font-weight:600}td.n,th.n{text-align:right}
+th{color:#4a5568;font-weight:600}td.n,th.n{text-align:right;white-space:nowrap}
+.table{overflow-x:auto}
 .meter{background:#e2e8f0;border-radius:4px;height:8px;width:80px;display:inline-block;margin-right:8px}
 .meter i{display:block;height:8px;border-radius:4px;background:#2b6cb0}
-.figure{overflow-x:auto;border:1px solid #e2e8f0;border-radius:8px;padding:10px}
+.figure{overflow-x:auto;border:1px solid #e2e8f0;border-radius:8px;padding:10px}.figure+p.sub{margin-top:8px}
+@media(min-width:900px){.figure svg{max-width:100%;height:auto}}
 li{margin:3px 0}.warn{background:#fffaf0;border:1px solid #ed8936;border-radius:8px;padding:8px 14px;margin:12px 0}
 """
 
@@ -40,13 +57,14 @@ def report_html(
     explanation: Explanation | None = None,
     title: str = "Plan",
     played: Played | None = None,
+    job: str = "",
 ) -> str:
-    """Return the page; ``frontier`` as :func:`heterps.planner.frontier` gives it."""
+    """Return the page; ``frontier`` as :func:`heterps.planner.frontier` gives it, ``job`` what a whole job takes."""
     body = [f"<h1>{escape(title)}</h1>", f'<p class="sub">{escape(_subtitle(plan))}</p>']
     if any(pool.emulated for pool in plan.pools):
         body.append('<div class="warn">Emulated: a pool tagged GPU runs NumPy; its times mean nothing for a GPU.</div>')
     if plan.forecast is not None:
-        body.append(_cards(plan, plan.forecast))
+        body.append(_cards(plan, plan.forecast) + (f"<p>{escape(job)}</p>" if job else ""))
     body += [_section("Stages", _stages(plan)), _section("The split graph", _figure(draw_split(plan, layers)))]
     if plan.forecast is not None:
         counted = _counts_units(plan.forecast, frontier)
@@ -55,8 +73,8 @@ def report_html(
         body += [
             _section("Price against throughput", _figure(picture) + _frontier_note(counted)),
             _section("The pipeline over time", _figure(draw_timeline(plan, played))),
-            _section("Time of one batch on one unit", _times(plan.forecast)),
-            _section("Memory, tables and links", _memory(plan, plan.forecast)),
+            _section("Time of one batch on one unit", _times(plan, plan.forecast)),
+            _section("Memory, tables, links and price", _memory(plan, plan.forecast)),
         ]
     body += [_section("Proof", _proof(plan)), _section("What lost, and why", _rivals(plan))]
     if explanation is not None:
@@ -83,15 +101,17 @@ def _figure(svg: str) -> str:
 
 
 def _cards(plan: Plan, forecast: Forecast) -> str:
+    star = "*" if forecast.data_sheet else ""
+    ratio = f", ratio {machine_ratio(plan)}" if len(plan.units) > 1 else ""
     figures = [
-        (f"{count_text(forecast.rows_per_second)}{'*' if forecast.data_sheet else ''}", "rows a second"),
-        (machine_ratio(plan), "workers, ratio") if len(plan.units) > 1 else (_workers(plan), "workers"),
+        (f"{count_text(forecast.rows_per_second)}{star}", "rows a second"),
+        (_workers(plan), f"workers{ratio}"),
         (str(plan.shard_hosts), f"shard hosts on {plan.shard_pool}"),
         (forecast.bottleneck, "bottleneck"),
     ]
     if forecast.price_per_hour:
         figures.insert(1, (money_text(forecast.price_per_hour), "an hour"))
-        figures.insert(2, (money_text(forecast.price_per_million_rows), "per million rows"))
+        figures.insert(2, (money_text(forecast.price_per_million_rows) + star, "per million rows"))
     figures += [(text, "to rent") for text in purchases_text(plan)]
     cards = (f'<div class="card"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for value, name in figures)
     return f'<div class="cards">{"".join(cards)}</div>'
@@ -106,7 +126,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequ
     mark = [' class="n"' if i in numeric else "" for i in range(len(headings))]
     head = "".join(f"<th{mark[i]}>{escape(h)}</th>" for i, h in enumerate(headings))
     lines = ("<tr>" + "".join(f"<td{mark[i]}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
+    return f'<div class="table"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
 
 
 def _stages(plan: Plan) -> str:
@@ -147,14 +167,14 @@ def _frontier_note(counted: bool) -> str:
     return f'<p class="sub">Cheapest plan at each throughput; every step is another set of machines.{unit}</p>'
 
 
-def _times(forecast: Forecast) -> str:
+def _times(plan: Plan, forecast: Forecast) -> str:
     names = [
         name for name in vars(Cost()) if name.endswith("_s") and any(getattr(s.cost, name) for s in forecast.stages)
     ]
     rows = [
         [
             escape(stage.stage),
-            *(seconds_text(getattr(stage.cost, name)) for name in names),
+            *(part_text(getattr(stage.cost, name), star_of(plan, stage.stage)) for name in names),
             bytes_text(stage.cost.network_bytes),
         ]
         for stage in forecast.stages
@@ -175,6 +195,8 @@ def _memory(plan: Plan, forecast: Forecast) -> str:
     ]
     rows += [[f"link {escape(name)}", f"{bytes_text(rate)}/s", ""] for name, rate in forecast.link_bytes_per_s.items()]
     rows.append(["shard hosts", f"{percent_text(forecast.shard_busy)} busy", ""])
+    if forecast.price_per_hour:
+        rows.append(["price", escape(price_text(forecast)), ""])
     return _table(["what", "figure", "basis"], rows)
 
 
@@ -182,10 +204,10 @@ def _proof(plan: Plan) -> str:
     c = plan.certificate
     if c is None:
         return "<p>None: the plan was made by hand.</p>"
-    verdict = "proved optimal in the model" if c.gap < 1e-9 else f"within {percent_text(c.gap)} of the bound"
     return (
-        f"<p>{escape(c.objective)} {c.value:,.6g}, bound {c.bound:,.6g}: <b>{verdict}</b>. "
-        f"Rests on: {escape(c.proof)}. Solver {escape(c.solver)}, {c.solves} solves in {seconds_text(c.seconds)}.</p>"
+        f"<p>{escape(c.objective)} {c.value:,.6g}, bound {c.bound:,.6g}: <b>{verdict(c)}</b>. "
+        f"Rests on: {escape(c.proof)}. Solver {escape(c.solver)}, {counted_text(c.solves, 'solve')} in "
+        f"{seconds_text(c.seconds)}.</p>"
     )
 
 
@@ -207,17 +229,25 @@ def _explanation(explanation: Explanation) -> str:
         [
             escape(note.layer),
             escape(note.reason),
-            ", ".join(_on(pool, seconds, pool == note.chosen) for pool, seconds in note.seconds.items()),
+            ", ".join(_on(pool, seconds_text(s), pool == note.chosen) for pool, s in note.seconds.items()),
+            *([_prices(note)] if explanation.is_priced else []),
         ]
         for note in explanation.layers
     ]
     cuts = [[escape(c.before), bytes_text(c.bytes_per_row), "cut here" if c.taken else ""] for c in explanation.cuts]
-    moves = [[escape(m.what), "cannot run" if m.ratio is None else f"{m.ratio:.3f}"] for m in explanation.moves]
-    html = _table(["layer", "label", "a batch takes, by pool (chosen in bold)"], layers)
+    moves = [
+        [escape(m.what), "not at this throughput" if m.ratio is None else f"{m.ratio:.3f}"] for m in explanation.moves
+    ]
+    headings = ["layer", "label", "a batch takes, by pool (chosen in bold)", "$ per million rows"]
+    html = _table(headings if explanation.is_priced else headings[:-1], layers)
     html += "<p></p>" + _table(["cut before", "bytes a row", ""], cuts, (1,))
     return html + ("<p></p>" + _table(["instead", "price over the plan's"], moves, (1,)) if moves else "")
 
 
-def _on(pool: str, seconds: float, chosen: bool) -> str:
-    text = f"{escape(pool)} {seconds_text(seconds)}"
+def _prices(note: LayerNote) -> str:
+    return ", ".join(_on(pool, f"{price:.3g}", pool == note.chosen) for pool, price in note.price.items())
+
+
+def _on(pool: str, figure: str, chosen: bool) -> str:
+    text = f"{escape(pool)}&nbsp;{figure.replace(' ', '&nbsp;')}"
     return f"<b>{text}</b>" if chosen else text

@@ -29,16 +29,23 @@ def job_text(plan: Plan, rows: float | None, deadline: float | None, budget: flo
     if deadline is not None and budget is not None and price > budget * (1 + 1e-9):
         raise PlanError(
             f"{count_text(rows)} rows within {_time(deadline)} cost {money_text(price)}{_least(plan, rows)}, "
-            f"the budget is {money_text(budget)}: raise it, or give more time (--deadline)"
+            f"the budget is {money_text(budget)}: {_remedy(seconds, deadline)}"
         )
     cost = f", {money_text(price)}" if price else ""
     return f"Job: {count_text(rows)} rows in {_time(seconds)}{cost}"
 
 
+def _remedy(seconds: float, deadline: float) -> str:
+    """What helps: more time, only where the cheapest plan takes most of what there is."""
+    if seconds < deadline / 2:
+        return f"raise it (the cheapest plan takes {_time(seconds)}, so more time hardly helps)"
+    return "raise it, or give more time (--deadline)"
+
+
 def _least(plan: Plan, rows: float) -> str:
     """What all of it costs at least, and over what that was proved."""
     proof = plan.certificate
-    if proof is None:
+    if proof is None or not proof.is_proof:
         return ""
     at_least = "no plan costs less" if proof.gap < 1e-9 else f"at least {money_text(proof.bound * rows / 1e6)}"
     return f" ({at_least}: {proof.proof})"
@@ -71,7 +78,10 @@ def parse_percent(text: str | float) -> float:
 def parse_batch_sizes(text: str) -> tuple[int, ...]:
     """Read 4096, or 256..8192: the lower end, then each the double of the one before, up to the upper end."""
     low_text, dots, high_text = str(text).partition("..")
-    low, high = (parse_count(part) for part in (low_text, high_text if dots else low_text))
+    try:
+        low, high = (parse_count(part) for part in (low_text, high_text if dots else low_text))
+    except PlanError:
+        low = high = 0.0
     if not (1 <= low <= high and low == int(low) and high == int(high)):
         raise PlanError(f"{text!r} is no batch size: write 4096, or 256..8192")
     sizes = [int(low)]

@@ -11,11 +11,28 @@ from rich.text import Text
 
 from heterps.planner.costs.forecast import Certificate, Cost, Forecast
 from heterps.planner.plan import Plan, Stage
-from heterps.planner.show.figures import bytes_text, count_text, counted_text, money_text, percent_text, seconds_text
+from heterps.planner.show.figures import (
+    bytes_text,
+    count_text,
+    counted_text,
+    money_text,
+    part_text,
+    percent_text,
+    seconds_text,
+)
 from heterps.planner.show.short import depth_text, ways_text
 from heterps.screen import Screen
 
-__all__ = ["data_sheet_note", "machine_ratio", "purchases_text", "render", "report_text", "star_of"]
+__all__ = [
+    "data_sheet_note",
+    "machine_ratio",
+    "price_text",
+    "purchases_text",
+    "render",
+    "report_text",
+    "star_of",
+    "verdict",
+]
 
 
 def report_text(plan: Plan, width: int = 110) -> str:
@@ -25,11 +42,13 @@ def report_text(plan: Plan, width: int = 110) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def render(plan: Plan) -> RenderableType:
-    """Return the report for a rich console."""
+def render(plan: Plan, job: str = "") -> RenderableType:
+    """Return the report for a rich console, with what a whole job takes where that was asked for."""
     parts: list[RenderableType] = [_headline(plan), _stages(plan)]
     if plan.forecast is not None:
         parts += [_parts(plan, plan.forecast), _memory(plan, plan.forecast), _money(plan, plan.forecast)]
+    if job:
+        parts.append(Text(f"{job}\n"))
     if plan.certificate is not None:
         parts.append(_proof(plan.certificate))
     if plan.rivals:
@@ -50,6 +69,19 @@ def purchases_text(plan: Plan) -> tuple[str, ...]:
     if not any(each.is_whole for each in plan.purchases):
         return ()
     return (", ".join(each.text(plan.workers) for each in plan.purchases),)
+
+
+def price_text(forecast: Forecast) -> str:
+    """What an hour costs, and for what: ``$11.00 an hour (cpu $4.08, gpu $4.20, shard hosts $2.72)``."""
+    parts = ", ".join(f"{name} {money_text(price)}" for name, price in forecast.price_parts.items())
+    return f"{money_text(forecast.price_per_hour)} an hour ({parts})"
+
+
+def verdict(certificate: Certificate) -> str:
+    """How good a plan is known to be, in words."""
+    if not certificate.is_proof:
+        return "not proved"
+    return "proved optimal in the model" if certificate.gap < 1e-9 else f"gap {percent_text(certificate.gap)}"
 
 
 def _headline(plan: Plan) -> Text:
@@ -128,7 +160,7 @@ def _parts(plan: Plan, forecast: Forecast) -> Table:
         table.add_column(heading, justify="left" if heading == "stage" else "right")
     for stage in forecast.stages:
         star = star_of(plan, stage.stage)
-        times = (f"{seconds_text(getattr(stage.cost, name))}{star}" for name in names)
+        times = (part_text(getattr(stage.cost, name), star) for name in names)
         table.add_row(stage.stage, *times, bytes_text(stage.cost.network_bytes))
     return table
 
@@ -156,16 +188,15 @@ def _memory(plan: Plan, forecast: Forecast) -> Table:
 def _money(plan: Plan, forecast: Forecast) -> Text:
     if not forecast.price_per_hour:
         return Text("Price: nothing; what the plan uses has none\n")
-    parts = ", ".join(f"{name} {money_text(price)}" for name, price in forecast.price_parts.items())
     per_million = money_text(forecast.price_per_million_rows) + ("*" if forecast.data_sheet else "")
-    return Text(f"Price: {money_text(forecast.price_per_hour)} an hour ({parts}); {per_million} per million rows\n")
+    return Text(f"Price: {price_text(forecast)}; {per_million} per million rows\n")
 
 
 def _proof(certificate: Certificate) -> Text:
     head = f"Proof: {certificate.objective} {certificate.value:,.6g}, bound {certificate.bound:,.6g}"
-    gap = "proved optimal in the model" if certificate.gap < 1e-9 else f"gap {percent_text(certificate.gap)}"
-    effort = f"{certificate.solver}, {certificate.solves} solves, {seconds_text(certificate.seconds)}"
-    return Text(f"{head}: {gap} ({certificate.proof}; {effort})\n")
+    solves = counted_text(certificate.solves, "solve")
+    effort = f"{certificate.solver}, {solves}, {seconds_text(certificate.seconds)}"
+    return Text(f"{head}: {verdict(certificate)} ({certificate.proof}; {effort})\n")
 
 
 def _rivals(plan: Plan) -> Table:

@@ -316,7 +316,7 @@ def _limit(draft: Draft, segment: Segment, cost: Cost) -> str:
     parts = cost.parts()
     data_parts = {"network_s", "bus_s"}
     mine = [name for name in parts if (name in data_parts) == (data > compute)]
-    return f"{'data' if data > compute else 'compute'}: {mine[0]}" if mine else "nothing"
+    return f"{'data' if data > compute else 'compute'}: {mine[0].removesuffix('_s')}" if mine else "nothing"
 
 
 def _bottleneck(draft: Draft, slowest: str, stages: tuple[Stage, ...]) -> str:
@@ -363,8 +363,9 @@ def _prices(draft: Draft) -> dict[str, float]:
 def _links(draft: Draft, rate: float) -> dict[str, float]:
     loads: dict[str, float] = {}
     for before, after in itertools.pairwise(draft.found.placement.segments):
+        sides = {each.type: " + ".join(draft.pool(t).name for t in each.types) for each in (before, after)}
         for (a, b), bytes_ in draft.problem.turned(before.type, after.type, after.start).items():
-            name = f"{draft.pool(a).name} - {draft.pool(b).name}"
+            name = f"{sides[a]} - {sides[b]}"
             loads[name] = loads.get(name, 0.0) + bytes_ * rate
     loads["workers - shard hosts"] = draft.costs.shard_bytes / draft.costs.batch_size * rate
     if draft.costs.replicas > 1:

@@ -73,12 +73,14 @@ def _room_of(room, each, least, most, flight, later, whole):  # type: ignore[no-
 def _lanes(units, least, most, held):  # type: ignore[no-untyped-def]
     """Units of a stage that reads, no fewer, which together have a number of whole batches in a range; inf: none.
 
-    All of them have as many, and ``held`` at the least.
+    All of them have as many, and ``held`` at the least. Of units with as many batches the fewest have fewest in all:
+    where these are too many, those are next that have one batch less each.
     """
-    while units * max(held, np.ceil(least / units * (1 - TOLERANCE))) > most * (1 + TOLERANCE):
-        units = units + 1.0 if units * held <= most else np.inf
-        if units == np.inf:
-            break
+    each = max(held, np.ceil(least / units * (1 - TOLERANCE)))
+    while units * each > most * (1 + TOLERANCE) and units < np.inf:
+        fewer = np.ceil(least / max(each - 1.0, 1.0) * (1 - 1.001 * TOLERANCE))
+        units = max(units + 1.0, fewer) if units * held <= most else np.inf
+        each = max(held, np.ceil(least / units * (1 - TOLERANCE)))
     return units
 
 

@@ -126,6 +126,7 @@ def _remedies(
         yield from _less(request, problem, target, deadline)
     elif _budget(request) < np.inf and (cheapest := _try(replace(request, goal=some.goal), deadline)) is not None:
         yield f"raise the budget: the least that runs at all costs {cheapest.draft.found.placement.price:,.2f} an hour"
+        some = replace(some, goal=request.goal)  # with more money it runs as it is: all else must do without
     yield from (f"{text}{_cost(request, choice)}" for text, choice in _more_units(some, problem, deadline))
     yield from (f"{text}{_cost(request, choice)}" for text, choice in _more_of_else(some, deadline))
     if request.pins and (choice := _try(replace(request, pins={}), deadline)) is not None:

@@ -44,9 +44,16 @@ class Solver:
     proves: bool = False
 
     def within(self, deadline: Deadline) -> Solve:
-        """The solver as a function that ends in time, if it knows how."""
-        timed = self.timed
-        return self.solve if timed is None else lambda problem, x: timed(problem, x, deadline)
+        """The solver as a function that ends in time, if it knows how, and refuses what it does not apply to."""
+
+        def placed(problem: Problem, x: float) -> Placement | None:
+            if reason := self.applies(problem):
+                raise PlanError(
+                    f"solver {self.name!r} cannot be used here ({reason}): take another (solver=, --solver)"
+                )
+            return self.solve(problem, x) if self.timed is None else self.timed(problem, x, deadline)
+
+        return placed
 
 
 _SOLVERS: dict[str, Solver] = {}

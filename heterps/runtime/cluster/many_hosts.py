@@ -72,7 +72,9 @@ def spread(machines: Sequence[Machine], pools: Mapping[str, int]) -> tuple[tuple
     for pool in sorted(pools, key=lambda p: sum(p in machine.pools for machine in machines)):
         allowed = [i for i, machine in enumerate(machines) if pool in machine.pools]
         if pools[pool] and not allowed:
-            raise ClusterError(f"{pools[pool]} workers of pool {pool!r} wanted, but no host allows it")
+            raise ClusterError(
+                f"{pools[pool]} workers of pool {pool!r} wanted, but no host allows it: add one (ADDRESS={pool})"
+            )
         for n in range(pools[pool]):
             free = [i for i in allowed if machines[i].takes(pool, there[i])]
             if not free:

@@ -59,5 +59,6 @@ def listening_host(text: str, *, tls: bool = False) -> Endpoint:
         return endpoint
     raise ClusterError(
         f"{text}: without TLS anyone who can reach {text or 'this machine'} could run code here. Use --host 127.0.0.1, "
-        "turn on TLS (heterps launch --tls) or, on a closed network, set heterps.network.trusted in Dask's config"
+        "turn on TLS (heterps launch --tls, heterps plan --certs FOLDER) or, on a closed network, set "
+        "heterps.network.trusted in Dask's config"
     )

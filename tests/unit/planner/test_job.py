@@ -46,6 +46,21 @@ def test_a_job_has_a_time_and_a_price(rented):
     assert job_text(made, None, None, None) == ""
 
 
+def test_more_time_is_no_remedy_where_the_plan_takes_little_of_it(rented):
+    made = plan(with_tables([8]), rented, goal=MinCost(1e6), batch_size=4096)
+    rows, rate = 1e9, made.forecast.rows_per_second
+    with pytest.raises(PlanError, match=r"raise it \(the cheapest plan takes .*, so more time hardly helps\)$"):
+        job_text(made, rows, 3 * rows / rate, 1e-6)
+    with pytest.raises(PlanError, match=r"raise it, or give more time \(--deadline\)$"):
+        job_text(made, rows, 1.1 * rows / rate, 1e-6)
+
+
+def test_a_job_is_named_as_it_was_asked_for():
+    assert MinCost.of_job(4e9, 21600).text.endswith("185,185 rows/s (4,000,000,000 rows within 6 h)")
+    assert MinCost(5.0).text == "least price per row with at least 5 rows/s"
+    assert "at least 0.00139 rows/s (5 rows within 1 h)" in MinCost.of_job(5, 3600).text
+
+
 def test_large_batches_are_named(rented):
     made = plan(with_tables([8]), rented, goal=MinCost(1e6), batch_size=16384)
     assert any("large batches change what is learned" in text for text in made.assumptions)
@@ -64,13 +79,13 @@ def test_figures_are_read():
 BAD = {
     parse_duration: ("6", "0h", "x", "1.2.3h", "1e400h"),
     parse_percent: ("100%", "a", "-1%"),
-    parse_batch_sizes: ("0", "8..4", "1.5"),
+    parse_batch_sizes: ("0", "8..4", "1.5", "256..", "..", "many"),
 }
 
 
 @pytest.mark.parametrize(("read", "text"), [(read, text) for read, texts in BAD.items() for text in texts])
 def test_what_is_no_figure_is_refused(read, text):
-    with pytest.raises(PlanError, match="write"):
+    with pytest.raises(PlanError, match=f"^{re.escape(repr(text))} is .*: write"):
         read(text)
 
 

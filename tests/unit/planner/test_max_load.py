@@ -337,7 +337,7 @@ def test_options_of_plans_are_refused_beside_an_instance(tmp_path):
     options = ["--objective", "max-load", "--seconds", "3", "--budget", "5", "--pin", "a=cpu", "--play"]
     found = CliRunner().invoke(command, [str(tmp_path / "instance.json"), *options])
     assert isinstance(found.exception, PlanError)
-    words = "--budget, --pin, --play mean nothing there"
+    words = "leave out --budget, --pin, --play, which would mean nothing there"
     assert f"--objective max-load reads a placement instance: {words}" in str(found.exception)
 
 

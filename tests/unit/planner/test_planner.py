@@ -292,7 +292,7 @@ def test_a_profile_replaces_derived_rates():
     slow = Profile({"cpu": replace(rates, read=Line(0.0, 1e-3), source="measured")})
     made = plan(wide_deep(), hardware, batch_size=4096, profile=slow)
     assert made.forecast.rows_per_second < 2000
-    assert made.forecast.stages[0].limit == "compute: read_s"
+    assert made.forecast.stages[0].limit == "compute: read"
     assert "rates of cpu were measured" in made.assumptions
 
 

@@ -10,18 +10,30 @@ import pytest
 from click.testing import CliRunner
 
 from graphs.ctrdnn import ctrdnn
+from graphs.mmoe import mmoe
 from graphs.wide_deep import wide_deep
 from heterps.cli import main
 from heterps.hardware import Device, Hardware, Pool
 from heterps.planner import FixedRate, MinCost, Plan, Profile, Request, frontier, plan, play
 from heterps.planner.planner import solve
 from heterps.planner.show.charts import draw_frontier, draw_split, draw_timeline
+from heterps.planner.show.diff import diff
 from heterps.planner.show.explain import explain
+from heterps.planner.show.figures import ranges_text, seconds_text
 from heterps.planner.show.html import report_html
 from heterps.planner.show.text_report import machine_ratio, report_text
 from heterps.protocol import Geo
 from heterps.stages import layers_of
 from tests.unit.planner.conftest import RENTED
+
+MIXED = """
+[[product]]
+name = "g6-xlarge"
+
+[[pool]]
+name = "cpu"
+device = "m6i-8xlarge"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +209,7 @@ def test_plan_json_out_html_and_diff(hw, tmp_path):
     assert run("plan", *common, "--pin", "fc12=cpu", "--pin", "loss=cpu", "--out", b).exit_code == 0
     result = run("plan", "diff", a, b)
     assert result.exit_code == 0, result.output
-    assert "op fc12" in result.output
+    assert "ops fc12, " in result.output
     assert run("plan", "diff", a, a).output == "no difference\n"
 
 
@@ -219,8 +231,11 @@ def test_plan_compare_and_explain(hw):
         (("--rows-per-second", "1k", "--pin", "fc0"), "--pin takes OP=POOL"),
         (("--budget", "0"), "Invalid value for '--budget': 0 is not a number above 0"),
         (("--budget", "nan"), "Invalid value for '--budget': 'nan' is not a number"),
-        (("--budget", "3", "--compare", "--out", "p.json", "--html", "p.html"), "--html, --out mean nothing there"),
-        (("--budget", "3", "--json", "--play"), "--json prints nothing else: --play mean nothing there"),
+        (
+            ("--budget", "3", "--compare", "--out", "p.json", "--html", "p.html"),
+            "leave out --html, --out, which would mean nothing there",
+        ),
+        (("--budget", "3", "--json", "--play"), "--json prints nothing else: leave out --play"),
         (("--rows-per-second", "90G"), "no feasible plan"),
         (("--rows-per-second", "1k", "--solver", "magic"), "unknown solver 'magic'"),
         (("--rows-per-second", "1k", "--profile", "none.json"), "none.json: cannot be read"),
@@ -231,6 +246,15 @@ def test_mistakes_are_messages(hw, options, message):
     assert result.exit_code != 0
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_file_that_is_no_plan_is_called_so(tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text('{"a": 1}')
+    for words in (("plan", "diff", path, path), ("plan", "wide_deep", "--profile", path)):
+        result = run(*words)
+        assert result.exit_code != 0
+        assert re.search(r"other\.json: no (plan|profile); `heterps (plan|profile) --out` saves one", result.output)
 
 
 def test_help_keeps_its_examples_apart():
@@ -259,7 +283,8 @@ def test_plan_samples_what_train_reads(hw):
     result = run("plan", *model, "--hardware", hw, "--rows-per-second", "1k", "--data", "adult:train")
     assert result.exit_code == 0, result.output
     assert re.search(r"distinct in 32,561 sampled\s+rows", result.output)
-    wrong = run("plan", "graphs/wide_deep.py", "--hardware", hw, "--rows-per-second", "1k", "--data", "adult:train")
+    wrong = ("graphs/wide_deep.py", "--set", "slots=26", "--hardware", hw, "--rows-per-second", "1k")
+    wrong = run("plan", *wrong, "--data", "adult:train")
     assert "column 'ids': the model reads" in wrong.output
     assert "Traceback" not in wrong.output
 
@@ -274,3 +299,76 @@ def test_a_host_without_pools_is_not_spoken_of():
     rack = '[[host]]\nname = "rack"\ncores = 64\nmemory_bytes = 5e11\nmemory_bytes_per_s = 2e11\n'
     made = plan(ctrdnn(), Hardware.from_toml(f"{RENTED}\n{rack}"), goal=MinCost(2e6), batch_size=8192)
     assert "rack" not in report_text(made)
+
+
+def test_what_takes_no_time_is_a_dash_and_parts_have_one_name(made):
+    text, html = report_text(made), page(made)
+    assert not re.search(r"\b0 µs", text + html)
+    assert "_s │" not in text
+    assert "_s<" not in html
+    parts = {part.limit.split(": ")[1] for part in made.forecast.stages}
+    assert all(f'<th class="n">{part}</th>' in html for part in parts)
+
+
+def page(made) -> str:
+    return report_html(made, layers_of(made.graph, batch_size=made.batch_size))
+
+
+def test_the_page_has_the_marks_and_prices_of_the_text(made):
+    text, html = report_text(made), page(made)
+    (price,) = re.findall(r"^Price: (.*); (.*) per million rows", text, re.MULTILINE)
+    assert all(words in html for words in price)
+    assert price[1].endswith("*")
+    assert ", ".join(f"{n} {pool}" for pool, n in made.units.items()) in html
+    figures = {stage.stage: stage for stage in made.forecast.stages}
+    on_gpu = next(stage for stage in made.stages if set(stage.workers) & set(made.forecast.data_sheet))
+    assert f"{seconds_text(figures[on_gpu.name].cost.kernel_s)}*</td>" in html
+
+
+def test_wide_tables_of_the_page_can_be_moved_sideways(made):
+    html = page(made)
+    assert html.count('<div class="table"><table>') == html.count("<table>") > 2
+
+
+def test_what_pools_that_share_a_stage_send_is_that_of_both():
+    hardware = Hardware.from_toml(MIXED).with_caps(**{"cpu": 40, "g6-xlarge": 16})
+    made = plan(ctrdnn(), hardware, goal=MinCost(5e5), batch_size=8192)
+    assert made.stages[0].also
+    both = " + ".join(made.stages[0].workers)
+    assert [*made.forecast.link_bytes_per_s][:2] == [f"{both} - l4", f"l4 - {both}"]
+
+
+def test_rivals_that_cost_more_than_was_compared_have_their_price():
+    """They were said to be impossible: plans are compared that cost at most twice as much an hour."""
+    made = plan(mmoe(), Hardware.from_toml(MIXED), goal=MinCost(3e5), batch_size=8192)
+    limit = float(re.search(r"all plans that cost at most ([\d.]+) an hour", made.certificate.proof)[1])
+    (greedy,) = (rival for rival in made.rivals if rival.name == "greedy")
+    assert greedy.price_per_million_rows / 1e6 * 3600 * greedy.rows_per_second > limit
+    assert "times the price" in greedy.why
+
+
+def test_ops_that_moved_alike_are_one_line_of_a_difference(made):
+    moved = replace(made.stages[-1], pool=made.stages[0].pool)
+    rows = diff(made, replace(made, stages=(*made.stages[:-1], moved)))
+    assert [what for what, _, _ in rows if what.startswith("op")] == [f"ops {', '.join(moved.ops)}"]
+    assert {what: a for what, a, _ in diff(made, replace(made, mode=Geo()))}["mode"] == "async, merge 1"
+
+
+def test_numbers_in_a_row_are_a_range():
+    assert ranges_text([7, 0, 1, 2, 3, 9, 10]) == "0-3, 7, 9, 10"
+
+
+def test_a_label_stands_where_its_line_does_not_come_from(made):
+    """It was crossed out by a line that comes from above."""
+    split = draw_split(made, layers_of(made.graph, batch_size=made.batch_size))
+    pattern = r'<path d="M\S+ (\S+) C.*? (\S+)" fill[^>]*/><text x="\S+" y="([\d.]+)"[^>]*>\w'
+    lines = [tuple(map(float, found)) for found in re.findall(pattern, split)]
+    assert {(start < end, label > end) for start, end, label in lines} == {(True, True), (False, False)}
+
+
+def test_where_nothing_has_a_price_layers_have_none(tmp_path):
+    page = tmp_path / "here.html"
+    result = run("plan", "wide_deep", "--explain", "--html", page, "--batch-size", 4096)
+    assert "time by pool" in result.output
+    assert "million rows by pool" not in result.output
+    assert "$ per million rows" not in page.read_text()

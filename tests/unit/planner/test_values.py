@@ -203,7 +203,7 @@ def test_differences_name_decisions_and_figures(rented):
     b = plan(ctrdnn(), rented, goal=MinCost(2e6), batch_size=4096, pins={"fc12": "cpu", "loss": "cpu"})
     changes = {what: (x, y) for what, x, y in diff(a, b)}
     assert changes["batch size"] == ("8192", "4096")
-    assert changes["op fc12"] == ("gpu", "cpu")
+    assert ("gpu", "cpu") in [places for what, places in changes.items() if what.startswith("ops fc12, ")]
     assert changes["stages"][1].count("|") == 2
     assert "price per million rows" in changes
     assert diff(a, Plan.fused(wide_deep(), batch_size=64))[0][0] == "batch size"

@@ -46,7 +46,7 @@ def test_where_the_network_is_the_limit_both_ways_of_counting_agree(rented):
     """Sending and receiving apart: rows go out while gradients come in."""
     whole = by_hand(wide_deep(), rented, [("cpu", ["*"], 3)], batch_size=256, shard_hosts=3, depth=8)
     expected = forecast(whole, rented).forecast
-    assert expected.stages[0].limit == "data: network_s"
+    assert expected.stages[0].limit == "data: network"
     played = play(replace(whole, mode=replace(whole.mode, depth=8)), rented, splits=(60,) * 3)
     assert played.rows_per_second == pytest.approx(expected.rows_per_second, rel=0.01)
 

@@ -1,9 +1,12 @@
 """The dynamic program over states, against the recursion as it is written at the head of its file."""
 
+import math
+
 import numpy as np
 
-from heterps.planner.solve.chain import _forward, is_inside, units_needed
+from heterps.planner.solve.chain import _forward, _lanes, is_inside, units_needed
 from heterps.planner.solve.dag import over_downsets
+from heterps.planner.solve.placement import TOLERANCE
 from tests.unit.planner.instances import instance, problem_of
 
 
@@ -40,3 +43,31 @@ def test_the_program_finds_the_first_of_the_cheapest_stages_into_every_state():
                     assert stage[j, 2] == units_needed(x, i, j, t, problem.stage_figures, whole)
                     looked += 1
     assert looked > 1_000
+
+
+def one_by_one(units, least, most, held):
+    """The lanes that :func:`_lanes` finds, each number of them tried."""
+    while units * held <= most * (1 + TOLERANCE):
+        if units * max(held, math.ceil(least / units * (1 - TOLERANCE))) <= most * (1 + TOLERANCE):
+            return units
+        units += 1.0
+    return math.inf
+
+
+def test_lanes_are_the_fewest_that_have_whole_batches_in_a_range():
+    rng = np.random.default_rng(0)
+    none = 0
+    for _ in range(3000):
+        units, held = float(rng.integers(1, 40)), float(rng.integers(1, 4))
+        least = float(rng.integers(1, 400)) * rng.choice([1.0, 0.37])
+        most = least + float(rng.integers(0, 9))
+        wanted = one_by_one(units, least, most, held)
+        none += wanted == math.inf
+        assert _lanes.py_func(units, least, most, held) == wanted, (units, least, most, held)
+    assert 200 < none < 2800
+
+
+def test_lanes_of_a_rate_without_measure_are_found_at_once():
+    """One after another they took minutes: ``heterps plan --rows-per-second 1e15`` did not end."""
+    nearly = math.floor(1e15 / 33 * (1 - TOLERANCE))  # of 34 batches each, 3e13 lanes have too many
+    assert _lanes.py_func(3e13, 1e15, 1e15 + 1, 2.0) == one_by_one(float(nearly), 1e15, 1e15 + 1, 2.0)

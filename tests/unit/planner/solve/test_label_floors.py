@@ -27,7 +27,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "planner.md"
 
 
 def page_hardware():
-    text, _ = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.S)
+    (text,) = re.findall(r'```toml title="everything.toml"\n(.*?)```', PAGE.read_text(), re.S)
     return Hardware.from_toml(text)
 
 

@@ -114,3 +114,11 @@ def test_a_job_is_told_how_much_longer_it_takes():
     lines = refused(hardware, MinCost.of_job(1e12, 3600.0))
     times = figure(lines, "rows/s, or give it ")
     plan(wide_deep(), hardware, goal=MinCost.of_job(1e12, 3600.0 * times), **SIZE)
+
+
+def test_where_only_money_is_short_nothing_else_is_said_to_help_that_takes_it_too():
+    """Ten lines said to raise networks "and the budget", each for what the budget alone does."""
+    hardware = Hardware((Pool("cpu", CORE, cap=8), Pool("fast", FAST, cap=8)))
+    assert refused(hardware, MaxThroughput(1.5))[1:] == [
+        "  1. raise the budget: the least that runs at all costs 2.00 an hour"
+    ]
