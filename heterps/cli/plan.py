@@ -16,7 +16,6 @@ from rich.table import Table
 from heterps.cli._commands import check_commands, commands_text
 from heterps.cli._data import opened, sample_options
 from heterps.cli._models import load_graph, parse_settings
-from heterps.cli._own_words import own_words_only
 from heterps.cli._play import parse_run, play_request
 from heterps.cli._storage import parse_storage, storage_option
 from heterps.cli._ways import parameters_option, parse_ways
@@ -210,8 +209,7 @@ def make(
     if comparing:
         _print_comparison(console, request)
         return
-    with own_words_only():
-        made = solve(request, None if mode is None else mode_from_text(mode))
+    made = solve(request, None if mode is None else mode_from_text(mode))
     job = job_text(made, _trained(rows, epochs), deadline, budget)
     if out:
         made.save(out)
