@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from heterps.data import Dataset
@@ -37,7 +37,7 @@ from heterps.planner.solve.solvers import solver
 from heterps.planner.solve.widening import chosen
 from heterps.planner.ways import CACHE, GEO, mixed_mode, resolve_ways
 from heterps.protocol.words.modes import Async, Cached, Mode
-from heterps.stages import layers_of
+from heterps.stages import Layers, layers_of
 from heterps.stages.contract import UNIQUE_FRACTION
 
 __all__ = ["BATCH_SIZES", "SECONDS", "Request", "plan", "solve"]
@@ -78,7 +78,7 @@ class Request:
 
     def costs(self, batch_size: int) -> Costs:
         """Costs at one batch size."""
-        layers = layers_of(self.graph, batch_size=batch_size, unique_fraction=self.unique_fraction)
+        layers = _layers(self.graph, batch_size, self.unique_fraction)
         new = new_rows(self._tables, self.sample, self.rows)
         return Costs(self.graph, layers, self.hardware, self.profile, self._tables, self.head_room, self.replicas, new)
 
@@ -96,6 +96,11 @@ class Request:
             If no plan was found within the time limit, and it was not proved that there is none.
         """
         return chosen(self, Deadline(self.seconds))
+
+
+@lru_cache(maxsize=16)  # all batch sizes, once more for other hardware and goals: remedies, limits, rivals
+def _layers(graph: Graph, batch_size: int, unique_fraction: float) -> Layers:
+    return layers_of(graph, batch_size=batch_size, unique_fraction=unique_fraction)
 
 
 def plan(

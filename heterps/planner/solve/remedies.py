@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["infeasible"]
 
-_SECONDS = 10.0  # for all remedies together; what was not tried by then is not printed
+_SECONDS = 5.0  # for all remedies together; what was not tried by then is not printed
 
 
 def infeasible(request: Request) -> str:
