@@ -349,7 +349,7 @@ def _sample(graph: Graph, dataset: Dataset, batch_size: int) -> Sample:
 
 
 def _print_comparison(console: Screen, request: Request) -> None:
-    table = Table(title=f"Solvers: {request.goal.text}", title_justify="left")
+    table = Table(title=f"Solvers: {request.goal_text}", title_justify="left")
     headings = ("solver", "stages", "workers", "rows/s", "an hour", "$ / million rows", "gap", "time", "note")
     for heading in headings:
         table.add_column(heading, justify="left" if heading in ("solver", "stages", "workers", "note") else "right")

@@ -18,7 +18,7 @@ from heterps.planner.costs.forecast import Certificate, Rival, TableForecast
 from heterps.planner.costs.gpu_cache import gpu_cache_texts
 from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import is_priced
+from heterps.planner.costs.planning_model import is_priced, paid_text
 from heterps.planner.costs.profile import Profile
 from heterps.planner.costs.row_way_costs import choose_row_ways, row_way_costs, row_way_texts
 from heterps.planner.costs.sample import Sample, sample_batches, sample_dataset
@@ -75,6 +75,11 @@ class Request:
         if self.sample is not None:
             return self.sample.unique_fraction
         return self.profile.unique_fraction or UNIQUE_FRACTION
+
+    @property
+    def goal_text(self) -> str:
+        """The goal in words: of a price, or of units where nothing has one."""
+        return self.goal.said(is_priced(self.hardware))
 
     def costs(self, batch_size: int) -> Costs:
         """Costs at one batch size."""
@@ -324,7 +329,7 @@ def _why(request: Request, draft: Draft, other: Any) -> str:
 
 def assumptions(request: Request, draft: Draft) -> Iterable[str]:
     """What the forecast rests on, in words."""
-    yield request.goal.text
+    yield request.goal_text
     yield from _limits(request, draft)
     if request.head_room:
         yield f"{request.head_room:.0%} of everything stays free"
@@ -360,7 +365,8 @@ def _limits(request: Request, draft: Draft) -> Iterable[str]:
     if not isinstance(goal, MaxThroughput):
         return
     if math.isfinite(goal.price_per_hour):
-        yield f"{price:,.2f} of the budget of {goal.price_per_hour:,.2f} an hour is spent"
+        budget = paid_text(goal.price_per_hour, is_priced(request.hardware))
+        yield f"{price:,.2f} of the budget of {budget} is spent"
     for each in draft.purchases:
         pool = request.hardware.pool(next(iter(each.holds)))
         product = request.hardware.product_of(pool.name)

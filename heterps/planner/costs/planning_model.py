@@ -27,6 +27,7 @@ __all__ = [
     "check_pins",
     "free_cores",
     "is_priced",
+    "paid_text",
     "placed_tables",
     "server_pools",
     "shared_name",
@@ -160,6 +161,12 @@ def is_priced(hardware: Hardware) -> bool:
     """Whether anything has a price."""
     units = any(pool.device.price_per_hour for pool in hardware.pools)
     return units or any(product.price_per_hour for product in hardware.products)
+
+
+def paid_text(price: float, priced: bool) -> str:
+    """What is paid, in words: so much an hour; where nothing has a price, so many units."""
+    text = f"{price:,.2f}"
+    return f"{text} an hour" if priced else f"{text.removesuffix('.00')} unit{'s' * (text != '1.00')}"
 
 
 def _pinned_to(layer: Layer, pins: Mapping[str, str]) -> list[str]:

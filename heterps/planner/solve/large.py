@@ -100,7 +100,7 @@ def planned(
 
 
 def _is_out(problem: Problem, goal: Goal, beat: float | None) -> bool:
-    """Whether fractions of units are proof enough that no plan, whatever its cuts, is better than a value, or is one."""
+    """Whether fractions of units prove that no plan, whatever its cuts, is better than a value; without one, is any."""
     try:
         bound = goal.bound(problem)
     except UndecidedError:
