@@ -68,6 +68,7 @@ class Request:
     parameters: Mapping[str, str] = field(default_factory=dict)
     replicas: int = 1
     stale: int | None = None
+    fused: bool = False  # whether plans must have one stage
 
     @property
     def unique_fraction(self) -> float:
@@ -85,7 +86,8 @@ class Request:
         """Costs at one batch size."""
         layers = _layers(self.graph, batch_size, self.unique_fraction)
         new = new_rows(self._tables, self.sample, self.rows)
-        return Costs(self.graph, layers, self.hardware, self.profile, self._tables, self.head_room, self.replicas, new)
+        given = self.hardware, self.profile, self._tables, self.head_room, self.replicas
+        return Costs(self.graph, layers, *given, new, self.fused)
 
     @cached_property
     def _tables(self) -> tuple[TableForecast, ...]:
@@ -202,6 +204,8 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
         raise PlanError(f"stale={request.stale}: it is a number of batches, at least 1")
     ways_of = resolve_ways(request.graph, request.parameters)
     given, mode = mode, Cached() if mode is None and any(way.kind == CACHE for way in ways_of.values()) else mode
+    own_rows = (mode is not None and mode.adds) or any(way.kind == GEO for way in ways_of.values())
+    request = replace(request, fused=request.fused or own_rows)
     solver(request.solver).solve(_TINY, 1.0)  # loads the compiled loops: not what a plan takes
     start = time.perf_counter()
     try:
@@ -246,7 +250,8 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
 def _mode_text(made: Plan, given: Mode | None) -> str:
     """Say which mode a plan is for, and why."""
     if given == made.mode:
-        return f"mode {made.mode.name}, as was asked for"
+        whole = ": plans of one stage, as every worker trains on rows of its own" if made.mode.adds else ""
+        return f"mode {made.mode.name}, as was asked for{whole}"
     if given is None and isinstance(made.mode, Async):
         return f"mode {made.mode.name}: nobody asked for another one (mode=, --mode)"
     return f"mode {made.mode.name}, which the ways of parameters take"

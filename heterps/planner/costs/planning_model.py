@@ -6,6 +6,7 @@ import fnmatch
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
     links = np.array([[_link(costs, a, b) for b in pools] for a in pools])
     longer = costs.stretch
     allowed = [[_may_run(layer, pool, pins or {}) for pool in pools] for layer in layers]
-    return make_problem(
+    made = make_problem(
         costs.seconds() * longer,
         fractions[:, None, :],
         unit_prices(costs.hardware),
@@ -77,6 +78,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         kinds=[pool.kind for pool in pools],
         **_shared(costs, server),
     )
+    return replace(made, fused=costs.fused)
 
 
 def _with_hosts(costs: Costs, server: Pool) -> dict[str, Any]:

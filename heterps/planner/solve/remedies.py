@@ -62,6 +62,8 @@ def _nearest(request: Request) -> tuple[int, Problem]:
 def _obstacle(request: Request, nearest: int, problem: Problem, target: float | None) -> str:
     layers, alone = request.costs(nearest).layers.layers, _alone(problem)
     at = f", with batches of {nearest:,}" if len(request.batch_sizes) > 1 else ""
+    if request.fused and not problem.allowed.all(axis=0).any():
+        return "workers that train on rows of their own run all layers, and no pool may"
     if target is not None:
         for v, layer in enumerate(layers):
             most, pools = _at_most(request, problem, alone[v])

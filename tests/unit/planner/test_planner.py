@@ -78,6 +78,29 @@ def test_remedies_speak_of_units_where_nothing_has_a_price():
         plan(wide_deep(), bare, goal=MaxThroughput(1.0), batch_size=1024)
 
 
+def test_workers_that_train_on_rows_of_their_own_run_all_layers(rented):
+    """No cluster runs such a plan of several stages; one was proposed, and played at a fifth of its forecast."""
+    asked = {"goal": MinCost(1e6), "batch_size": 32_768}
+    assert not plan(ctrdnn(), rented, **asked).is_fused
+    made = plan(ctrdnn(), rented, **asked, mode=hps.Geo(3))
+    assert made.is_fused
+    assert "mode geo, as was asked for: plans of one stage, as every worker trains on rows of its own" in (
+        made.assumptions
+    )
+    assert made.certificate.gap == 0
+    assert plan(ctrdnn(), rented, **asked, mode=hps.Geo(3), pins={"*": "cpu"}).certificate.value == (
+        pytest.approx(made.certificate.value)
+    )
+    with pytest.raises(PlanError, match="run all layers, and no pool may\n  1. drop the pins"):
+        plan(ctrdnn(), rented, **asked, mode=hps.Geo(3), pins={"fc*": "gpu"})
+
+
+def test_tables_that_travel_by_geo_take_a_plan_of_one_stage(rented):
+    made = plan(ctrdnn(), rented, goal=MinCost(1e6), batch_size=32_768, parameters={"embedding": "geo:5"})
+    assert made.is_fused
+    assert made.mode.adds
+
+
 def test_one_machine_gets_the_fused_plan():
     made = plan(wide_deep(), one_host(), batch_size=4096)
     assert made.is_fused
