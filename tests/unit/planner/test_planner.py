@@ -91,7 +91,7 @@ def test_workers_that_train_on_rows_of_their_own_run_all_layers(rented):
     assert plan(ctrdnn(), rented, **asked, mode=hps.Geo(3), pins={"*": "cpu"}).certificate.value == (
         pytest.approx(made.certificate.value)
     )
-    with pytest.raises(PlanError, match="run all layers, and no pool may\n  1. drop the pins"):
+    with pytest.raises(PlanError, match=r"run all layers, and no pool may\n  1\. drop the pins"):
         plan(ctrdnn(), rented, **asked, mode=hps.Geo(3), pins={"fc*": "gpu"})
 
 
