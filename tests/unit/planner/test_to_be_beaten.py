@@ -1,0 +1,95 @@
+"""What is proved not to be better than a value is not: whoever is told of a plan must not leave a better one out.
+
+Mistakes of a few per cent were planted wherever a search is given a value to beat (:mod:`heterps.planner.goals`, and
+``search``, ``large``, ``choose`` in :mod:`heterps.planner.solve`). Fractions of units come close to whole ones here, as
+many are needed, so that no rounding hides them.
+"""
+
+import numpy as np
+import pytest
+
+from graphs.wide_deep import wide_deep
+from heterps.planner import FixedRate, MaxThroughput, MinCost, plan
+from heterps.planner.solve import large
+from heterps.planner.solve.dag import over_downsets
+from heterps.planner.solve.effort import NEVER, UndecidedError
+from heterps.planner.solve.large import planned
+from heterps.planner.solve.making import make_problem
+from heterps.planner.solve.placement import Shards
+from heterps.planner.solve.small import is_small
+from heterps.planner.solve.solvers import exact
+from heterps.planner.solve.type_program import TypeProgram
+from tests.unit.planner.solve.test_dag import random_dag
+
+A_LITTLE = 5e-3  # more than what searches leave open
+GOALS = [
+    FixedRate(60.0),
+    MinCost(60.0),
+    MinCost(60.0, up_to=200.0, price_per_hour=600.0),
+    MaxThroughput(),
+    MaxThroughput(600.0),
+]
+NAMES = ["rate", "row", "row within a price", "most", "most within a price"]
+
+
+def drawn(seed, goal):
+    """A graph whose best plan costs about what fractions of units would."""
+    return random_dag(seed, 4, 2, data=False, cap=150.0 if goal == MaxThroughput() else np.inf)
+
+
+def a_little_worse(value, goal):
+    return value * (1 - A_LITTLE if goal.rises else 1 + A_LITTLE)
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=NAMES)
+def test_what_is_better_than_a_value_is_never_ruled_out(goal, monkeypatch):
+    monkeypatch.setattr(large, "_MANY_LAYERS", 1)
+    for seed in range(6):
+        problem = drawn(seed, goal)
+        every = over_downsets(problem)[0]
+        best = goal.search(every, exact).value
+        beat = a_little_worse(best, goal)
+        assert goal.search(every, exact, beat=beat).value == pytest.approx(best, rel=A_LITTLE), seed
+        assert goal.can_beat(every, exact, beat), seed
+        assert not goal.rules_out(TypeProgram(problem), beat, NEVER), seed
+        assert planned(problem, goal, exact, beat=beat).found is not None, seed
+        monkeypatch.setattr(large, "FEW_STATES", 1)
+        assert planned(problem, goal, exact, beat=beat).found is not None, seed
+        monkeypatch.undo()
+        monkeypatch.setattr(large, "_MANY_LAYERS", 1)
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=NAMES)
+def test_what_cannot_be_decided_is_not_ruled_out(goal):
+    def never(problem, x):
+        raise UndecidedError("nothing is decided")
+
+    every = over_downsets(drawn(1, goal))[0]
+    beat = a_little_worse(goal.search(every, exact).value, goal)
+    assert goal.can_beat(every, never, beat)
+    with pytest.raises(UndecidedError):
+        goal.search(every, never, beat=beat)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_above_the_most_within_a_price_is_affordable(seed):
+    """Of thousands of units, as a few whole ones hide a bound that is a hundredth too low."""
+    problem, budget = over_downsets(random_dag(seed, 24, 2, data=False, pins=False))[0], 1e5
+    assert not is_small(problem)
+    found = MaxThroughput(budget).search(problem, exact)
+    above = exact(problem, found.bound * (1 + 1e-6))
+    assert above is None or above.price > budget
+
+
+def test_of_batch_sizes_that_are_worth_the_same_the_smallest_is_taken(rented):
+    assert plan(wide_deep(), rented, goal=FixedRate(1e3)).batch_size == 256
+
+
+def test_a_bound_per_row_counts_shard_hosts_in_parts():
+    """One host serves 10 rows a second as well as 1: per row a plan for more of them costs less than one for 1."""
+    problem = make_problem([[1.0]], price=1.0, shards=Shards(0.1, 1, 5.0))
+    slow, fast = MinCost(1.0), MinCost(10.0)
+    best = fast.search(problem, exact).value
+    assert best == pytest.approx((10 + 5.0) / 10)
+    assert slow.bound(problem) <= best
+    assert slow.floor(problem) <= best
