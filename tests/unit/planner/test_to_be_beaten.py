@@ -5,6 +5,8 @@ Mistakes of a few per cent were planted wherever a search is given a value to be
 many are needed, so that no rounding hides them.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,8 +16,6 @@ from heterps.planner.solve import large
 from heterps.planner.solve.dag import over_downsets
 from heterps.planner.solve.effort import NEVER, UndecidedError
 from heterps.planner.solve.large import planned
-from heterps.planner.solve.making import make_problem
-from heterps.planner.solve.placement import Shards
 from heterps.planner.solve.small import is_small
 from heterps.planner.solve.solvers import exact
 from heterps.planner.solve.type_program import TypeProgram
@@ -85,11 +85,23 @@ def test_of_batch_sizes_that_are_worth_the_same_the_smallest_is_taken(rented):
     assert plan(wide_deep(), rented, goal=FixedRate(1e3)).batch_size == 256
 
 
-def test_a_bound_per_row_counts_shard_hosts_in_parts():
-    """One host serves 10 rows a second as well as 1: per row a plan for more of them costs less than one for 1."""
-    problem = make_problem([[1.0]], price=1.0, shards=Shards(0.1, 1, 5.0))
-    slow, fast = MinCost(1.0), MinCost(10.0)
-    best = fast.search(problem, exact).value
-    assert best == pytest.approx((10 + 5.0) / 10)
-    assert slow.bound(problem) <= best
-    assert slow.floor(problem) <= best
+@pytest.mark.parametrize("goal", GOALS, ids=NAMES)
+@pytest.mark.parametrize("good", [2, 400])
+def test_where_cuts_are_thinned_out_the_bound_is_for_all_of_them(goal, good, monkeypatch):
+    """All of them are known, some are looked at first: what costs a little less over others is found, or said."""
+    monkeypatch.setattr(large, "FEW_STATES", 1)
+    monkeypatch.setattr(large, "_GOOD", good)
+    for seed in range(8):
+        few = replace(goal, price_per_hour=30.0) if goal == MaxThroughput(600.0) else slower(goal)
+        problem = random_dag(seed, 5, 2, cap=12.0)
+        best = few.search(over_downsets(problem)[0], exact)
+        outcome = planned(problem, few, exact)
+        assert (outcome.found is None) == (best is None), seed
+        if best is not None:
+            low, high = (best.value, outcome.found.bound) if goal.rises else (outcome.found.bound, best.value)
+            assert low <= high * (1 + 1e-6), seed
+
+
+def slower(goal):
+    """The same of a handful of units, where each counts."""
+    return goal if goal.target is None else replace(goal, rows_per_second=goal.target / 60.0)
