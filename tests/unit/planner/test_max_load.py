@@ -302,6 +302,14 @@ def test_a_piece_that_is_faster_on_a_cpu_is_no_bound_by_its_time_elsewhere(saved
     assert found.complete
 
 
+def test_memory_that_is_just_enough_is_enough(saved):
+    """The same three, the second twice as large: together they fill two accelerators, and no CPU need take a part."""
+    nodes = [node(i, 100.0, time, size=size) for i, (time, size) in enumerate(((1.0, 1.0), (5.0, 2.0), (1.0, 1.0)))]
+    found = least_load(read_instance(saved(instance(nodes, [], room=2.0))))
+    assert found.load == pytest.approx(5.0)
+    assert found.complete
+
+
 def test_ops_of_one_colour_stay_together(saved):
     data = instance([node(0, colorClass=7), node(1), node(2, colorClass=7)], [edge(0, 1), edge(1, 2)])
     assert least_load(read_instance(saved(data))).load == pytest.approx(3.0)

@@ -77,6 +77,7 @@ def test_nothing_above_the_most_within_a_price_is_affordable(seed):
     problem, budget = over_downsets(random_dag(seed, 24, 2, data=False, pins=False))[0], 1e5
     assert not is_small(problem)
     found = MaxThroughput(budget).search(problem, exact)
+    assert MaxThroughput(budget).search(problem, exact, beat=found.value * (1 - A_LITTLE)) is not None
     above = exact(problem, found.bound * (1 + 1e-6))
     assert above is None or above.price > budget
 

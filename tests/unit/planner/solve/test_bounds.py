@@ -1,5 +1,6 @@
 """Bounds over fractions of work, worked out by hand; and that what HiGHS does not say is not taken for a proof."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from heterps.planner import MinCost
 from heterps.planner.solve import large
 from heterps.planner.solve.bounds import least_price, most_rows
 from heterps.planner.solve.effort import UndecidedError
-from heterps.planner.solve.fair_prices import worth_of
+from heterps.planner.solve.fair_prices import most_by_parts, worth_of
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.mincut import cut_bound
 from heterps.planner.solve.placement import Shards
@@ -46,8 +47,24 @@ def test_layers_that_take_unlike_parts_of_a_host_are_not_alike():
 
 
 def test_layers_that_may_run_elsewhere_are_not_alike():
-    both = {"price": [1.0, 9.0], "allowed": [[True, False], [False, True]]}
-    assert least_price(make_problem([[1.0, 1.0], [1.0, 1.0]], **both), 1.0) == pytest.approx(10.0)
+    only = {"price": [1.0, 9.0, 9.0], "allowed": [[False, True, False], [True, False, False]]}
+    assert least_price(make_problem([[1.0] * 3] * 2, **only), 1.0) == pytest.approx(10.0)
+
+
+def test_what_is_taken_in_any_case_is_taken_once():
+    taken = {"usage": [[[1.0]]], "fixed_usage": [1.0], "capacity": (4.0,)}
+    assert most_rows(make_problem([[1.0]], cap=100.0, **taken)) == pytest.approx(2.0)
+
+
+def test_most_rows_count_shard_hosts_in_parts():
+    """Of 11 units 10 compute and one serves all of them."""
+    assert most_rows(make_problem([[1.0]], cap=11.0, shards=Shards(0.1, 1, 0.0, type=0))) == pytest.approx(10.0)
+
+
+def test_shard_hosts_that_are_apart_are_paid_beside_all_there_is():
+    problem = make_problem([[1.0]], cap=10.0, shards=Shards(0.1, 1, 5.0))
+    assert exact(problem, 10.0) is not None
+    assert most_by_parts(problem, math.inf, 0.0, 20.0) >= 10.0 * (1 - 1e-9)
 
 
 def test_what_is_sent_and_received_at_once_is_not_added_up():
@@ -57,11 +74,11 @@ def test_what_is_sent_and_received_at_once_is_not_added_up():
 
 
 def test_shard_hosts_are_paid_by_the_prices_that_bound():
-    """One machine has a unit for the stage and one for the host: it costs 10, however that is divided."""
+    """Two machines have units for the stage, and one for the host: they cost 20, however that is divided."""
     machine = {"price": [5.0, 5.0], "product": [0, 0], "allowed": [[False, True]]}
-    problem = make_problem([[1.0, 1.0]], **machine, shards=Shards(1.0, 1, 0.0, type=0))
-    assert exact(problem, 1.0).price == pytest.approx(10.0)
-    assert worth_of(problem, 1.0).least == pytest.approx(10.0, rel=1e-4)
+    problem = make_problem([[1.0, 1.0]], **machine, shards=Shards(0.1, 1, 0.0, type=0))
+    assert exact(problem, 2.0).price == pytest.approx(20.0)
+    assert worth_of(problem, 2.0).least == pytest.approx(20.0, rel=1e-4)
 
 
 def test_what_the_library_does_not_say_is_no_proof(monkeypatch):

@@ -84,3 +84,9 @@ def test_every_pool_that_may_carry_shard_hosts_is_looked_at():
     text = '[[pool]]\nname = "{}"\ndevice = "c6i-8xlarge"\ncap = 40\nprice_per_hour = {}\n'
     hardware = Hardware.from_toml(text.format("dear", 50.0) + text.format("cheap", 1.0))
     assert plan(wide_deep(), hardware, goal=FixedRate(1e5), batch_size=4096).shard_pool == "cheap"
+
+
+def test_batch_sizes_that_there_was_no_time_for_are_named(rented, monkeypatch):
+    monkeypatch.setattr(choose.Choosing, "_is_late", property(lambda self: bool(self.drafts)))  # once there is a plan
+    choice = choose.choose(Request(wide_deep(), rented, FixedRate(1e3), (256, 512, 1024)), NEVER)
+    assert choice.over == "batches of 1,024 rows; not looked at for lack of time: 256, 512"

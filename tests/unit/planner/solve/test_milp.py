@@ -10,6 +10,13 @@ from heterps.planner.solve.milp import milp_placement
 from heterps.planner.solve.placement import Shards
 
 
+def test_a_host_takes_its_part_of_a_pack():
+    """Three units and a host are a pack of four, for 4; three units elsewhere, for 3, and a pack for the host are 7."""
+    packs = {"price": [1.0, 1.0], "sold_in": [4, 1], "cap": [40.0, 40.0]}
+    problem = make_problem([[1.0, 1.0]], **packs, shards=Shards(0.0, 1, 0.0, type=0))
+    assert milp_placement(problem, 3.0).price == pytest.approx(4.0)
+
+
 def test_what_is_open_in_the_program_is_open_in_the_placement(monkeypatch):
     solve = IntegerProgram.solve
 

@@ -11,6 +11,8 @@ from heterps.hardware import Device, Hardware, Host, Link, Pool
 from heterps.planner import FixedRate, MaxThroughput, MinCost, Request, plan
 from heterps.planner.planner import solve
 from heterps.planner.solve.choose import Choosing
+from heterps.planner.solve.making import make_problem
+from heterps.planner.solve.remedies import _shared
 
 CORE = Device("core", "cpu", {"float32": 1e12}, 64e9, 2e11, 1e8, price_per_hour=1.0)
 FAST = replace(CORE, name="fast", network_bytes_per_s=1e10, price_per_hour=3.0)
@@ -116,6 +118,12 @@ def test_a_job_is_told_how_much_longer_it_takes():
     lines = refused(hardware, MinCost.of_job(1e12, 3600.0))
     times = figure(lines, "rows/s, or give it ")
     plan(wide_deep(), hardware, goal=MinCost.of_job(1e12, 3600.0 * times), **SIZE)
+
+
+def test_what_layers_take_of_a_host_adds_up():
+    usage = [[[0.5, 2.0], [0.25, 0.25]]]  # by Layer and type
+    problem = make_problem([[1.0, 1.0]] * 2, usage=usage, fixed_usage=[0.25], capacity=(2.0,))
+    assert _shared(problem).tolist() == [2.0]
 
 
 def of_both(goal, **more) -> list[str]:

@@ -182,6 +182,12 @@ def test_what_a_solver_proves_at_a_rate_is_no_more_in_the_answer():
     assert found.proof == "the solver's bound at this rate"
 
 
+def test_a_plan_that_takes_nearly_all_of_a_budget_is_one():
+    problem = make_problem([[1.0]], price=10.0, cap=9.0)
+    assert best_price_per_row(problem, 1.0, exact, budget=10.5).value == pytest.approx(10.0)
+    assert best_price_per_row(problem, 1.0, exact, budget=9.5) is None
+
+
 def test_within_the_tolerance_fractions_are_the_bound():
     """500.5 for 500 rows, 1,000.5 for 1,000: the search ends with the first, as fractions are so near."""
     problem = make_problem([[1.0]], shards=Shards(0.001, 1, 0.5))
