@@ -16,7 +16,6 @@ from rich.table import Table
 from heterps.cli._commands import check_commands, commands_text
 from heterps.cli._data import opened, sample_options
 from heterps.cli._models import load_graph, parse_settings
-from heterps.cli._own_words import own_words_only
 from heterps.cli._play import parse_run, play_request
 from heterps.cli._storage import parse_storage, storage_option
 from heterps.cli._ways import parameters_option, parse_ways
@@ -236,8 +235,7 @@ def make(
     if comparing:
         _print_comparison(console, request)
         return
-    with own_words_only():
-        made = solve(request, None if mode is None else mode_from_text(mode))
+    made = solve(request, None if mode is None else mode_from_text(mode))
     job = job_text(made, _trained(rows, epochs), deadline, budget)
     if out:
         made.save(out)
@@ -375,7 +373,7 @@ def _sample(graph: Graph, dataset: Dataset, batch_size: int) -> Sample:
 
 
 def _print_comparison(console: Screen, request: Request) -> None:
-    table = Table(title=f"Solvers: {request.goal.text}", title_justify="left")
+    table = Table(title=f"Solvers: {request.goal_text}", title_justify="left")
     headings = ("solver", "stages", "workers", "rows/s", "an hour", "$ / million rows", "gap", "time", "note")
     for heading in headings:
         table.add_column(heading, justify="left" if heading in ("solver", "stages", "workers", "note") else "right")

@@ -53,6 +53,7 @@ def _problem(request: Request, batch_size: int, server: str | None = None) -> Pr
 
 def frontier(request: Request, made: Plan, points: int = 24) -> list[tuple[float, float]]:
     """Throughput and price per hour of the cheapest plans from a tenth of a plan's throughput to ten times it."""
+    request = replace(request, fused=made.mode.adds)
     problem, deadline = _problem(request, made.batch_size, made.shard_pool), Deadline(request.seconds)
     assert made.forecast is not None, "the planner forecasts every plan it makes"
     middle = made.forecast.rows_per_second

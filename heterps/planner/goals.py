@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heterps.errors import PlanError
+from heterps.planner.costs.planning_model import paid_text
 from heterps.planner.solve.bounds import least_price, most_rows
 from heterps.planner.solve.chain import relaxed_price
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
@@ -35,6 +36,10 @@ class Goal:
     @property
     def text(self) -> str:
         """The goal in words."""
+        return self.said(True)
+
+    def said(self, priced: bool) -> str:
+        """The goal in words, where something has a price, or where units are counted instead."""
         raise NotImplementedError
 
     @property
@@ -130,11 +135,12 @@ class MinCost(Goal):
         """What the certificate's value is."""
         return "price per million rows"
 
-    @property
-    def text(self) -> str:
+    def said(self, priced: bool) -> str:
         """The goal in words."""
-        limit = "" if math.isinf(self.price_per_hour) else f", of plans for at most {self.price_per_hour:,.2f} an hour"
-        return f"least price per row with at least {_rate(self.rows_per_second)} rows/s{self._job}{limit}"
+        limit = f", of plans for at most {paid_text(self.price_per_hour, priced)}"
+        least = "least price" if priced else "fewest units"
+        text = f"{least} per row with at least {_rate(self.rows_per_second)} rows/s{self._job}"
+        return text if math.isinf(self.price_per_hour) else text + limit
 
     @property
     def _job(self) -> str:
@@ -239,10 +245,10 @@ class FixedRate(Goal):
         """What the certificate's value is."""
         return "price per hour"
 
-    @property
-    def text(self) -> str:
+    def said(self, priced: bool) -> str:
         """The goal in words."""
-        return f"least price per hour for {_rate(self.rows_per_second)} rows/s as they arrive"
+        least = "least price per hour" if priced else "fewest units"
+        return f"{least} for {_rate(self.rows_per_second)} rows/s as they arrive"
 
     @property
     def target(self) -> float | None:
@@ -298,11 +304,10 @@ class MaxThroughput(Goal):
         """What the certificate's value is."""
         return "rows per second"
 
-    @property
-    def text(self) -> str:
+    def said(self, priced: bool) -> str:
         """The goal in words."""
-        limit = "" if math.isinf(self.price_per_hour) else f" for at most {self.price_per_hour:,.2f} an hour"
-        return f"most rows/s with the given inventory{limit}"
+        limit = f" for at most {paid_text(self.price_per_hour, priced)}"
+        return "most rows/s with the given inventory" + ("" if math.isinf(self.price_per_hour) else limit)
 
     def search(
         self, problem: Problem, solve: Solve, deadline: Deadline = NEVER, beat: float | None = None

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from heterps.data import Dataset
@@ -18,7 +18,7 @@ from heterps.planner.costs.forecast import NO_PROOF, Certificate, Rival, TableFo
 from heterps.planner.costs.gpu_cache import gpu_cache_texts
 from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import is_priced
+from heterps.planner.costs.planning_model import is_priced, paid_text
 from heterps.planner.costs.profile import Profile
 from heterps.planner.costs.row_way_costs import choose_row_ways, row_way_costs, row_way_texts
 from heterps.planner.costs.sample import Sample, sample_batches, sample_dataset
@@ -39,7 +39,7 @@ from heterps.planner.solve.solvers import solver
 from heterps.planner.solve.widening import chosen
 from heterps.planner.ways import CACHE, GEO, mixed_mode, resolve_ways
 from heterps.protocol.words.modes import Async, Cached, Mode
-from heterps.stages import layers_of
+from heterps.stages import Layers, layers_of
 from heterps.stages.contract import UNIQUE_FRACTION
 
 __all__ = ["BATCH_SIZES", "SECONDS", "Request", "plan", "solve"]
@@ -70,6 +70,7 @@ class Request:
     parameters: Mapping[str, str] = field(default_factory=dict)
     replicas: int = 1
     stale: int | None = None
+    fused: bool = False  # whether plans must have one stage
 
     @property
     def unique_fraction(self) -> float:
@@ -78,11 +79,17 @@ class Request:
             return self.sample.unique_fraction
         return self.profile.unique_fraction or UNIQUE_FRACTION
 
+    @property
+    def goal_text(self) -> str:
+        """The goal in words: of a price, or of units where nothing has one."""
+        return self.goal.said(is_priced(self.hardware))
+
     def costs(self, batch_size: int) -> Costs:
         """Costs at one batch size."""
-        layers = layers_of(self.graph, batch_size=batch_size, unique_fraction=self.unique_fraction)
+        layers = _layers(self.graph, batch_size, self.unique_fraction)
         new = new_rows(self._tables, self.sample, self.rows)
-        return Costs(self.graph, layers, self.hardware, self.profile, self._tables, self.head_room, self.replicas, new)
+        given = self.hardware, self.profile, self._tables, self.head_room, self.replicas
+        return Costs(self.graph, layers, *given, new, self.fused)
 
     @cached_property
     def _tables(self) -> tuple[TableForecast, ...]:
@@ -98,6 +105,11 @@ class Request:
             If no plan was found within the time limit, and it was not proved that there is none.
         """
         return chosen(self, Deadline(self.seconds))
+
+
+@lru_cache(maxsize=16)  # all batch sizes, once more for other hardware and goals: remedies, limits, rivals
+def _layers(graph: Graph, batch_size: int, unique_fraction: float) -> Layers:
+    return layers_of(graph, batch_size=batch_size, unique_fraction=unique_fraction)
 
 
 def plan(
@@ -194,6 +206,8 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
         raise PlanError(f"stale={request.stale}: it is a number of batches, at least 1")
     ways_of = resolve_ways(request.graph, request.parameters)
     given, mode = mode, Cached() if mode is None and any(way.kind == CACHE for way in ways_of.values()) else mode
+    own_rows = (mode is not None and mode.adds) or any(way.kind == GEO for way in ways_of.values())
+    request = replace(request, fused=request.fused or own_rows)
     solver(request.solver).solve(_TINY, 1.0)  # loads the compiled loops: not what a plan takes
     start = time.perf_counter()
     try:
@@ -238,7 +252,8 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
 def _mode_text(made: Plan, given: Mode | None) -> str:
     """Say which mode a plan is for, and why."""
     if given == made.mode:
-        return f"mode {made.mode.name}, as was asked for"
+        whole = ": plans of one stage, as every worker trains on rows of its own" if made.mode.adds else ""
+        return f"mode {made.mode.name}, as was asked for{whole}"
     if given is None and isinstance(made.mode, Async):
         return f"mode {made.mode.name}: nobody asked for another one (mode=, --mode)"
     return f"mode {made.mode.name}, which the ways of parameters take"
@@ -332,7 +347,7 @@ def _why(request: Request, draft: Draft, other: Any) -> str:
 
 def assumptions(request: Request, draft: Draft) -> Iterable[str]:
     """What the forecast rests on, in words."""
-    yield request.goal.text
+    yield request.goal_text
     yield from _limits(request, draft)
     if draft.costs.batch_size > _LARGE_BATCH:
         yield (
@@ -368,7 +383,8 @@ def _limits(request: Request, draft: Draft) -> Iterable[str]:
     if not isinstance(goal, MaxThroughput):
         return
     if math.isfinite(goal.price_per_hour):
-        yield f"{price:,.2f} of the budget of {goal.price_per_hour:,.2f} an hour is spent"
+        budget = paid_text(goal.price_per_hour, is_priced(request.hardware))
+        yield f"{price:,.2f} of the budget of {budget} is spent"
     for each in draft.purchases:
         pool = request.hardware.pool(next(iter(each.holds)))
         product = request.hardware.product_of(pool.name)

@@ -37,6 +37,8 @@ class Costs:
         Copies of each shard host: gradients travel to each and are applied by each.
     new_rows
         Rows that a row of data brings into the tables, on average over the job; 0 where no data was looked at.
+    fused
+        Whether plans must have one stage: workers that train on rows of their own have the whole model.
     """
 
     graph: Graph
@@ -47,6 +49,7 @@ class Costs:
     head_room: float = 0.0
     replicas: int = 1
     new_rows: float = 0.0
+    fused: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.head_room < 1:

@@ -6,6 +6,7 @@ import fnmatch
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ __all__ = [
     "check_pins",
     "free_cores",
     "is_priced",
+    "paid_text",
     "placed_tables",
     "server_pools",
     "shared_name",
@@ -51,7 +53,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
     links = np.array([[_link(costs, a, b) for b in pools] for a in pools])
     longer = costs.stretch
     allowed = [[_may_run(layer, pool, pins or {}) for pool in pools] for layer in layers]
-    return make_problem(
+    made = make_problem(
         costs.seconds() * longer,
         fractions[:, None, :],
         unit_prices(costs.hardware),
@@ -76,6 +78,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         kinds=[pool.kind for pool in pools],
         **_shared(costs, server),
     )
+    return replace(made, fused=costs.fused)
 
 
 def _with_hosts(costs: Costs, server: Pool) -> dict[str, Any]:
@@ -160,6 +163,12 @@ def is_priced(hardware: Hardware) -> bool:
     """Whether anything has a price."""
     units = any(pool.device.price_per_hour for pool in hardware.pools)
     return units or any(product.price_per_hour for product in hardware.products)
+
+
+def paid_text(price: float, priced: bool) -> str:
+    """What is paid, in words: so much an hour; where nothing has a price, so many units."""
+    text = f"{price:,.2f}"
+    return f"{text} an hour" if priced else f"{text.removesuffix('.00')} unit{'s' * (text != '1.00')}"
 
 
 def _pinned_to(layer: Layer, pins: Mapping[str, str]) -> list[str]:

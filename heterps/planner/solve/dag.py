@@ -140,6 +140,8 @@ def in_groups(problem: Problem, groups: int) -> Bools | None:
 
 def over_downsets(problem: Problem, most: int = MOST_STATES) -> tuple[Problem, bool]:
     """The problem with the legal cuts as states, and True; with those of the given order, and False, if too many."""
+    if problem.fused:
+        return replace(problem, members=prefixes(problem.layers)[[0, -1]]), True
     block, edges = blocks(problem), edges_of(problem) | alike_edges(problem)
     between = {(block[a], block[b]) for a, b in edges if block[a] != block[b]}
     states = downsets(max(block, default=-1) + 1, between, most)

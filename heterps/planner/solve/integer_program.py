@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heterps.planner.solve.effort import UndecidedError
+from heterps.planner.solve.own_words import own_words_only
 
 __all__ = ["IntegerProgram", "ProgramSolution"]
 
@@ -97,13 +98,11 @@ class IntegerProgram:
         rows, columns, values = map(np.array, zip(*self.entries, strict=True))
         matrix = coo_matrix((values, (rows, columns)), shape=(len(self.low), len(self.cost))).tocsr()
         limits, bounds = LinearConstraint(matrix, self.low, self.high), Bounds(0, self.upper)
-        result = milp(
-            self.cost,
-            constraints=limits,
-            bounds=bounds,
-            integrality=np.array(self.whole),
-            options={"time_limit": seconds, "mip_rel_gap": 0.0, "presolve": presolve},
-        )
+        options = {"time_limit": seconds, "mip_rel_gap": 0.0, "presolve": presolve}
+        with own_words_only:
+            result = milp(
+                self.cost, constraints=limits, bounds=bounds, integrality=np.array(self.whole), options=options
+            )
         if result.x is None and result.status == _INFEASIBLE:
             return None
         if result.x is None:

@@ -79,8 +79,8 @@ def planned(
         If no plan was found, and it was not proved that there is none.
     """
     most = _listable(problem, most)
-    if beat is not None and problem.layers >= _MANY_LAYERS and _is_out(problem, goal, beat):
-        return LargeOutcome(problem, None, True, beaten=True)
+    if problem.layers >= _MANY_LAYERS and _is_out(problem, goal, beat):
+        return LargeOutcome(problem, None, True, beaten=beat is not None)
     every, complete = over_downsets(problem, most)
     if complete and every.states <= FEW_STATES:
         every = fairly_priced(every, goal.target)
@@ -99,13 +99,13 @@ def planned(
     return _thinned(every, program, goal, solve, deadline)
 
 
-def _is_out(problem: Problem, goal: Goal, beat: float) -> bool:
-    """Whether fractions of units are proof enough that no plan, whatever its cuts, is better than a value."""
+def _is_out(problem: Problem, goal: Goal, beat: float | None) -> bool:
+    """Whether fractions of units prove that no plan, whatever its cuts, is better than a value; without one, is any."""
     try:
         bound = goal.bound(problem)
     except UndecidedError:
         return False
-    return bound <= beat if goal.rises else bound >= beat
+    return bound <= (beat or 0.0) if goal.rises else bound >= (np.inf if beat is None else beat)
 
 
 def _thinned(every: Problem, program: TypeProgram, goal: Goal, solve: Solve, deadline: Deadline) -> LargeOutcome:

@@ -82,6 +82,8 @@ class Problem:
     budget
         Price per hour above which placements are of no interest: a solver may say that there is none where all cost
         more.
+    fused
+        Whether placements of one stage are looked for only.
     """
 
     members: Bools
@@ -121,6 +123,7 @@ class Problem:
     way_to: float = np.inf
     flight_from: float = 0.0
     flight_to: float = np.inf
+    fused: bool = False
 
     @property
     def types(self) -> int:

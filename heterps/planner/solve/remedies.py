@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from heterps.hardware import Hardware
-from heterps.planner.costs.planning_model import build_problem, server_pools, shared_name
+from heterps.planner.costs.planning_model import build_problem, is_priced, paid_text, server_pools, shared_name
 from heterps.planner.goals import FixedRate, MaxThroughput, MinCost
 from heterps.planner.solve.bounds import most_rows
 from heterps.planner.solve.choose import Choice, Choosing, choose
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 __all__ = ["infeasible"]
 
-_SECONDS = 10.0  # for all remedies together; what was not tried by then is not printed
+_SECONDS = 5.0  # for all remedies together; what was not tried by then is not printed
 
 
 def infeasible(request: Request) -> str:
     """Return the message: what was asked, what stands in the way, numbered remedies that were each tried."""
     nearest, problem = _nearest(request)
     target, deadline = request.goal.target, Deadline(min(_SECONDS, request.seconds))
-    lines = [f"no feasible plan: {request.goal.text}", _obstacle(request, nearest, problem, target)]
+    lines = [f"no feasible plan: {request.goal_text}", _obstacle(request, nearest, problem, target)]
     lines += [f"  {i}. {text}" for i, text in enumerate(_remedies(request, nearest, problem, target, deadline), 1)]
     return "\n".join(lines)
 
@@ -62,6 +62,8 @@ def _nearest(request: Request) -> tuple[int, Problem]:
 def _obstacle(request: Request, nearest: int, problem: Problem, target: float | None) -> str:
     layers, alone = request.costs(nearest).layers.layers, _alone(problem)
     at = f", with batches of {nearest:,}" if len(request.batch_sizes) > 1 else ""
+    if request.fused and not problem.allowed.all(axis=0).any():
+        return "workers that train on rows of their own run all layers, and no pool may"
     if target is not None:
         for v, layer in enumerate(layers):
             most, pools = _at_most(request, problem, alone[v])
@@ -125,7 +127,7 @@ def _remedies(
     if target is not None:
         yield from _less(request, problem, target, deadline)
     elif _budget(request) < np.inf and (cheapest := _try(replace(request, goal=some.goal), deadline)) is not None:
-        yield f"raise the budget: the least that runs at all costs {cheapest.draft.found.placement.price:,.2f} an hour"
+        yield f"raise the budget: the least that runs at all costs {_paid(cheapest)}"
         some = replace(some, goal=request.goal)  # with more money it runs as it is: all else must do without
     yield from (f"{text}{_cost(request, choice)}" for text, choice in _more_units(some, problem, deadline))
     yield from (f"{text}{_cost(request, choice)}" for text, choice in _more_of_else(some, deadline))
@@ -144,7 +146,7 @@ def _budget(request: Request) -> float:
 def _cost(request: Request, choice: Choice) -> str:
     """What a remedy costs, and whether that takes more money too."""
     price = choice.draft.found.placement.price
-    return f"{' and the budget' if price > _budget(request) else ''}: {price:,.2f} an hour"
+    return f"{' and the budget' if price > _budget(request) else ''}: {_paid(choice)}"
 
 
 def _less(request: Request, problem: Problem, target: float, deadline: Deadline) -> Iterator[str]:
@@ -259,4 +261,8 @@ def _try(request: Request, deadline: Deadline) -> Choice | None:
 
 def _gain(choice: Choice) -> str:
     found = choice.draft.found
-    return f"{found.rows_per_second:,.0f} rows/s for {found.placement.price:,.2f} an hour"
+    return f"{found.rows_per_second:,.0f} rows/s for {_paid(choice)}"
+
+
+def _paid(choice: Choice) -> str:
+    return paid_text(choice.draft.found.placement.price, is_priced(choice.draft.costs.hardware))

@@ -115,7 +115,7 @@ def best_price_per_row(
         if placement is None:
             return best and _closed(best, min(best.value - slack, unknown), "all feasible throughputs", solves)
         if placement.bound > budget * _SAME:  # and so does whatever is faster
-            what = f"all plans that cost at most {budget:,.2f} an hour"
+            what = f"all plans within the limit of {budget:,.2f}"
             return best and _closed(best, min(best.value - slack, unknown), what, solves)
         slack = max(slack, (placement.price - placement.bound) / x)
         sustained = passed = min(max(x, problem.sustained(placement)), at_most)  # the rate at which it will run

@@ -151,6 +151,27 @@ def test_the_search_for_a_first_plan_ends_too(rented, monkeypatch):
     assert looked == [1024, 512, 256]
 
 
+@pytest.mark.parametrize("goal", [MinCost(1e6), FixedRate(1e6)])
+def test_what_not_even_fractions_reach_is_not_searched_for(goal):
+    """An infeasible chain of 5,000 ops took half a minute: its cuts were listed and searched for every batch size."""
+
+    def never(problem, x):
+        raise AssertionError(f"searched at {x:g}")
+
+    outcome = planned(random_chain(3, 60, 2, cap=10), goal, never)
+    assert outcome.found is None
+    assert outcome.complete
+    assert not outcome.beaten
+
+
+def test_layers_are_made_once_for_a_batch_size(rented):
+    request = Request(ctrdnn(), rented, FixedRate(1e5), (256, 512))
+    other = replace(request, hardware=rented.with_caps(cpu=7), goal=MaxThroughput())
+    assert request.costs(256).layers is other.costs(256).layers
+    assert request.costs(256).layers is not request.costs(512).layers
+    assert other.costs(256).hardware.pool("cpu").cap == 7
+
+
 def test_a_chain_of_many_layers_is_not_cut_everywhere(monkeypatch):
     monkeypatch.setattr(large, "_MOST_CELLS", 100)
     outcome = planned(random_chain(3, 20, 2), FixedRate(0.1), exact)

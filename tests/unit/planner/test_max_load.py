@@ -261,6 +261,55 @@ def test_a_chain_worked_out_by_hand(saved):
     assert [device.ids for device in found.devices] == [(0, 1), (2, 3)]
 
 
+def test_what_passes_by_is_paid_by_nobody_on_the_way(saved):
+    """The first piece has two outputs: one for the piece behind it, a large one for the last; both ends are on CPUs."""
+    on_cpu = {"cpu": 1.0, "accelerator": 50.0, "supportedOnFpga": 0}
+    nodes = [node(0, **on_cpu, colorClass=1), node(1, 0.0, 0.0, colorClass=1, supportedOnFpga=0)]
+    nodes += [node(2, 100.0, 1.0), node(3, **on_cpu)]
+    data = instance(nodes, [edge(0, 3, 10.0), edge(1, 2), edge(2, 3)], accelerators=1, cpus=2)
+    found = least_load(read_instance(saved(data)))
+    assert found.load == pytest.approx(1.2)
+    assert [device.kind for device in found.devices] == ["cpu", "accelerator", "cpu"]
+
+
+def test_a_piece_at_the_end_is_not_parted_from_another_that_it_exchanges_much_with(saved):
+    """Gradients of the second and third pass between them, though no op of one comes before one of the other."""
+    nodes = [node(0), node(1, 0.0, 0.0), node(2)]
+    nodes += [node(3 + i, 0.0, 0.0, isBackwardNode=1, colorClass=i) for i in (1, 2)]
+    for i in (1, 2):
+        nodes[i]["colorClass"] = i
+    data = instance(nodes, [edge(0, 1), edge(5, 4, 5.0)], accelerators=2, cpus=0)
+    assert least_load(read_instance(saved(data))).load == pytest.approx(1.1)
+
+
+def test_a_piece_stays_with_those_that_it_reads_where_that_moves_less(saved):
+    """It takes 0.7 from each of two and gives 1: on their side of the cut 1 is moved, on the other 1.4."""
+    nodes = [node(0), node(1), node(2, 0.0, 0.0), node(3, accelerator=2.0)]
+    data = instance(nodes, [edge(0, 2, 0.7), edge(1, 2, 0.7), edge(2, 3, 1.0)], accelerators=2, cpus=0)
+    assert least_load(read_instance(saved(data))).load == pytest.approx(3.0)
+
+
+def test_a_load_may_be_mostly_what_is_moved(saved):
+    data = instance([node(0, 0.1, 0.1), node(1, 0.1, 0.1)], [edge(0, 1, 10.0)], accelerators=2, cpus=0, room=1.0)
+    assert least_load(read_instance(saved(data))).load == pytest.approx(10.1)
+
+
+def test_a_piece_that_is_faster_on_a_cpu_is_no_bound_by_its_time_elsewhere(saved):
+    """In the order of their numbers the first three take 6 on two accelerators, in another one 5."""
+    nodes = [node(i, 50.0, time) for i, time in enumerate((1.0, 5.0, 1.0))] + [node(3, 0.5, 10.0)]
+    found = least_load(read_instance(saved(instance(nodes, []))))
+    assert found.load == pytest.approx(5.0)
+    assert found.complete
+
+
+def test_memory_that_is_just_enough_is_enough(saved):
+    """The same three, the second twice as large: together they fill two accelerators, and no CPU need take a part."""
+    nodes = [node(i, 100.0, time, size=size) for i, (time, size) in enumerate(((1.0, 1.0), (5.0, 2.0), (1.0, 1.0)))]
+    found = least_load(read_instance(saved(instance(nodes, [], room=2.0))))
+    assert found.load == pytest.approx(5.0)
+    assert found.complete
+
+
 def test_ops_of_one_colour_stay_together(saved):
     data = instance([node(0, colorClass=7), node(1), node(2, colorClass=7)], [edge(0, 1), edge(1, 2)])
     assert least_load(read_instance(saved(data))).load == pytest.approx(3.0)

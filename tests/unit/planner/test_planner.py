@@ -56,6 +56,51 @@ def check_whole(made: Plan):
     assert all(where[source] <= where[op.name] for op in low for source in op.inputs)
 
 
+@pytest.mark.parametrize(
+    ("goal", "said"),
+    [
+        (MinCost(2e5), "fewest units per row with at least 200,000 rows/s, of plans for at most 6 units"),
+        (FixedRate(2e5), "fewest units for 200,000 rows/s as they arrive"),
+        (MaxThroughput(3.0), "most rows/s with the given inventory for at most 3 units"),
+        (MaxThroughput(3.0), "3.00 of the budget of 3 units is spent"),
+    ],
+)
+def test_where_nothing_has_a_price_units_are_spoken_of(goal, said):
+    bare = Hardware((Pool("cpu", core(flops={"float32": 2e12}), cap=40),))
+    made = plan(wide_deep(), bare, goal=goal, batch_size=32_768)
+    assert said in made.assumptions
+    assert "an hour" not in f"{made.assumptions} {made.certificate.proof}"
+
+
+def test_remedies_speak_of_units_where_nothing_has_a_price():
+    bare = Hardware((Pool("cpu", core(), cap=1),))
+    with pytest.raises(PlanError, match=r"raise the cap of pool 'cpu' from 1 to 2 and the budget: 2 units"):
+        plan(wide_deep(), bare, goal=MaxThroughput(1.0), batch_size=1024)
+
+
+def test_workers_that_train_on_rows_of_their_own_run_all_layers(rented):
+    """No cluster runs such a plan of several stages; one was proposed, and played at a fifth of its forecast."""
+    asked = {"goal": MinCost(1e6), "batch_size": 32_768}
+    assert not plan(ctrdnn(), rented, **asked).is_fused
+    made = plan(ctrdnn(), rented, **asked, mode=hps.Geo(3))
+    assert made.is_fused
+    assert "mode geo, as was asked for: plans of one stage, as every worker trains on rows of its own" in (
+        made.assumptions
+    )
+    assert made.certificate.gap == 0
+    assert plan(ctrdnn(), rented, **asked, mode=hps.Geo(3), pins={"*": "cpu"}).certificate.value == (
+        pytest.approx(made.certificate.value)
+    )
+    with pytest.raises(PlanError, match=r"run all layers, and no pool may\n  1\. drop the pins"):
+        plan(ctrdnn(), rented, **asked, mode=hps.Geo(3), pins={"fc*": "gpu"})
+
+
+def test_tables_that_travel_by_geo_take_a_plan_of_one_stage(rented):
+    made = plan(ctrdnn(), rented, goal=MinCost(1e6), batch_size=32_768, parameters={"embedding": "geo:5"})
+    assert made.is_fused
+    assert made.mode.adds
+
+
 def test_one_machine_gets_the_fused_plan():
     made = plan(wide_deep(), one_host(), batch_size=4096)
     assert made.is_fused

@@ -1,8 +1,11 @@
 """More of one thing, all else as it was."""
 
+import re
+from dataclasses import replace
+
 import pytest
 
-from heterps.hardware import Hardware
+from heterps.hardware import Hardware, Link
 from heterps.planner.solve.growths import growths, least_factor, with_servers
 
 TEXT = """
@@ -91,3 +94,17 @@ def test_what_never_helps_is_tried_once():
     tried = []
     assert least_factor(lambda by: bool(tried.append(by))) is None
     assert len(tried) == 1
+
+
+@pytest.mark.parametrize("factor", [4 / 3, (4 / 3) ** 5, 3.7])
+def test_all_digits_of_what_was_tried_are_said(factor):
+    """A little less may not be enough."""
+    bare = Hardware.from_toml(TEXT)
+    hardware = replace(bare, links=(Link("cpu", "far", 3.3e9),))
+    for more in growths(hardware):
+        said = float(re.search(r"to ([\d.e]+)$", more.text(factor))[1])
+        made = more.hardware(factor)
+        figures = [pool.device.network_bytes_per_s for pool in made.pools] + [link.bytes_per_s for link in made.links]
+        figures += [each for host in made.hosts for each in (host.cores, host.memory_bytes_per_s)]
+        assert any(said == pytest.approx(figure, rel=1e-12) for figure in figures), more.text(factor)
+        assert made != hardware

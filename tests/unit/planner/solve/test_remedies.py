@@ -8,7 +8,11 @@ import pytest
 from graphs.wide_deep import wide_deep
 from heterps.errors import PlanError
 from heterps.hardware import Device, Hardware, Host, Link, Pool
-from heterps.planner import FixedRate, MaxThroughput, MinCost, plan
+from heterps.planner import FixedRate, MaxThroughput, MinCost, Request, plan
+from heterps.planner.planner import solve
+from heterps.planner.solve.choose import Choosing
+from heterps.planner.solve.making import make_problem
+from heterps.planner.solve.remedies import _shared
 
 CORE = Device("core", "cpu", {"float32": 1e12}, 64e9, 2e11, 1e8, price_per_hour=1.0)
 FAST = replace(CORE, name="fast", network_bytes_per_s=1e10, price_per_hour=3.0)
@@ -122,3 +126,36 @@ def test_where_only_money_is_short_nothing_else_is_said_to_help_that_takes_it_to
     assert refused(hardware, MaxThroughput(1.5))[1:] == [
         "  1. raise the budget: the least that runs at all costs 2.00 an hour"
     ]
+
+
+def test_what_layers_take_of_a_host_adds_up():
+    usage = [[[0.5, 2.0], [0.25, 0.25]]]  # by Layer and type
+    problem = make_problem([[1.0, 1.0]] * 2, usage=usage, fixed_usage=[0.25], capacity=(2.0,))
+    assert _shared(problem).tolist() == [2.0]
+
+
+def of_both(goal, **more) -> list[str]:
+    """What is said of two batch sizes, of which the larger one comes nearer to what is asked for."""
+    with pytest.raises(PlanError, match="no feasible plan") as caught:
+        solve(Request(wide_deep(), Hardware((Pool("cpu", FAST, cap=4),)), goal, (256, 8192), **more))
+    return str(caught.value).splitlines()[1:]
+
+
+def test_what_stands_in_the_way_is_said_of_the_batch_size_that_comes_nearest():
+    assert of_both(FixedRate(1e9))[0].endswith("with batches of 8,192")
+
+
+def test_all_there_is_is_proved_only_where_all_batch_sizes_were_looked_at(monkeypatch):
+    assert "all there is gives no more" in of_both(FixedRate(1e9))[1]
+    monkeypatch.setattr(Choosing, "_is_late", property(lambda self: bool(self.drafts)))  # once there is a plan
+    assert "that is what was found" in of_both(FixedRate(1e9))[1]
+
+
+def test_all_there_is_is_proved_only_where_nothing_is_open(monkeypatch):
+    choice = Choosing.choice.fget
+    monkeypatch.setattr(Choosing, "choice", property(lambda self: (found := choice(self)) and wider(found)))
+    assert "that is what was found" in of_both(FixedRate(1e9))[1]
+
+
+def wider(choice):
+    return replace(choice, bound=choice.bound * 1.01)

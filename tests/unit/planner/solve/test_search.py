@@ -172,6 +172,30 @@ def test_mixing_two_pools_reaches_what_neither_can():
     assert best_throughput(problem, exact).rows_per_second == pytest.approx(3 / 0.1 + 4 / 0.2)
 
 
+def test_what_a_solver_proves_at_a_rate_is_no_more_in_the_answer():
+    def half_proved(problem, x):
+        found = exact(problem, x)
+        return replace(found, bound=found.price / 2)
+
+    found = best_at(random_chain(1, 4, 2), 1.0, half_proved)
+    assert found.bound == found.value / 2
+    assert found.proof == "the solver's bound at this rate"
+
+
+def test_a_plan_that_takes_nearly_all_of_a_budget_is_one():
+    problem = make_problem([[1.0]], price=10.0, cap=9.0)
+    assert best_price_per_row(problem, 1.0, exact, budget=10.5).value == pytest.approx(10.0)
+    assert best_price_per_row(problem, 1.0, exact, budget=9.5) is None
+
+
+def test_within_the_tolerance_fractions_are_the_bound():
+    """500.5 for 500 rows, 1,000.5 for 1,000: the search ends with the first, as fractions are so near."""
+    problem = make_problem([[1.0]], shards=Shards(0.001, 1, 0.5))
+    found = best_price_per_row(problem, 500.0, exact)
+    assert found.proof == "price with fractional units"
+    assert found.bound <= best_price_per_row(problem, 1_000.0, exact).value == pytest.approx(1.0005)
+
+
 def test_frontier_rises_and_ends_at_the_caps():
     problem = random_chain(3, 4, 2, cap=20)
     most = best_throughput(problem, exact).rows_per_second
