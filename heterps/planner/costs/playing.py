@@ -149,7 +149,7 @@ def durations_of(plan: Plan, costs: Costs, sample: Sample | None = None) -> Dura
         stages=stages,
         hosts=_hosts(plan, costs, own, reduced, sample),
         rows=plan.batch_size,
-        machines={host.name: free_cores(costs, host) / _unit_cores(costs, host.name) for host in costs.hardware.hosts},
+        machines={host.name: free_cores(costs, host) / _unit_cores(plan, host.name) for host in costs.hardware.hosts},
         links={frozenset((link.source, link.target)): link.bytes_per_s for link in costs.hardware.links},
         group_bytes=4.0 * costs.dense_size if reduced else 0.0,
         group_s=_group_s(plan, costs) if reduced else 0.0,
@@ -172,9 +172,9 @@ def _pool(costs: Costs, pool: Pool) -> PoolOfWorkers:
     return PoolOfWorkers(rate, rate, "" if pool.kind == "gpu" else pool.host or "")
 
 
-def _unit_cores(costs: Costs, host: str) -> int:
-    """Cores of a unit, as machines count what their units do."""
-    on = [pool.device.cores for pool in costs.hardware.pools if pool.host == host and pool.kind == "cpu"]
+def _unit_cores(plan: Plan, host: str) -> int:
+    """Cores of a unit, as machines count what their units do: of the pools that the plan uses, the most."""
+    on = [pool.device.cores for pool in plan.pools if pool.host == host and pool.kind == "cpu"]
     return max(on, default=1)
 
 

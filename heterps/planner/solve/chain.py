@@ -86,8 +86,13 @@ def _lanes(units, least, most, held):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def _work_of(x, serial, parallel):  # type: ignore[no-untyped-def]
-    """Fractions of units that carry work at x rows a second; inf if no number does."""
+    """Fractions of units that carry work at x rows a second; inf if no number does.
+
+    Where no part of it is divided, any number does up to the last row that its time is enough for.
+    """
     left = 1.0 - serial * x
+    if parallel <= 0:
+        return np.inf if left < -TOLERANCE else 0.0
     return np.inf if left <= 1e-12 else parallel * x / left
 
 

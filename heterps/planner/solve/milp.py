@@ -46,7 +46,9 @@ def _on_one_type(problem: Problem, x: float, seconds: float) -> Placement | None
     if not stages:
         return None
     program = IntegerProgram()
-    products = [program.integer(price) for price in problem.product_price]
+    products = [
+        program.integer(*each) for each in zip(problem.product_price, _most(problem, stages, hosts), strict=True)
+    ]
     each = np.where(problem.packed, 0.0, problem.price)  # what is not part of a larger product is paid by the stage
     columns = [program.binary(each[s.type] * s.units) for s in stages]
     _add_path(program, problem, stages, columns)
@@ -58,6 +60,12 @@ def _on_one_type(problem: Problem, x: float, seconds: float) -> Placement | None
     price = problem.price_of(tuple(chosen), hosts)
     bound = min(price, found.bound + price - found.value)  # the program leaves the shard hosts out
     return Placement(tuple(chosen), hosts, price, bound)
+
+
+def _most(problem: Problem, stages: list[Segment], hosts: int) -> npt.NDArray[np.float64]:
+    """More of each product than any path needs: without limits HiGHS 1.12 was seen to simplify without end."""
+    units = problem.layers * max(stage.units for stage in stages) + hosts
+    return np.minimum(problem.product_cap, float(units))
 
 
 def _stages(problem: Problem, x: float) -> list[Segment]:
@@ -95,7 +103,7 @@ def _add_path(program: IntegerProgram, problem: Problem, stages: list[Segment], 
 
 def _add_turns(program: IntegerProgram, problem: Problem, flows: list[tuple[list[int], list[int]]], state: int) -> None:
     """Split the flow through a state by (type before, type after), so that a link can be charged."""
-    turns = {(a, b): program.continuous() for a in range(len(flows)) for b in range(len(flows))}
+    turns = {(a, b): program.part() for a in range(len(flows)) for b in range(len(flows))}
     for t, (into, out) in enumerate(flows):
         program.row([(c, 1.0) for c in into] + [(turns[t, b], -1.0) for b in range(len(flows))], 0, 0)
         program.row([(c, 1.0) for c in out] + [(turns[a, t], -1.0) for a in range(len(flows))], 0, 0)

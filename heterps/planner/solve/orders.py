@@ -28,7 +28,7 @@ def good_cuts(problem: Problem, most: int) -> Problem:
     states = [_fewest_bytes(problem, along(order), each) for order in orders]
     grouped = (in_groups(problem, groups) for groups in (32, 16, 8, 4, 2))
     states.append(next((found for found in grouped if found is not None), states[0]))
-    if problem.types == 2 and problem.layers <= MOST_FOR_MIN_CUT:
+    if problem.types == 2 and problem.layers <= MOST_FOR_MIN_CUT and problem.allowed.any(axis=1).all():
         states.append(_levels(problem, min_cut(problem)[0]))
     return with_states(replace(problem, members=states[0]), np.concatenate(states))
 

@@ -91,12 +91,12 @@ def best_price_per_row(
     """
     best = _first_guess(problem, solve, at_least, at_most, beat, budget)
     endless = bool((np.isinf(problem.cap) & (problem.product_price[problem.product] == 0)).any())
-    x, solves, slack, unknown = at_least, 0, 0.0, np.inf  # the last: least price per row of what was not decided
+    x, solves, unknown = at_least, 0, np.inf  # the last: least price per row of what was looked at and not found
     while x <= at_most and solves < most and not ((best is not None or np.isfinite(beat)) and deadline.over):
         solves += 1
         floor = relaxed_price(problem, x) / x  # never falls with x, so nothing from here on costs less
         if best is not None and floor >= best.value * (1 - tolerance):
-            return _closed(best, min(best.value - slack, floor, unknown), "price with fractional units", solves)
+            return _closed(best, min(floor, unknown), "price with fractional units", solves)
         known = beat if best is None else best.value
         if best is None and floor >= beat:
             _check_decided(beat, unknown)
@@ -113,19 +113,18 @@ def best_price_per_row(
             _check_decided(beat, unknown)
             return None
         if placement is None:
-            return best and _closed(best, min(best.value - slack, unknown), "all feasible throughputs", solves)
+            return best and _closed(best, unknown, "all feasible throughputs", solves)
         if placement.bound > budget * _SAME:  # and so does whatever is faster
             what = f"all plans within the limit of {budget:,.2f}"
-            return best and _closed(best, min(best.value - slack, unknown), what, solves)
-        slack = max(slack, (placement.price - placement.bound) / x)
+            return best and _closed(best, unknown, what, solves)
         sustained = passed = min(max(x, problem.sustained(placement)), at_most)  # the rate at which it will run
         if endless and placement.price > 0 and math.isfinite(at_most):
             placement, sustained, passed = _furthest(problem, solve, placement, sustained, at_most)
-            unknown = unknown if passed == sustained else min(unknown, placement.bound / passed)
-        if placement.price / sustained < known:
+        unknown = min(unknown, placement.bound / passed)
+        if placement.price <= budget * _SAME and placement.price / sustained < known:
             best = SearchResult(placement, sustained, placement.price / sustained, 0.0, "", solves)
         if best is None:
-            unknown, x = min(unknown, placement.bound / passed), max(passed, placement.bound / beat) * _ABOVE
+            x = max(passed, placement.bound / beat) * _ABOVE
             continue
         if best.value <= 0:
             return _closed(best, 0.0, "it costs nothing", solves)
@@ -136,11 +135,10 @@ def best_price_per_row(
     if best is None:
         _check_decided(beat, unknown if x > at_most else min(unknown, relaxed_price(problem, x) / x))
         return None
-    settled = min(best.value - slack, unknown)
     if x > at_most:
-        return _closed(best, settled, f"all throughputs up to {at_most:,.0f} rows/s", solves)
+        return _closed(best, unknown, f"all throughputs up to {at_most:,.0f} rows/s", solves)
     why = "time limit" if deadline.over else "stopped"
-    return _closed(best, min(settled, relaxed_price(problem, x) / x), f"{why} after {solves} solves", solves)
+    return _closed(best, min(unknown, relaxed_price(problem, x) / x), f"{why} after {solves} solves", solves)
 
 
 def _furthest(

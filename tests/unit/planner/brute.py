@@ -33,14 +33,23 @@ class BruteStage:
 
     def units(self, x):
         """Units that carry x rows a second; None if no number does."""
-        most = 1
+        working, room = self.units_working(x), self.units_with_room(x)
+        return None if working is None or room is None else max(working, room)
+
+    def units_working(self, x):
+        """Units that carry x rows a second, whatever is in flight; None if no number does."""
+        most = self.fractions(x)
+        return None if most is None else max(1, math.ceil(most * (1 - SLACK)))
+
+    def fractions(self, x):
+        """The same, not rounded: of work that is not divided, none, as long as there is time for x rows."""
+        most = 0.0
         for serial, parallel in zip(self.serial, self.parallel, strict=True):
             left = 1 - serial * x
-            if left <= 1e-12:
+            if left <= (1e-12 if parallel else -SLACK):
                 return None
-            most = max(most, math.ceil(parallel * x / left * (1 - SLACK)))
-        room = self.units_with_room(x)
-        return None if room is None else max(most, room)
+            most = max(most, parallel * x / left if parallel else 0.0)
+        return most
 
     def units_with_room(self, x):
         """Units that have room for what is under way at x rows a second; None if no number has."""
@@ -56,7 +65,8 @@ class BruteStage:
 
     def speed(self, units):
         """Rows per second with so many units."""
-        worked = 1 / max(s + q / units for s, q in zip(self.serial, self.parallel, strict=True))
+        slowest = max(s + q / units for s, q in zip(self.serial, self.parallel, strict=True))
+        worked = 1 / slowest if slowest else math.inf
         return min(worked, self.most_under_way(units) / self.flight) if self.flight else worked
 
 
@@ -220,7 +230,7 @@ class BrutePlans:
     def _speeds_of(self, stage, high, budget):
         price = self.p["price"][stage.type]
         most = min(self.p["cap"][stage.type], budget / price if price else math.inf, 10_000)
-        speeds = (stage.speed(k) for k in range(1, int(most) + 1))
+        speeds = (stage.speed(k) for k in range(1, int(most * (1 + SLACK)) + 1))
         return list(itertools.takewhile(lambda speed: speed <= high, speeds))
 
     def least_price(self, x):

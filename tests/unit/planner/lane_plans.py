@@ -69,7 +69,7 @@ class LanePlans:
         if self.brute.shards.type >= 0:
             used[self.brute.shards.type] += hosts
         for n, (stage, fewest) in enumerate(zip(plan.stages, plan.fewest, strict=True)):
-            units = _working(stage, x)
+            units = stage.units_working(x)
             if units is None or (n == 0 and units > plan.lanes):
                 return None
             used[stage.type] += max(units, fewest)
@@ -104,16 +104,6 @@ def _asked(goal):
     return goal.rows_per_second, goal.fastest(0.0) if isinstance(goal, MinCost) else goal.rows_per_second
 
 
-def _working(stage, x):
-    """Units that carry x rows a second, whatever is in flight; None if no number does."""
-    most = 1
-    for serial, parallel in zip(stage.serial, stage.parallel, strict=True):
-        left = 1 - serial * x
-        if left <= 1e-12:
-            return None
-        most = max(most, math.ceil(parallel * x / left * (1 - SLACK)))
-    return most
-
-
 def _speed(stage, units):
-    return 1 / max(s + q / units for s, q in zip(stage.serial, stage.parallel, strict=True))
+    slowest = max(s + q / units for s, q in zip(stage.serial, stage.parallel, strict=True))
+    return 1 / slowest if slowest else math.inf

@@ -101,6 +101,14 @@ def test_what_a_branch_takes_beside_its_end_is_what_crosses_and_what_is_behind()
     assert end.least_beside(1.0, 1.0) == pytest.approx(together)
 
 
+def test_a_branch_may_be_in_the_stage_of_its_end_as_a_whole_or_in_part():
+    problem = chain_with_table(allowed=[(True, False), (True, True), (True, True), (True, True)])
+    end = ends_of(problem, branches_of(problem))[3, 1]
+    in_part = [0.5, 4 * 0.02, 2 * 0.04, 0.7, 0.6 + 6 * 0.1, 6 * 0.02 + 0.1]
+    whole = [9.5, 0.0, 0.0, 0.7, 0.6, 0.1]
+    assert end.beside[0, 1] == pytest.approx(np.minimum(in_part, whole))
+
+
 def test_a_branch_takes_parts_of_units_in_each_case():
     problem = chain_with_table()
     end = ends_of(problem, branches_of(problem))[3, 1]

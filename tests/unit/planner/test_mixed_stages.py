@@ -34,13 +34,6 @@ def mixed_instance(seed):
     return over_downsets(problem_of(made | {"mixes": [(0, 1)]}))[0], rng.uniform(0.2, 3)
 
 
-def fractional(stage, x):
-    """Units of a stage, not rounded; None if no number is enough."""
-    if any(1 - s * x <= 1e-12 for s in stage.serial):
-        return None
-    return max(q * x / (1 - s * x) for s, q in zip(stage.serial, stage.parallel, strict=True))
-
-
 class MixedPlans(BrutePlans):
     """All plans, those with shared stages too, at one throughput."""
 
@@ -58,7 +51,7 @@ class MixedPlans(BrutePlans):
 
     def shared(self, first, second, x):
         """Ways to use up units of one type, and to have the rest carried by another."""
-        whole, other = fractional(first, x), fractional(second, x)
+        whole, other = first.fractions(x), second.fractions(x)
         least = min(first.flight, second.flight)  # batches go on to one or the other
         rooms = [replace(stage, flight=least).units_with_room(x) for stage in (first, second)]
         if whole is None or other is None or None in rooms:

@@ -6,7 +6,7 @@ import pytest
 
 from graphs.ctrdnn import ctrdnn
 from graphs.wide_deep import wide_deep
-from heterps.hardware import Hardware
+from heterps.hardware import Hardware, Host, Pool
 from heterps.planner import MinCost, plan, play
 from heterps.planner.costs import expectation
 from heterps.planner.costs.expectation import by_hand, forecast
@@ -59,6 +59,16 @@ def test_gradients_of_later_stages_pass_through_the_first(rented):
     assert expected.bottleneck == "stage io"
     played = play(replace(apart, mode=replace(apart.mode, depth=16)), rented, splits=(80,))
     assert played.rows_per_second == pytest.approx(expected.rows_per_second, rel=0.1)
+
+
+def test_cores_of_a_host_are_counted_in_units_of_the_pools_that_work_there(rented):
+    """A pool of larger units that nobody uses makes nobody slower."""
+    device = replace(rented.pool("cpu").device, cores=2)
+    pools = (Pool("cpu", device, 4, "box"), Pool("large", replace(device, name="large", cores=16), 1, "box"))
+    both = Hardware(pools, (Host("box", 8, 64e9, 1e12),))
+    made = by_hand(wide_deep(), both, [("cpu", ["*"], 2)], batch_size=4096)
+    expected = forecast(made, both).forecast.rows_per_second
+    assert play(made, both, splits=(20, 20)).rows_per_second == pytest.approx(expected, rel=0.2)
 
 
 def test_sync_waits_for_a_slow_worker(rented):

@@ -3,23 +3,27 @@
 import math
 
 import numpy as np
+import pytest
 
 from heterps.planner.solve.chain import _forward, _lanes, is_inside, units_needed
 from heterps.planner.solve.dag import over_downsets
+from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.placement import TOLERANCE
+from heterps.planner.solve.search import best_throughput
+from heterps.planner.solve.solvers import exact
 from tests.unit.planner.instances import instance, problem_of
 
 
-def written(problem, x, whole):
-    """Least price of reaching each state, from which one, on which type: the first of those that cost the same."""
+def written(problem, x, whole, beside):
+    """The least price of reaching every state, and the state and the type before: the first of those that cost it."""
     best, before = [0.0], [(-1, -1)]
     for j in range(1, problem.states):
         ways = [
-            (best[i] + problem.price[t] * units, i, t)
+            (best[i] - beside[1, t, i] + problem.price[t] * units + beside[0, t, j], i, t)
             for i in range(j)
             if is_inside(problem.words, i, j)
             for t in range(problem.types)
-            if (units := units_needed(x, i, j, t, problem.stage_figures, whole)) < np.inf
+            if (units := units_needed(x, i, j, t, problem.stage_figures, whole[t])) < np.inf
         ]
         price, i, t = min(ways, default=(np.inf, -1, -1))
         best.append(price)
@@ -29,18 +33,22 @@ def written(problem, x, whole):
 
 def test_the_program_finds_the_first_of_the_cheapest_stages_into_every_state():
     looked = 0
+    rng = np.random.default_rng(7)
     for seed in range(150):
         problem, _ = over_downsets(problem_of(instance(seed)))
+        shape = 2, problem.types, problem.states
         for x in (0.3, 1.0, 2.2):
-            for whole in (True, False):
+            some, more = rng.random(problem.types) < 0.5, np.cumsum(rng.random(shape), axis=2)
+            for each, beside in ((True, np.zeros(shape)), (False, np.zeros(shape)), (some, more)):
+                whole = np.broadcast_to(each, problem.types).copy()
                 best, stage = np.empty(problem.states), np.empty((problem.states, 3))
-                _forward(x, problem.words, problem.stage_figures, problem.price, whole, best, stage)
-                wanted, before = written(problem, x, whole)
+                _forward(x, problem.words, problem.stage_figures, problem.price, whole, beside, best, stage)
+                wanted, before = written(problem, x, whole, beside)
                 np.testing.assert_array_equal(best, wanted, f"seed {seed}")
                 for j in np.flatnonzero(np.isfinite(best))[1:]:
                     i, t = before[j]
                     assert stage[j, :2].tolist() == [i, t], f"seed {seed}"
-                    assert stage[j, 2] == units_needed(x, i, j, t, problem.stage_figures, whole)
+                    assert stage[j, 2] == units_needed(x, i, j, t, problem.stage_figures, whole[t])
                     looked += 1
     assert looked > 1_000
 
@@ -71,3 +79,12 @@ def test_lanes_of_a_rate_without_measure_are_found_at_once():
     """One after another they took minutes: ``heterps plan --rows-per-second 1e15`` did not end."""
     nearly = math.floor(1e15 / 33 * (1 - TOLERANCE))  # of 34 batches each, 3e13 lanes have too many
     assert _lanes.py_func(3e13, 1e15, 1e15 + 1, 2.0) == one_by_one(float(nearly), 1e15, 1e15 + 1, 2.0)
+
+
+@pytest.mark.parametrize("units", [1, 3])
+def test_work_that_is_not_divided_is_carried_up_to_the_last_row_that_there_is_time_for(units):
+    """What is said to be the most is no less at a fixed rate, and more is not."""
+    problem = make_problem([[[0.25], [0.3]], [[0.5], [0.0]]], [[[1.0], [1.0]], [[0.0], [1.0]]], cap=units)
+    assert best_throughput(problem, exact).value == pytest.approx(2.0 if units > 1 else 1 / 0.55)
+    assert (exact(problem, 2.0) is not None) == (units > 1)
+    assert exact(problem, 2.0 * (1 + 1e-8)) is None

@@ -12,6 +12,7 @@ from heterps.planner.solve.bounds import least_price, most_rows
 from heterps.planner.solve.dag import edges_of, over_downsets
 from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.large import planned
+from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.solvers import exact
 from tests.unit.planner.solve.test_dag import random_dag
 
@@ -50,6 +51,11 @@ def test_no_placement_costs_less_than_fractions_of_units(seed, layers, types, ca
     if np.isfinite(cap):
         assert found is None or most_rows(problem) >= x * (1 - 1e-9)
         assert np.isinf(least_price(problem, most_rows(problem) * 1.01))
+
+
+def test_layers_that_may_run_nowhere_have_no_plan_over_good_cuts_either():
+    nowhere = make_problem([[0.5, 0.5], [0.5, 0.5]], cap=9, allowed=[[True, True], [False, False]])
+    assert planned(nowhere, FixedRate(1.0), exact, most=1).found is None
 
 
 def test_a_budget_bounds_the_throughput():

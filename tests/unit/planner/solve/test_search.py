@@ -11,6 +11,7 @@ from heterps.planner.solve.chain import chain_placement, relaxed_price
 from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.milp import milp_placement
+from heterps.planner.solve.multipliers import multiplier_placement
 from heterps.planner.solve.pareto import label_placement
 from heterps.planner.solve.placement import Flow, Segment, Shards
 from heterps.planner.solve.search import best_at, best_price_per_row, best_throughput, frontier
@@ -269,3 +270,19 @@ def test_what_a_solver_leaves_open_stays_open():
     assert best_throughput(problem, silent).bound > 3.9
     with pytest.raises(UndecidedError):
         best_price_per_row(problem, 1.0, silent, at_most=2.0, beat=3.0)
+
+
+@pytest.mark.parametrize("budget", [18.2, 40.0])
+def test_a_plan_that_costs_more_than_may_be_paid_is_none_whatever_is_proved_of_others(budget):
+    """Raised prices find plans that are dearer than what they prove."""
+    problem = make_problem(
+        [[0.62, 0.8], [0.8, 0.35]], price=[6.05, 1.29], sold_in=[3, 2], shards=Shards(0.18, 1, 1.0, 0)
+    )
+    within = {"at_most": 6.0, "budget": budget}
+    best = best_price_per_row(problem, 1.2, exact, **within)
+    try:
+        found = best_price_per_row(problem, 1.2, multiplier_placement, **within)
+    except UndecidedError:
+        return
+    assert found.placement.price <= budget * (1 + 1e-9)
+    assert found.bound <= best.value <= found.value * (1 + 1e-9)

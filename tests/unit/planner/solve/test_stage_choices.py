@@ -16,7 +16,6 @@ from heterps.planner.solve.dag import over_downsets
 from heterps.planner.solve.pareto import label_placement
 from tests.unit.planner.brute import SLACK, BrutePlans
 from tests.unit.planner.instances import LINKED, instance, problem_of
-from tests.unit.planner.test_mixed_stages import fractional
 
 FEW, MANY = range(30), range(30, 1_000)
 
@@ -47,13 +46,13 @@ class LanePlans(BrutePlans):
         """What of a stage is carried by which type, with how many units at the least."""
         stages = [self.stage(start, stop, t) for t in range(self.types)]
         for stage in stages:
-            if stage is not None and (whole := fractional(stage, x)) is not None:
+            if stage is not None and (whole := stage.fractions(x)) is not None:
                 fewest = max(1, math.ceil(whole * (1 - SLACK)))
                 yield from ([(stage, 1.0, units)] for units in range(fewest, fewest + (12 if start == 0 else 1)))
         for one, two in ([stages[t] for t in order] for order in self.orders):
             if one is None or two is None:
                 continue
-            whole, other = fractional(one, x), fractional(two, x)
+            whole, other = one.fractions(x), two.fractions(x)
             for k in range(1, int(min(math.ceil(whole) - 1, self.p["cap"][one.type])) + 1):
                 least = max(1, math.ceil(other * (1 - k / whole) * (1 - SLACK)))
                 for m in range(least, least + (6 if start == 0 else 1)):
