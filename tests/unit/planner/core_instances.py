@@ -7,7 +7,7 @@ import numpy as np
 
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.placement import Flow, Shards
-from tests.unit.planner.lane_plans import LanePlans, _working
+from tests.unit.planner.lane_plans import LanePlans
 
 CPU, BOTH, GPU = (True, False), (True, True), (False, True)
 
@@ -70,7 +70,7 @@ def plans_of(problem, seed, most=60):
             if np.isfinite(plan.high)
             else rng.uniform(0.2, 2)
         )
-        working = [_working(stage, x) for stage in plan.stages]
+        working = [stage.units_working(x) for stage in plan.stages]
         if None in working or working[0] > plan.lanes or x <= 0:
             continue
         units = np.zeros(problem.types)
