@@ -3,14 +3,14 @@
 A *branch* is a chain of Layers behind the first one that nothing but its end reads. Where the end is in a stage on type
 t, the last Layers of the branch may be in that stage, too: then branch and end are *together*. What the Layer before
 these makes crosses the cut where the stage begins. So the stage takes the least, over how many of them are in it, of
-what crosses and what is behind it: of time, of memory, of the way (:attr:`End.beside`). Layers that must not be on t
-are not behind; nor is the last one if they are not together.
+what crosses and what is behind it: of time, of memory, of the way (:attr:`BranchEnd.beside`). Layers that must not be
+on t are not behind; nor is the last one if they are not together.
 
 The work of a branch that is in other stages, of whichever units, belongs to all units of a type together, which must
 have the time for it, and the room: k units have room for N batches of a Layer only if k is at least ``N * each / (cap -
 once)``, and for those of several the sum. So it is with what is sent and received between Layers on different types,
 and to the end if that is not together with the last. Each *case*, a type for each Layer, together or not, is one that a
-plan may choose (:attr:`End.cases`).
+plan may choose (:attr:`BranchEnd.cases`).
 
 Of many branches, those that are together with their end are a *share* of all, by the bytes of their last tensors. Where
 this share is within a range, what the end's stage takes is at least the best choice of branches, parts of one allowed:
@@ -28,7 +28,7 @@ import numpy as np
 from heterps.planner.solve.placement import Floats, Flow
 from heterps.planner.solve.problem import Problem
 
-__all__ = ["Branch", "End", "branches_of", "ends_of", "work_of"]
+__all__ = ["Branch", "BranchEnd", "branches_of", "ends_of", "work_of"]
 
 _LONGEST = 2  # Layers of a branch: what pulls rows, and what pools them
 
@@ -43,7 +43,7 @@ class Branch:
 
 
 @dataclass(frozen=True, eq=False)
-class End:
+class BranchEnd:
     """What ``B`` branches take that end in one Layer on one type.
 
     Parameters
@@ -109,7 +109,7 @@ def _together(flows: list[Flow]) -> Flow:
     return replace(flows[0], bytes=sum(flow.bytes for flow in flows), back=sum(flow.back for flow in flows))
 
 
-def ends_of(problem: Problem, branches: Sequence[Branch]) -> dict[tuple[int, int], End]:
+def ends_of(problem: Problem, branches: Sequence[Branch]) -> dict[tuple[int, int], BranchEnd]:
     """Return what branches take by the Layer that they end in, and its type."""
     by_end: dict[int, list[Branch]] = {}
     for branch in branches:
@@ -122,7 +122,7 @@ def ends_of(problem: Problem, branches: Sequence[Branch]) -> dict[tuple[int, int
     }
 
 
-def _end(problem: Problem, branches: list[Branch], t: int, figures: tuple[Floats, ...]) -> End:
+def _end(problem: Problem, branches: list[Branch], t: int, figures: tuple[Floats, ...]) -> BranchEnd:
     sizes = np.array([branch.tensors[-1].bytes + branch.tensors[-1].back for branch in branches])
     every = [[*_cases(problem, branch, t, figures)] for branch in branches]
     longest, each = max(map(len, every)), problem.types * len(figures[0])
@@ -132,7 +132,7 @@ def _end(problem: Problem, branches: list[Branch], t: int, figures: tuple[Floats
         for c, (joined, taken) in enumerate(mine):
             cases[b, c], together[b, c] = taken, joined
     weight = sizes / sizes.sum() if sizes.sum() > 0 else np.full(len(branches), 1 / len(branches))
-    return End(np.array([_beside(problem, branch, t) for branch in branches]), cases, together, weight)
+    return BranchEnd(np.array([_beside(problem, branch, t) for branch in branches]), cases, together, weight)
 
 
 def _beside(problem: Problem, branch: Branch, t: int) -> Floats:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heterps.planner.solve.branch_ends import Branch, End, branches_of, ends_of, work_of
+from heterps.planner.solve.branch_ends import Branch, BranchEnd, branches_of, ends_of, work_of
 from heterps.planner.solve.dag import edges_of, over_downsets
 from heterps.planner.solve.making import prefixes
 from heterps.planner.solve.placement import Bools, Floats, Flow
@@ -45,7 +45,7 @@ class Core:
     bare: Problem
     work: Floats
     alone: Floats
-    ends: Mapping[Place, End]
+    ends: Mapping[Place, BranchEnd]
     shares: Mapping[Place, tuple[float, float]]
 
     @property
@@ -83,7 +83,9 @@ def core_of(problem: Problem) -> Core | None:
     return None
 
 
-def _core(problem: Problem, every: Problem, branches: list[Branch], ends: Mapping[Place, End], kept: Bools) -> Core:
+def _core(
+    problem: Problem, every: Problem, branches: list[Branch], ends: Mapping[Place, BranchEnd], kept: Bools
+) -> Core:
     place, alone = np.cumsum(kept) - 1, ~kept
     alone[[v for branch in branches if kept[branch.end] for v in branch.layers]] = False
     mine = {(int(place[v]), t): end for (v, t), end in ends.items() if kept[v]}
@@ -107,7 +109,7 @@ def _lightest(problem: Problem, kept: Bools) -> list[int]:
     return [int(v) for v in np.argsort(heavy, kind="stable") if v > 0 and kept[v]]
 
 
-def _marked(problem: Problem, ends: Mapping[Place, End]) -> Problem:
+def _marked(problem: Problem, ends: Mapping[Place, BranchEnd]) -> Problem:
     """The problem in which Layers are alike only if their branches are, too.
 
     What is shared is not looked at in a core: in its place stands which ends have the same branches.

@@ -15,7 +15,7 @@ from heterps.planner.solve.path_mixtures import Limits, Mixtures, _divided, _Pat
 from heterps.planner.solve.placement import Flow
 from tests.unit.planner.core_instances import branching, plans_of
 
-FEW, MANY = range(40), range(40, 2_000)
+FEW, MANY = range(40), range(40, 540)
 EVERY = pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.full)], ids=["few", "many"])
 
 
@@ -77,6 +77,12 @@ def chain_with_table(**more):
         "cut_way": [0.01, 0.02],
     }
     return make_problem(**(figures | more))
+
+
+def test_a_core_has_the_first_stage_of_every_plan_or_there_is_none():
+    assert core_of(chain_with_table()) is not None
+    assert core_of(chain_with_table(flows=chain_with_table().flows[1:])) is None  # what is pulled may be read before
+    assert core_of(chain_with_table(mixes=[(0, 1)])) is None
 
 
 def test_a_branch_is_what_only_its_end_reads():
