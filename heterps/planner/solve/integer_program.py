@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from heterps.planner.solve.aside import answered
 from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.own_words import own_words_only
 
 __all__ = ["IntegerProgram", "ProgramSolution"]
 
+_PATIENCE = 1.5  # times its time limit, after which HiGHS is not waited for
 _INFEASIBLE = 2  # scipy.optimize.milp: proved, unlike 1 (time) and 4 (memory and all else)
 
 
@@ -99,10 +102,11 @@ class IntegerProgram:
         matrix = coo_matrix((values, (rows, columns)), shape=(len(self.low), len(self.cost))).tocsr()
         limits, bounds = LinearConstraint(matrix, self.low, self.high), Bounds(0, self.upper)
         options = {"time_limit": seconds, "mip_rel_gap": 0.0, "presolve": presolve}
+        call = partial(
+            milp, self.cost, constraints=limits, bounds=bounds, integrality=np.array(self.whole), options=options
+        )
         with own_words_only:
-            result = milp(
-                self.cost, constraints=limits, bounds=bounds, integrality=np.array(self.whole), options=options
-            )
+            result = answered(call, _PATIENCE * seconds + 1.0)
         if result.x is None and result.status == _INFEASIBLE:
             return None
         if result.x is None:

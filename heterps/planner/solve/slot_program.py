@@ -31,7 +31,7 @@ class _Columns:
         self.on = {key: program.binary() for key in kinds}
         self.units = {(s, t): program.integer(float(problem.price[t])) for s, t in kinds}
         self.sizes = {flow.tensor: (flow.bytes, flow.back) for flow in sorted(problem.flows, key=lambda f: f.tensor)}
-        self.crosses = {(s, name): program.continuous() for s in self.slots[:-1] for name in self.sizes}
+        self.crosses = {(s, name): program.part() for s in self.slots[:-1] for name in self.sizes}
 
     def done(self, v: int, slot: int, sign: float) -> list[tuple[int, float]]:
         """Terms of "Layer v lies in this slot or an earlier one"."""

@@ -349,7 +349,7 @@ class TypeProgram:
         Columns of products, of hosts and of units are returned.
         """
         p, every = self.problem, []
-        hosts = program.integer(p.shards.price if p.shards.type < 0 else 0.0)
+        hosts = program.integer(p.shards.price if p.shards.type < 0 else 0.0, p.shards.hosts(high) + 1.0)
         program.row([(hosts, 1.0)], p.shards.minimum, np.inf)
         program.row([(hosts, 1.0), (rate, -p.shards.seconds * high * (1 - TOLERANCE))], 0, np.inf)
         products = [program.integer(*each) for each in zip(p.product_price, self._bought[1], strict=True)]
