@@ -51,8 +51,12 @@ class IntegerProgram:
         return self._column(cost, 1.0, 1)
 
     def integer(self, cost: float = 0.0, upper: float = np.inf) -> int:
-        """Add a column of whole numbers."""
-        return self._column(cost, upper, 1)
+        """Add a column of whole numbers.
+
+        So is its limit: with limits of 1.000000001 HiGHS 1.12 was seen to prove that nothing solves a program of which
+        it knew a solution.
+        """
+        return self._column(cost, float(np.floor(upper * (1 + 1e-9))), 1)
 
     def continuous(self, cost: float = 0.0, upper: float = np.inf) -> int:
         """Add a column of any non-negative numbers."""
