@@ -1,12 +1,14 @@
 """Bands of plans over any cuts: divided by what is bought, and by how many batches are in flight for each row a second.
 
-Every plan buys a number of each product and has a number of batches in flight, so the boxes together hold all plans. In
-a box the program over types is bounded on more sides: of plans that buy at least A and at most B, one that is better
-than the best known price per row, c, does more than ``price(A)/c`` rows a second; and if none costs less than b per
-row, none does more than ``price(B)/b``. Where one purchase is left, the rows a second are nearly one number, products
-of them with parts of Layers nearly linear, and units are whole and known: most purchases are out at once, and what is
-left is divided by batches in flight until stages as they are (:mod:`heterps.planner.solve.anchor_stage`,
-:mod:`heterps.planner.solve.lane_stage`) have no room for them.
+Every plan buys a number of each product and has a number of batches in flight, so the boxes together hold all plans. Of
+plans that buy at least A and at most B, one that is better than the best known price per row, c, does more than
+``price(A)/c`` rows a second; and if none costs less than b per row, none does more than ``price(B)/b``. Where one
+purchase is left, the rows a second are nearly one number, and units are whole and known.
+
+Most boxes are out since no plan of the problem's core lies in them (:mod:`heterps.planner.solve.path_mixtures`). Those
+that are left, or all where there is no core, are bounded by the program over types, and divided by batches in flight
+until stages as they are (:mod:`heterps.planner.solve.anchor_stage`, :mod:`heterps.planner.solve.lane_stage`) have no
+room for them.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ class TypeBands(Bands[Box]):
         return (Box(self._problem.least_way, np.inf, (0.0,) * len(most), tuple(map(float, most))),)
 
     def _look(self, known: float, box: Box) -> tuple[float, tuple[Box, ...]]:
-        """A bound from the program over types, if need be with stages as they are."""
+        """A bound from the core, which has purchases divided, or from the program over types."""
         goal = self._goal.of_price(*self._prices(box), self._best(), known)
         if goal is None:
             return self._best(), ()
@@ -75,7 +77,11 @@ class TypeBands(Bands[Box]):
         if units is None:
             return self._near, ()
         if self._mixtures is not None and self._apart(box):
-            return known, self._parts(box, np.asarray(self._problem.products(units.astype(np.int64)), float))
+            return known, self._parts(box, self._problem.products(units.astype(np.int64)).astype(float))
+        return self._by_program(box, goal, known)
+
+    def _by_program(self, box: Box, goal: Goal, known: float) -> tuple[float, tuple[Box, ...]]:
+        """A bound from the program over types, if need be with stages as they are."""
         slow, fast = goal.rates(self._best(), known)
         program = self._program(box)
         if not program.applies:
