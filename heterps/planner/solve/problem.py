@@ -393,7 +393,7 @@ class Problem:
     @property
     def slowest(self) -> float:
         """Rows per second, so few that whatever is feasible at all is feasible there."""
-        longest = float((self.serial[:, -1] + self.parallel[:, -1]).max())
+        longest = max(float((self.serial[:, -1] + self.parallel[:, -1]).max()), self.shards.calls)
         return 1e-6 / longest if longest > 0 else 1.0
 
     @cached_property
