@@ -3,8 +3,9 @@
 The number of hosts H(X) follows from the throughput X (:meth:`heterps.planner.solve.placement.Shards.hosts`) and never
 falls with it; more hosts than that help nobody, and each costs whoever calls it. So the best plans at X are those of
 the problem with the calls of H(X) hosts, in which nothing depends on X any more, and what they cost never falls with X:
-stages have more to do with more hosts. A placement with H hosts sustains what it does with the calls of H. The problem
-as it is built has those of the fewest hosts that hold the tables, so what bounds its plans bounds all plans.
+stages have more to do with more hosts. A placement with H hosts sustains what it does with the calls of H. Bounds
+over many throughputs count those of the fewest hosts that any of the plans has: which hold the tables, and carry what
+is asked for.
 """
 
 from __future__ import annotations
