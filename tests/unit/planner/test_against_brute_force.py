@@ -75,13 +75,13 @@ def check_called(seeds):
 
 
 def test_random_instances_with_calls_to_every_shard_host():
-    check_called(range(600))
+    check_called(range(300))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_many_random_instances_with_calls_to_every_shard_host():
-    check_called(range(600, 30_000))
+    check_called(range(300, 30_000))
 
 
 def check_within_a_price(seeds):
