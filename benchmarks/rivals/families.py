@@ -66,4 +66,5 @@ def problem_of(name: str, types: int, rows_per_second: float, batch_size: int = 
     """The planning problem of a family over all its legal cuts."""
     request = Request(family(name), hardware(types), MinCost(rows_per_second), (batch_size,))
     costs = request.costs(batch_size)
-    return listed(build_problem(costs, server_pools(costs)[0], {}))[0]
+    problem = listed(build_problem(costs, server_pools(costs)[0], {}))[0]
+    return problem.calling(problem.shards.hosts(rows_per_second))

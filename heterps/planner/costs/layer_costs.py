@@ -18,6 +18,8 @@ from heterps.stages import Layer, Layers, lower
 
 __all__ = ["Costs"]
 
+_CALLED = 3  # times of a call that a worker takes for a host: rows come, gradients go, and are acknowledged
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -170,14 +172,21 @@ class Costs:
         return max(layer.cost.flops / rates.flops_per_s, moved / rates.bytes_per_s) + len(layer.ops) * rates.launch_s
 
     def shard_s(self, pool: Pool) -> float:
-        """Busy seconds of shard hosts on a pool for one batch: rows out, rows in, the rules, dense parameters."""
+        """Busy seconds of shard hosts on a pool for one batch, besides calls: rows out and in, rules, parameters."""
         rates = self.rates(pool)
         rows = [op.type.shape[0] * self.batch_size * self.layers.unique_fraction for op in self.pulls]
         wire = (self.shard_bytes + 2 * self.replica_bytes) * rates.wire_s_per_byte  # laid out there, read here
-        calls = (1 + self.replicas) * rates.call_s
         applied = sum(map(rates.push, rows)) + rates.dense(self.dense_size)
-        worked = sum(map(rates.pull, rows)) + self.creating_s(rates) + self.replicas * applied + wire + calls
+        worked = sum(map(rates.pull, rows)) + self.creating_s(rates) + self.replicas * applied + wire
         return worked * self.crowding(pool)
+
+    def shard_call_s(self, pool: Pool) -> float:
+        """Busy seconds of each shard host for one batch, however many there are: a pull, a push to each copy."""
+        return (1 + self.replicas) * self.rates(pool).call_s * self.crowding(pool)
+
+    def further_call_s(self, pool: Pool) -> float:
+        """Busy seconds of a worker that reads for one batch and each shard host after the first."""
+        return _CALLED * self.rates(pool).call_s * self.crowding(pool)
 
     def creating_s(self, rates: Rates) -> float:
         """Busy seconds of shard hosts for the rows that a batch brings into the tables."""

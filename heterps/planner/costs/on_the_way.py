@@ -67,7 +67,7 @@ from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.solve.problem import Problem
 
-__all__ = ["AHEAD", "DEEPEST", "DEPTH", "in_flight_figures", "wire_s", "with_in_flight"]
+__all__ = ["AHEAD", "DEEPEST", "DEPTH", "comes_first", "in_flight_figures", "wire_s", "with_in_flight"]
 
 DEPTH = 2  # batches in flight per lane, at the least
 DEEPEST = 512  # at the most
@@ -85,7 +85,7 @@ def in_flight_figures(costs: Costs, server: Pool, may_read: Sequence[bool]) -> d
     laid = 2 * wires / costs.replicas  # what one host sends is read while another's is on its way
     asked = np.maximum(bytes_, costs.byte_s(server) / costs.replicas)  # over the network of either side
     seconds += np.array([[layer.cost.parameter_bytes] for layer in layers]) * (asked + laid)
-    hosts, rows, first = _hosts_s(costs, server), _moved(costs) * asked, _comes_first(costs)
+    hosts, rows, first = _hosts_s(costs, server), _moved(costs) * asked, comes_first(costs)
     if first:
         seconds[0] += rows
     else:
@@ -125,7 +125,7 @@ def _hosts_s(costs: Costs, server: Pool) -> float:
     return worked * costs.crowding(server) / costs.replicas
 
 
-def _comes_first(costs: Costs) -> bool:
+def comes_first(costs: Costs) -> bool:
     """Whether the first Layer reads, and all others come after it."""
     first, reached = costs.layers.layers[0], {0}
     for edge in sorted(costs.layers.edges, key=lambda edge: (edge.source, edge.target)):

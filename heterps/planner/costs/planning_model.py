@@ -15,8 +15,9 @@ from heterps.errors import PlanError
 from heterps.hardware import Hardware, Host, Pool
 from heterps.planner.costs.forecast import TableForecast
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.on_the_way import DEPTH, in_flight_figures
+from heterps.planner.costs.on_the_way import DEPTH, comes_first, in_flight_figures
 from heterps.planner.costs.table_memory import with_tiers
+from heterps.planner.solve.calls import Calls
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.placement import Flow, Shards
 from heterps.planner.solve.problem import Problem
@@ -53,6 +54,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
     links = np.array([[_link(costs, a, b) for b in pools] for a in pools])
     longer = costs.stretch
     allowed = [[_may_run(layer, pool, pins or {}) for pool in pools] for layer in layers]
+    shards = _shards(costs, server, pins or {})
     made = make_problem(
         costs.seconds() * longer,
         fractions[:, None, :],
@@ -74,11 +76,11 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         link=links / longer,
         **_with_hosts(costs, server),
         mixes=[] if np.isfinite(links).any() else _mixes(pools),
-        shards=_shards(costs, server, pins or {}),
+        shards=shards,
         kinds=[pool.kind for pool in pools],
         **_shared(costs, server),
     )
-    return replace(made, fused=costs.fused)
+    return replace(made, fused=costs.fused, calls=_calls(costs, server)).calling(shards.minimum)
 
 
 def _with_hosts(costs: Costs, server: Pool) -> dict[str, Any]:
@@ -225,15 +227,36 @@ def _shards(costs: Costs, server: Pool, pins: Mapping[str, str]) -> Shards:
 
     Each is a process with the network of a unit, wherever it is.
     """
-    busy = costs.shard_s(server) / costs.batch_size * costs.stretch
+    busy, calls = (each(server) / costs.batch_size * costs.stretch for each in (costs.shard_s, costs.shard_call_s))
     network = _shard_network_bytes(costs) / costs.rates(server).network_bytes_per_s * costs.stretch
     needed = sum(table.bytes for table in placed_tables(costs, server, pins) if table.tier == "memory")
     needed = costs.replicas * (needed + costs.dense_bytes)
     if server.host is not None:
         cores = server.device.cores / costs.hardware.host(server.host).cores  # a host may take all of its machine's
-        return Shards(max(busy * cores, network), costs.replicas)
+        return Shards(busy * cores, costs.replicas, calls=calls * cores, network=network)
     minimum = max(costs.replicas, math.ceil(needed / (server.device.memory_bytes * MEMORY_SHARE)))
-    return Shards(max(busy, network), minimum, type=costs.hardware.pools.index(server))
+    return Shards(busy, minimum, type=costs.hardware.pools.index(server), calls=calls, network=network)
+
+
+def _calls(costs: Costs, server: Pool) -> Calls:
+    """What shard hosts after the first add: a worker that reads calls each of them for every batch.
+
+    Where no Layer is known to read for all others, nothing is said of workers.
+    """
+    pools, n = costs.hardware.pools, costs.batch_size
+    called = np.array([costs.further_call_s(pool) for pool in pools]) / n * comes_first(costs)
+    shared = np.array([1.0 if pool.host else costs.rates(pool).compute_fraction for pool in pools])
+    usage, fixed = [], []
+    for host in costs.hardware.hosts:
+        cores = np.array(
+            [pool.device.cores if pool.kind == "cpu" and pool.host == host.name else 0.0 for pool in pools]
+        )
+        here = float(server.host == host.name)
+        usage += [called * cores, 0 * cores]
+        fixed += [here * costs.shard_call_s(server) * server.device.cores / n, 0.0]
+    seconds = called * costs.stretch
+    every = np.array(usage).reshape(-1, len(pools))
+    return Calls(seconds * (1 - shared), seconds * shared, every, np.array(fixed))
 
 
 def _shard_network_bytes(costs: Costs) -> float:
@@ -261,7 +284,7 @@ def _shared(costs: Costs, server: Pool) -> dict[str, Any]:
         per_byte += [wire * cores, 2 * on]
         per_turn += [calls * cores / n, 0 * on]
         fixed += [
-            here * costs.shard_s(server) * server.device.cores / n,
+            here * (costs.shard_s(server) + costs.shard_call_s(server)) * server.device.cores / n,
             here * 3 * (costs.shard_bytes + costs.replica_bytes) / n,
         ]
         capacity += [free_cores(costs, host), host.memory_bytes_per_s * host.count]

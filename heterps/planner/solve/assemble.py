@@ -12,7 +12,7 @@ from heterps.errors import PlanError
 from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost, Forecast, StageForecast
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.on_the_way import DEPTH
+from heterps.planner.costs.on_the_way import DEPTH, comes_first
 from heterps.planner.costs.planning_model import placed_tables, shared_name, sold_in
 from heterps.planner.costs.playing import at_work_for, depth_for, steady_play
 from heterps.planner.plan import Plan, Share, Stage
@@ -65,6 +65,11 @@ class Draft:
         return self.costs.hardware.pools[type_]
 
     @property
+    def called(self) -> Problem:
+        """The problem in which batches call as many shard hosts as there are."""
+        return self.problem.calling(self.found.placement.hosts)
+
+    @property
     def purchases(self) -> tuple[Purchase, ...]:
         """What is bought: products, packs, units."""
         return tuple(_purchases(self))
@@ -109,7 +114,7 @@ def _stage(draft: Draft, segment: Segment, name: str) -> Stage:
     also: tuple[Share, ...] = ()
     if segment.other >= 0:
         x = draft.found.rows_per_second
-        share = 1 - carried_by_first(draft.problem, segment, x) / x
+        share = 1 - carried_by_first(draft.called, segment, x) / x
         also = (Share(draft.pool(segment.other).name, segment.other_units, share),)
     return Stage(
         name, tuple(layer.name for layer in layers), tuple(ops), draft.pool(segment.type).name, segment.units, also
@@ -149,7 +154,7 @@ def check_counted(draft: Draft) -> None:
 
 def has_lanes_for_depth(draft: Draft) -> bool:
     """Whether there is a worker that reads only because those there are may not have more batches in flight."""
-    first, problem, rate = draft.found.placement.segments[0], draft.problem, draft.found.rows_per_second
+    first, problem, rate = draft.found.placement.segments[0], draft.called, draft.found.rows_per_second
     fewer, lanes = replace(first, units=first.units - 1), sum(first.counts)
     if not fewer.units or problem.speed(fewer) < rate:
         return False
@@ -260,7 +265,7 @@ def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float) -> Forecast:
         price_per_hour=sum(each.count * each.price_per_hour for each in _purchases(draft)),
         price_parts=_prices(draft),
         link_bytes_per_s=_links(draft, rate),
-        shard_busy=rate * problem.shards.seconds / draft.costs.stretch / max(placement.hosts, 1),
+        shard_busy=rate / draft.costs.stretch / problem.shards.speed(max(placement.hosts, 1)),
         tables=placed_tables(draft.costs, draft.server, draft.pins),
         data_sheet=_unmeasured_gpus(draft, stages),
     )
@@ -280,10 +285,13 @@ def _stage_forecast(
     layers = [costs.layers.layers[v] for v in draft.problem.stage_layers(segment)]
     rates, n = costs.rates(pool), costs.batch_size
     received, sent = (n * bytes_ for bytes_ in _moved(draft.problem, segment))
+    further = draft.found.placement.hosts - 1 if segment.start == 0 and comes_first(costs) else 0
     cuts = sum(0 < state < draft.problem.states - 1 for state in (segment.start, segment.stop))
     bus = pool.device.bus_bytes_per_s
     cost = sum((costs.cost(layer, pool) for layer in layers), Cost()) + Cost(
-        call_s=cuts * rates.call_s + (0.0 if pool.kind == "gpu" else (received + sent) * rates.wire_s_per_byte),
+        call_s=cuts * rates.call_s
+        + further * costs.further_call_s(pool)
+        + (0.0 if pool.kind == "gpu" else (received + sent) * rates.wire_s_per_byte),
         bus_s=max(received, sent) / bus if bus else 0.0,
         network_s=max(received, sent) * costs.byte_s(pool),
         network_bytes=received + sent,
@@ -310,7 +318,7 @@ def _moved(problem: Problem, segment: Segment) -> tuple[float, float]:
 
 def _limit(draft: Draft, segment: Segment, cost: Cost) -> str:
     """The resource that bounds a stage, and its largest part."""
-    serial, parallel = draft.problem.times(segment.start, segment.stop, segment.type)
+    serial, parallel = draft.called.times(segment.start, segment.stop, segment.type)
     compute, *moving = serial + parallel / segment.units
     data = max(moving)
     parts = cost.parts()

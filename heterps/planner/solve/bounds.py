@@ -27,7 +27,9 @@ def least_price(problem: Problem, x: float, whole_hosts: bool = True) -> float:
 
     With fractions of shard hosts too, the price per row never falls with x.
     """
-    hosts = problem.shards.hosts(x) if whole_hosts else problem.shards.seconds * x
+    if not problem.shards.carry(x):
+        return np.inf
+    hosts = problem.shards.hosts(x) if whole_hosts else problem.shards.each(x) * x
     rows = _BoundRows(problem, hosts / x)
     found = rows.solve(np.concatenate([np.zeros(rows.shares), problem.price, [0.0]]), (x, x))
     if found is None:
@@ -38,12 +40,13 @@ def least_price(problem: Problem, x: float, whole_hosts: bool = True) -> float:
 
 def most_rows(problem: Problem, budget: float = np.inf) -> float:
     """Upper bound on the rows per second within caps and a price per hour."""
-    rows = _BoundRows(problem, problem.shards.seconds)
+    hosts = problem.shards.each(0.0)
+    rows = _BoundRows(problem, hosts)
     if np.isfinite(budget):
-        apart = problem.shards.price * problem.shards.seconds if problem.shards.type < 0 else 0.0
+        apart = problem.shards.price * hosts if problem.shards.type < 0 else 0.0
         rows.add(np.zeros((problem.layers, problem.types)), problem.price, apart, budget)
     found = rows.solve(np.concatenate([np.zeros(rows.shares + problem.types), [-1.0]]), (0, None))
-    return 0.0 if found is None else -found
+    return 0.0 if found is None else min(-found, problem.shards.most)
 
 
 class _BoundRows:

@@ -262,11 +262,14 @@ def cost_to_go(problem: Problem, x: float, price: Floats | None = None) -> Float
 
 def relaxed_price(problem: Problem, x: float) -> float:
     """Price per hour if units could be had in fractions: never more than any placement's; inf if x is out of reach."""
+    if not problem.shards.carry(x):
+        return math.inf
+    problem = problem.calling(problem.shards.hosts(x))
     stages = _reached(problem, x, False)[0] if problem.has_serial else _stages_per_row(problem) * x
-    return stages + problem.host_price * problem.shards.seconds * x
+    return stages + problem.host_price * problem.shards.each(x) * x
 
 
-@functools.lru_cache(maxsize=2)  # a search asks for one problem at many throughputs
+@functools.lru_cache(maxsize=4)  # a search asks for one problem at many throughputs
 def _stages_per_row(problem: Problem) -> float:
     """Price per hour of fractional units for each row a second, which is the same at all where everything scales."""
     return _reached(problem, 1.0, False)[0]

@@ -134,8 +134,15 @@ class Choosing:
             self._plan(costs, server, Deadline(self._deadline.left * share))
         self.looked.append(batch_size)
 
+    def _problem(self, costs: Costs, server: Pool) -> Problem:
+        """The problem with the calls of as many shard hosts as every plan has that does what is asked for."""
+        problem, target = build_problem(costs, server, self._request.pins), self._request.goal.target
+        if target is None or not problem.shards.carry(target):
+            return problem
+        return problem.calling(problem.shards.hosts(target))
+
     def _plan(self, costs: Costs, server: Pool, deadline: Deadline) -> None:
-        request, problem = self._request, build_problem(costs, server, self._request.pins)
+        request, problem = self._request, self._problem(costs, server)
         solve = solver(request.solver).within(deadline)
         try:
             outcome = planned(problem, request.goal, solve, deadline, beat=self._beat)
@@ -154,7 +161,7 @@ class Choosing:
     def _deepen(self, look: _Look, draft: Draft | None) -> None:
         """Plan for more and more batches in flight, until a plan fits at the depth that it needs itself."""
         each, request = 0.0, self._request
-        problem, solve = build_problem(look.costs, look.server, request.pins), solver(request.solver)
+        problem, solve = self._problem(look.costs, look.server), solver(request.solver)
         while draft is not None and not draft.fits and not self._is_late:
             each = max(each * _MORE, in_flight(draft) / draft.found.rows_per_second)
             try:
@@ -188,7 +195,7 @@ class Choosing:
         """Bound plans by bands, wherever that decides what is proved of the best, until it no longer helps."""
         before: _Look | None = None
         while (worst := self._decisive) is not before and worst is not None and self._is_open(worst):
-            problem = build_problem(worst.costs, worst.server, self._request.pins)
+            problem = self._problem(worst.costs, worst.server)
             if worst.cuts is not None:
                 self._bands(
                     partial(WholeBands, worst.cuts), worst, Deadline(min(_HUNT_SECONDS, self._deadline.left))

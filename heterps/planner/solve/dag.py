@@ -158,6 +158,7 @@ def edges_of(problem: Problem) -> Edges:
 def _joins_freely(problem: Problem) -> Bools:
     """bool[T]: types on which nothing has a serial part and everything together fits a worker."""
     serial = (np.where(problem.allowed, problem.layer_serial, 0.0) == 0).all(axis=(0, 1))
+    serial &= problem.calls is None or problem.calls.serial == 0
     crossing = 2 * problem.cut_memory * sum({flow.tensor: flow.bytes + flow.back for flow in problem.flows}.values())
     once, each = (
         np.where(problem.allowed, part, 0.0).sum(axis=0) for part in (problem.layer_memory, problem.layer_held)

@@ -45,7 +45,9 @@ def fairly_priced(problem: Problem, x: float | None) -> Problem:
     if (np.bincount(problem.product) == 1).all():
         return problem
     x = problem.slowest if x is None else x
-    found = _Planes(problem, np.full(len(problem.product_price), np.inf)).highest(x, problem.shards.seconds * x)
+    if not problem.shards.carry(x):
+        return problem
+    found = _Planes(problem, np.full(len(problem.product_price), np.inf)).highest(x, problem.shards.each(x) * x)
     return problem if math.isinf(found.least) else replace(problem, price=found.price)
 
 
@@ -63,7 +65,7 @@ def most_by_parts(problem: Problem, budget: float, low: float, high: float) -> f
     x = low if low > 0 else high * (1 - part)
     for _ in range(_TURNS if math.isfinite(high) else 0):
         most = min(budget, _all_there_is(problem, x)) * (1 + 1e-9)
-        if planes.highest(x, problem.shards.hosts(x), most).least > most:
+        if not problem.shards.carry(x) or planes.highest(x, problem.shards.hosts(x), most).least > most:
             high, part = x, min(4 * part, 0.75)
         else:
             low = x

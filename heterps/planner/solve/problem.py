@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heterps.planner.solve.calls import Calls, calling
 from heterps.planner.solve.placement import TOLERANCE, Bools, Floats, Flow, Placement, Segment, Shards
 from heterps.planner.solve.shared_use import shared_limits
 
@@ -84,6 +85,8 @@ class Problem:
         more.
     fused
         Whether placements of one stage are looked for only.
+    calls
+        What further shard hosts add to these figures (:meth:`calling`); None: nothing.
     """
 
     members: Bools
@@ -124,6 +127,7 @@ class Problem:
     flight_from: float = 0.0
     flight_to: float = np.inf
     fused: bool = False
+    calls: Calls | None = None
 
     @property
     def types(self) -> int:
@@ -389,7 +393,7 @@ class Problem:
     @property
     def slowest(self) -> float:
         """Rows per second, so few that whatever is feasible at all is feasible there."""
-        longest = float((self.serial[:, -1] + self.parallel[:, -1]).max())
+        longest = max(float((self.serial[:, -1] + self.parallel[:, -1]).max()), self.shards.calls)
         return 1e-6 / longest if longest > 0 else 1.0
 
     @cached_property
@@ -487,6 +491,10 @@ class Problem:
         """Units that shard hosts take of each type."""
         return np.where(np.arange(self.types) == self.shards.type, hosts, 0)
 
+    def calling(self, hosts: int) -> Problem:
+        """The problem in which every batch calls so many shard hosts."""
+        return self if self.calls is None or self.calls.counted == hosts else calling(self, hosts)
+
     @property
     def host_price(self) -> float:
         """Price of one shard host; where it is part of a product, its part of that price."""
@@ -494,9 +502,11 @@ class Problem:
 
     def limits(self, placement: Placement) -> dict[str, float]:
         """Rows per second that each part of a placement sustains: stages, shard hosts, shared capacities, links."""
+        if (called := self.calling(placement.hosts)) is not self:
+            return called.limits(placement)
         limits = {f"stage {i}": self.speed(segment) for i, segment in enumerate(placement.segments)}
-        if self.shards.seconds > 0:
-            limits["shard hosts"] = placement.hosts / self.shards.seconds
+        if self.shards.work(placement.hosts) > 0:
+            limits["shard hosts"] = self.shards.speed(placement.hosts)
         top = min(1e18, *limits.values())  # a finite number
         shared = shared_limits(self, placement.segments, top) if len(self.capacity) else ()
         limits |= {f"shared {h}": float(x) for h, x in enumerate(shared) if np.isfinite(x)}
@@ -513,9 +523,9 @@ class Problem:
         """Rows per second that a placement sustains."""
         if self.is_coupled or self.mixes.size:
             return min(self.limits(placement).values())
-        hosts = placement.hosts / self.shards.seconds if self.shards.seconds > 0 else np.inf
         room = self._room_limits(placement.segments) if self.has_flight else {}
-        return min(hosts, self._slowest(placement.segments), *room.values())
+        slowest = self.calling(placement.hosts)._slowest(placement.segments)
+        return min(self.shards.speed(placement.hosts), slowest, *room.values())
 
     def _slowest(self, segments: tuple[Segment, ...]) -> float:
         """Rows per second of the slowest stage, none of them mixed: :meth:`speed` of all at once."""

@@ -113,7 +113,12 @@ def _short_of_hosts(request: Request, nearest: int, target: float) -> str | None
     """Why there are not enough shard hosts on any pool, in words; None if there are on one."""
     costs, short = request.costs(nearest), []
     for server in server_pools(costs):
-        hosts = build_problem(costs, server, request.pins).shards.hosts(target)
+        shards = build_problem(costs, server, request.pins).shards
+        if not shards.carry(target):
+            most = f"{shards.most:,.0f} rows/s on pool {server.name!r}"
+            short.append(f"more time than there is: every batch of {nearest:,} calls each of them, at most {most}")
+            continue
+        hosts = shards.hosts(target)
         if server.host is not None or server.cap is None or hosts <= server.cap:
             return None
         short.append(f"{hosts:,} of pool {server.name!r}, which has {server.cap}")

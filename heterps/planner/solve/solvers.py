@@ -51,7 +51,10 @@ class Solver:
                 raise PlanError(
                     f"solver {self.name!r} cannot be used here ({reason}): take another (solver=, --solver)"
                 )
-            return self.solve(problem, x) if self.timed is None else self.timed(problem, x, deadline)
+            if not problem.shards.carry(x):
+                return None
+            called = problem.calling(problem.shards.hosts(x))
+            return self.solve(called, x) if self.timed is None else self.timed(called, x, deadline)
 
         return placed
 

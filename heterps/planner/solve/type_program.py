@@ -135,6 +135,8 @@ class TypeProgram:
         Of plans within a ``budget`` per hour. inf: no plan, or none that costs so much at ``most``; -inf: nothing is
         known in time. And the price per row of the solution that comes closest.
         """
+        if not self.problem.shards.carry(low):
+            return np.inf, np.inf
         program = IntegerProgram()
         rate, products = self._build(program, per_row, low, high)
         if np.isfinite(budget):
@@ -170,7 +172,7 @@ class TypeProgram:
         messages = self._add_crossing(program, rows, work, ways, high)
         self._add_gradients(program, rows, work, ways)
         flight = self._add_flight(program, ways, rate)
-        products, hosts, units = self._add_units(program, work, rate, high)
+        products, hosts, units = self._add_units(program, work, rate, low, high)
         if self._is_anchored:
             at = Columns(rate, rows, messages, flight, units, hosts, low, high, self._most_way, self._shared)
             self._add_stages(program, at)
@@ -342,16 +344,17 @@ class TypeProgram:
         return 0 if len(reached) == small.layers and self._counts[0] == 1 else None
 
     def _add_units(
-        self, program: IntegerProgram, work: list[list[Terms]], rate: int, high: float
+        self, program: IntegerProgram, work: list[list[Terms]], rate: int, low: float, high: float
     ) -> tuple[list[int], int, list[int]]:
         """Products of which units of each type within the caps are parts (a single unit is one too), and shard hosts.
 
-        Columns of products, of hosts and of units are returned.
+        Of these no fewer for a row than at the lowest throughput. Columns of products, of hosts and of units are
+        returned.
         """
         p, every = self.problem, []
         hosts = program.integer(p.shards.price if p.shards.type < 0 else 0.0, p.shards.hosts(high) + 1.0)
         program.row([(hosts, 1.0)], p.shards.minimum, np.inf)
-        program.row([(hosts, 1.0), (rate, -p.shards.seconds * high * (1 - TOLERANCE))], 0, np.inf)
+        program.row([(hosts, 1.0), (rate, -p.shards.each(low) * high * (1 - TOLERANCE))], 0, np.inf)
         products = [program.integer(*each) for each in zip(p.product_price, self._bought[1], strict=True)]
         for product, fewest in zip(products, self._bought[0], strict=True):
             program.row([(product, 1.0)], fewest, np.inf)

@@ -3,9 +3,11 @@
 import pytest
 
 from heterps.planner.goals import FixedRate, MinCost
+from heterps.planner.solve.effort import NEVER
 from heterps.planner.solve.large import planned
-from heterps.planner.solve.solvers import exact
+from heterps.planner.solve.solvers import exact, solver
 from tests.unit.planner.brute import BrutePlans
+from tests.unit.planner.called_plans import CalledPlans, called
 from tests.unit.planner.instances import goal_of, instance, problem_of, shrunk
 from tests.unit.planner.odd_instances import drawn
 
@@ -15,9 +17,12 @@ TESTED, SOAKED = range(1_000), range(1_000, 101_000)
 
 def difference(made):
     """What the planner says that is not so; nothing if all of it is."""
-    problem, goal = problem_of(made), goal_of(made)
-    best = best_by_brute_force(problem, goal)
-    outcome = planned(problem, goal, exact)
+    return difference_of(problem_of(made), goal_of(made))
+
+
+def difference_of(problem, goal, solve=exact, kind=BrutePlans):
+    best = best_by_brute_force(problem, goal, kind)
+    outcome = planned(problem, goal, solve)
     found = outcome.found
     if best is None or found is None:
         return "" if best is None and found is None else f"best plan {best}, found {found and found.value}"
@@ -54,6 +59,29 @@ def check(seeds, **size):
 
 def test_random_instances():
     check(TESTED)
+
+
+def check_called(seeds):
+    """Every batch calls every shard host: readers, hosts and shared capacities have more to do with more hosts."""
+    solve, seen, more = solver("exact").within(NEVER), 0, 0
+    for seed in seeds:
+        if (found := called(seed)) is None:
+            continue
+        problem, goal = found
+        assert not (what := difference_of(problem, goal, solve, CalledPlans)), f"seed {seed}: {what}"
+        least = best_by_brute_force(problem, goal, CalledPlans)
+        seen, more = seen + 1, more + (least != best_by_brute_force(problem, goal))
+    assert min(seen, more) > len(seeds) / 50  # the calls of further hosts decide
+
+
+def test_random_instances_with_calls_to_every_shard_host():
+    check_called(range(300))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_many_random_instances_with_calls_to_every_shard_host():
+    check_called(range(300, 30_000))
 
 
 def check_within_a_price(seeds):

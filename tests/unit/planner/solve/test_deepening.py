@@ -36,7 +36,7 @@ serves = false
 @pytest.fixture(scope="module")
 def draft():
     """Readers, a stage on two pools and shard hosts, all of them busy more than nine tenths of the time."""
-    return Request(ctrdnn(), Hardware.from_toml(TWO_GPUS), MaxThroughput(), (1024,)).best().draft
+    return Request(ctrdnn(), Hardware.from_toml(TWO_GPUS), MaxThroughput(), (2048,)).best().draft
 
 
 def part(draft):
