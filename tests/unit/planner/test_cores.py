@@ -94,6 +94,13 @@ def test_a_branch_is_what_only_its_end_reads():
     assert [branch.layers for branch in branches_of(beside)] == [(1, 2)]
 
 
+def test_what_several_read_is_no_part_of_a_branch_but_its_end():
+    edges = [(0, 1), (1, 2), (2, 3), (2, 4)]
+    problem = make_problem([[0.1, 0.1]] * 5, flows=[Flow(a, b, f"{a}", 1.0) for a, b in edges])
+    (branch,) = branches_of(problem)
+    assert (branch.layers, branch.end, len(branch.tensors)) == ((1,), 2, 1)
+
+
 def test_what_a_branch_takes_beside_its_end_is_what_crosses_and_what_is_behind():
     problem = chain_with_table()
     end = ends_of(problem, branches_of(problem))[3, 1]
