@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heterps.planner.solve.branch_ends import Branch, BranchEnd, branches_of, ends_of, work_of
-from heterps.planner.solve.dag import edges_of, over_downsets
+from heterps.planner.solve.dag import all_after_first, edges_of, over_downsets
 from heterps.planner.solve.making import prefixes
 from heterps.planner.solve.placement import Bools, Floats, Flow
 from heterps.planner.solve.problem import Problem
@@ -66,7 +66,7 @@ class Core:
 
 def core_of(problem: Problem) -> Core | None:
     """Return the core of a problem; None if it has none whose cuts can be listed."""
-    if problem.mixes.size or not _all_behind_first(problem):
+    if problem.mixes.size or not all_after_first(problem):
         return None
     branches = branches_of(problem)
     kept = np.ones(problem.layers, np.bool_)
@@ -91,14 +91,6 @@ def _core(
     mine = {(int(place[v]), t): end for (v, t), end in ends.items() if kept[v]}
     work = work_of(problem)
     return Core(every, work[:, kept], _alone(work[:, alone], problem.allowed[alone]), mine, {})
-
-
-def _all_behind_first(problem: Problem) -> bool:
-    behind = {0}
-    for a, b in sorted(edges_of(problem)):
-        if a in behind:
-            behind.add(b)
-    return len(behind) == problem.layers
 
 
 def _lightest(problem: Problem, kept: Bools) -> list[int]:

@@ -37,6 +37,7 @@ __all__ = [
     "MOST_STATES",
     "alike_branches",
     "alike_edges",
+    "all_after_first",
     "blocks",
     "downsets",
     "edges_of",
@@ -153,6 +154,15 @@ def over_downsets(problem: Problem, most: int = MOST_STATES) -> tuple[Problem, b
 def edges_of(problem: Problem) -> Edges:
     """Pairs of Layers of which the second needs the first."""
     return {(flow.source, flow.target) for flow in problem.flows}
+
+
+def all_after_first(problem: Problem) -> bool:
+    """Whether all Layers come after the first."""
+    behind = {0}
+    for a, b in sorted(edges_of(problem)):
+        if a in behind:
+            behind.add(b)
+    return len(behind) == problem.layers
 
 
 def _joins_freely(problem: Problem) -> Bools:

@@ -30,6 +30,7 @@ from functools import cached_property
 import numpy as np
 
 from heterps.planner.solve.anchor_stage import add_anchor_stage
+from heterps.planner.solve.dag import all_after_first
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.integer_program import IntegerProgram
 from heterps.planner.solve.lane_stage import add_lanes
@@ -336,12 +337,7 @@ class TypeProgram:
     @property
     def _first(self) -> int | None:
         """The Layer that all others come after."""
-        small = self._small
-        reached, edges = {0}, sorted((flow.source, flow.target) for flow in small.flows)
-        for a, b in edges:
-            if a in reached:
-                reached.add(b)
-        return 0 if len(reached) == small.layers and self._counts[0] == 1 else None
+        return 0 if all_after_first(self._small) and self._counts[0] == 1 else None
 
     def _add_units(
         self, program: IntegerProgram, work: list[list[Terms]], rate: int, low: float, high: float
