@@ -26,11 +26,12 @@ from heterps.planner.solve.assemble import Draft, at_depth, check_counted, has_l
 from heterps.planner.solve.bands import Bands, WholeBands
 from heterps.planner.solve.deepening import slowed, without_room
 from heterps.planner.solve.effort import Deadline, UndecidedError
-from heterps.planner.solve.large import LargeOutcome, planned
+from heterps.planner.solve.large import LargeOutcome, closer_bound, planned
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult
 from heterps.planner.solve.solvers import solver
 from heterps.planner.solve.type_bands import bands_over
+from heterps.planner.solve.type_program import TypeProgram
 
 if TYPE_CHECKING:
     from heterps.planner.goals import Goal
@@ -70,6 +71,7 @@ class _Look:
     bound: float
     cuts: Problem | None = None  # the problem with cuts over which a plan was found, if these are not all
     without_room: Draft | None = None  # what was found, if it does not fit
+    loose: bool = False  # whether the bound is one of fractions of units
 
 
 class Choosing:
@@ -145,28 +147,29 @@ class Choosing:
         request, problem = self._request, self._problem(costs, server)
         solve = solver(request.solver).within(deadline)
         try:
-            outcome = planned(problem, request.goal, solve, deadline, beat=self._beat)
+            outcome = planned(problem, request.goal, solve, deadline, beat=self._beat, loose=True)
         except UndecidedError as error:
             self.undecided.append(f"batches of {costs.batch_size:,}: {error}")
             bound = request.goal.bound(problem) if error.bound is None else error.bound
-            self.looks.append(_Look(costs, server, bound))
+            self.looks.append(_Look(costs, server, bound, loose=True))
             return
         if outcome.found is None:
             return
         draft = _drafted(request, costs, server, outcome)
         self._keep(draft)
         cuts, unfit = None if draft.complete else draft.problem, None if draft.fits else draft
-        self.looks.append(_Look(costs, server, draft.found.bound, cuts, unfit))
+        self.looks.append(_Look(costs, server, draft.found.bound, cuts, unfit, outcome.loose))
 
     def _deepen(self, look: _Look, draft: Draft | None) -> None:
         """Plan for more and more batches in flight, until a plan fits at the depth that it needs itself."""
         each, request = 0.0, self._request
-        problem, solve = self._problem(look.costs, look.server), solver(request.solver)
+        problem = self._problem(look.costs, look.server)
         while draft is not None and not draft.fits and not self._is_late:
             each = max(each * _MORE, in_flight(draft) / draft.found.rows_per_second)
             try:
                 deep = with_in_flight(problem, each)
-                outcome = planned(deep, request.goal, solve.within(self._deadline), self._deadline, beat=self._beat)
+                solve = solver(request.solver).within(self._deadline)
+                outcome = planned(deep, request.goal, solve, self._deadline, beat=self._beat, loose=True)
             except UndecidedError as error:
                 self.undecided.append(f"batches of {look.costs.batch_size:,}: {error}")
                 return
@@ -193,6 +196,7 @@ class Choosing:
 
     def close_in(self) -> None:
         """Bound plans by bands, wherever that decides what is proved of the best, until it no longer helps."""
+        self._tighten()
         before: _Look | None = None
         while (worst := self._decisive) is not before and worst is not None and self._is_open(worst):
             problem = self._problem(worst.costs, worst.server)
@@ -205,6 +209,13 @@ class Choosing:
                 enough = Deadline(min(max(_BAND_SECONDS, _MOST_OF * left), left))
                 worst.bound = self._bands(bands_over(problem), worst, enough).closer(worst.bound)
             before = worst
+
+    def _tighten(self) -> None:
+        """Bound plans with whole units, wherever fractions decide what is proved of the best."""
+        while (worst := self._decisive) is not None and worst.loose and not self._deadline.over:
+            program = TypeProgram(self._problem(worst.costs, worst.server))
+            worst.bound = closer_bound(program, self._request.goal, self._value(), worst.bound, self._deadline)
+            worst.loose = False
 
     def _bands(self, kind: Callable[..., Bands[Any]], look: _Look, deadline: Deadline) -> Bands[Any]:
         solve = solver(self._request.solver).within(deadline)

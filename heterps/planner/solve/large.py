@@ -24,7 +24,7 @@ from heterps.planner.solve.search import SearchResult, Solve
 from heterps.planner.solve.slot_program import slot_placement
 from heterps.planner.solve.type_program import TypeProgram
 
-__all__ = ["FEW_STATES", "LargeOutcome", "listed", "planned"]
+__all__ = ["FEW_STATES", "LargeOutcome", "closer_bound", "listed", "planned"]
 
 FEW_STATES = 3_000  # cuts over which a search takes about a second
 _MOST_CELLS = 1.5e7  # cuts x Layers beyond which listing them takes longer than anybody waits
@@ -42,13 +42,15 @@ _ENOUGH = 1e-2  # a gap that is not worth looking at all cuts where they are man
 class LargeOutcome:
     """The problem with the cuts that were looked at, the best over them (None: there is none), and if they are all.
 
-    ``beaten``: there is no plan that is better than the value that was to be beaten.
+    ``beaten``: there is no plan that is better than the value that was to be beaten. ``loose``: the bound is one of
+    fractions of units, and :func:`closer_bound` may have a better one.
     """
 
     problem: Problem
     found: SearchResult | None
     complete: bool
     beaten: bool = False
+    loose: bool = False
 
 
 def listed(problem: Problem, most: int = MOST_STATES) -> tuple[Problem, bool]:
@@ -70,8 +72,12 @@ def planned(
     *,
     beat: float | None = None,
     most: int = MOST_STATES,
+    loose: bool = False,
 ) -> LargeOutcome:
     """Search within the deadline for a plan, for one that is better than ``beat`` where that is given.
+
+    ``loose``: the bound of a large graph may wait until the best plan of all batch sizes is known. It takes seconds,
+    which are lost on what that plan rules out at once.
 
     Raises
     ------
@@ -92,7 +98,7 @@ def planned(
         return LargeOutcome(problem, None, True, beaten=True)
     if not complete:
         few = fairly_priced(good_cuts(problem, _GOOD), goal.target)
-        return _over_good_cuts(few, program, goal, solve, deadline, most, beat)
+        return _over_good_cuts(few, program, goal, solve, deadline, most, beat, loose)
     every = fairly_priced(every, goal.target)
     if beat is not None and not goal.can_beat(every, solve, beat):
         return LargeOutcome(every, None, True, beaten=True)
@@ -114,10 +120,7 @@ def _thinned(every: Problem, program: TypeProgram, goal: Goal, solve: Solve, dea
     found = _closer(few, goal, solve, deadline)
     if found is None:
         return LargeOutcome(every, goal.search(every, solve, deadline), True)
-    bound = goal.floor(every)
-    if program.applies:
-        soon = Deadline(min(_BOUND_SECONDS, deadline.left / 2))
-        bound = goal.closer(program, found[1].value, bound, soon)
+    bound = closer_bound(program, goal, found[1].value, goal.floor(every), deadline)
     result = _bounded(found[1], bound, goal, f"over {found[0].states:,} of {every.states:,} legal cuts")
     if result.gap <= _ENOUGH or deadline.over:
         return LargeOutcome(found[0], result, False)
@@ -139,6 +142,7 @@ def _over_good_cuts(
     deadline: Deadline,
     most: int,
     beat: float | None,
+    loose: bool,
 ) -> LargeOutcome:
     """Not all cuts are known: good ones, those near the best of them, those of the integer program over slots."""
     bound = goal.bound(few)
@@ -146,15 +150,23 @@ def _over_good_cuts(
         return LargeOutcome(few, None, True)  # not even with fractions of units, whatever the cuts
     found = _closer(few, goal, solve, deadline, beat)
     value = found[1].value if found else beat
-    if program.applies and value is not None:
-        bound = goal.closer(program, value, bound, Deadline(min(_BOUND_SECONDS, deadline.left / 2)))
-    if few.layers * few.types <= _SLOT_COLUMNS and (value is None or abs(value - bound) > _CLOSED * value):
+    slots = few.layers * few.types <= _SLOT_COLUMNS
+    if value is not None and (slots or not loose):
+        bound = closer_bound(program, goal, value, bound, deadline)
+    if slots and (value is None or abs(value - bound) > _CLOSED * value):
         found = _slotted(found[0] if found else few, found and found[1], goal, solve, deadline) or found
     if found is None:
         better = "" if beat is None else " that is better than what was found before"
         raise UndecidedError(f"no plan{better} over {few.states:,} of more than {most:,} legal cuts", bound)
     over = f"over {found[0].states:,} of more than {most:,} legal cuts; the bound is for all"
-    return LargeOutcome(found[0], _bounded(found[1], bound, goal, over), False)
+    return LargeOutcome(found[0], _bounded(found[1], bound, goal, over), False, loose=loose and not slots)
+
+
+def closer_bound(program: TypeProgram, goal: Goal, value: float, bound: float, deadline: Deadline) -> float:
+    """A value that no plan beats, whatever its cuts, given one and the value of a plan, with whole units."""
+    if not program.applies:
+        return bound
+    return goal.closer(program, value, bound, Deadline(min(_BOUND_SECONDS, deadline.left / 2)))
 
 
 def _closer(
