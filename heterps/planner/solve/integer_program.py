@@ -1,29 +1,25 @@
-"""A linear program in integers, built column by column and row by row, solved by HiGHS through SciPy."""
+"""A linear program in integers, built column by column and row by row, and solved with a proof of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
-from heterps.planner.solve.aside import answered
-from heterps.planner.solve.effort import UndecidedError
-from heterps.planner.solve.own_words import own_words_only
+from heterps.planner.solve.branching import Branching
+from heterps.planner.solve.effort import Deadline, UndecidedError
+from heterps.planner.solve.placement import Floats
+from heterps.planner.solve.row_prices import LinearRows
 
 __all__ = ["IntegerProgram", "ProgramSolution"]
-
-_PATIENCE = 1.5  # times its time limit, after which HiGHS is not waited for
-_INFEASIBLE = 2  # scipy.optimize.milp: proved, unlike 1 (time) and 4 (memory and all else)
 
 
 @dataclass(frozen=True)
 class ProgramSolution:
     """Values of the columns, what they cost, and what no solution undercuts."""
 
-    values: npt.NDArray[np.float64]
+    values: Floats
     value: float
     bound: float
 
@@ -51,11 +47,7 @@ class IntegerProgram:
         return self._column(cost, 1.0, 1)
 
     def integer(self, cost: float = 0.0, upper: float = np.inf) -> int:
-        """Add a column of whole numbers.
-
-        So is its limit: with limits of 1.000000001 HiGHS 1.12 was seen to prove that nothing solves a program of which
-        it knew a solution.
-        """
+        """Add a column of whole numbers; so is its limit."""
         return self._column(cost, float(np.floor(upper * (1 + 1e-9))), 1)
 
     def continuous(self, cost: float = 0.0, upper: float = np.inf) -> int:
@@ -63,11 +55,7 @@ class IntegerProgram:
         return self._column(cost, upper, 0)
 
     def part(self) -> int:
-        """Add a column of any part of a whole, from 0 to 1.
-
-        Rows say so too; but of programs with columns without a limit, which it was not to simplify, HiGHS 1.12 was
-        seen to prove what is not so.
-        """
+        """Add a column of any part of a whole, from 0 to 1: without a limit prices prove nothing."""
         return self._column(0.0, 1.0, 0)
 
     def row(self, entries: Iterable[tuple[int, float]], low: float, high: float) -> None:
@@ -77,43 +65,27 @@ class IntegerProgram:
         self.low.append(low)
         self.high.append(high)
 
-    def dearest(self, cost: float, scale: float, but: int = -1) -> None:
-        """Add the row that no solution costs more, in units of ``scale``: so much is pruned before one is found.
-
-        What one column costs may be left out.
-        """
+    def within(self, cost: float, scale: float, but: int) -> None:
+        """Add the row that no solution costs more, in units of ``scale``, what one column costs left out."""
         entries = [(column, each / scale) for column, each in enumerate(self.cost) if each and column != but]
         self.row(entries, -np.inf, cost / scale)
 
-    def solve(self, seconds: float) -> ProgramSolution | None:
-        """Return the best solution found within the time; None if HiGHS has proved, twice, that there is none.
-
-        Of a program that it was not to simplify first, HiGHS 1.12 was seen to prove that nothing solves it where
-        something does. So it may simplify, and what it says then of having no solution must hold without, too.
+    def solve(self, seconds: float, dearest: float = np.inf) -> ProgramSolution | None:
+        """Return the best solution found within the time that costs at most so much; None: it is proved that none does.
 
         Raises
         ------
         UndecidedError
-            If it ended for another reason (time, memory) without a solution.
+            If neither was found in time.
         """
-        return self._solved(seconds, presolve=True) or self._solved(seconds, presolve=False)
-
-    def _solved(self, seconds: float, presolve: bool) -> ProgramSolution | None:
-        from scipy.optimize import Bounds, LinearConstraint, milp  # a third of a second to import
-        from scipy.sparse import coo_matrix
+        from scipy.sparse import coo_matrix  # a third of a second to import
 
         rows, columns, values = map(np.array, zip(*self.entries, strict=True))
         matrix = coo_matrix((values, (rows, columns)), shape=(len(self.low), len(self.cost))).tocsr()
-        limits, bounds = LinearConstraint(matrix, self.low, self.high), Bounds(0, self.upper)
-        options = {"time_limit": seconds, "mip_rel_gap": 0.0, "presolve": presolve}
-        call = partial(
-            milp, self.cost, constraints=limits, bounds=bounds, integrality=np.array(self.whole), options=options
-        )
-        with own_words_only:
-            result = answered(call, _PATIENCE * seconds + 1.0)
-        if result.x is None and result.status == _INFEASIBLE:
-            return None
-        if result.x is None:
-            raise UndecidedError(f"HiGHS ended without an answer: {result.message}")
-        proved = -np.inf if result.mip_dual_bound is None else float(result.mip_dual_bound)
-        return ProgramSolution(np.asarray(result.x), float(result.fun), proved)
+        program = LinearRows(matrix, np.array(self.low, float), np.array(self.high, float))
+        most = np.array(self.upper, float)
+        branching = Branching(np.array(self.cost), program, np.array(self.whole, np.bool_), dearest)
+        found = branching.least((np.zeros_like(most), most), Deadline(seconds))
+        if found.values is None and found.bound < np.inf:
+            raise UndecidedError(f"no solution within {seconds:.3g} s, nor the proof that there is none", found.bound)
+        return None if found.values is None else ProgramSolution(found.values, found.value, found.bound)

@@ -8,6 +8,7 @@ for the overlapped model.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = ["MOST_FOR_MIN_CUT", "cut_bound", "cut_value", "fold_of", "folded", "f
 
 _SOURCE, _SINK = "source", "sink"
 _LARGEST = 2**31 - 2  # capacities have 32 bits
+_EXACT = 2**52  # parts of all capacities
 
 MOST_FOR_MIN_CUT = 300  # Layers; beyond, networkx takes seconds
 
@@ -95,11 +97,13 @@ def min_cut(problem: Problem, weight: float = 0.5) -> tuple[list[int], float]:
     """
     import networkx as nx  # slow to import, and most plans need no cut between two types
 
+    edges = _edges(problem, weight)
+    scale = _EXACT / (sum(filter(math.isfinite, edges.values())) or 1.0)
     graph: nx.DiGraph[object] = nx.DiGraph()
-    for (start, end), capacity in _edges(problem, weight).items():
-        graph.add_edge(start, end, capacity=capacity)
+    for (start, end), capacity in edges.items():  # in whole numbers: what rounding leaves of an edge would not part
+        graph.add_edge(start, end, capacity=round(capacity * scale) if math.isfinite(capacity) else math.inf)
     value, (near, _) = nx.minimum_cut(graph, _SOURCE, _SINK)
-    return [0 if v in near else 1 for v in range(problem.layers)], float(value)
+    return [0 if v in near else 1 for v in range(problem.layers)], float(value) / scale
 
 
 def cut_value(problem: Problem, weight: float = 0.5) -> float:

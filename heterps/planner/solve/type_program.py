@@ -141,12 +141,11 @@ class TypeProgram:
         program = IntegerProgram()
         rate, products = self._build(program, per_row, low, high)
         if np.isfinite(budget):
-            program.dearest(budget * (1 + _ROUNDING), budget, but=rate)
-        if np.isfinite(most) and (scale := max(per_row * high, most)) > 0:
-            program.dearest(most + 2 * _ROUNDING * scale, scale)
+            program.within(budget * (1 + _ROUNDING), budget, but=rate)
+        dearest = most + 2 * _ROUNDING * max(per_row * high, most)
         seconds = min(_STAGE_SECONDS if self._is_anchored else _SECONDS, deadline.left)
         try:
-            found = program.solve(max(0.05, seconds))
+            found = program.solve(max(0.05, seconds), dearest)
         except UndecidedError:
             return -np.inf, np.inf
         if found is None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from heterps.errors import PlanError
 from heterps.planner.solve.dag import alike_edges, blocks, downsets, edges_of, over_downsets
@@ -150,6 +150,7 @@ def test_too_many_downsets_fall_back_to_the_given_order():
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 6), st.floats(0, 1))
+@example(seed=38937312, layers=2, weight=1e-9)  # rounding left a little of an edge that is cut
 def test_minimum_cut_equals_enumeration(seed, layers, weight):
     problem = random_dag(seed, layers)
     types, value = min_cut(problem, weight)
