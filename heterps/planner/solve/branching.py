@@ -24,8 +24,8 @@ import numpy.typing as npt
 from heterps.planner.solve.effort import Deadline
 from heterps.planner.solve.narrowing import Narrowing
 from heterps.planner.solve.placement import Bools, Floats
-from heterps.planner.solve.row_prices import Limits, LinearRows
-from heterps.planner.solve.simplex import ANY, Point, Simplex
+from heterps.planner.solve.row_prices import Ends, LinearRows
+from heterps.planner.solve.simplex import ANY, Simplex, Vertex
 
 __all__ = ["Branching", "Found"]
 
@@ -47,7 +47,7 @@ class Found:
 
 
 @dataclass(order=True)
-class _Part:
+class _Branch:
     """What lies within limits, of which nothing costs less than the bound; and where the solver may begin.
 
     That of the least rank is looked at next: the nearer half of what was just divided, or where least is proved.
@@ -56,16 +56,16 @@ class _Part:
     rank: float
     turn: int
     bound: float = field(compare=False)
-    limits: Limits = field(compare=False)
+    limits: Ends = field(compare=False)
     start: Any = field(compare=False, default=None)
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Looked:
     """A part after it was looked at: its limits are narrower, its bound is closer."""
 
-    limits: Limits
-    point: Point
+    limits: Ends
+    point: Vertex
     bound: float
 
 
@@ -81,9 +81,9 @@ class Branching:
         self._risen, self._times = np.zeros((2, len(cost))), np.zeros((2, len(cost)))  # of the parts below and above
         self._turns = itertools.count()
 
-    def least(self, limits: Limits, deadline: Deadline) -> Found:
+    def least(self, limits: Ends, deadline: Deadline) -> Found:
         """Return what was found within the time; its bound is inf where it is proved that there is nothing."""
-        open_, lost = [_Part(-np.inf, next(self._turns), -np.inf, limits)], np.inf
+        open_, lost = [_Branch(-np.inf, next(self._turns), -np.inf, limits)], np.inf
         while open_ and not deadline.over:
             bound, parts = self._divided(heapq.heappop(open_), deadline)
             if parts is None:
@@ -93,7 +93,7 @@ class Branching:
         ends = [np.inf if self._found.values is None else self._found.value, lost, *(each.bound for each in open_)]
         return Found(self._found.values, self._found.value * self._scale, min(ends) * self._scale)
 
-    def _divided(self, part: _Part, deadline: Deadline) -> tuple[float, list[_Part] | None]:
+    def _divided(self, part: _Branch, deadline: Deadline) -> tuple[float, list[_Branch] | None]:
         """What nothing in a part undercuts, and its parts, none if it is closed; None if it is not, and has none."""
         if self._is_closed(part.bound) or (look := self._look(part, deadline)) is None:
             return self._found.value, []
@@ -111,14 +111,14 @@ class Branching:
         nearer = int(point.values[at] % 1.0 > 0.5)
         ranks = [-np.inf if n == nearer else look.bound for n in range(2)]
         parts = zip(ranks, halves, strict=True)
-        return look.bound, [_Part(rank, next(self._turns), look.bound, half, point.start) for rank, half in parts]
+        return look.bound, [_Branch(rank, next(self._turns), look.bound, half, point.start) for rank, half in parts]
 
     def _is_closed(self, bound: float) -> bool:
         """Whether nothing that is not undercut is better than what was found, or cheap enough where nothing was."""
         value = self._found.value
         return bound > value if self._found.values is None else bound >= value - _SAME * abs(value)
 
-    def _look(self, part: _Part, deadline: Deadline, steps: int = ANY) -> _Look | None:
+    def _look(self, part: _Branch, deadline: Deadline, steps: int = ANY) -> _Looked | None:
         """Look at a part; None if there is nothing in it that is not dearer than what was found."""
         limits = self._narrowing.within(part.limits, self._found.value)
         if limits is None:
@@ -126,14 +126,14 @@ class Branching:
         point = self._simplex.best(self._wholes(limits, part.limits), part.start, max(deadline.left, 0.01), steps)
         if point.ray is not None and self._rows.excludes(point.ray, limits):
             return None
-        return _Look(limits, point, max(part.bound, self._rows.least(self._cost, point.prices, limits)))
+        return _Looked(limits, point, max(part.bound, self._rows.least(self._cost, point.prices, limits)))
 
-    def _wholes(self, narrow: Limits, wide: Limits) -> Limits:
+    def _wholes(self, narrow: Ends, wide: Ends) -> Ends:
         """Narrower limits of whole numbers alone: others would only lead the solver away from where it begins."""
         least, most = (np.where(self._is_whole, a, b) for a, b in zip(narrow, wide, strict=True))
         return least, most
 
-    def _kept(self, look: _Look) -> _Look:
+    def _kept(self, look: _Looked) -> _Looked:
         """Keep a point as a solution; what is proved there, once it limits what is looked for."""
         values, value = look.point.values, float(self._cost @ look.point.values)
         slack = _KEPT * (1 + abs(value)) if self._found.values is None else 0.0  # a solver keeps limits within some
@@ -142,12 +142,12 @@ class Branching:
         limits = self._narrowing.within(look.limits, self._found.value) or look.limits
         return replace(look, bound=max(look.bound, self._rows.least(self._cost, look.point.prices, limits)))
 
-    def _widest(self, limits: Limits) -> int | None:
+    def _widest(self, limits: Ends) -> int | None:
         """The whole number that is least known; None if all are."""
         wide = (limits[1] - limits[0])[self._whole]
         return int(self._whole[wide.argmax()]) if len(wide) and wide.max() > 0.5 else None
 
-    def _column(self, look: _Look, deadline: Deadline) -> int | None:
+    def _column(self, look: _Looked, deadline: Deadline) -> int | None:
         """The number at which dividing helps most; None if all are whole."""
         part = look.point.values[self._whole] % 1.0
         open_ = np.minimum(part, 1 - part) > _WHOLE
@@ -176,14 +176,14 @@ class Branching:
         each = np.where(self._times > 0, self._risen / np.maximum(self._times, 1), mean[:, None])
         return np.asarray(each[:, columns] * (part, 1 - part))
 
-    def _tried(self, look: _Look, at: int, room: float, deadline: Deadline) -> Floats:
+    def _tried(self, look: _Looked, at: int, room: float, deadline: Deadline) -> Floats:
         """By how much the bounds of both parts rise within some steps, up to where they are closed."""
-        parts = (_Part(0.0, 0, look.bound, each, look.point.start) for each in _halves(look, at))
+        parts = (_Branch(0.0, 0, look.bound, each, look.point.start) for each in _halves(look, at))
         looks = (self._look(part, deadline, _STEPS) for part in parts)
         return np.array([room if each is None else min(each.bound - look.bound, room) for each in looks])
 
 
-def _halves(look: _Look, at: int) -> tuple[Limits, Limits]:
+def _halves(look: _Looked, at: int) -> tuple[Ends, Ends]:
     """Limits below and above where a number is not whole; in the middle, if that is not known."""
     least, most = look.limits
     middle = (least[at] + min(most[at], 2 * least[at] + 1)) / 2

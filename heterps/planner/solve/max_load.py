@@ -20,11 +20,13 @@ import numpy.typing as npt
 
 from heterps.errors import PlanError
 from heterps.planner.costs.instance import Instance
+from heterps.planner.solve.branching import Branching
 from heterps.planner.solve.cut_loads import open_costs, spread, sums_of, transfers
 from heterps.planner.solve.dag import downsets
 from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
 from heterps.planner.solve.joined_pieces import joined
 from heterps.planner.solve.orders import along
+from heterps.planner.solve.row_prices import LinearRows
 
 __all__ = ["LoadPlan", "LoadedDevice", "least_load"]
 
@@ -226,7 +228,7 @@ def _least(instance: Instance) -> float:
 
     Pieces that are larger than an accelerator's memory are on a CPU, and all together are no larger than all memory.
     """
-    from scipy.optimize import linprog
+    from scipy.sparse import csr_matrix
 
     n = len(instance.ids)
     share = np.concatenate([instance.accelerator_s, [-float(instance.accelerators)]])
@@ -237,9 +239,9 @@ def _least(instance: Instance) -> float:
     allowed = instance.supported & (instance.bytes <= room)
     top = [1.0 if ok and instance.accelerators else 0.0 for ok in allowed]
     low = [0.0 if instance.cpus else one for one in top]
-    bounds = [*zip(low, top, strict=True), (0, None)]
-    cost = np.concatenate([np.zeros(n), [1.0]])
-    rows, most = np.array([share, rest, sizes]), [0.0, -instance.cpu_s.sum(), 1.0]
-    found = linprog(cost, rows, most, bounds=bounds)
+    limits = np.array([*low, 0.0]), np.array([*top, float(instance.accelerator_s.sum() + instance.cpu_s.sum())])
+    cost, most = np.concatenate([np.zeros(n), [1.0]]), np.array([0.0, -instance.cpu_s.sum(), 1.0])
+    rows = LinearRows(csr_matrix(np.array([share, rest, sizes])), np.full(3, -np.inf), most)
+    bound = Branching(cost, rows, np.zeros(n + 1, np.bool_)).least(limits, NEVER).bound
     alone = np.where(allowed, np.minimum(instance.accelerator_s, instance.cpu_s), instance.cpu_s).max()
-    return max(float(found.fun) if found.status == 0 else 0.0, float(alone) if instance.cpus else 0.0)
+    return max(bound if np.isfinite(bound) else 0.0, float(alone) if instance.cpus else 0.0)

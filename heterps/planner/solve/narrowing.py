@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from heterps.planner.solve.placement import Bools, Floats
-from heterps.planner.solve.row_prices import Limits, LinearRows
+from heterps.planner.solve.row_prices import Ends, LinearRows
 
 __all__ = ["Narrowing"]
 
@@ -34,7 +34,7 @@ class Narrowing:
         self._most, self._whole = np.concatenate([rows.high[above], -rows.low[below], [np.inf]]), whole
         self._up = self._value > 0
 
-    def within(self, limits: Limits, dearest: float) -> Limits | None:
+    def within(self, limits: Ends, dearest: float) -> Ends | None:
         """Return narrower limits of all that costs at most so much; None if nothing does within all rows."""
         least, most = limits[0].copy(), limits[1].copy()
         self._most[-1] = dearest

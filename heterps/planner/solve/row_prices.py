@@ -21,11 +21,11 @@ import numpy as np
 
 from heterps.planner.solve.placement import Floats
 
-__all__ = ["Limits", "LinearRows"]
+__all__ = ["Ends", "LinearRows"]
 
 _UNIT = 2.0**-53  # of rounding
 _KEPT = 1e-6  # of what a row adds up, by which it may be missed
-Limits = tuple[Floats, Floats]  # the least, never below 0, and the most of each column
+Ends = tuple[Floats, Floats]  # the least, never below 0, and the most of each column
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class LinearRows:
         """Entries of the column that has most."""
         return int(np.bincount(self.matrix.indices, minlength=1).max())
 
-    def least(self, cost: Floats, prices: Floats, limits: Limits) -> float:
+    def least(self, cost: Floats, prices: Floats, limits: Ends) -> float:
         """What ``cost @ x`` is at least, of points within the limits, by these prices."""
         ends = np.where(prices > 0, self.low, self.high)
         prices = np.where(np.isfinite(ends), prices, 0.0)
@@ -61,7 +61,7 @@ class LinearRows:
         rows, slack = self.matrix @ values, _KEPT * (1 + self._sizes @ abs(values))
         return bool(((rows >= self.low - slack) & (rows <= self.high + slack)).all())
 
-    def excludes(self, prices: Floats, limits: Limits) -> bool:
+    def excludes(self, prices: Floats, limits: Ends) -> bool:
         """Whether prices, or their opposites, prove that no point is within rows and limits."""
         nothing = np.zeros(self.matrix.shape[1])
         return any(self.least(nothing, sign * prices, limits) > 0 for sign in (1.0, -1.0))

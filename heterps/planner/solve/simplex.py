@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from heterps.planner.solve.placement import Floats
-from heterps.planner.solve.row_prices import Limits, LinearRows
+from heterps.planner.solve.row_prices import Ends, LinearRows
 
-__all__ = ["ANY", "Point", "Simplex"]
+__all__ = ["ANY", "Simplex", "Vertex"]
 
 _OPTIONS = {"output_flag": False, "presolve": "off", "solver": "simplex", "parallel": "off", "threads": 1}
 ANY = 2**31 - 1  # steps
 
 
 @dataclass(frozen=True)
-class Point:
+class Vertex:
     """Values of the columns, prices of the rows, and where to begin next time.
 
     ``is_best``: whether nothing is said to cost less. ``ray``: prices by which there is said to be no point at all.
@@ -54,7 +54,7 @@ class Simplex:
         program.a_matrix_.value_ = matrix.data
         self._highs.passModel(program)
 
-    def best(self, limits: Limits, start: Any, seconds: float, steps: int = ANY) -> Point:
+    def best(self, limits: Ends, start: Any, seconds: float, steps: int = ANY) -> Vertex:
         """Return what was reached within so many seconds and steps, begun at an earlier point's ``start`` if given."""
         highs = self._highs
         highs.changeColsBounds(len(self._columns), self._columns, *limits)
@@ -69,7 +69,7 @@ class Simplex:
             _, has_ray, given = highs.getDualRay()
             ray = np.array(given) if has_ray else None
         values, prices = _sized(found.col_value, len(self._columns)), _sized(found.row_dual, self._rows)
-        return Point(values, prices, highs.getBasis(), said == self._said.kOptimal, ray)
+        return Vertex(values, prices, highs.getBasis(), said == self._said.kOptimal, ray)
 
 
 def _sized(given: list[float], count: int) -> Floats:

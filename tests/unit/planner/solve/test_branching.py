@@ -11,7 +11,7 @@ from heterps.planner.solve.branching import Branching
 from heterps.planner.solve.effort import NEVER, Deadline
 from heterps.planner.solve.narrowing import Narrowing
 from heterps.planner.solve.row_prices import LinearRows
-from heterps.planner.solve.simplex import Point, Simplex
+from heterps.planner.solve.simplex import Simplex, Vertex
 
 _MOST = 3
 
@@ -98,7 +98,7 @@ class Liar:
         prices = honest.prices if rng.random() < 0.5 else rng.normal(size=self._rows)
         ray = rng.normal(size=self._rows) if rng.random() < 0.3 else honest.ray
         values = honest.values if rng.random() < 0.5 else values
-        return Point(values, prices, None, bool(rng.random() < 0.7), ray)
+        return Vertex(values, prices, None, bool(rng.random() < 0.7), ray)
 
 
 def test_a_solver_that_lies_proves_nothing_that_is_not_so(monkeypatch):
