@@ -27,7 +27,7 @@ from heterps.planner.solve.placement import Bools, Floats
 from heterps.planner.solve.row_prices import Ends, LinearRows
 from heterps.planner.solve.simplex import ANY, Simplex, Vertex
 
-__all__ = ["Branching", "Found"]
+__all__ = ["Branching", "LeastFound"]
 
 _WHOLE = 1e-6  # by which a whole number may be missed
 _KEPT = 1e-6  # of the dearest column, by which something may be dearer that is just cheap enough
@@ -38,7 +38,7 @@ _LITTLE = 1e-2  # of what a part must rise to be closed: less does not tell numb
 
 
 @dataclass(frozen=True)
-class Found:
+class LeastFound:
     """The best solution (None: none was found), what it costs, and what none undercuts."""
 
     values: Floats | None
@@ -77,11 +77,11 @@ class Branching:
         self._cost, self._rows = cost / self._scale, rows
         self._is_whole, self._whole = whole, np.flatnonzero(whole)
         self._simplex, self._narrowing = Simplex(self._cost, rows), Narrowing(rows, self._cost, whole)
-        self._found = Found(None, dearest / self._scale, -np.inf)
+        self._found = LeastFound(None, dearest / self._scale, -np.inf)
         self._risen, self._times = np.zeros((2, len(cost))), np.zeros((2, len(cost)))  # of the parts below and above
         self._turns = itertools.count()
 
-    def least(self, limits: Ends, deadline: Deadline) -> Found:
+    def least(self, limits: Ends, deadline: Deadline) -> LeastFound:
         """Return what was found within the time; its bound is inf where it is proved that there is nothing."""
         open_, lost = [_Branch(-np.inf, next(self._turns), -np.inf, limits)], np.inf
         while open_ and not deadline.over:
@@ -91,7 +91,7 @@ class Branching:
             for part in parts or ():
                 heapq.heappush(open_, part)
         ends = [np.inf if self._found.values is None else self._found.value, lost, *(each.bound for each in open_)]
-        return Found(self._found.values, self._found.value * self._scale, min(ends) * self._scale)
+        return LeastFound(self._found.values, self._found.value * self._scale, min(ends) * self._scale)
 
     def _divided(self, part: _Branch, deadline: Deadline) -> tuple[float, list[_Branch] | None]:
         """What nothing in a part undercuts, and its parts, none if it is closed; None if it is not, and has none."""
@@ -180,7 +180,10 @@ class Branching:
         """By how much the bounds of both parts rise within some steps, up to where they are closed."""
         parts = (_Branch(0.0, 0, look.bound, each, look.point.start) for each in _halves(look, at))
         looks = (self._look(part, deadline, _STEPS) for part in parts)
-        return np.array([room if each is None else min(each.bound - look.bound, room) for each in looks])
+        known = np.isfinite(look.bound)
+        return np.array(
+            [room if each is None else min(each.bound - look.bound, room) if known else 0.0 for each in looks]
+        )
 
 
 def _halves(look: _Looked, at: int) -> tuple[Ends, Ends]:

@@ -1,6 +1,8 @@
 """Programs in whole numbers against all their solutions; and that nothing a solver says makes a bound false."""
 
 import itertools
+import os
+import time
 
 import numpy as np
 import pytest
@@ -83,6 +85,18 @@ def test_numbers_without_a_limit_are_bounded_by_what_was_found():
     whole = np.ones(2, np.bool_)
     found = Branching(np.array([1.0, 2.5]), rows, whole).least((np.zeros(2), np.full(2, np.inf)), NEVER)
     assert (found.value, found.bound) == (pytest.approx(3.5), pytest.approx(3.5))
+
+
+def test_a_process_that_was_forked_solves_anew():
+    cost, rows = drawn(np.random.default_rng(0))
+    bound = solved(cost, rows).bound
+    child = os.fork()
+    if not child:
+        os._exit(7 if solved(cost, rows).bound == bound else 1)
+    deadline = time.monotonic() + 60
+    while not (done := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert os.waitstatus_to_exitcode(done[1]) == 7
 
 
 class Liar:
