@@ -1,7 +1,7 @@
-"""Integer programming (HiGHS) at a fixed throughput: stages as a path through the states, with side conditions.
+"""Integer programming at a fixed throughput: stages as a path through the states, with side conditions.
 
 One binary per possible stage, flow conservation at every state (by type, where links count), one row per scarce thing,
-an integer per product that is sold whole. HiGHS reports the bound; a gap of zero is the certificate. Its stages are on
+an integer per product that is sold whole. A gap of zero is the certificate. Its stages are on
 one type each: where stages on two are allowed, its plan is one of many, and the bound that of fractions of units.
 """
 
@@ -24,12 +24,12 @@ MOST_COLUMNS = 100_000  # some 200 MB while the program is built and solved
 
 
 def milp_placement(problem: Problem, x: float, seconds: float = 60.0) -> Placement | None:
-    """Cheapest placement at x rows a second within ``seconds``; its ``bound`` is what HiGHS has proved. None: none.
+    """Cheapest placement at x rows a second within ``seconds``; its ``bound`` is what is proved. None: none.
 
     Raises
     ------
     UndecidedError
-        If the program would be too large for memory, HiGHS found nothing in time, or stages on two types might do.
+        If the program would be too large for memory, nothing was found in time, or stages on two types might do.
     """
     found = _on_one_type(problem, x, seconds)
     if not problem.mixes.size:
@@ -63,7 +63,7 @@ def _on_one_type(problem: Problem, x: float, seconds: float) -> Placement | None
 
 
 def _most(problem: Problem, stages: list[Segment], hosts: int) -> npt.NDArray[np.float64]:
-    """More of each product than any path needs: without limits HiGHS 1.12 was seen to simplify without end."""
+    """More of each product than any path needs: without a limit nothing is proved."""
     units = problem.layers * max(stage.units for stage in stages) + hosts
     return np.minimum(problem.product_cap, float(units))
 

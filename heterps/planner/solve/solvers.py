@@ -82,7 +82,7 @@ def solvers() -> tuple[Solver, ...]:
 
 
 def exact(problem: Problem, x: float, deadline: Deadline = NEVER) -> Placement | None:
-    """Dynamic programming; labels where something is scarce and matters; HiGHS where there are too many labels."""
+    """Dynamic programming; labels where something is scarce and matters; an integer program where there are too many labels."""
     free = chain_placement(problem, x)
     if free is None or not (problem.is_coupled or problem.mixes.size):
         return free
@@ -97,7 +97,7 @@ def exact(problem: Problem, x: float, deadline: Deadline = NEVER) -> Placement |
 
 
 def _without_labels(problem: Problem, x: float, deadline: Deadline) -> Placement | None:
-    """HiGHS where the program is not too large and ends in time, else prices that keep stages within the caps."""
+    """An integer program where it is not too large and ends in time, else prices that keep stages within the caps."""
     try:
         return milp_placement(problem, x, seconds=min(20.0, deadline.left / 4))
     except UndecidedError:
@@ -165,8 +165,8 @@ def _small(problem: Problem) -> str:
     return "" if problem.states * problem.types <= 24 else "more than 24 states x types: it would not end"
 
 
-register_solver(Solver("exact", exact, "dynamic programming, Pareto labels, HiGHS: proved", timed=exact, proves=True))
-register_solver(Solver("milp", milp_placement, "HiGHS on the path formulation: proved to its gap", proves=True))
+register_solver(Solver("exact", exact, "dynamic programming, Pareto labels, integer programs: proved", timed=exact, proves=True))
+register_solver(Solver("milp", milp_placement, "an integer program of paths: proved to its gap", proves=True))
 register_solver(Solver("brute", brute_force, "every sequence of stages", _small))
 register_solver(Solver("greedy", greedy, "each Layer where it alone is cheapest"))
 register_solver(Solver("cpu-only", only("cpu"), "the best without GPUs"))

@@ -41,13 +41,13 @@ from heterps.planner.solve.problem import Problem
 
 __all__ = ["MOST_COLUMNS", "TypeProgram", "least_per_row", "most_within"]
 
-MOST_COLUMNS = 20_000  # of places and crossings, beyond which HiGHS takes long
+MOST_COLUMNS = 20_000  # of places and crossings, beyond which a program takes long
 _MOST_WHOLE = 64  # Layers that may be on several types, beyond which it does if they must not be split
 _MOST_SINGLE = 64  # Layers that are alone in their kind, with which a stage is looked at as it is
 _FEW_SINGLE = 20  # with which that is quick
 _SECONDS = 2.0  # for one program
 _STAGE_SECONDS = 5.0  # for one with stages as they are
-_ROUNDING = 1e-6  # relative: HiGHS takes what is so close for enough
+_ROUNDING = 1e-6  # relative: what is so close is not told apart
 _LESS = 1e-5  # relative: by which a price per row is below one that is known, so that rounding does not hide it
 _CLOSE = 2e-3  # relative distance from the plan at which a bound is good enough
 _NEAR = 0.01  # relative distance from a plan's throughput that is looked at first

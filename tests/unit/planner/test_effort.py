@@ -28,7 +28,7 @@ from tests.unit.planner.solve.test_large import with_tables
 from tests.unit.planner.test_known_answers import RATIO
 
 
-def test_highs_out_of_time_is_not_infeasible():
+def test_out_of_time_is_not_infeasible():
     problem = random_chain(1, 5, 2, cap=9)
     assert milp_placement(problem, 1.0) is not None
     with pytest.raises(UndecidedError, match="nor the proof"):

@@ -39,7 +39,7 @@ search            what a solver leaves open as proved: its bound, rates of which
                   says nothing
 ================= ==================================================================== ======================
 
-Not found, as they change nothing but how long HiGHS takes: twice ``spare`` or more; a part of a Layer where its stage
+Not found, as they change nothing but how long a program takes: twice ``spare`` or more; a part of a Layer where its stage
 is not; a unit for a stage that has work; more batches than fit as a choice; no row for the dearest; a unit for the
 rest by parts of branches.
 """
@@ -103,7 +103,7 @@ def test_stages_as_they_are_say_what_the_best_plan_costs(seed, band, goal, stage
 
 
 def test_all_that_is_a_part_of_something_has_a_limit():
-    """Without, HiGHS 1.12 proved what is not so of 3 in 776 programs from which a row was left out."""
+    """Without, prices of rows prove nothing; a solver was seen to prove what is not so."""
     problem = replace(placed(0), way_from=1.0, way_to=2.0)
     TypeProgram(problem, **LANES)._build(program := IntegerProgram(), 1.0, 1.0, 1.6)
     assert all(whole or math.isfinite(upper) for whole, upper in zip(program.whole, program.upper, strict=True))

@@ -1,4 +1,4 @@
-"""What is said where exact methods are too large: bounds over any cuts, HiGHS on paths, raised prices; all goals."""
+"""What is said where exact methods are too large: bounds over any cuts, an integer program of paths, raised prices; all goals."""
 
 import math
 import random
@@ -74,7 +74,7 @@ def test_no_plan_is_better_than_what_is_said_of_large_graphs(seeds, listed, monk
 @pytest.mark.parametrize(
     "seeds", [range(9_000, 9_100), pytest.param(range(9_100, 12_000), marks=pytest.mark.full)], ids=["few", "many"]
 )
-@pytest.mark.parametrize("program", [True, False], ids=["HiGHS", "raised prices"])
+@pytest.mark.parametrize("program", [True, False], ids=["program of paths", "raised prices"])
 def test_no_plan_is_better_than_what_is_said_without_labels(seeds, program, monkeypatch):
     def too_large(problem, x, **_):
         raise UndecidedError("too large")

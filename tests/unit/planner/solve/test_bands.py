@@ -23,7 +23,7 @@ from tests.unit.planner.lane_plans import LanePlans
 from tests.unit.planner.test_in_flight import RENTED
 
 FEW, MANY = range(7_000, 7_080), range(7_080, 8_000)
-SAID_TO_BE_IMPOSSIBLE = 7_434  # by HiGHS, of a program that has solutions, where it was not to simplify it
+SAID_TO_BE_IMPOSSIBLE = 7_434  # by a solver's own proof, of a program that has solutions
 
 
 def roomy_instances(seeds, most_layers=4):

@@ -1,4 +1,4 @@
-"""Bounds over fractions of work, worked out by hand; and that what HiGHS does not say is not taken for a proof."""
+"""Bounds over fractions of work, worked out by hand; and that what a solver does not say is not taken for a proof."""
 
 import math
 from dataclasses import replace

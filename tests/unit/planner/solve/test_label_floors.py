@@ -68,7 +68,7 @@ def test_a_floor_is_never_above_a_plan_and_rises_along_it(few, monkeypatch):
 
 @pytest.mark.parametrize("goal", [MinCost(5e6), FixedRate(2e6), MaxThroughput(40.0)], ids=["cost", "rate", "budget"])
 def test_machines_rented_whole_need_few_labels(goal, monkeypatch):
-    """A chain of 20 Layers on six pools, four of them parts of machines: exact, and HiGHS is not asked."""
+    """A chain of 20 Layers on six pools, four of them parts of machines: exact, and no integer program is asked."""
     monkeypatch.setattr(pareto, "_LABELS", (64, 1_000))
     monkeypatch.setattr(solvers, "milp_placement", None)
     request = Request(ctrdnn(hidden=(256,) * 16), page_hardware(), goal, (4096,), seconds=600)

@@ -1,4 +1,4 @@
-"""Integer programs at one throughput: what is proved is what HiGHS has proved."""
+"""Integer programs at one throughput: what is proved is what the program proves."""
 
 from dataclasses import replace
 
