@@ -82,7 +82,7 @@ def solvers() -> tuple[Solver, ...]:
 
 
 def exact(problem: Problem, x: float, deadline: Deadline = NEVER) -> Placement | None:
-    """Dynamic programming; labels where something is scarce and matters; an integer program where there are too many labels."""
+    """Dynamic programming; labels where something is scarce and matters; where these are too many, a program."""
     free = chain_placement(problem, x)
     if free is None or not (problem.is_coupled or problem.mixes.size):
         return free
@@ -165,7 +165,7 @@ def _small(problem: Problem) -> str:
     return "" if problem.states * problem.types <= 24 else "more than 24 states x types: it would not end"
 
 
-register_solver(Solver("exact", exact, "dynamic programming, Pareto labels, integer programs: proved", timed=exact, proves=True))
+register_solver(Solver("exact", exact, "dynamic programming, Pareto labels, programs: proved", timed=exact, proves=True))
 register_solver(Solver("milp", milp_placement, "an integer program of paths: proved to its gap", proves=True))
 register_solver(Solver("brute", brute_force, "every sequence of stages", _small))
 register_solver(Solver("greedy", greedy, "each Layer where it alone is cheapest"))

@@ -39,8 +39,8 @@ search            what a solver leaves open as proved: its bound, rates of which
                   says nothing
 ================= ==================================================================== ======================
 
-Not found, as they change nothing but how long a program takes: twice ``spare`` or more; a part of a Layer where its stage
-is not; a unit for a stage that has work; more batches than fit as a choice; no row for the dearest; a unit for the
+Not found, as they change nothing but how long that takes: twice ``spare`` or more; a part of a Layer where its stage is
+not; a unit for a stage that has work; more batches than fit as a choice; no row for the dearest; a unit for the
 rest by parts of branches.
 """
 
