@@ -153,9 +153,15 @@ class BrutePlans:
         """Batches under way per row a second at the least, with these Layers on a type and others anywhere."""
         way = self.p["layer_way"]
         places = [
-            [t] if v in mine else [u for u in range(self.types) if ok[u]] for v, ok in enumerate(self.p["allowed"])
+            [t] if v in mine else [u for u in range(self.types) if ok[u] and self.is_there(u)]
+            for v, ok in enumerate(self.p["allowed"])
         ]
         return self.p["way"] + sum(min((way[v][u] for u in at), default=0.0) for v, at in enumerate(places))
+
+    def is_there(self, t):
+        """Whether there is any of a type, as it is sold."""
+        parts = next(parts for parts in self.machines if t in parts)
+        return all(self.p["cap"][u] >= self.p["sold_in"][u] for u in parts)
 
     def beside(self, start, stop, t, part=1.0):
         """Batches under way per row a second for the cuts beside a stage: messages, and what its workers do."""
