@@ -60,6 +60,33 @@ def test_labels_and_highs_agree(problem, x):
         assert highs.bound == pytest.approx(highs.price)
 
 
+@pytest.mark.parametrize("dearer", [1 + 1e-6, 1.01, 1.1, 1.4])
+def test_what_costs_less_than_a_value_is_found_beyond_what_costs_more(dearer):
+    """What costs more per row than is to be beaten is jumped over, and not a row a second farther."""
+    looked = 0
+    for seed in range(40):
+        problem = random_chain(seed, 3, 2, cap=5)
+        best = best_price_per_row(problem, 0.3, exact, tolerance=0)
+        if best is not None:
+            found = best_price_per_row(problem, 0.3, exact, tolerance=0, beat=best.value * dearer)
+            assert found.value == pytest.approx(best.value, rel=1e-6), seed
+            looked += 1
+    assert looked > 10
+
+
+def test_what_was_found_too_dear_may_be_had_for_less():
+    def dear(problem, x):
+        found = exact(problem, x)
+        return found and replace(found, price=1.5 * found.price)
+
+    for seed in range(40):
+        problem = random_chain(seed, 3, 2, cap=5)
+        best = best_price_per_row(problem, 0.3, exact, tolerance=0)
+        if best is not None:
+            with pytest.raises(UndecidedError):
+                best_price_per_row(problem, 0.3, dear, tolerance=0, beat=best.value * 1.2)
+
+
 def least_per_row_by_listing(problem, at_least):
     """Every sequence of stages, every breakpoint of every stage within the caps: an independent oracle."""
     best = np.inf
