@@ -86,3 +86,14 @@ def test_parameters_are_laid_out_by_one_host_while_those_of_another_are_on_their
     moved = costs.byte_s(pool) + 2 * costs.rates(pool).wire_s_per_byte / replicas
     seconds = costs.cost(layer, pool).kernel_s + layer.cost.parameter_bytes * moved
     assert way[v] == pytest.approx(AHEAD * seconds / 1024)
+
+
+def test_what_is_copied_to_a_device_counts_where_no_first_stage_can_be():
+    """A stage that reads copies nothing while a batch is on its way."""
+    hardware = Hardware.from_toml(
+        '[[pool]]\nname = "cpu"\ndevice = "c6i-8xlarge"\n[[pool]]\nname = "gpu"\ndevice = "l4"\n'
+    )
+    costs, bus = costs_of(hardware), hardware.pool("gpu").device.bus_bytes_per_s
+    apart, reads = (in_flight_figures(costs, hardware.pools[0], [True, may])["own_way"][0] for may in (False, True))
+    assert apart[1] - reads[1] == pytest.approx(AHEAD / bus)
+    assert apart[0] == reads[0]
