@@ -45,7 +45,7 @@ from heterps.planner.solve.effort import Deadline
 from heterps.planner.solve.max_load import LoadPlan, least_load
 from heterps.planner.solve.solvers import solver
 from heterps.planner.tiers import with_storage
-from heterps.protocol.words.modes import mode_from_text
+from heterps.protocol.words.modes import Async, mode_from_text
 from heterps.runtime.batch.columns import check_columns
 from heterps.screen import Screen
 from heterps.writing import check_target, write_whole
@@ -235,7 +235,9 @@ def make(
     if comparing:
         _print_comparison(console, request)
         return
-    made = solve(request, None if mode is None else mode_from_text(mode))
+    made = solve(
+        request, None if mode in (None, Async.name) else mode_from_text(mode)
+    )  # with as many in flight as it needs
     job = job_text(made, _trained(rows, epochs), deadline, budget)
     if out:
         made.save(out)

@@ -14,15 +14,15 @@ from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner.costs.cache_forecast import cache_texts
-from heterps.planner.costs.forecast import NO_PROOF, Certificate, Rival, TableForecast
+from heterps.planner.costs.forecast import NO_PROOF, Certificate, TableForecast
 from heterps.planner.costs.gpu_cache import gpu_cache_texts
 from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.planning_model import is_priced, paid_text
+from heterps.planner.costs.planning_model import is_priced, paid_text, placed_tables
 from heterps.planner.costs.profile import Profile
 from heterps.planner.costs.row_way_costs import choose_row_ways, row_way_costs, row_way_texts
 from heterps.planner.costs.sample import Sample, sample_batches, sample_dataset
-from heterps.planner.costs.table_memory import forecast_tables, new_rows
+from heterps.planner.costs.table_memory import disk_texts, forecast_tables, new_rows
 from heterps.planner.costs.way_costs import choose_ways, dense_way_costs, way_texts
 from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
 from heterps.planner.plan import Plan
@@ -31,10 +31,8 @@ from heterps.planner.solve.choose import Choice
 from heterps.planner.solve.deepening import finished
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.making import make_problem
-from heterps.planner.solve.placement import Placement
-from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.remedies import infeasible
-from heterps.planner.solve.search import SearchResult, Solve
+from heterps.planner.solve.rivals import rivals
 from heterps.planner.solve.solvers import solver
 from heterps.planner.solve.widening import chosen
 from heterps.planner.ways import CACHE, GEO, mixed_mode, resolve_ways
@@ -47,7 +45,6 @@ __all__ = ["BATCH_SIZES", "SECONDS", "Request", "plan", "solve"]
 BATCH_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 SECONDS = 30.0
 _TINY = make_problem([[1.0]], cap=4)
-_MANY_STATES, _RIVAL_SECONDS = 400, 1.0  # cuts beyond which rivals of a plan are looked for only once, and so long
 _OPEN = 1e-6  # relative distance of two bounds that are not the same
 _LARGE_BATCH = 8192  # rows; above, a plan says that this changes what is learned
 
@@ -253,10 +250,20 @@ def _mode_text(made: Plan, given: Mode | None) -> str:
     """Say which mode a plan is for, and why."""
     if given == made.mode:
         whole = ": plans of one stage, as every worker trains on rows of its own" if made.mode.adds else ""
-        return f"mode {made.mode.name}, as was asked for{whole}"
+        return f"mode {made.mode.name}, as was asked for{whole}{_other_depth(made)}"
     if given is None and isinstance(made.mode, Async):
         return f"mode {made.mode.name}: nobody asked for another one (mode=, --mode)"
     return f"mode {made.mode.name}, which the ways of parameters take"
+
+
+def _other_depth(made: Plan) -> str:
+    """Say where as many batches in flight were asked for as the figures are not for."""
+    if not isinstance(made.mode, Async) or made.mode.merge > 1 or made.mode.depth == made.depth:
+        return ""
+    return (
+        f" with {made.mode.depth} batches in flight, where speed and memory are for {made.depth}: leave the number "
+        "out, or see what is left (--play)"
+    )
 
 
 def _sampled(graph: Graph, sample: Sample | Dataset | Iterable[Mapping[str, Any]] | None) -> Sample | None:
@@ -289,62 +296,6 @@ def _certificate(request: Request, choice: Choice, seconds: float) -> Certificat
     )
 
 
-def rivals(
-    request: Request, draft: Draft, names: Iterable[str] = ("cpu-only", "gpu-only", "greedy")
-) -> Iterable[Rival]:
-    """What other ways of planning come to, and why they lose."""
-    large = draft.problem.states > _MANY_STATES
-    deadline = Deadline(min(_RIVAL_SECONDS, request.seconds / 10) if large else request.seconds / 10)
-    enough = Deadline(0.0) if large else deadline  # the first that is found is taken
-    for name in names:
-        if deadline.over:  # of some it is not known then
-            return
-        try:
-            other = _rival(request.goal, draft.problem, solver(name).within(deadline), enough)
-        except UndecidedError:
-            continue
-        if other is None:
-            yield Rival(name, None, None, "no feasible plan of this kind")
-        elif not _same(other.placement, draft.found.placement):
-            price = draft.problem.price_of(other.placement.segments, other.placement.hosts)
-            rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else other.rows_per_second
-            per_million = price / 3600 * 1e6 / rate if is_priced(request.hardware) else None
-            yield Rival(name, per_million, rate, _why(request, draft, other))
-
-
-def _rival(goal: Goal, problem: Problem, by: Solve, deadline: Deadline) -> SearchResult | None:
-    """The best that a way of planning finds; where all it has is dearer than what was compared, for what was asked."""
-    found = goal.search(problem, by, deadline)
-    if found is None and isinstance(goal, MinCost) and math.isfinite(goal.price_per_hour):
-        goal = replace(goal, price_per_hour=math.inf, up_to=goal.rows_per_second)
-        return goal.search(problem, by, deadline)
-    return found
-
-
-def _same(a: Placement, b: Placement) -> bool:
-    return [(s.start, s.stop, s.type) for s in a.segments] == [(s.start, s.stop, s.type) for s in b.segments]
-
-
-def _why(request: Request, draft: Draft, other: Any) -> str:
-    limits = draft.problem.limits(other.placement)
-    slowest = min(limits, key=lambda name: limits[name])
-    where = slowest
-    if slowest.startswith("stage "):
-        segment = other.placement.segments[int(slowest.split()[1])]
-        names = [draft.costs.layers.layers[v].name for v in draft.problem.stage_layers(segment)]
-        where = f"{names[0]} .. {names[-1]} on {segment.units} {draft.pool(segment.type).name}"
-    if isinstance(request.goal, MaxThroughput):
-        cheaper = other.placement.price / other.value < draft.found.placement.price / draft.found.value
-        note = " (cheaper per row, which is not the goal)" if cheaper else ""
-        return f"{other.value / draft.found.value:.2f} of the throughput{note}; bound by {where}"
-    saved = "price" if is_priced(request.hardware) else "units"
-    value = draft.found.value
-    if not value:
-        return f"the plan costs nothing; bound by {where}"
-    times = f"{other.value / value:.2f}"
-    return f"{'about the same' if times == '1.00' else f'{times} times the'} {saved}; bound by {where}"
-
-
 def assumptions(request: Request, draft: Draft) -> Iterable[str]:
     """What the forecast rests on, in words."""
     yield request.goal_text
@@ -368,6 +319,8 @@ def assumptions(request: Request, draft: Draft) -> Iterable[str]:
     yield f"{request.unique_fraction:.0%} of the ids of a batch are distinct ({seen})"
     for table in draft.costs.tables:
         yield f"table rows {table.group}: {table.rows:,.0f} ({table.basis})"
+    placed = placed_tables(draft.costs, draft.server, draft.pins)
+    yield from disk_texts(request.graph, draft.costs.tables, placed)
     for host in request.hardware.hosts:
         on = [pool.name for pool in request.hardware.pools if pool.host == host.name]
         if not on:
@@ -379,7 +332,7 @@ def assumptions(request: Request, draft: Draft) -> Iterable[str]:
 
 def _limits(request: Request, draft: Draft) -> Iterable[str]:
     """What keeps the most throughput from being more: the budget, machines of which all are taken."""
-    goal, price = request.goal, draft.found.placement.price
+    goal, price = request.goal, _spent(request, draft)
     if not isinstance(goal, MaxThroughput):
         return
     if math.isfinite(goal.price_per_hour):
@@ -391,6 +344,13 @@ def _limits(request: Request, draft: Draft) -> Iterable[str]:
         cap = pool.cap if product is None else product.cap
         if cap is not None and each.count * (each.holds[pool.name] if product is None else 1) >= cap:
             yield f"all {cap} {each.name} are taken: with more of them (cap) it might be more"
+
+
+def _spent(request: Request, draft: Draft) -> float:
+    """Price per hour of what is bought, as the report has it: in the search some pools cost next to nothing more."""
+    if not is_priced(request.hardware):
+        return draft.found.placement.price
+    return sum(each.count * each.price_per_hour for each in draft.purchases)
 
 
 def _prices(hardware: Hardware) -> Iterable[str]:

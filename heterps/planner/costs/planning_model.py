@@ -106,11 +106,12 @@ def _worker_memory(costs: Costs) -> dict[str, Any]:
 
 
 def placed_tables(costs: Costs, server: Pool, pins: Mapping[str, str]) -> tuple[TableForecast, ...]:
-    """Tables with their tiers, shard hosts being on ``server``."""
-    if server.host is not None:
-        room = costs.hardware.host(server.host).memory_bytes
-    else:
-        room = math.inf if server.cap is None else server.cap * server.device.memory_bytes
+    """Tables with their tiers, shard hosts being on ``server``.
+
+    Where shard hosts are units, there are as many as hold all rows, or no plan: rows that went to disk where units are
+    few would make plans with fewer units, or with backups, the cheaper ones.
+    """
+    room = math.inf if server.host is None else costs.hardware.host(server.host).memory_bytes
     kinds = {pool.name: pool.kind for pool in costs.hardware.pools}
     gpu_only = {
         group
@@ -169,7 +170,7 @@ def is_priced(hardware: Hardware) -> bool:
 
 def paid_text(price: float, priced: bool) -> str:
     """What is paid, in words: so much an hour; where nothing has a price, so many units."""
-    text = f"{price:,.2f}"
+    text = f"{price:,.2f}" if price >= 0.01 or price == 0 else f"{price:.3g}"
     return f"{text} an hour" if priced else f"{text.removesuffix('.00')} unit{'s' * (text != '1.00')}"
 
 

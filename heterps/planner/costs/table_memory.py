@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -14,7 +14,7 @@ from heterps.stages.lowering import Group, groups_of
 from heterps.tables import ACCESSORS, ENTRIES, RULES, ElementAdaGrad, GroupSpec, TableSpec
 from heterps.tables.live.row_layout import RowLayout
 
-__all__ = ["INDEX_BYTES", "forecast_tables", "group_spec", "new_rows", "row_bytes", "with_tiers"]
+__all__ = ["INDEX_BYTES", "disk_texts", "forecast_tables", "group_spec", "new_rows", "row_bytes", "with_tiers"]
 
 #: Bytes of the hash index per row at its usual load, and room that growing regions keep.
 INDEX_BYTES = 12.0
@@ -97,3 +97,16 @@ def with_tiers(
         memory_bytes -= table.bytes if tier == "memory" else 0.0
         placed[table.group] = replace(table, tier=tier)
     return tuple(placed[table.group] for table in tables)
+
+
+def disk_texts(graph: Graph, asked: tuple[TableForecast, ...], placed: tuple[TableForecast, ...]) -> Iterator[str]:
+    """Say of rows on disk what the forecast leaves out; of those that only do not fit, that runs must be told."""
+    names = {group.name: ", ".join(group.tables) for group in groups_of(graph)}
+    for before, after in zip(asked, placed, strict=True):
+        if before.tier.endswith("ssd"):
+            yield f"rows of {names[after.group]} are on disk: what it takes to read them there is not in the forecast"
+        elif after.tier == "ssd":
+            yield (
+                f"rows of {names[after.group]} do not fit into memory if they come to be so many, and the forecast "
+                "counts no disks: keep them there (--storage 'TABLE=ssd'), or admit fewer ids (entry)"
+            )

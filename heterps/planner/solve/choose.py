@@ -29,6 +29,7 @@ from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import LargeOutcome, closer_bound, planned
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult
+from heterps.planner.solve.sizing import MOST_WORKERS
 from heterps.planner.solve.solvers import solver
 from heterps.planner.solve.type_bands import bands_over
 from heterps.planner.solve.type_program import TypeProgram
@@ -192,6 +193,8 @@ class Choosing:
         if has_lanes_for_depth(chosen):
             over += f", at most {chosen.problem.deepest:g} of them in flight for each worker that reads"
         bound = ends([*(look.bound for look in self.looks), chosen.found.value])
+        if _may_have_more_workers(chosen.problem, goal.dearest(chosen.found.value, bound)):
+            over += f", stages of fewer than {MOST_WORKERS:,} workers"
         return Choice(chosen, bound, over, goal, tuple(alike))
 
     def close_in(self) -> None:
@@ -268,6 +271,13 @@ def _anew(draft: Draft, goal: Goal) -> Draft:
     """A draft for a goal that lets it run faster, at the depth that it needs then."""
     found = goal.anew(draft.found, draft.problem)
     return draft if found is draft.found else _deepened(replace(draft, found=found))
+
+
+def _may_have_more_workers(problem: Problem, most: float) -> bool:
+    """Whether a plan for so much an hour may have a stage of more workers than are looked at, things being scarce."""
+    each = problem.product_price[problem.product] / problem.sold_in
+    enough = (problem.cap >= MOST_WORKERS) & (each * MOST_WORKERS <= most)
+    return bool(enough.any()) and (problem.is_coupled or bool(problem.mixes.size))
 
 
 def _alike(a: SearchResult, b: SearchResult) -> bool:

@@ -212,8 +212,9 @@ class Problem:
 
     @cached_property
     def fastest_way(self) -> Floats:
-        """float[L]: what each Layer adds to what is in flight where that is least."""
-        fastest = np.where(self.allowed, self.layer_way, np.inf).min(axis=1, initial=np.inf)
+        """float[L]: what each Layer adds to what is in flight where that is least, on types of which there are some."""
+        there = self.product_cap[self.product] > 0
+        fastest = np.where(self.allowed & there, self.layer_way, np.inf).min(axis=1, initial=np.inf)
         return np.where(np.isfinite(fastest), fastest, 0.0)
 
     @property

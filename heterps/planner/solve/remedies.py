@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner.costs.planning_model import build_problem, is_priced, paid_text, server_pools, shared_name
-from heterps.planner.goals import FixedRate, MaxThroughput, MinCost
+from heterps.planner.goals import MOST_ROWS, FixedRate, MaxThroughput, MinCost
 from heterps.planner.solve.bounds import most_rows
 from heterps.planner.solve.choose import Choice, Choosing, choose
 from heterps.planner.solve.effort import Deadline, UndecidedError
@@ -24,12 +25,16 @@ from heterps.planner.solve.placement import Floats
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import best_throughput
 from heterps.planner.solve.solvers import solver
+from heterps.planner.tiers import with_storage
 
 if TYPE_CHECKING:
     from heterps.planner.planner import Request
 
 __all__ = ["infeasible"]
 
+_NEXT_TO_NOTHING = 1.1e-9  # relative: what a budget may be short of a price
+_MOST_OF_CALLS = 0.5  # of the rows a second at which all time of shard hosts goes into calls
+_USUAL = 4096  # rows of a batch
 _SECONDS = 5.0  # for all remedies together; what was not tried by then is not printed
 
 
@@ -96,10 +101,9 @@ def _shared(problem: Problem) -> Floats:
 
 def _alone(problem: Problem) -> Floats:
     """float[L, T]: rows per second of one Layer with all units of a type; 0 where it may not run."""
-    units = np.minimum(problem.cap, 1e9)
     with np.errstate(divide="ignore", invalid="ignore"):  # of pools of which there is none
-        speed = 1 / (problem.layer_serial + problem.layer_parallel / units).max(axis=0)
-    return np.where(problem.allowed & (units > 0), speed, 0.0)
+        speed = 1 / (problem.layer_serial + problem.layer_parallel / problem.cap).max(axis=0)
+    return np.where(problem.allowed & (problem.cap > 0), speed, 0.0)
 
 
 def _at_most(request: Request, problem: Problem, alone: Floats) -> tuple[float, str]:
@@ -121,7 +125,8 @@ def _short_of_hosts(request: Request, nearest: int, target: float) -> str | None
         hosts = shards.hosts(target)
         if server.host is not None or server.cap is None or hosts <= server.cap:
             return None
-        short.append(f"{hosts:,} of pool {server.name!r}, which has {server.cap}")
+        rows = " to hold all rows" if hosts == shards.minimum > request.replicas else ""
+        short.append(f"{hosts:,} of pool {server.name!r}{rows}, which has {server.cap}")
     return f"shard hosts alone take {' or '.join(short)}"
 
 
@@ -138,9 +143,28 @@ def _remedies(
     yield from (f"{text}{_cost(request, choice)}" for text, choice in _more_of_else(some, deadline))
     if request.pins and (choice := _try(replace(request, pins={}), deadline)) is not None:
         yield f"drop the pins ({', '.join(f'{k}={v}' for k, v in request.pins.items())}): {_gain(choice)}"
-    for other in (4 * max(request.batch_sizes), min(request.batch_sizes) // 4):
-        if other and (choice := _try(replace(request, batch_sizes=(other,)), deadline)) is not None:
+    yield from _on_disk(request, deadline)
+    for other in _other_sizes(request.batch_sizes):
+        if (choice := _try(replace(request, batch_sizes=(other,)), deadline)) is not None:
             yield f"use batches of {other:,} rows: {_gain(choice)}"
+
+
+def _on_disk(request: Request, deadline: Deadline) -> Iterator[str]:
+    """Rows on disk, where those in memory are what shard hosts are needed for."""
+    graph = with_storage(request.graph, dict.fromkeys(_in_memory(request.graph), "ssd"))
+    if graph != request.graph and (choice := _try(replace(request, graph=graph), deadline)) is not None:
+        yield f"keep rows on disk (--storage '*=ssd'), which no forecast counts: {_gain(choice)}"
+
+
+def _in_memory(graph: Graph) -> list[str]:
+    """Tables whose rows are in memory."""
+    return [op.attrs["table"] for op in graph if op.kind == "lookup" and op.attrs["storage"] == "memory"]
+
+
+def _other_sizes(sizes: tuple[int, ...]) -> list[int]:
+    """Batch sizes that might help: much larger, much smaller, and usual ones where only others were allowed."""
+    others = (4 * max(sizes), min(sizes) // 4, _USUAL)
+    return list(dict.fromkeys(other for other in others if other and other not in sizes))
 
 
 def _budget(request: Request) -> float:
@@ -173,9 +197,11 @@ def _most_of_all(request: Request, problem: Problem, deadline: Deadline) -> tupl
 
 
 def _most_of_work(request: Request, problem: Problem, deadline: Deadline) -> tuple[float, bool]:
-    """What any number of units gives, where work has serial parts."""
+    """What any number of units gives, where work has serial parts; where only calls to shard hosts end it, a part."""
     if not (problem.layer_serial > 0).any():
-        return 0.0, False
+        some = _MOST_OF_CALLS * problem.shards.most
+        plan = _try(replace(request, goal=FixedRate(some)), deadline) if some < MOST_ROWS else None
+        return (0.0 if plan is None else some), False
     try:
         found = best_throughput(listed(problem)[0], solver(request.solver).within(deadline), deadline=deadline)
     except UndecidedError:
@@ -270,4 +296,6 @@ def _gain(choice: Choice) -> str:
 
 
 def _paid(choice: Choice) -> str:
-    return paid_text(choice.draft.found.placement.price, is_priced(choice.draft.costs.hardware))
+    """What a plan costs, rounded up: who has so much can have it."""
+    cents = math.ceil(100 * choice.draft.found.placement.price * (1 - _NEXT_TO_NOTHING))
+    return paid_text(cents / 100, is_priced(choice.draft.costs.hardware))

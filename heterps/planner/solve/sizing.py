@@ -12,7 +12,9 @@ from heterps.planner.solve.placement import TOLERANCE, Placement, Segment
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.small import suited
 
-__all__ = ["fits", "runs", "sized", "whole"]
+__all__ = ["MOST_WORKERS", "fits", "runs", "sized", "whole"]
+
+MOST_WORKERS = 2**31  # of a stage: where things are scarce, so many are no longer looked at
 
 
 def fits(problem: Problem, placement: Placement, x: float) -> bool:
@@ -39,7 +41,7 @@ def sized(problem: Problem, stages: Sequence[tuple[int, int, int]], x: float) ->
     """Give each stage the units it needs; None where no number is enough or something scarce runs out."""
     needed = suited(units_needed, problem)
     units = [needed(x, i, j, t, problem.stage_figures, True) for i, j, t in stages]
-    if max(units) >= 2**31:
+    if max(units) >= MOST_WORKERS:
         return None
     placement = whole(problem, tuple(Segment(*s, int(k)) for s, k in zip(stages, units, strict=True)), x)
     return placement if fits(problem, placement, x) else None

@@ -22,7 +22,7 @@ from heterps.planner.solve.pareto import TooManyLabelsError, label_placement
 from heterps.planner.solve.placement import Placement, Segment
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import Solve
-from heterps.planner.solve.sizing import fits, runs, sized, whole
+from heterps.planner.solve.sizing import MOST_WORKERS, fits, runs, sized, whole
 
 __all__ = ["Solver", "register_solver", "solver", "solvers"]
 
@@ -145,7 +145,7 @@ def _stages(problem: Problem, x: float) -> dict[int, list[Segment]]:
     for i, j in itertools.combinations(range(problem.states), 2):
         if is_inside(problem.words, i, j):
             units = [units_needed(x, i, j, t, figures, True) for t in range(problem.types)]
-            stages = [Segment(i, j, t, int(k)) for t, k in enumerate(units) if k < 2**31]
+            stages = [Segment(i, j, t, int(k)) for t, k in enumerate(units) if k < MOST_WORKERS]
             found[i] = found.get(i, []) + stages
     return found
 
@@ -165,7 +165,9 @@ def _small(problem: Problem) -> str:
     return "" if problem.states * problem.types <= 24 else "more than 24 states x types: it would not end"
 
 
-register_solver(Solver("exact", exact, "dynamic programming, Pareto labels, programs: proved", timed=exact, proves=True))
+register_solver(
+    Solver("exact", exact, "dynamic programming, Pareto labels, programs: proved", timed=exact, proves=True)
+)
 register_solver(Solver("milp", milp_placement, "an integer program of paths: proved to its gap", proves=True))
 register_solver(Solver("brute", brute_force, "every sequence of stages", _small))
 register_solver(Solver("greedy", greedy, "each Layer where it alone is cheapest"))

@@ -36,10 +36,10 @@ def _last_for_room(i, enough, room, room_other, only_other):  # type: ignore[no-
     """Up to how many units of the first type may be of use for their room where the other could carry all.
 
     ``enough`` of the other do, and ``only_other`` have the room too where no batch takes the first, perhaps shorter,
-    way: if these are no more, there is no such number.
+    way: if these are no more, there is no such number. Of a later stage one is of use for that way alone.
     """
     if i > 0:
-        return np.ceil(max(room, room_other)) - enough
+        return max(np.ceil(max(room, room_other)) - enough, 1.0 if only_other > enough else 0.0)
     return 0.0 if only_other <= enough else np.inf
 
 

@@ -130,7 +130,7 @@ class BrutePlans:
         (came, returned), (went, returns) = self.crossing(start), self.crossing(stop)
         carried = self.behind(stop)  # through the hands of this stage: in from the one behind, out again
         received, sent = came + returns + carried, returned + went + carried
-        if not all(p["allowed"][v][t] for v in mine) or room < p["held"] * each:
+        if not all(p["allowed"][v][t] for v in mine) or room * (1 + SLACK) < p["held"] * each:
             return None
         extra = [
             received * p["receive_s"][r][t] + sent * p["send_s"][r][t] + len(cuts) * p["turn_s"][r][t]
@@ -142,7 +142,7 @@ class BrutePlans:
         ]
         serial = tuple(sum(p["layer_serial"][r][v][t] for v in mine) for r in self.resources)
         parallel = tuple(sum(p["layer_parallel"][r][v][t] for v in mine) + extra[r] for r in self.resources)
-        holds = math.floor(room / each) if each and math.isfinite(room) else math.inf
+        holds = math.floor(room / each * (1 + SLACK)) if each and math.isfinite(room) else math.inf
         holds = holds if start else min(holds, p["deepest"])  # who reads has no more lanes' batches than that
         flight, behind = self.flight(mine, t) + self.beside(start, stop, t), self.behind(start)
         adds = sum(p["layer_way"][v][t] for v in mine) + self.beside(start, stop, t, 0.0)
@@ -153,9 +153,15 @@ class BrutePlans:
         """Batches under way per row a second at the least, with these Layers on a type and others anywhere."""
         way = self.p["layer_way"]
         places = [
-            [t] if v in mine else [u for u in range(self.types) if ok[u]] for v, ok in enumerate(self.p["allowed"])
+            [t] if v in mine else [u for u in range(self.types) if ok[u] and self.is_there(u)]
+            for v, ok in enumerate(self.p["allowed"])
         ]
         return self.p["way"] + sum(min((way[v][u] for u in at), default=0.0) for v, at in enumerate(places))
+
+    def is_there(self, t):
+        """Whether there is any of a type, as it is sold."""
+        parts = next(parts for parts in self.machines if t in parts)
+        return all(self.p["cap"][u] >= self.p["sold_in"][u] for u in parts)
 
     def beside(self, start, stop, t, part=1.0):
         """Batches under way per row a second for the cuts beside a stage: messages, and what its workers do."""

@@ -6,14 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from heterps.planner.solve import core_problem
+from heterps.planner import FixedRate, MinCost
+from heterps.planner.solve import bands, core_problem, type_bands
 from heterps.planner.solve.branch_ends import branches_of, ends_of
 from heterps.planner.solve.core_problem import core_of
 from heterps.planner.solve.effort import NEVER
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.path_mixtures import Limits, Mixtures, _divided, _Path
-from heterps.planner.solve.placement import Flow
+from heterps.planner.solve.placement import Flow, Shards
+from heterps.planner.solve.solvers import exact
+from heterps.planner.solve.type_bands import TypeBands
 from tests.unit.planner.core_instances import branching, plans_of
+from tests.unit.planner.lane_plans import LanePlans
 
 FEW, MANY = range(40), range(40, 540)
 EVERY = pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.full)], ids=["few", "many"])
@@ -99,6 +103,48 @@ def test_what_several_read_is_no_part_of_a_branch_but_its_end():
     problem = make_problem([[0.1, 0.1]] * 5, flows=[Flow(a, b, f"{a}", 1.0) for a, b in edges])
     (branch,) = branches_of(problem)
     assert (branch.layers, branch.end, len(branch.tensors)) == ((1,), 2, 1)
+
+
+def test_what_reads_several_ends_the_branches_before_it():
+    edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]
+    problem = make_problem([[0.1, 0.1]] * 5, flows=[Flow(a, b, f"{a}", 1.0) for a, b in edges])
+    assert [(branch.layers, branch.end) for branch in branches_of(problem)] == [((1,), 3), ((2,), 3)]
+
+
+@EVERY
+def test_no_plan_has_fewer_batches_in_flight_than_its_core_or_as_many_more(seeds):
+    """What is left out is in flight where that takes least: no more, and no less, than in the whole problem."""
+    for seed in seeds:
+        problem = branching(seed)
+        core = core_of(problem)
+        if core is not None:
+            assert core.bare.least_way == pytest.approx(problem.least_way), seed
+
+
+SOLD = {  # units in one, product of each type, and the shard hosts
+    "single": ([1, 1], [0, 1], Shards(0.4, 1, 1.0, 0)),
+    "machines": ([2, 1], [0, 0], Shards(0.4, 1, 1.0, 0)),
+    "packs": ([2, 3], [0, 1], Shards(0.6, 2, 1.5, -1)),
+}
+
+
+@pytest.mark.parametrize("seeds", [(2, 22, 23), pytest.param(range(60), marks=pytest.mark.full)], ids=["few", "many"])
+@pytest.mark.parametrize("sold", SOLD)
+def test_no_plan_is_better_than_bands_over_a_core_say(seeds, sold, monkeypatch):
+    monkeypatch.setattr(type_bands, "FEW_STATES", 0)
+    monkeypatch.setattr(bands, "_MOST_BANDS", 12)
+    sold_in, product, hosts = SOLD[sold]
+    looked = 0
+    for seed in seeds:
+        more = {"sold_in": np.array(sold_in), "product": np.array(product), "cap": np.array([8.0, 9.0])}
+        problem = replace(branching(seed), shards=hosts, **more)
+        goal = (FixedRate(1.2), MinCost(1.0, 1.6), MinCost(0.7, 3.0, 20.0))[seed % 3]
+        if problem.layers > 4 or core_of(problem) is None or not (best := LanePlans(problem).best(goal)):
+            continue
+        made = TypeBands(problem, goal, exact, lambda best=best: 1.02 * best, lambda outcome: None, NEVER)
+        assert made.closer(goal.bound(problem)) <= best * (1 + 1e-6), seed
+        looked += 1
+    assert looked > 2
 
 
 def test_what_a_branch_takes_beside_its_end_is_what_crosses_and_what_is_behind():

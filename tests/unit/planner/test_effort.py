@@ -15,7 +15,7 @@ from heterps.errors import PlanError
 from heterps.planner import FixedRate, MaxThroughput, MinCost, plan, planner, play
 from heterps.planner.comparing import compare
 from heterps.planner.planner import Request
-from heterps.planner.solve import choose, large, milp
+from heterps.planner.solve import choose, large, milp, rivals
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import planned
 from heterps.planner.solve.making import make_problem
@@ -182,9 +182,9 @@ def test_a_chain_of_many_layers_is_not_cut_everywhere(monkeypatch):
 def test_rivals_that_there_is_no_time_for_are_left_out(rented, monkeypatch):
     request = Request(ctrdnn(), rented, FixedRate(1e5), (1024,))
     draft = request.best().draft
-    assert len(list(planner.rivals(request, draft))) > 1
-    monkeypatch.setattr(planner, "Deadline", lambda seconds: Deadline(0.0))
-    assert list(planner.rivals(request, draft)) == []
+    assert len(list(rivals.rivals(request, draft))) > 1
+    monkeypatch.setattr(rivals, "Deadline", lambda seconds: Deadline(0.0))
+    assert list(rivals.rivals(request, draft)) == []
 
 
 def test_no_plan_in_time_is_said_to_be_that(rented, monkeypatch):

@@ -14,7 +14,7 @@ from heterps.planner.costs.instance import read_instance
 from heterps.planner.solve.dag import downsets
 from heterps.planner.solve.effort import NEVER, Deadline
 from heterps.planner.solve.joined_pieces import joined
-from heterps.planner.solve.max_load import _Cuts, least_load
+from heterps.planner.solve.max_load import _Cuts, _least, least_load
 
 
 def node(id_, cpu=4.0, accelerator=1.0, **more):
@@ -187,6 +187,13 @@ def test_the_load_of_many_instances_is_the_least_of_all(saved, make):
     for seed in range(1_000, 21_000):
         data = make(seed)
         check(data, read_instance(saved(data)), seed)
+
+
+def test_what_fills_all_memory_is_not_bounded_as_if_it_did_not_fit(saved):
+    """Half of the ops would be on a CPU that takes a hundred times as long."""
+    data = instance([node(0, 100.0, size=2.0), node(1, 100.0, size=2.0)], [edge(0, 1)], accelerators=1, room=4.0)
+    read = read_instance(saved(data))
+    assert _least(read) <= least_load(read).load == 2.0
 
 
 def test_pieces_are_joined_only_where_that_loses_nothing(saved):

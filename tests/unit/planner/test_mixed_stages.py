@@ -124,11 +124,14 @@ class BothOrders(MixedPlans):
 
 @pytest.mark.parametrize(
     "seeds",
-    [(*SEEDS, 310_001_606, 322_000_997, 330_003_191), pytest.param(range(60, 2_000), marks=pytest.mark.full)],
+    [
+        (*SEEDS, 310_001_606, 322_000_997, 330_003_191, 910_007_629),
+        pytest.param(range(60, 2_000), marks=pytest.mark.full),
+    ],
     ids=["few", "many"],
 )
 def test_one_order_of_two_types_is_enough_where_only_units_count(seeds, monkeypatch):
-    """But where one has the speed and the other the room, or the shorter way: in the last three of these seeds."""
+    """But where one has the speed and the other the room, or the shorter way: in the last four of these seeds."""
     monkeypatch.setattr(small, "_FEW", 0)
     found_any = 0
     for seed in seeds:

@@ -35,6 +35,7 @@ from heterps.planner.costs.profile import Line
 from heterps.planner.costs.sample import Growth
 from heterps.planner.planner import BATCH_SIZES
 from heterps.planner.show.explain import explain
+from heterps.planner.tiers import with_storage
 from heterps.stages.lowering import lower
 
 
@@ -246,12 +247,36 @@ def test_a_backup_needs_a_second_shard_host(rented):
         replace(made, replicas=3)
 
 
-def test_tables_that_do_not_fit_into_memory_go_to_ssd():
-    growth = Growth(1.0, 0.0, 26e9, 1e9)
-    sample = Sample(10**9, 4096, 0.3, {"deep+wide": growth}, {"deep+wide": 26.0})
-    made = plan(wide_deep(), one_host(), batch_size=4096, sample=sample)
+def of_rows(rows):
+    growth = Growth(rows, 0.0, 26.0 * rows, rows)
+    return Sample(10**9, 4096, 0.3, {"deep+wide": growth}, {"deep+wide": 26.0})
+
+
+def test_tables_that_do_not_fit_into_the_memory_of_a_host_go_to_ssd_and_runs_must_be_told():
+    made = plan(wide_deep(), one_host(), batch_size=4096, sample=of_rows(1e9))
     assert made.forecast.tables[0].tier == "ssd"
     assert made.memory_bytes["cpu"] < 16e9
+    assert any("--storage 'TABLE=ssd'" in text for text in made.assumptions)
+
+
+def test_rows_take_as_many_shard_hosts_as_hold_them_whatever_the_cap():
+    """Rows went to disk, for nothing, where units were few: fewer units, or backups, made cheaper plans."""
+    core_ = core(price_per_hour=1.0, memory_bytes=8e9)
+    options = {"goal": FixedRate(1e4), "batch_size": 4096, "sample": of_rows(3e8)}
+    made = [
+        plan(wide_deep(), Hardware((Pool("cpu", core_, cap=cap),)), replicas=n, **options)
+        for cap, n in ((30, 1), (60, 1), (60, 2))
+    ]
+    prices = [each.forecast.price_per_hour for each in made]
+    assert made[0].shard_hosts > 6
+    assert prices[0] == prices[1] < prices[2]
+    few = Hardware((Pool("cpu", core_, cap=6),))
+    with pytest.raises(PlanError, match="of pool 'cpu' to hold all rows, which has 6") as caught:
+        plan(wide_deep(), few, **options)
+    assert "keep rows on disk (--storage '*=ssd')" in str(caught.value)
+    on_disk = plan(with_storage(wide_deep(), {"*": "ssd"}), few, **options)
+    assert on_disk.forecast.price_per_hour < prices[0]
+    assert any("are on disk" in text for text in on_disk.assumptions)
 
 
 def test_a_pull_pinned_to_the_gpu_keeps_its_table_there(rented):
@@ -348,6 +373,7 @@ def test_serial_parts_limit_throughput():
     with pytest.raises(PlanError, match="no feasible plan") as caught:
         plan(wide_deep(), hardware, batch_size=4096, goal=MinCost(1e9), profile=Profile({"cpu": rates}))
     assert "alone reaches at most" in str(caught.value)
+    assert "rows/s: that is what was found" in str(caught.value)  # over all cuts, but for one pool of shard hosts
     made = plan(wide_deep(), hardware, batch_size=4096, goal=MinCost(target), profile=Profile({"cpu": rates}))
     assert len(made.stages) > 1  # several stages of one pool beat one stage with all the serial work
 

@@ -186,6 +186,17 @@ def test_the_report_says_which_mode_it_assumed():
     assert "the forecast is that of async mode" in replace(plan, mode=Geo(100)).report()
 
 
+def test_async_is_what_nobody_asked_for_too_and_another_depth_is_spoken_of(hw):
+    """With two batches in flight where nine are needed a plan did not do what was forecast, and nobody was told."""
+    options = ("plan", "graphs/ctrdnn.py", "--hardware", hw, "--rows-per-second", "2M", "--batch-size", 8192)
+    plain, same, other = (run(*options, *more, "--json") for more in ((), ("--mode", "async"), ("--mode", "async:600")))
+    modes = [json.loads(each.output)["mode"] for each in (plain, same, other)]
+    assert modes[0] == modes[1]
+    assert modes[2]["depth"] == 600
+    assert "600 batches in flight, where speed and memory are for" in other.output
+    assert "where speed and memory" not in same.output
+
+
 def test_plan_prints_the_report(hw):
     result = run("plan", "graphs/ctrdnn.py", "--hardware", hw, "--rows-per-second", "2M", "--batch-size", 8192)
     assert result.exit_code == 0, result.output

@@ -118,6 +118,27 @@ def test_where_cuts_are_thinned_out_the_bound_is_for_all_of_them(goal, monkeypat
             assert low <= high * (1 + 1e-6), seed
 
 
+@pytest.mark.parametrize("enough", [1e-2, 0.5], ids=["a hundredth", "half"])
+def test_how_much_may_stay_open_is_said(enough, monkeypatch):
+    """Where that is more, all cuts are looked at; where it is not, the bound is not that of some."""
+    thinned_out(monkeypatch)
+    monkeypatch.setattr(large, "_ENOUGH", enough)
+    for seed in range(8):
+        problem, goal = side_by_side(seed, cap=12.0), FixedRate(2.0)
+        best = goal.search(over_downsets(problem)[0], exact)
+        if best is not None:
+            found = planned(problem, goal, exact).found
+            assert found.bound <= best.value * (1 + 1e-9), seed
+            assert found.gap <= enough + 1e-9, seed
+
+
+def test_where_good_cuts_have_no_plan_others_may(monkeypatch):
+    thinned_out(monkeypatch)
+    here, there = (True, False), (False, True)
+    problem = make_problem([[0.1, 0.1]] * 4, cap=1, allowed=[here, there, here, there])
+    assert planned(problem, FixedRate(1.0), exact).found.value == 2.0
+
+
 @pytest.mark.parametrize("proved", [0.0, 0.9], ids=["undecided", "nine tenths"])
 def test_what_is_open_over_all_cuts_stays_open(proved, monkeypatch):
     """Some cuts are searched to the end, all of them are not: fractions are the bound, or what was proved there."""

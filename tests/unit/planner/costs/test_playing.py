@@ -10,6 +10,7 @@ from heterps.hardware import Hardware, Host, Pool
 from heterps.planner import MinCost, plan, play
 from heterps.planner.costs import expectation
 from heterps.planner.costs.expectation import by_hand, forecast
+from heterps.planner.costs.on_the_way import wire_s
 from heterps.planner.costs.playing import durations_of, miniature
 from heterps.planner.costs.profile import Line, Profile, Rates
 from heterps.planner.costs.sample import sample_batches
@@ -136,3 +137,14 @@ def test_merged_batches_of_later_stages_ask_for_parameters_once(rented):
     assert four.stages[1].dense_call_s == pytest.approx(single.stages[1].dense_call_s / 4)
     assert four.stages[1].dense_bytes == single.stages[1].dense_bytes  # gradients go back with every batch
     assert four.worker.push_s < single.worker.push_s
+    once = single.stages[1].dense_bytes * wire_s(costs, rented.pool("cpu"))
+    on_cpus = replace(apart, stages=tuple(replace(stage, pool="cpu") for stage in apart.stages))
+    entered = [durations_of(replace(on_cpus, mode=Async(4, merge=n)), costs).stages[1].enter_s for n in (1, 4)]
+    assert entered[0] - entered[1] == pytest.approx(0.75 * once)  # gradients leave with every batch
+
+
+def test_a_cut_takes_what_its_rows_take_to_be_written(rented):
+    made = by_hand(wide_deep(), rented, [("cpu", ["*"], 1)], batch_size=256, shard_hosts=2)
+    costs = expectation._costs(made, rented, None, None, None)
+    rows = sum(table.bytes for table in costs.tables)
+    assert durations_of(made, costs).hosts.write_s == pytest.approx((rows + costs.dense_bytes) / 2 / 5e8)

@@ -90,3 +90,19 @@ def test_batch_sizes_that_there_was_no_time_for_are_named(rented, monkeypatch):
     monkeypatch.setattr(choose.Choosing, "_is_late", property(lambda self: bool(self.drafts)))  # once there is a plan
     choice = choose.choose(Request(wide_deep(), rented, FixedRate(1e3), (256, 512, 1024)), NEVER)
     assert choice.over == "batches of 1,024 rows; not looked at for lack of time: 256, 512"
+
+
+@pytest.mark.parametrize(("budget", "said"), [(1e10, True), (40.0, False)])
+def test_where_stages_of_many_workers_are_left_out_that_is_said(budget, said):
+    hardware = Hardware.from_toml(
+        '[[pool]]\nname = "cpu"\ndevice = "c6i-8xlarge"\ncap = 40\n[[product]]\nname = "g6-xlarge"\n'
+    )
+    made = plan(wide_deep(), hardware, goal=MaxThroughput(budget), batch_size=4096)
+    assert ("stages of fewer than 2,147,483,648 workers" in made.certificate.proof) is said
+
+
+def test_what_is_spent_is_what_is_to_be_paid():
+    """They differed by one in a thousand million: pools that carry shard hosts cost so much more in the search."""
+    hardware = Hardware.from_toml('[[pool]]\nname = "cpu"\ndevice = "c6i-8xlarge"\n')
+    made = plan(wide_deep(), hardware, goal=MaxThroughput(1e12), batch_size=4096)
+    assert any(text.startswith(f"{made.forecast.price_per_hour:,.2f} of the budget") for text in made.assumptions)

@@ -56,6 +56,27 @@ def test_no_more_than_fit_into_memory(draft, monkeypatch):
     assert deepening.finished(draft, None, None)[0] == draft
 
 
+def test_a_worker_has_room_for_as_many_batches_as_it_holds_and_for_no_more():
+    few = Device("few", "cpu", {"float32": 2e11}, 2e9, 2e10, 1e9, cores=4, price_per_hour=1.0)
+    found = Request(wide_deep(), Hardware((Pool("cpu", few, cap=4),)), MaxThroughput(), (4096,)).best().draft
+    (stage,) = found.found.placement.segments
+    holds = int(found.problem.holds(stage.start, stage.stop, stage.type))
+    assert not deepening.without_room(replace(found, depths=(holds,)))
+    assert deepening.without_room(replace(found, depths=(holds + 1,)))
+
+
+def test_more_batches_in_flight_that_bring_nothing_are_not_taken(draft, monkeypatch):
+    always = played_beside(assemble(draft), draft.costs)
+    monkeypatch.setattr(deepening, "played_beside", lambda made, costs: always)
+    assert deepening.finished(draft, None, None)[0] == draft
+
+
+def test_a_plan_without_room_is_slowed_no_more_than_it_must(draft):
+    rates = deepening._slower_rates(replace(draft, depths=(6,)))
+    assert len(rates) > 1
+    assert rates == sorted(rates, reverse=True)
+
+
 def test_a_batch_may_take_the_slower_way(draft):
     """The depth counts how long batches are on their way on average, over both pools of a stage."""
     made, rate = assemble(draft), draft.found.rows_per_second

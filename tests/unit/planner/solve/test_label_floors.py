@@ -19,6 +19,7 @@ from heterps.planner.solve.effort import UndecidedError
 from heterps.planner.solve.fair_prices import fairly_priced
 from heterps.planner.solve.label_floors import floors_of, least_in_all
 from heterps.planner.solve.large import planned
+from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.solvers import exact
 from tests.unit.planner.instances import goal_of, instance, problem_of
 from tests.unit.planner.test_against_brute_force import best_by_brute_force
@@ -42,6 +43,15 @@ def floors_along(problem, segments, hosts, floors):
         use[0, segment.type] += segment.units
         price[0] += 0.0 if problem.packed[segment.type] else problem.price[segment.type] * segment.units
         yield least_in_all(0, segment.stop, price, use, dim, floors)
+
+
+def test_what_all_of_a_scarce_type_gets_dearer_by_comes_off_the_floor(monkeypatch):
+    """Two of four units are had for a third of the price: raised to that of the others they cost four more."""
+    monkeypatch.setattr(small, "_FEW", 0)
+    problem = make_problem([[0.25, 0.25]] * 4, price=[1.0, 3.0], cap=[2, np.inf], sold_in=[1, 2])
+    floors, placed = floors_of(problem, 4.0), exact(problem, 4.0)
+    assert floors.less[0] == pytest.approx(4.0)
+    assert [*floors_along(problem, placed.segments, 0, floors)] == pytest.approx([8.0, 8.0, 8.0])
 
 
 @pytest.mark.parametrize("few", [0, 1024], ids=["large", "small"])

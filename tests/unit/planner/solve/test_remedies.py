@@ -101,6 +101,28 @@ def test_one_machine_is_too_few_for_a_worker_and_a_shard_host(budget, said):
     assert f"raise the cap of pool 'cpu' {said} an hour" in lines[1]
 
 
+@pytest.mark.parametrize("price", [1.0, 1.536, 1.36, 0.805, 0.0031])
+def test_a_budget_that_is_said_to_be_enough_is(price):
+    """It was rounded to cents: 3.07 where two machines cost 3.072."""
+    hardware = Hardware((Pool("cpu", replace(CORE, price_per_hour=price), cap=8),))
+    enough = figure(refused(hardware, MaxThroughput(price)), "the least that runs at all costs ")
+    assert plan(wide_deep(), hardware, goal=MaxThroughput(enough), **SIZE).forecast.price_per_hour <= enough
+
+
+def test_where_calls_to_shard_hosts_are_the_end_a_part_of_it_is_asked_for():
+    """No pool without a cap is used up: a thousand million units of it were said to be all there are."""
+    hardware = Hardware((Pool("cpu", CORE),))
+    lines = refused(hardware, FixedRate(1e17))
+    assert "calls each of them" in lines[0]
+    assert reaches(hardware, figure(lines, "ask for at most "))
+
+
+def test_batches_that_fit_nowhere_have_smaller_ones_for_a_remedy():
+    with pytest.raises(PlanError, match=r"1\. use batches of 4,096 rows") as caught:
+        plan(wide_deep(), Hardware((Pool("cpu", CORE, cap=8),)), goal=MaxThroughput(), batch_size=10**9)
+    assert "needs" in str(caught.value)
+
+
 def test_two_pools_that_share_a_stage_count_together():
     hardware = Hardware((Pool("some", CORE, cap=40), Pool("other", FAST, cap=40)))
     (line, *_) = refused(hardware, FixedRate(1e10))

@@ -60,6 +60,31 @@ def test_labels_and_highs_agree(problem, x):
         assert highs.bound == pytest.approx(highs.price)
 
 
+BETWEEN = {"at_most": 40.0, "tolerance": 0}  # rows a second from 20, for which many units are needed
+
+
+@pytest.mark.parametrize("hosts", [False, True])
+def test_what_costs_less_than_a_value_is_found_beyond_what_costs_more(hosts):
+    """What costs more per row than is to be beaten is jumped over, and not a row a second farther."""
+    for seed in range(30):
+        problem = random_chain(seed, 3, 2, serial=False, hosts=hosts)
+        best = best_price_per_row(problem, 20.0, exact, **BETWEEN)
+        found = best_price_per_row(problem, 20.0, exact, **BETWEEN, beat=best.value * (1 + 1e-6))
+        assert found.value == pytest.approx(best.value, rel=1e-6), seed
+
+
+def test_what_was_found_too_dear_may_be_had_for_less():
+    def dear(problem, x):
+        found = exact(problem, x)
+        return found and replace(found, price=1.02 * found.price)
+
+    for seed in range(40):
+        problem = random_chain(seed, 3, 2, serial=False)
+        best = best_price_per_row(problem, 20.0, exact, **BETWEEN)
+        with pytest.raises(UndecidedError):
+            best_price_per_row(problem, 20.0, dear, **BETWEEN, beat=best.value * (1 + 1e-4))
+
+
 def least_per_row_by_listing(problem, at_least):
     """Every sequence of stages, every breakpoint of every stage within the caps: an independent oracle."""
     best = np.inf
