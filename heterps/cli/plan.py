@@ -45,7 +45,7 @@ from heterps.planner.solve.effort import Deadline
 from heterps.planner.solve.max_load import LoadPlan, least_load
 from heterps.planner.solve.solvers import solver
 from heterps.planner.tiers import with_storage
-from heterps.protocol.words.modes import mode_from_text
+from heterps.protocol.words.modes import Async, mode_from_text
 from heterps.runtime.batch.columns import check_columns
 from heterps.screen import Screen
 from heterps.writing import check_target, write_whole
@@ -235,14 +235,14 @@ def make(
     if comparing:
         _print_comparison(console, request)
         return
-    made = solve(request, None if mode is None else mode_from_text(mode))
+    made = solve(request, None if mode in (None, Async.name) else mode_from_text(mode))
     job = job_text(made, _trained(rows, epochs), deadline, budget)
     if out:
         made.save(out)
     notes = explain(request) if explaining or html else None
     if html:
         costs = request.costs(made.batch_size)
-        played = steady_play(made, costs)[1]
+        played = steady_play(made, costs, request.sample)[1]
         title = f"Plan for {Path(target).stem}"
         write_whole(html, report_html(made, costs.layers, frontier(request, made), notes, title, played, job))
     if commands:

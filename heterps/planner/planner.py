@@ -14,7 +14,7 @@ from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner.costs.cache_forecast import cache_texts
-from heterps.planner.costs.forecast import NO_PROOF, Certificate, Rival, TableForecast
+from heterps.planner.costs.forecast import NO_PROOF, Certificate, Forecast, Rival, TableForecast
 from heterps.planner.costs.gpu_cache import gpu_cache_texts
 from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
@@ -27,6 +27,7 @@ from heterps.planner.costs.way_costs import choose_ways, dense_way_costs, way_te
 from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
 from heterps.planner.plan import Plan
 from heterps.planner.solve.assemble import Draft
+from heterps.planner.solve.checks import played_beside, with_played
 from heterps.planner.solve.choose import Choice
 from heterps.planner.solve.deepening import finished
 from heterps.planner.solve.effort import Deadline, UndecidedError
@@ -49,6 +50,7 @@ SECONDS = 30.0
 _TINY = make_problem([[1.0]], cap=4)
 _MANY_STATES, _RIVAL_SECONDS = 400, 1.0  # cuts beyond which rivals of a plan are looked for only once, and so long
 _OPEN = 1e-6  # relative distance of two bounds that are not the same
+_TRIES = 3  # of plans with more head-room, where what was asked for is not reached when they are played
 _LARGE_BATCH = 8192  # rows; above, a plan says that this changes what is learned
 
 
@@ -71,6 +73,8 @@ class Request:
     replicas: int = 1
     stale: int | None = None
     fused: bool = False  # whether plans must have one stage
+    depth: int | None = None  # batches in flight of every lane, where somebody has said how many
+    even: bool = False  # whether all workers that read have as many batches
 
     @property
     def unique_fraction(self) -> float:
@@ -89,7 +93,7 @@ class Request:
         layers = _layers(self.graph, batch_size, self.unique_fraction)
         new = new_rows(self._tables, self.sample, self.rows)
         given = self.hardware, self.profile, self._tables, self.head_room, self.replicas
-        return Costs(self.graph, layers, *given, new, self.fused)
+        return Costs(self.graph, layers, *given, new, self.fused, self.depth, self.even)
 
     @cached_property
     def _tables(self) -> tuple[TableForecast, ...]:
@@ -201,13 +205,44 @@ def plan(
 
 
 def solve(request: Request, mode: Mode | None = None) -> Plan:
-    """Make the plan of a request, with its certificate, rivals and assumptions."""
+    """Make the plan of a request, with its certificate, rivals and assumptions.
+
+    One that is played below what was asked for, as lanes and batches wait, is made again with so much more head-room:
+    what waits is not at work.
+    """
+    deadline = Deadline(request.seconds)
+    made = _solved(request, mode)
+    for _ in range(_TRIES):
+        if made.forecast is None or not made.forecast.misses or deadline.over:
+            break
+        request = replace(request, head_room=_more_room(request, made.forecast), seconds=deadline.left)
+        try:
+            roomier = _solved(request, mode)
+        except PlanError:  # nothing has so much room
+            break
+        made = max(made, roomier, key=_played)
+    return made
+
+
+def _more_room(request: Request, forecast: Forecast) -> float:
+    """The head-room with which a plan may be played as fast as was asked for."""
+    assert forecast.played is not None
+    return 1 - (1 - request.head_room) * forecast.played / forecast.asked
+
+
+def _played(made: Plan) -> float:
+    """Rows per second that a plan is played at; where it cannot be played, those of its forecast."""
+    assert made.forecast is not None
+    return made.forecast.rows_per_second if made.forecast.played is None else made.forecast.played
+
+
+def _solved(request: Request, mode: Mode | None) -> Plan:
     if request.stale is not None and request.stale < 1:
         raise PlanError(f"stale={request.stale}: it is a number of batches, at least 1")
     ways_of = resolve_ways(request.graph, request.parameters)
     given, mode = mode, Cached() if mode is None and any(way.kind == CACHE for way in ways_of.values()) else mode
     own_rows = (mode is not None and mode.adds) or any(way.kind == GEO for way in ways_of.values())
-    request = replace(request, fused=request.fused or own_rows)
+    request = replace(request, fused=request.fused or own_rows, **_asks(mode))
     solver(request.solver).solve(_TINY, 1.0)  # loads the compiled loops: not what a plan takes
     start = time.perf_counter()
     try:
@@ -232,7 +267,10 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
         **(choose_ways(request.graph, ways) if ways else {}),
         **choose_row_ways(rows),
     }
-    made = replace(made, mode=mixed_mode(made.mode, travels))
+    made = replace(made, mode=mixed_mode(made.mode, travels), parameters=travels)
+    if made.mode != Async(made.depth):  # how it was played while its depth was chosen
+        made = with_played(made, played_beside(made, draft.costs, request.sample))
+    made = _with_asked(made, request.goal.target)
     return replace(
         made,
         certificate=_certificate(request, choice, seconds),
@@ -240,13 +278,23 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
         assumptions=(
             *assumptions(request, draft),
             _mode_text(made, given),
+            *_step_texts(made),
             *on_gpu,
             *(way_texts(ways, bool(request.parameters)) if ways else ()),
             *row_way_texts(rows, ways_of),
             *cache_texts(request.graph, request.sample, ways_of, made.mode, made.batch_size),
         ),
-        parameters=travels,
     )
+
+
+def _asks(mode: Mode | None) -> dict[str, Any]:
+    """What a mode asks of plans."""
+    return {"depth": mode.held if isinstance(mode, Async) else None, "even": mode is not None and mode.ordered}
+
+
+def _with_asked(made: Plan, target: float | None) -> Plan:
+    """A plan that says how many rows per second were asked for, if so many were."""
+    return made if made.forecast is None else replace(made, forecast=replace(made.forecast, asked=target or 0.0))
 
 
 def _mode_text(made: Plan, given: Mode | None) -> str:
@@ -257,6 +305,13 @@ def _mode_text(made: Plan, given: Mode | None) -> str:
     if given is None and isinstance(made.mode, Async):
         return f"mode {made.mode.name}: nobody asked for another one (mode=, --mode)"
     return f"mode {made.mode.name}, which the ways of parameters take"
+
+
+def _step_texts(made: Plan) -> Iterable[str]:
+    """What lanes that keep step mean for what is learned, and for the plan."""
+    if made.mode.ordered:
+        yield f"a step adds up {made.lanes * made.batch_size:,} rows: a batch of each of {made.lanes} lanes"
+        yield "stages are on one pool each: lanes keep step, so that faster workers would wait for slower ones"
 
 
 def _sampled(graph: Graph, sample: Sample | Dataset | Iterable[Mapping[str, Any]] | None) -> Sample | None:

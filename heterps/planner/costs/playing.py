@@ -14,7 +14,7 @@ from dataclasses import replace
 from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.on_the_way import AHEAD, DEEPEST, DEPTH, wire_s
+from heterps.planner.costs.on_the_way import AHEAD, DEPTH, wire_s
 from heterps.planner.costs.planning_model import free_cores
 from heterps.planner.costs.sample import Sample
 from heterps.planner.plan import Plan, Stage
@@ -27,7 +27,6 @@ from heterps.stages.lowering import groups_of
 
 __all__ = [
     "at_work_for",
-    "deeper",
     "depth_for",
     "durations_of",
     "even_splits",
@@ -43,6 +42,7 @@ _DISK_BYTES_PER_S = 5e8  # of a cut that is written or read
 #: What a settled row takes of a worker (laid out, heard of again) and of a host (found to be changed), in pulls of one.
 _SETTLING, _TELLING = 4, 3
 _ROUNDING = 1e-9  # relative: so much less than a limit is within it
+_RANGES = 4  # that a worker plays at the least, where something is owed for several batches together
 _MOST_PLAYED = 12  # workers beyond which a pipeline is played in miniature, where only its rate is asked for
 
 
@@ -56,6 +56,7 @@ def play_plan(
     slow: Mapping[int, float] | None = None,
     sample: Sample | None = None,
     mode: Mode | None = None,
+    called: int | None = None,
 ) -> Played:
     """Play a plan on the hardware of ``costs``.
 
@@ -67,6 +68,8 @@ def play_plan(
         Workers that read, by number, that take so many times as long.
     mode
         Another mode than the plan's.
+    called
+        Shard hosts that every batch calls, where the plan has fewer: it is one in miniature.
     """
     script = Script(
         mode or plan.mode,
@@ -79,7 +82,7 @@ def play_plan(
         depths=plan.depths_in(mode or plan.mode),
     )
     played = replace(plan, mode=script.mode) if isinstance(plan.mode, Async) else plan  # how many batches are merged
-    return play(durations_of(played, costs, sample), script)
+    return play(durations_of(played, costs, sample, called), script)
 
 
 def even_splits(plan: Plan, batches: int = 40, each: int = 2) -> tuple[int, ...]:
@@ -121,35 +124,32 @@ def _way_s(plan: Plan, costs: Costs, pools: Sequence[str]) -> float:
     return 1 / play_plan(one, costs, splits=(8,), mode=Async(1)).batches_per_second
 
 
-def deeper(depth: int) -> int:
-    """The next depth to be tried."""
-    return min(DEEPEST, math.ceil(1.5 * depth))
-
-
-def steady_play(plan: Plan, costs: Costs) -> tuple[Plan, Played]:
-    """Play a plan without barriers, in miniature if it is large, long enough to be in its stride."""
+def steady_play(plan: Plan, costs: Costs, sample: Sample | None = None) -> tuple[Plan, Played]:
+    """Play a plan in its mode, in miniature if it is large, long enough to be in its stride."""
     small = miniature(plan, _MOST_PLAYED)
-    splits = (4 * small.depth + 12,) * small.lanes
-    if small.stages[0].also:  # short Splits, of which the faster workers take more
-        splits = (4 * small.depth + 12,) * (4 * small.lanes)
-    return small, play_plan(small, costs, splits=splits, mode=Async(small.depth))
+    batches = max(4 * small.depth + 12, _RANGES * small.mode.span)
+    each = 4 if small.stages[0].also and not small.mode.ordered else 1  # of which the faster workers take more
+    return small, play_plan(
+        small, costs, splits=(batches,) * (each * small.lanes), sample=sample, called=plan.shard_hosts
+    )
 
 
-def durations_of(plan: Plan, costs: Costs, sample: Sample | None = None) -> Durations:
-    """What a batch of the plan takes at each place that it passes."""
+def durations_of(plan: Plan, costs: Costs, sample: Sample | None = None, called: int | None = None) -> Durations:
+    """What a batch of the plan takes at each place that it passes; a call, what those of ``called`` hosts take."""
+    each = (called or plan.shard_hosts) / plan.shard_hosts  # calls for which one stands
     layers = [_layers_of(costs, stage) for stage in plan.stages]
     reduced = _is_reduced(plan)
     own = 0.0 if reduced else sum(layer.cost.parameter_bytes for layer in layers[0])
     stay = 2 if reduced else 1  # gradients of a stage that all-reduces its parameters stay there
     away = sum(layer.cost.parameter_bytes for part in layers[stay:] for layer in part)
-    stages = tuple(_stage(plan, costs, layers, i, reduced) for i in range(len(plan.stages)))
+    stages = tuple(_stage(plan, costs, layers, i, reduced, each) for i in range(len(plan.stages)))
     return Durations(
         pools={pool.name: _pool(costs, pool) for pool in costs.hardware.pools},
-        worker=_worker(plan, costs, layers[0], away, sample),
+        worker=_worker(plan, costs, layers[0], away, sample, each),
         stages=stages,
-        hosts=_hosts(plan, costs, own, reduced, sample),
+        hosts=_hosts(plan, costs, own, reduced, sample, each),
         rows=plan.batch_size,
-        machines={host.name: free_cores(costs, host) / _unit_cores(plan, host.name) for host in costs.hardware.hosts},
+        machines={host.name: free_cores(costs, host) for host in costs.hardware.hosts},
         links={frozenset((link.source, link.target)): link.bytes_per_s for link in costs.hardware.links},
         group_bytes=4.0 * costs.dense_size if reduced else 0.0,
         group_s=_group_s(plan, costs) if reduced else 0.0,
@@ -169,13 +169,8 @@ def _layers_of(costs: Costs, stage: Stage) -> list[Layer]:
 
 def _pool(costs: Costs, pool: Pool) -> PoolOfWorkers:
     rate = 1 / costs.byte_s(pool)
-    return PoolOfWorkers(rate, rate, "" if pool.kind == "gpu" else pool.host or "")
-
-
-def _unit_cores(plan: Plan, host: str) -> int:
-    """Cores of a unit, as machines count what their units do: of the pools that the plan uses, the most."""
-    on = [pool.device.cores for pool in plan.pools if pool.host == host and pool.kind == "cpu"]
-    return max(on, default=1)
+    shares = pool.host is not None and pool.kind == "cpu"
+    return PoolOfWorkers(rate, rate, pool.host or "", pool.device.cores) if shares else PoolOfWorkers(rate, rate)
 
 
 def _total(costs: Costs, layers: list[Layer], pool: Pool) -> Cost:
@@ -202,7 +197,7 @@ def _crossing(plan: Plan, costs: Costs, i: int) -> tuple[float, float]:
     return sum(e.forward_bytes for e in tensors.values()), sum(e.backward_bytes for e in tensors.values())
 
 
-def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced: bool) -> StageTimes:
+def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced: bool, each: float) -> StageTimes:
     stage, mine = plan.stages[i], layers[i]
     pool = costs.hardware.pool(stage.pool)
     cost, wire, call = _total(costs, mine, pool), wire_s(costs, pool), costs.rates(pool).call_s * costs.crowding(pool)
@@ -212,6 +207,7 @@ def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced:
     behind = sum(layer.cost.parameter_bytes for part in layers[max(first, i + 1) :] for layer in part)
     dense = sum(layer.cost.parameter_bytes for layer in mine) if i >= first else 0.0
     server, bus = costs.hardware.pool(plan.shard_pool), pool.device.bus_bytes_per_s
+    calls = each * plan.shard_hosts
     return StageTimes(
         crews=_crews(costs, stage, mine),
         forward_s=_FORWARD * cost.kernel_s + out * wire,
@@ -221,12 +217,14 @@ def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced:
         backward_bytes=back,
         bus_s=(into + back + out + returned) / bus if bus else 0.0,
         dense_bytes=dense,
-        dense_call_s=(dense * wire_s(costs, server) + plan.shard_hosts * costs.rates(server).call_s) / _merged(plan),
+        dense_call_s=(dense * wire_s(costs, server) + calls * costs.rates(server).call_s) / _merged(plan),
         dense_every=_merged(plan),
     )
 
 
-def _worker(plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: Sample | None) -> WorkerTimes:
+def _worker(
+    plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: Sample | None, each: float
+) -> WorkerTimes:
     pool = costs.hardware.pool(plan.stages[0].pool)
     cost, wire, slower = _total(costs, layers, pool), wire_s(costs, pool), costs.crowding(pool)
     rates, own = costs.rates(pool), _own(plan)
@@ -242,12 +240,11 @@ def _worker(plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: 
         push = max(0.0, push - _half(costs, own) * wire) if own else 0.0
     dense = sum(costs.cost(layer, pool).pull_s for layer in layers if not layer.groups)
     pull = max(0.0, cost.pull_s - _half(costs, own) * wire - dense * (1 - 1 / _merged(plan)))
-    return WorkerTimes(
-        cost.read_s, cost.dedupe_s + cost.engine_s, pull, push, rates.call_s * slower, learn * slower, settle
-    )
+    call = each * rates.call_s * slower
+    return WorkerTimes(cost.read_s, cost.dedupe_s + cost.engine_s, pull, push, call, learn * slower, settle)
 
 
-def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample | None) -> HostTimes:
+def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample | None, each: float) -> HostTimes:
     server = costs.hardware.pool(plan.shard_pool)
     rates, slower, kept = costs.rates(server), costs.crowding(server), _own(plan)
     rows = [count for op, count in zip(costs.pulls, _rows(costs), strict=True) if op.attrs["group"] not in kept]
@@ -265,7 +262,7 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
         replicas=plan.replicas,
         serve_s=(sum(map(rates.pull, rows)) + costs.creating_s(rates)) * slower + pulled * wire,
         apply_s=_applying_s(plan, costs, reduced, sample) * slower + pushed * wire,
-        call_s=rates.call_s * slower,
+        call_s=each * rates.call_s * slower,
         pull_bytes=pulled,
         push_bytes=pushed,
         settle_s=settle * slower + 2 * settled_bytes * wire,
@@ -372,5 +369,6 @@ def miniature(plan: Plan, most: int) -> Plan:
         )
         for stage in plan.stages
     )
-    lanes = sum(stages[0].workers.values())
+    readers, fewer_readers = (sum(each[0].workers.values()) for each in (plan.stages, stages))
+    lanes = max(1, round(plan.lanes * fewer_readers / readers))
     return replace(plan, stages=stages, lanes=lanes, shard_hosts=max(plan.replicas, fewer(plan.shard_hosts)))

@@ -22,8 +22,9 @@ from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.on_the_way import with_in_flight
 from heterps.planner.costs.planning_model import build_problem, check_pins, server_pools
-from heterps.planner.solve.assemble import Draft, at_depth, check_counted, has_lanes_for_depth, in_flight
+from heterps.planner.solve.assemble import Draft, at_depth, has_lanes_for_depth, in_flight
 from heterps.planner.solve.bands import Bands, WholeBands
+from heterps.planner.solve.checks import check_counted
 from heterps.planner.solve.deepening import slowed, without_room
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.large import LargeOutcome, closer_bound, planned

@@ -18,11 +18,14 @@ class PoolOfWorkers:
         Name of a machine that they share with others (see :class:`Durations`); "": each has one of its own.
     send_bytes_per_s, receive_bytes_per_s
         What one of them can send, and receive at the same time.
+    cores
+        Of the machine that one of them takes while it works; one that has a machine of its own takes all of it.
     """
 
     send_bytes_per_s: float
     receive_bytes_per_s: float
     machine: str = ""
+    cores: float = 1.0
 
 
 @dataclass(frozen=True)

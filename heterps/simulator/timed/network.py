@@ -42,7 +42,8 @@ class TimedNetwork(Network):
 
     def thread(self, process: Process, noted: Callable[..., object] | None = None) -> Thread:
         """Return a new thread of a process."""
-        return Thread(self, self._places[process][1], process, noted)
+        place, cores = self._places[process]
+        return Thread(self, cores, process, noted, place.sends.cores if place.sends.machine else 1.0)
 
     def cores(self, process: Process) -> Cores:
         """Return the cores that a process works on."""

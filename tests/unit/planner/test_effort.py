@@ -232,7 +232,7 @@ def test_small_batches_are_played_as_fast_as_they_are_forecast(rented):
 
 def test_a_contradiction_stops(rented, monkeypatch):
     monkeypatch.setattr("heterps.planner.solve.choose.at_depth", lambda draft: replace(draft, depths=(1,)))
-    monkeypatch.setattr("heterps.planner.costs.planning_model.DEPTH", 1)
+    monkeypatch.setattr("heterps.planner.costs.on_the_way.DEPTH", 1)
     monkeypatch.setattr("heterps.planner.solve.deepening._TURNS", 0)
     with pytest.raises(PlanError, match=r"contradicts itself \(batches in flight, at the least: .* planned"):
         plan(resnet(), rented, goal=MinCost(1e4), batch_size=64)
