@@ -25,8 +25,8 @@ from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner import FixedRate, Goal, MaxThroughput, MinCost, Plan, Profile, Request, compare, diff, frontier
 from heterps.planner.costs.instance import is_instance, read_instance
-from heterps.planner.costs.playing import steady_play
 from heterps.planner.costs.sample import Sample, sample_dataset
+from heterps.planner.costs.steady import steady_play
 from heterps.planner.planner import BATCH_SIZES, SECONDS, solve
 from heterps.planner.show.explain import Explanation, explain
 from heterps.planner.show.figures import (

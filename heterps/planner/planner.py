@@ -27,18 +27,18 @@ from heterps.planner.costs.way_costs import choose_ways, dense_way_costs, way_te
 from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
 from heterps.planner.plan import Plan
 from heterps.planner.solve.assemble import Draft
-from heterps.planner.solve.checks import played_beside, with_played
 from heterps.planner.solve.choose import Choice
 from heterps.planner.solve.deepening import finished
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.placement import Placement
+from heterps.planner.solve.played_ways import fastest, played_rate
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.remedies import infeasible
 from heterps.planner.solve.search import SearchResult, Solve
 from heterps.planner.solve.solvers import solver
 from heterps.planner.solve.widening import chosen
-from heterps.planner.ways import CACHE, GEO, mixed_mode, resolve_ways
+from heterps.planner.ways import CACHE, GEO, resolve_ways
 from heterps.protocol.words.modes import Async, Cached, Mode
 from heterps.stages import Layers, layers_of
 from heterps.stages.contract import UNIQUE_FRACTION
@@ -51,6 +51,7 @@ _TINY = make_problem([[1.0]], cap=4)
 _MANY_STATES, _RIVAL_SECONDS = 400, 1.0  # cuts beyond which rivals of a plan are looked for only once, and so long
 _OPEN = 1e-6  # relative distance of two bounds that are not the same
 _TRIES = 3  # of plans with more head-room, where what was asked for is not reached when they are played
+_SLOWER = "dense parameters go by their tables: all-reduced, the plan is slower when it is played"
 _LARGE_BATCH = 8192  # rows; above, a plan says that this changes what is learned
 
 
@@ -220,7 +221,7 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
             roomier = _solved(request, mode)
         except PlanError:  # nothing has so much room
             break
-        made = max(made, roomier, key=_played)
+        made = max(made, roomier, key=played_rate)
     return made
 
 
@@ -228,12 +229,6 @@ def _more_room(request: Request, forecast: Forecast) -> float:
     """The head-room with which a plan may be played as fast as was asked for."""
     assert forecast.played is not None
     return 1 - (1 - request.head_room) * forecast.played / forecast.asked
-
-
-def _played(made: Plan) -> float:
-    """Rows per second that a plan is played at; where it cannot be played, those of its forecast."""
-    assert made.forecast is not None
-    return made.forecast.rows_per_second if made.forecast.played is None else made.forecast.played
 
 
 def _solved(request: Request, mode: Mode | None) -> Plan:
@@ -263,13 +258,10 @@ def _solved(request: Request, mode: Mode | None) -> Plan:
     ways = dense_way_costs(draft.costs, made) if draft.costs.dense_size else ()
     k = request.stale or next((way.number for way in ways_of.values() if way.kind == GEO), None)
     rows = row_way_costs(draft.costs, made, request.sample, k) if k else ()
-    travels = request.parameters or {
-        **(choose_ways(request.graph, ways) if ways else {}),
-        **choose_row_ways(rows),
-    }
-    made = replace(made, mode=mixed_mode(made.mode, travels), parameters=travels)
-    if made.mode != Async(made.depth):  # how it was played while its depth was chosen
-        made = with_played(made, played_beside(made, draft.costs, request.sample))
+    by_rows = choose_row_ways(rows)
+    dense = choose_ways(request.graph, ways) if ways else {}
+    choices = [request.parameters] if request.parameters else [{**dense, **by_rows}, *([by_rows] if dense else [])]
+    made = fastest(made, choices, draft.costs, request.sample)
     made = _with_asked(made, request.goal.target)
     return replace(
         made,
@@ -281,6 +273,7 @@ def _solved(request: Request, mode: Mode | None) -> Plan:
             *_step_texts(made),
             *on_gpu,
             *(way_texts(ways, bool(request.parameters)) if ways else ()),
+            *((_SLOWER,) if dense and made.parameters == by_rows else ()),
             *row_way_texts(rows, ways_of),
             *cache_texts(request.graph, request.sample, ways_of, made.mode, made.batch_size),
         ),

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost
@@ -30,10 +31,8 @@ __all__ = [
     "depth_for",
     "durations_of",
     "even_splits",
-    "miniature",
     "most_at_depth",
     "play_plan",
-    "steady_play",
 ]
 
 _FORWARD = 1 / 3  # of the kernels: a backward pass takes about two forward passes
@@ -42,8 +41,6 @@ _DISK_BYTES_PER_S = 5e8  # of a cut that is written or read
 #: What a settled row takes of a worker (laid out, heard of again) and of a host (found to be changed), in pulls of one.
 _SETTLING, _TELLING = 4, 3
 _ROUNDING = 1e-9  # relative: so much less than a limit is within it
-_RANGES = 4  # that a worker plays at the least, where something is owed for several batches together
-_MOST_PLAYED = 12  # workers beyond which a pipeline is played in miniature, where only its rate is asked for
 
 
 def play_plan(
@@ -124,16 +121,6 @@ def _way_s(plan: Plan, costs: Costs, pools: Sequence[str]) -> float:
     return 1 / play_plan(one, costs, splits=(8,), mode=Async(1)).batches_per_second
 
 
-def steady_play(plan: Plan, costs: Costs, sample: Sample | None = None) -> tuple[Plan, Played]:
-    """Play a plan in its mode, in miniature if it is large, long enough to be in its stride."""
-    small = miniature(plan, _MOST_PLAYED)
-    batches = max(4 * small.depth + 12, _RANGES * small.mode.span)
-    each = 4 if small.stages[0].also and not small.mode.ordered else 1  # of which the faster workers take more
-    return small, play_plan(
-        small, costs, splits=(batches,) * (each * small.lanes), sample=sample, called=plan.shard_hosts
-    )
-
-
 def durations_of(plan: Plan, costs: Costs, sample: Sample | None = None, called: int | None = None) -> Durations:
     """What a batch of the plan takes at each place that it passes; a call, what those of ``called`` hosts take."""
     each = (called or plan.shard_hosts) / plan.shard_hosts  # calls for which one stands
@@ -143,10 +130,20 @@ def durations_of(plan: Plan, costs: Costs, sample: Sample | None = None, called:
     stay = 2 if reduced else 1  # gradients of a stage that all-reduces its parameters stay there
     away = sum(layer.cost.parameter_bytes for part in layers[stay:] for layer in part)
     stages = tuple(_stage(plan, costs, layers, i, reduced, each) for i in range(len(plan.stages)))
+
+    def worker(on: Plan) -> WorkerTimes:
+        return _worker(on, costs, layers[0], away, sample, each)
+
+    def busy_s(i: int, pool: str) -> float:
+        on = _on_pool(plan, i, pool)
+        reads = worker(on).busy_s(on.shard_hosts) if i == 0 else 0.0
+        return reads + _stage(on, costs, layers, i, reduced, each).busy_s
+
+    crews = [_crews(costs, stage, partial(busy_s, i)) for i, stage in enumerate(plan.stages)]
     return Durations(
         pools={pool.name: _pool(costs, pool) for pool in costs.hardware.pools},
-        worker=_worker(plan, costs, layers[0], away, sample, each),
-        stages=stages,
+        worker=worker(plan),
+        stages=tuple(replace(times, crews=of) for times, of in zip(stages, crews, strict=True)),
         hosts=_hosts(plan, costs, own, reduced, sample, each),
         rows=plan.batch_size,
         machines={host.name: free_cores(costs, host) for host in costs.hardware.hosts},
@@ -177,14 +174,20 @@ def _total(costs: Costs, layers: list[Layer], pool: Pool) -> Cost:
     return sum((costs.cost(layer, pool) for layer in layers), Cost())
 
 
-def _crews(costs: Costs, stage: Stage, layers: list[Layer]) -> tuple[Crew, ...]:
+def _on_pool(plan: Plan, i: int, pool: str) -> Plan:
+    """The plan with one of its stages on one pool."""
+    alone = replace(plan.stages[i], pool=pool, also=())
+    return replace(plan, stages=(*plan.stages[:i], alone, *plan.stages[i + 1 :]), depths={})
+
+
+def _crews(costs: Costs, stage: Stage, busy_s: Callable[[str], float]) -> tuple[Crew, ...]:
     """Workers by pool; what more units do not divide makes each slower, and a second pool has its own speed."""
-    first = _total(costs, layers, costs.hardware.pool(stage.pool)).compute_s
+    first = busy_s(stage.pool) if stage.also else 0.0
     crews = []
     for name, units in stage.workers.items():
         pool = costs.hardware.pool(name)
         share = 1.0 if pool.host else costs.rates(pool).compute_fraction
-        ratio = _total(costs, layers, pool).compute_s / first if first else 1.0
+        ratio = busy_s(name) / first if first and name != stage.pool else 1.0
         crews.append(Crew(name, units, ratio * (units * (1 - share) + share)))
     return tuple(crews)
 
@@ -198,8 +201,7 @@ def _crossing(plan: Plan, costs: Costs, i: int) -> tuple[float, float]:
 
 
 def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced: bool, each: float) -> StageTimes:
-    stage, mine = plan.stages[i], layers[i]
-    pool = costs.hardware.pool(stage.pool)
+    mine, pool = layers[i], costs.hardware.pool(plan.stages[i].pool)
     cost, wire, call = _total(costs, mine, pool), wire_s(costs, pool), costs.rates(pool).call_s * costs.crowding(pool)
     into, back = _crossing(plan, costs, i) if i else (0.0, 0.0)
     out, returned = _crossing(plan, costs, i + 1) if i + 1 < len(plan.stages) else (0.0, 0.0)
@@ -209,7 +211,7 @@ def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced:
     server, bus = costs.hardware.pool(plan.shard_pool), pool.device.bus_bytes_per_s
     calls = each * plan.shard_hosts
     return StageTimes(
-        crews=_crews(costs, stage, mine),
+        crews=(),
         forward_s=_FORWARD * cost.kernel_s + out * wire,
         backward_s=(1 - _FORWARD) * cost.kernel_s + (returned + behind) * wire,
         enter_s=((into + back + (1 + 1 / _merged(plan)) * dense) * wire + call) if i else 0.0,
@@ -349,26 +351,3 @@ def _group_s(plan: Plan, costs: Costs) -> float:
     moved = 2 * bytes_ * others * (1 + plan.lanes / workers)
     adding = bytes_ / workers * plan.lanes * 3 / rates.bytes_per_s
     return (adding + rates.dense(costs.dense_size)) * costs.crowding(pool) + moved * wire_s(costs, pool)
-
-
-def miniature(plan: Plan, most: int) -> Plan:
-    """A plan of fewer workers in about the same ratios, at most so many; the plan itself where it has no more."""
-    total = sum(sum(stage.workers.values()) for stage in plan.stages) + plan.shard_hosts
-    if total <= most:
-        return plan
-    scale = most / total
-
-    def fewer(count: int) -> int:
-        return max(1, math.floor(count * scale))
-
-    stages = tuple(
-        replace(
-            stage,
-            units=fewer(stage.units),
-            also=tuple(replace(share, units=fewer(share.units)) for share in stage.also),
-        )
-        for stage in plan.stages
-    )
-    readers, fewer_readers = (sum(each[0].workers.values()) for each in (plan.stages, stages))
-    lanes = max(1, round(plan.lanes * fewer_readers / readers))
-    return replace(plan, stages=stages, lanes=lanes, shard_hosts=max(plan.replicas, fewer(plan.shard_hosts)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from heterps.planner.plan import Plan
 from heterps.planner.show.figures import count_text
-from heterps.protocol.words.modes import Mode
+from heterps.stages import lower
 
 __all__ = ["shortfall_texts"]
 
@@ -21,7 +21,7 @@ def _texts(plan: Plan) -> Iterator[str]:
     if forecast is None or forecast.played is None or not forecast.falls_short:
         return
     part = forecast.played / forecast.rows_per_second
-    yield f"played: {count_text(forecast.played)} rows/s, {part:.2f} of the forecast: {_why(plan.mode)}"
+    yield f"played: {count_text(forecast.played)} rows/s, {part:.2f} of the forecast: {_why(plan)}"
     if forecast.misses:
         other = " or another mode" if plan.mode.ordered or plan.mode.adds else ""
         yield (
@@ -30,7 +30,10 @@ def _texts(plan: Plan) -> Iterator[str]:
         )
 
 
-def _why(mode: Mode) -> str:
+def _why(plan: Plan) -> str:
+    mode, later = plan.mode, {op for stage in plan.stages[1:] for op in stage.ops}
+    if any(op.kind == "pull" and op.name in later for op in lower(plan.graph).graph):
+        return "rows are pulled where the data is read, and not by a later stage (pin them there: --pin 'pull*=POOL')"
     if mode.ordered:
         return "lanes wait for one another at every step, and hosts for all of them"
     if mode.has_copy:

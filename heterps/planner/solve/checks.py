@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from heterps.errors import PlanError
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.playing import steady_play
 from heterps.planner.costs.sample import Sample
+from heterps.planner.costs.steady import steady_play
 from heterps.planner.plan import Plan, Stage
 from heterps.planner.solve.assemble import Draft, in_flight
 from heterps.planner.solve.placement import TOLERANCE
@@ -42,6 +42,7 @@ class PlayedBeside:
     small: Plan
     forecast: float
     played: float
+    alike: bool = True  # whether it is played as it was forecast: rows are pulled where the data is read
 
     @property
     def part(self) -> float:
@@ -58,11 +59,12 @@ def with_played(made: Plan, played: PlayedBeside | None) -> Plan:
 
 def played_beside(made: Plan, costs: Costs, sample: Sample | None = None) -> PlayedBeside | None:
     """Play a plan in its mode beside its forecast; None if it cannot be played."""
-    if made.forecast is None or _holds_tables_later(made, costs):
-        return None
+    later = _pulling_later(made, costs)
+    if made.forecast is None or any(made.pool(stage.pool).kind == "gpu" for stage in later):
+        return None  # tables on a GPU
     small, played = steady_play(made, costs, sample)
     smaller = _least_rate(made, small) / _least_rate(made, made)
-    return PlayedBeside(small, smaller * made.forecast.rows_per_second, played.rows_per_second)
+    return PlayedBeside(small, smaller * made.forecast.rows_per_second, played.rows_per_second, not later)
 
 
 def check_plan(made: Plan, played: PlayedBeside | None) -> Plan:
@@ -80,21 +82,21 @@ def check_plan(made: Plan, played: PlayedBeside | None) -> Plan:
         pool = made.pool(name)
         if pool.host is None and need > pool.device.memory_bytes:
             raise PlanError(_contradiction(f"memory of a worker of {name} in bytes", pool.device.memory_bytes, need))
-    if played is not None and made.batch_size / played.played > _slowest_batch(played.small, played.forecast):
+    if played is not None and played.alike and made.batch_size / played.played > _slowest_batch(played):
         raise PlanError(_contradiction("rows per second", played.forecast, played.played))
     return made
 
 
-def _slowest_batch(small: Plan, expected: float) -> float:
-    """Seconds from batch to batch at which a plan may be played that is forecast at so many rows per second."""
-    readers = sum(small.stages[0].workers.values())
-    return small.batch_size / expected / _PLAYED + _LEFT_OUT_S / readers
+def _slowest_batch(played: PlayedBeside) -> float:
+    """Seconds from batch to batch at which a plan may be played, at the most."""
+    readers = sum(played.small.stages[0].workers.values())
+    return played.small.batch_size / played.forecast / _PLAYED + _LEFT_OUT_S / readers
 
 
-def _holds_tables_later(made: Plan, costs: Costs) -> bool:
-    """Whether a later stage has tables on its device: played, rows are pulled where the data is read."""
-    later = {op for stage in made.stages[1:] for op in stage.ops}
-    return any(layer.groups and layer.ops[0] in later for layer in costs.layers.layers)
+def _pulling_later(made: Plan, costs: Costs) -> list[Stage]:
+    """Later stages that ask for rows."""
+    pulling = {layer.ops[0] for layer in costs.layers.layers if layer.groups}
+    return [stage for stage in made.stages[1:] if pulling & set(stage.ops)]
 
 
 def _least_rate(made: Plan, small: Plan) -> float:

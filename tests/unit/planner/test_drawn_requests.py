@@ -4,6 +4,7 @@ import pytest
 
 from heterps.errors import PlanError
 from heterps.planner.costs.playing import play_plan
+from heterps.planner.costs.steady import steady_splits
 from heterps.planner.show.shortfall import shortfall_texts
 from tests.unit.planner.drawn_requests import drawn_request
 
@@ -17,8 +18,7 @@ def difference(seed):
         made = drawn.plan()
     except PlanError as error:
         return str(error) if "contradicts itself" in str(error) else None
-    each = 4 if made.stages[0].also and not made.mode.ordered else 1
-    splits = (4 * made.depth + 12,) * (each * made.lanes)
+    splits = steady_splits(made)
     if made.forecast.played is None or sum(splits) * (made.shard_hosts + 2) > _MOST:
         return None
     played = play_plan(made, drawn.request.costs(made.batch_size), splits=splits).rows_per_second
@@ -50,6 +50,24 @@ def check(seeds):
 
 def test_drawn_plans_are_played_as_fast_as_they_say():
     check(range(24))
+
+
+@pytest.mark.parametrize("seed", [8, 47, 89, 213, 234])
+def test_unlike_workers_that_read_are_as_fast_as_they_are_forecast(seed):
+    """Drawn plans whose readers are of two pools; played at 0.66 to 0.83, by figures that were those of one of them."""
+    drawn = drawn_request(seed)
+    made = drawn.plan()
+    assert len(made.stages[0].workers) == 2
+    assert made.forecast.played > 0.9 * made.forecast.rows_per_second
+
+
+@pytest.mark.parametrize("seed", [42, 124])
+def test_parameters_are_not_all_reduced_where_that_is_slower_when_it_is_played(seed):
+    """A sum of what a step takes says that it is faster."""
+    made = drawn_request(seed).plan()
+    assert made.parameters == {}
+    assert any("all-reduced, the plan is slower when it is played" in text for text in made.assumptions)
+    assert made.forecast.played > 0.65 * made.forecast.rows_per_second
 
 
 @pytest.mark.full
