@@ -188,8 +188,16 @@ class Costs:
         return worked * self.crowding(pool)
 
     def shard_call_s(self, pool: Pool) -> float:
-        """Busy seconds of each shard host for one batch, however many there are: a pull, a push to each copy."""
-        return (1 + self.replicas) * self.rates(pool).call_s * self.crowding(pool)
+        """Busy seconds of each shard host for one batch, however many there are: a pull, a push to each copy.
+
+        And what a later stage asks for, unless there is none.
+        """
+        return (1 + self.replicas + self.fetches) * self.rates(pool).call_s * self.crowding(pool)
+
+    @property
+    def fetches(self) -> bool:
+        """Whether there may be later stages that fetch parameters from every host."""
+        return not self.fused and any(layer.cost.parameter_bytes for layer in self.layers.layers[1:])
 
     def further_call_s(self, pool: Pool) -> float:
         """Busy seconds of a worker that reads for one batch and each shard host after the first."""

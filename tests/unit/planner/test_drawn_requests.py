@@ -52,7 +52,7 @@ def test_drawn_plans_are_played_as_fast_as_they_say():
     check(range(24))
 
 
-@pytest.mark.parametrize("seed", [8, 47, 89, 213, 234])
+@pytest.mark.parametrize("seed", [8, 47, 89, 234])
 def test_unlike_workers_that_read_are_as_fast_as_they_are_forecast(seed):
     """Drawn plans whose readers are of two pools; played at 0.66 to 0.83, by figures that were those of one of them."""
     drawn = drawn_request(seed)

@@ -148,7 +148,7 @@ def test_the_search_for_a_first_plan_ends_too(rented, monkeypatch):
     monkeypatch.setattr(choose, "_PATIENCE_SECONDS", 60.0)
     with pytest.raises(UndecidedError, match="batches of 256: never"):
         choose.choose(Request(ctrdnn(), rented, FixedRate(1e5), (256, 512, 1024)), Deadline(1e-9))
-    assert looked == [1024, 512, 256]
+    assert list(dict.fromkeys(looked)) == [1024, 512, 256]
 
 
 @pytest.mark.parametrize("goal", [MinCost(1e6), FixedRate(1e6)])
