@@ -54,7 +54,7 @@ def with_played(made: Plan, played: PlayedBeside | None) -> Plan:
     """A plan that says what came of playing it."""
     if made.forecast is None or played is None:
         return made
-    return replace(made, forecast=replace(made.forecast, played=played.part * made.forecast.rows_per_second))
+    return replace(made, forecast=replace(made.forecast, played=float(played.part * made.forecast.rows_per_second)))
 
 
 def played_beside(made: Plan, costs: Costs, sample: Sample | None = None) -> PlayedBeside | None:
