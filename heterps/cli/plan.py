@@ -25,8 +25,8 @@ from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner import FixedRate, Goal, MaxThroughput, MinCost, Plan, Profile, Request, compare, diff, frontier
 from heterps.planner.costs.instance import is_instance, read_instance
-from heterps.planner.costs.playing import steady_play
 from heterps.planner.costs.sample import Sample, sample_dataset
+from heterps.planner.costs.steady import steady_play
 from heterps.planner.planner import BATCH_SIZES, SECONDS, solve
 from heterps.planner.show.explain import Explanation, explain
 from heterps.planner.show.figures import (
@@ -235,16 +235,14 @@ def make(
     if comparing:
         _print_comparison(console, request)
         return
-    made = solve(
-        request, None if mode in (None, Async.name) else mode_from_text(mode)
-    )  # with as many in flight as it needs
+    made = solve(request, None if mode in (None, Async.name) else mode_from_text(mode))
     job = job_text(made, _trained(rows, epochs), deadline, budget)
     if out:
         made.save(out)
     notes = explain(request) if explaining or html else None
     if html:
         costs = request.costs(made.batch_size)
-        played = steady_play(made, costs)[1]
+        played = steady_play(made, costs, request.sample)[1]
         title = f"Plan for {Path(target).stem}"
         write_whole(html, report_html(made, costs.layers, frontier(request, made), notes, title, played, job))
     if commands:

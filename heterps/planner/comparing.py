@@ -54,10 +54,20 @@ def _problem(request: Request, batch_size: int, server: str | None = None) -> Pr
 def frontier(request: Request, made: Plan, points: int = 24) -> list[tuple[float, float]]:
     """Throughput and price per hour of the cheapest plans from a tenth of a plan's throughput to ten times it."""
     request = replace(request, fused=made.mode.adds)
-    problem, deadline = _problem(request, made.batch_size, made.shard_pool), Deadline(request.seconds)
+    asked = [request, replace(request, fused=True)]  # plans of one stage call shard hosts less often
+    problems, deadline = [_problem(each, made.batch_size, made.shard_pool) for each in asked], Deadline(request.seconds)
     assert made.forecast is not None, "the planner forecasts every plan it makes"
     middle = made.forecast.rows_per_second
     by = solver(request.solver).within(deadline)
     own = middle * (1 - 1e-6)  # a hair above what it sustains it would be another plan
-    found = search_frontier(problem, by, middle / 10, middle * 10, points, deadline, also=(own,))
-    return [(x, placement.price) for x, placement in found]
+    found = [
+        (x, placement.price)
+        for problem in problems
+        for x, placement in search_frontier(problem, by, middle / 10, middle * 10, points, deadline, also=(own,))
+    ]
+    return sorted({point for point in found if not any(_beats(other, point) for other in found)})
+
+
+def _beats(other: tuple[float, float], point: tuple[float, float]) -> bool:
+    """Whether a throughput and its price are at least as good as another, and one of them better."""
+    return other != point and other[0] >= point[0] and other[1] <= point[1]

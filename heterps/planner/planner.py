@@ -14,7 +14,7 @@ from heterps.errors import PlanError
 from heterps.graph import Graph
 from heterps.hardware import Hardware
 from heterps.planner.costs.cache_forecast import cache_texts
-from heterps.planner.costs.forecast import NO_PROOF, Certificate, TableForecast
+from heterps.planner.costs.forecast import NO_PROOF, Certificate, Forecast, TableForecast
 from heterps.planner.costs.gpu_cache import gpu_cache_texts
 from heterps.planner.costs.gpu_tier import gpu_texts, with_gpu_tables
 from heterps.planner.costs.layer_costs import Costs
@@ -31,11 +31,12 @@ from heterps.planner.solve.choose import Choice
 from heterps.planner.solve.deepening import finished
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.making import make_problem
+from heterps.planner.solve.played_ways import fastest, played_rate
 from heterps.planner.solve.remedies import infeasible
 from heterps.planner.solve.rivals import rivals
 from heterps.planner.solve.solvers import solver
 from heterps.planner.solve.widening import chosen
-from heterps.planner.ways import CACHE, GEO, mixed_mode, resolve_ways
+from heterps.planner.ways import CACHE, GEO, resolve_ways
 from heterps.protocol.words.modes import Async, Cached, Mode
 from heterps.stages import Layers, layers_of
 from heterps.stages.contract import UNIQUE_FRACTION
@@ -46,6 +47,8 @@ BATCH_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 SECONDS = 30.0
 _TINY = make_problem([[1.0]], cap=4)
 _OPEN = 1e-6  # relative distance of two bounds that are not the same
+_TRIES = 3  # of plans with more head-room, where what was asked for is not reached when they are played
+_SLOWER = "dense parameters go by their tables: all-reduced, the plan is slower when it is played"
 _LARGE_BATCH = 8192  # rows; above, a plan says that this changes what is learned
 
 
@@ -68,6 +71,8 @@ class Request:
     replicas: int = 1
     stale: int | None = None
     fused: bool = False  # whether plans must have one stage
+    depth: int | None = None  # batches in flight of every lane, where somebody has said how many
+    even: bool = False  # whether all workers that read have as many batches
 
     @property
     def unique_fraction(self) -> float:
@@ -86,7 +91,7 @@ class Request:
         layers = _layers(self.graph, batch_size, self.unique_fraction)
         new = new_rows(self._tables, self.sample, self.rows)
         given = self.hardware, self.profile, self._tables, self.head_room, self.replicas
-        return Costs(self.graph, layers, *given, new, self.fused)
+        return Costs(self.graph, layers, *given, new, self.fused, self.depth, self.even)
 
     @cached_property
     def _tables(self) -> tuple[TableForecast, ...]:
@@ -198,13 +203,38 @@ def plan(
 
 
 def solve(request: Request, mode: Mode | None = None) -> Plan:
-    """Make the plan of a request, with its certificate, rivals and assumptions."""
+    """Make the plan of a request, with its certificate, rivals and assumptions.
+
+    One that is played below what was asked for, as lanes and batches wait, is made again with so much more head-room:
+    what waits is not at work.
+    """
+    deadline = Deadline(request.seconds)
+    made = _solved(request, mode)
+    for _ in range(_TRIES):
+        if made.forecast is None or not made.forecast.misses or deadline.over:
+            break
+        request = replace(request, head_room=_more_room(request, made.forecast), seconds=deadline.left)
+        try:
+            roomier = _solved(request, mode)
+        except PlanError:  # nothing has so much room
+            break
+        made = max(made, roomier, key=played_rate)
+    return made
+
+
+def _more_room(request: Request, forecast: Forecast) -> float:
+    """The head-room with which a plan may be played as fast as was asked for."""
+    assert forecast.played is not None
+    return 1 - (1 - request.head_room) * forecast.played / forecast.asked
+
+
+def _solved(request: Request, mode: Mode | None) -> Plan:
     if request.stale is not None and request.stale < 1:
         raise PlanError(f"stale={request.stale}: it is a number of batches, at least 1")
     ways_of = resolve_ways(request.graph, request.parameters)
     given, mode = mode, Cached() if mode is None and any(way.kind == CACHE for way in ways_of.values()) else mode
     own_rows = (mode is not None and mode.adds) or any(way.kind == GEO for way in ways_of.values())
-    request = replace(request, fused=request.fused or own_rows)
+    request = replace(request, fused=request.fused or own_rows, **_asks(mode))
     solver(request.solver).solve(_TINY, 1.0)  # loads the compiled loops: not what a plan takes
     start = time.perf_counter()
     try:
@@ -225,11 +255,11 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
     ways = dense_way_costs(draft.costs, made) if draft.costs.dense_size else ()
     k = request.stale or next((way.number for way in ways_of.values() if way.kind == GEO), None)
     rows = row_way_costs(draft.costs, made, request.sample, k) if k else ()
-    travels = request.parameters or {
-        **(choose_ways(request.graph, ways) if ways else {}),
-        **choose_row_ways(rows),
-    }
-    made = replace(made, mode=mixed_mode(made.mode, travels))
+    by_rows = choose_row_ways(rows)
+    dense = choose_ways(request.graph, ways) if ways else {}
+    choices = [request.parameters] if request.parameters else [{**dense, **by_rows}, *([by_rows] if dense else [])]
+    made = fastest(made, choices, draft.costs, request.sample)
+    made = _with_asked(made, request.goal.target)
     return replace(
         made,
         certificate=_certificate(request, choice, seconds),
@@ -237,33 +267,41 @@ def solve(request: Request, mode: Mode | None = None) -> Plan:
         assumptions=(
             *assumptions(request, draft),
             _mode_text(made, given),
+            *_step_texts(made),
             *on_gpu,
             *(way_texts(ways, bool(request.parameters)) if ways else ()),
+            *((_SLOWER,) if dense and made.parameters == by_rows else ()),
             *row_way_texts(rows, ways_of),
             *cache_texts(request.graph, request.sample, ways_of, made.mode, made.batch_size),
         ),
-        parameters=travels,
     )
+
+
+def _asks(mode: Mode | None) -> dict[str, Any]:
+    """What a mode asks of plans."""
+    return {"depth": mode.held if isinstance(mode, Async) else None, "even": mode is not None and mode.ordered}
+
+
+def _with_asked(made: Plan, target: float | None) -> Plan:
+    """A plan that says how many rows per second were asked for, if so many were."""
+    return made if made.forecast is None else replace(made, forecast=replace(made.forecast, asked=target or 0.0))
 
 
 def _mode_text(made: Plan, given: Mode | None) -> str:
     """Say which mode a plan is for, and why."""
     if given == made.mode:
         whole = ": plans of one stage, as every worker trains on rows of its own" if made.mode.adds else ""
-        return f"mode {made.mode.name}, as was asked for{whole}{_other_depth(made)}"
+        return f"mode {made.mode.name}, as was asked for{whole}"
     if given is None and isinstance(made.mode, Async):
         return f"mode {made.mode.name}: nobody asked for another one (mode=, --mode)"
     return f"mode {made.mode.name}, which the ways of parameters take"
 
 
-def _other_depth(made: Plan) -> str:
-    """Say where as many batches in flight were asked for as the figures are not for."""
-    if not isinstance(made.mode, Async) or made.mode.merge > 1 or made.mode.depth == made.depth:
-        return ""
-    return (
-        f" with {made.mode.depth} batches in flight, where speed and memory are for {made.depth}: leave the number "
-        "out, or see what is left (--play)"
-    )
+def _step_texts(made: Plan) -> Iterable[str]:
+    """What lanes that keep step mean for what is learned, and for the plan."""
+    if made.mode.ordered:
+        yield f"a step adds up {made.lanes * made.batch_size:,} rows: a batch of each of {made.lanes} lanes"
+        yield "stages are on one pool each: lanes keep step, so that faster workers would wait for slower ones"
 
 
 def _sampled(graph: Graph, sample: Sample | Dataset | Iterable[Mapping[str, Any]] | None) -> Sample | None:

@@ -135,7 +135,8 @@ def _costs(plan: Plan, hardware: Hardware, profile: Profile | None, sample: Samp
     layers = layers_of(plan.graph, batch_size=plan.batch_size, unique_fraction=unique)
     tables = forecast_tables(plan.graph, sample, rows)
     new = new_rows(tables, sample, rows)
-    return Costs(plan.graph, layers, hardware, known, tables, replicas=plan.replicas, new_rows=new)
+    copies, one = plan.replicas, plan.is_fused
+    return Costs(plan.graph, layers, hardware, known, tables, replicas=copies, new_rows=new, fused=one)
 
 
 def _sustained(problem: Problem, placement: Placement) -> float:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 
-__all__ = ["Certificate", "Cost", "Forecast", "Rival", "StageForecast", "TableForecast"]
+__all__ = ["FULFILLED", "Certificate", "Cost", "Forecast", "Rival", "StageForecast", "TableForecast"]
 
 NO_PROOF = "none: "  # begins what a certificate says that is none
+FULFILLED = 0.9  # of a forecast: a plan that is played below says so
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,18 @@ class Forecast:
     shard_busy: float = 0.0
     tables: tuple[TableForecast, ...] = ()
     data_sheet: tuple[str, ...] = ()  # GPU pools whose rates nobody measured
+    played: float | None = None  # rows per second when the plan is played in its mode; None: it was not
+    asked: float = 0.0  # rows per second that were asked for
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether the plan, played, stays far below what was forecast."""
+        return self.played is not None and self.played < FULFILLED * self.rows_per_second
+
+    @property
+    def misses(self) -> bool:
+        """Whether the plan, played, stays below what was asked for."""
+        return self.falls_short and self.played is not None and self.played < self.asked
 
     @property
     def price_per_million_rows(self) -> float:

@@ -41,6 +41,11 @@ class Costs:
         Rows that a row of data brings into the tables, on average over the job; 0 where no data was looked at.
     fused
         Whether plans must have one stage: workers that train on rows of their own have the whole model.
+    depth
+        Batches in flight of every lane, where somebody has said how many; None: as many as a plan needs.
+    even
+        Whether all workers that read have as many batches, however fast they are: steps are ordered over lanes. Stages
+        are on one pool each then.
     """
 
     graph: Graph
@@ -52,6 +57,8 @@ class Costs:
     replicas: int = 1
     new_rows: float = 0.0
     fused: bool = False
+    depth: int | None = None
+    even: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.head_room < 1:
@@ -181,8 +188,16 @@ class Costs:
         return worked * self.crowding(pool)
 
     def shard_call_s(self, pool: Pool) -> float:
-        """Busy seconds of each shard host for one batch, however many there are: a pull, a push to each copy."""
-        return (1 + self.replicas) * self.rates(pool).call_s * self.crowding(pool)
+        """Busy seconds of each shard host for one batch, however many there are: a pull, a push to each copy.
+
+        And what a later stage asks for, unless there is none.
+        """
+        return (1 + self.replicas + self.fetches) * self.rates(pool).call_s * self.crowding(pool)
+
+    @property
+    def fetches(self) -> bool:
+        """Whether there may be later stages that fetch parameters from every host."""
+        return not self.fused and any(layer.cost.parameter_bytes for layer in self.layers.layers[1:])
 
     def further_call_s(self, pool: Pool) -> float:
         """Busy seconds of a worker that reads for one batch and each shard host after the first."""

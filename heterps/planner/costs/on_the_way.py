@@ -52,7 +52,7 @@ and its last acknowledgement (``Async(1)``). Between these two, in this order, n
 The times add up, as they do not overlap. Of lanes on two pools each has AHEAD times what it carries, by a depth for
 each pool: together, the shares adding up to 1, at least the mean over them, which is no less than the least; so for
 batches that go on to one or the other of two pools. Depths are rounded up. That all this is so of every plan that is
-made is checked when its depth is known (:func:`heterps.planner.solve.assemble.check_counted`).
+made is checked when its depth is known (:func:`heterps.planner.solve.checks.check_counted`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.solve.problem import Problem
 
-__all__ = ["AHEAD", "DEEPEST", "DEPTH", "comes_first", "in_flight_figures", "wire_s", "with_in_flight"]
+__all__ = ["AHEAD", "DEPTH", "comes_first", "depths_of", "in_flight_figures", "wire_s", "with_in_flight"]
 
 DEPTH = 2  # batches in flight per lane, at the least
 DEEPEST = 512  # at the most
@@ -101,8 +101,13 @@ def in_flight_figures(costs: Costs, server: Pool, may_read: Sequence[bool]) -> d
         "cut_way": AHEAD * bytes_,
         "own_way": AHEAD * np.array([wires + copied, wires, calls / n]),
         "way": AHEAD * hosts / n,
-        "deepest": float(DEEPEST),
+        "deepest": float(depths_of(costs)[1]),
     }
+
+
+def depths_of(costs: Costs) -> tuple[int, int]:
+    """Batches in flight of a lane, at the least and at the most: as many as somebody has said, if anybody has."""
+    return (DEPTH, DEEPEST) if costs.depth is None else (costs.depth, costs.depth)
 
 
 def wire_s(costs: Costs, pool: Pool) -> float:

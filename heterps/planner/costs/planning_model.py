@@ -15,7 +15,7 @@ from heterps.errors import PlanError
 from heterps.hardware import Hardware, Host, Pool
 from heterps.planner.costs.forecast import TableForecast
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.on_the_way import DEPTH, comes_first, in_flight_figures
+from heterps.planner.costs.on_the_way import comes_first, depths_of, in_flight_figures
 from heterps.planner.costs.table_memory import with_tiers
 from heterps.planner.solve.calls import Calls
 from heterps.planner.solve.making import make_problem
@@ -75,7 +75,7 @@ def build_problem(costs: Costs, server: Pool, pins: Mapping[str, str] | None = N
         memory_cap=[pool.device.memory_bytes * MEMORY_SHARE for pool in pools],
         link=links / longer,
         **_with_hosts(costs, server),
-        mixes=[] if np.isfinite(links).any() else _mixes(pools),
+        mixes=[] if costs.even or np.isfinite(links).any() else _mixes(pools),
         shards=shards,
         kinds=[pool.kind for pool in pools],
         **_shared(costs, server),
@@ -102,7 +102,12 @@ def _with_hosts(costs: Costs, server: Pool) -> dict[str, Any]:
 def _worker_memory(costs: Costs) -> dict[str, Any]:
     """Bytes a worker needs for each Layer, for each batch, and for each byte per row that crosses a cut beside it."""
     once, one = (np.array([[costs.worker_bytes(v, n)] for v in costs.layers.layers]) for n in (0, 1))
-    return {"memory": once, "layer_held": one - once, "cut_memory": float(costs.batch_size), "held": DEPTH}
+    return {
+        "memory": once,
+        "layer_held": one - once,
+        "cut_memory": float(costs.batch_size),
+        "held": depths_of(costs)[0],
+    }
 
 
 def placed_tables(costs: Costs, server: Pool, pins: Mapping[str, str]) -> tuple[TableForecast, ...]:

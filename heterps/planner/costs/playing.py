@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.on_the_way import AHEAD, DEEPEST, DEPTH, wire_s
+from heterps.planner.costs.on_the_way import AHEAD, DEPTH, wire_s
 from heterps.planner.costs.planning_model import free_cores
 from heterps.planner.costs.sample import Sample
 from heterps.planner.plan import Plan, Stage
@@ -27,14 +28,11 @@ from heterps.stages.lowering import groups_of
 
 __all__ = [
     "at_work_for",
-    "deeper",
     "depth_for",
     "durations_of",
     "even_splits",
-    "miniature",
     "most_at_depth",
     "play_plan",
-    "steady_play",
 ]
 
 _FORWARD = 1 / 3  # of the kernels: a backward pass takes about two forward passes
@@ -43,7 +41,6 @@ _DISK_BYTES_PER_S = 5e8  # of a cut that is written or read
 #: What a settled row takes of a worker (laid out, heard of again) and of a host (found to be changed), in pulls of one.
 _SETTLING, _TELLING = 4, 3
 _ROUNDING = 1e-9  # relative: so much less than a limit is within it
-_MOST_PLAYED = 12  # workers beyond which a pipeline is played in miniature, where only its rate is asked for
 
 
 def play_plan(
@@ -56,6 +53,7 @@ def play_plan(
     slow: Mapping[int, float] | None = None,
     sample: Sample | None = None,
     mode: Mode | None = None,
+    called: int | None = None,
 ) -> Played:
     """Play a plan on the hardware of ``costs``.
 
@@ -67,6 +65,8 @@ def play_plan(
         Workers that read, by number, that take so many times as long.
     mode
         Another mode than the plan's.
+    called
+        Shard hosts that every batch calls, where the plan has fewer: it is one in miniature.
     """
     script = Script(
         mode or plan.mode,
@@ -79,7 +79,7 @@ def play_plan(
         depths=plan.depths_in(mode or plan.mode),
     )
     played = replace(plan, mode=script.mode) if isinstance(plan.mode, Async) else plan  # how many batches are merged
-    return play(durations_of(played, costs, sample), script)
+    return play(durations_of(played, costs, sample, called), script)
 
 
 def even_splits(plan: Plan, batches: int = 40, each: int = 2) -> tuple[int, ...]:
@@ -121,35 +121,32 @@ def _way_s(plan: Plan, costs: Costs, pools: Sequence[str]) -> float:
     return 1 / play_plan(one, costs, splits=(8,), mode=Async(1)).batches_per_second
 
 
-def deeper(depth: int) -> int:
-    """The next depth to be tried."""
-    return min(DEEPEST, math.ceil(1.5 * depth))
-
-
-def steady_play(plan: Plan, costs: Costs) -> tuple[Plan, Played]:
-    """Play a plan without barriers, in miniature if it is large, long enough to be in its stride."""
-    small = miniature(plan, _MOST_PLAYED)
-    splits = (4 * small.depth + 12,) * small.lanes
-    if small.stages[0].also:  # short Splits, of which the faster workers take more
-        splits = (4 * small.depth + 12,) * (4 * small.lanes)
-    return small, play_plan(small, costs, splits=splits, mode=Async(small.depth))
-
-
-def durations_of(plan: Plan, costs: Costs, sample: Sample | None = None) -> Durations:
-    """What a batch of the plan takes at each place that it passes."""
+def durations_of(plan: Plan, costs: Costs, sample: Sample | None = None, called: int | None = None) -> Durations:
+    """What a batch of the plan takes at each place that it passes; a call, what those of ``called`` hosts take."""
+    each = (called or plan.shard_hosts) / plan.shard_hosts  # calls for which one stands
     layers = [_layers_of(costs, stage) for stage in plan.stages]
     reduced = _is_reduced(plan)
     own = 0.0 if reduced else sum(layer.cost.parameter_bytes for layer in layers[0])
     stay = 2 if reduced else 1  # gradients of a stage that all-reduces its parameters stay there
     away = sum(layer.cost.parameter_bytes for part in layers[stay:] for layer in part)
-    stages = tuple(_stage(plan, costs, layers, i, reduced) for i in range(len(plan.stages)))
+    stages = tuple(_stage(plan, costs, layers, i, reduced, each) for i in range(len(plan.stages)))
+
+    def worker(on: Plan) -> WorkerTimes:
+        return _worker(on, costs, layers[0], away, sample, each)
+
+    def busy_s(i: int, pool: str) -> float:
+        on = _on_pool(plan, i, pool)
+        reads = worker(on).busy_s(on.shard_hosts) if i == 0 else 0.0
+        return reads + _stage(on, costs, layers, i, reduced, each).busy_s
+
+    crews = [_crews(costs, stage, partial(busy_s, i)) for i, stage in enumerate(plan.stages)]
     return Durations(
         pools={pool.name: _pool(costs, pool) for pool in costs.hardware.pools},
-        worker=_worker(plan, costs, layers[0], away, sample),
-        stages=stages,
-        hosts=_hosts(plan, costs, own, reduced, sample),
+        worker=worker(plan),
+        stages=tuple(replace(times, crews=of) for times, of in zip(stages, crews, strict=True)),
+        hosts=_hosts(plan, costs, own, reduced, sample, each),
         rows=plan.batch_size,
-        machines={host.name: free_cores(costs, host) / _unit_cores(plan, host.name) for host in costs.hardware.hosts},
+        machines={host.name: free_cores(costs, host) for host in costs.hardware.hosts},
         links={frozenset((link.source, link.target)): link.bytes_per_s for link in costs.hardware.links},
         group_bytes=4.0 * costs.dense_size if reduced else 0.0,
         group_s=_group_s(plan, costs) if reduced else 0.0,
@@ -169,27 +166,28 @@ def _layers_of(costs: Costs, stage: Stage) -> list[Layer]:
 
 def _pool(costs: Costs, pool: Pool) -> PoolOfWorkers:
     rate = 1 / costs.byte_s(pool)
-    return PoolOfWorkers(rate, rate, "" if pool.kind == "gpu" else pool.host or "")
-
-
-def _unit_cores(plan: Plan, host: str) -> int:
-    """Cores of a unit, as machines count what their units do: of the pools that the plan uses, the most."""
-    on = [pool.device.cores for pool in plan.pools if pool.host == host and pool.kind == "cpu"]
-    return max(on, default=1)
+    shares = pool.host is not None and pool.kind == "cpu"
+    return PoolOfWorkers(rate, rate, pool.host or "", pool.device.cores) if shares else PoolOfWorkers(rate, rate)
 
 
 def _total(costs: Costs, layers: list[Layer], pool: Pool) -> Cost:
     return sum((costs.cost(layer, pool) for layer in layers), Cost())
 
 
-def _crews(costs: Costs, stage: Stage, layers: list[Layer]) -> tuple[Crew, ...]:
+def _on_pool(plan: Plan, i: int, pool: str) -> Plan:
+    """The plan with one of its stages on one pool."""
+    alone = replace(plan.stages[i], pool=pool, also=())
+    return replace(plan, stages=(*plan.stages[:i], alone, *plan.stages[i + 1 :]), depths={})
+
+
+def _crews(costs: Costs, stage: Stage, busy_s: Callable[[str], float]) -> tuple[Crew, ...]:
     """Workers by pool; what more units do not divide makes each slower, and a second pool has its own speed."""
-    first = _total(costs, layers, costs.hardware.pool(stage.pool)).compute_s
+    first = busy_s(stage.pool) if stage.also else 0.0
     crews = []
     for name, units in stage.workers.items():
         pool = costs.hardware.pool(name)
         share = 1.0 if pool.host else costs.rates(pool).compute_fraction
-        ratio = _total(costs, layers, pool).compute_s / first if first else 1.0
+        ratio = busy_s(name) / first if first and name != stage.pool else 1.0
         crews.append(Crew(name, units, ratio * (units * (1 - share) + share)))
     return tuple(crews)
 
@@ -202,9 +200,8 @@ def _crossing(plan: Plan, costs: Costs, i: int) -> tuple[float, float]:
     return sum(e.forward_bytes for e in tensors.values()), sum(e.backward_bytes for e in tensors.values())
 
 
-def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced: bool) -> StageTimes:
-    stage, mine = plan.stages[i], layers[i]
-    pool = costs.hardware.pool(stage.pool)
+def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced: bool, each: float) -> StageTimes:
+    mine, pool = layers[i], costs.hardware.pool(plan.stages[i].pool)
     cost, wire, call = _total(costs, mine, pool), wire_s(costs, pool), costs.rates(pool).call_s * costs.crowding(pool)
     into, back = _crossing(plan, costs, i) if i else (0.0, 0.0)
     out, returned = _crossing(plan, costs, i + 1) if i + 1 < len(plan.stages) else (0.0, 0.0)
@@ -212,8 +209,9 @@ def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced:
     behind = sum(layer.cost.parameter_bytes for part in layers[max(first, i + 1) :] for layer in part)
     dense = sum(layer.cost.parameter_bytes for layer in mine) if i >= first else 0.0
     server, bus = costs.hardware.pool(plan.shard_pool), pool.device.bus_bytes_per_s
+    calls = each * plan.shard_hosts
     return StageTimes(
-        crews=_crews(costs, stage, mine),
+        crews=(),
         forward_s=_FORWARD * cost.kernel_s + out * wire,
         backward_s=(1 - _FORWARD) * cost.kernel_s + (returned + behind) * wire,
         enter_s=((into + back + (1 + 1 / _merged(plan)) * dense) * wire + call) if i else 0.0,
@@ -221,12 +219,14 @@ def _stage(plan: Plan, costs: Costs, layers: list[list[Layer]], i: int, reduced:
         backward_bytes=back,
         bus_s=(into + back + out + returned) / bus if bus else 0.0,
         dense_bytes=dense,
-        dense_call_s=(dense * wire_s(costs, server) + plan.shard_hosts * costs.rates(server).call_s) / _merged(plan),
+        dense_call_s=(dense * wire_s(costs, server) + calls * costs.rates(server).call_s) / _merged(plan),
         dense_every=_merged(plan),
     )
 
 
-def _worker(plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: Sample | None) -> WorkerTimes:
+def _worker(
+    plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: Sample | None, each: float
+) -> WorkerTimes:
     pool = costs.hardware.pool(plan.stages[0].pool)
     cost, wire, slower = _total(costs, layers, pool), wire_s(costs, pool), costs.crowding(pool)
     rates, own = costs.rates(pool), _own(plan)
@@ -242,12 +242,11 @@ def _worker(plan: Plan, costs: Costs, layers: list[Layer], away: float, sample: 
         push = max(0.0, push - _half(costs, own) * wire) if own else 0.0
     dense = sum(costs.cost(layer, pool).pull_s for layer in layers if not layer.groups)
     pull = max(0.0, cost.pull_s - _half(costs, own) * wire - dense * (1 - 1 / _merged(plan)))
-    return WorkerTimes(
-        cost.read_s, cost.dedupe_s + cost.engine_s, pull, push, rates.call_s * slower, learn * slower, settle
-    )
+    call = each * rates.call_s * slower
+    return WorkerTimes(cost.read_s, cost.dedupe_s + cost.engine_s, pull, push, call, learn * slower, settle)
 
 
-def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample | None) -> HostTimes:
+def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample | None, each: float) -> HostTimes:
     server = costs.hardware.pool(plan.shard_pool)
     rates, slower, kept = costs.rates(server), costs.crowding(server), _own(plan)
     rows = [count for op, count in zip(costs.pulls, _rows(costs), strict=True) if op.attrs["group"] not in kept]
@@ -265,7 +264,7 @@ def _hosts(plan: Plan, costs: Costs, own: float, reduced: bool, sample: Sample |
         replicas=plan.replicas,
         serve_s=(sum(map(rates.pull, rows)) + costs.creating_s(rates)) * slower + pulled * wire,
         apply_s=_applying_s(plan, costs, reduced, sample) * slower + pushed * wire,
-        call_s=rates.call_s * slower,
+        call_s=each * rates.call_s * slower,
         pull_bytes=pulled,
         push_bytes=pushed,
         settle_s=settle * slower + 2 * settled_bytes * wire,
@@ -352,25 +351,3 @@ def _group_s(plan: Plan, costs: Costs) -> float:
     moved = 2 * bytes_ * others * (1 + plan.lanes / workers)
     adding = bytes_ / workers * plan.lanes * 3 / rates.bytes_per_s
     return (adding + rates.dense(costs.dense_size)) * costs.crowding(pool) + moved * wire_s(costs, pool)
-
-
-def miniature(plan: Plan, most: int) -> Plan:
-    """A plan of fewer workers in about the same ratios, at most so many; the plan itself where it has no more."""
-    total = sum(sum(stage.workers.values()) for stage in plan.stages) + plan.shard_hosts
-    if total <= most:
-        return plan
-    scale = most / total
-
-    def fewer(count: int) -> int:
-        return max(1, math.floor(count * scale))
-
-    stages = tuple(
-        replace(
-            stage,
-            units=fewer(stage.units),
-            also=tuple(replace(share, units=fewer(share.units)) for share in stage.also),
-        )
-        for stage in plan.stages
-    )
-    lanes = sum(stages[0].workers.values())
-    return replace(plan, stages=stages, lanes=lanes, shard_hosts=max(plan.replicas, fewer(plan.shard_hosts)))

@@ -18,7 +18,8 @@ from heterps.planner.show.figures import (
     percent_text,
     seconds_text,
 )
-from heterps.planner.show.short import depth_text
+from heterps.planner.show.short import lanes_text
+from heterps.planner.show.shortfall import shortfall_texts
 from heterps.planner.show.text_report import (
     data_sheet_note,
     machine_ratio,
@@ -63,6 +64,7 @@ def report_html(
     body = [f"<h1>{escape(title)}</h1>", f'<p class="sub">{escape(_subtitle(plan))}</p>']
     if any(pool.emulated for pool in plan.pools):
         body.append('<div class="warn">Emulated: a pool tagged GPU runs NumPy; its times mean nothing for a GPU.</div>')
+    body += [f'<div class="warn">{escape(text)}</div>' for text in shortfall_texts(plan)]
     if plan.forecast is not None:
         body.append(_cards(plan, plan.forecast) + (f"<p>{escape(job)}</p>" if job else ""))
     body += [_section("Stages", _stages(plan)), _section("The split graph", _figure(draw_split(plan, layers)))]
@@ -88,8 +90,7 @@ def report_html(
 
 def _subtitle(plan: Plan) -> str:
     shape = "one fused stage" if plan.is_fused else f"{len(plan.stages)} stages"
-    lanes = counted_text(plan.lanes, "lane")
-    return f"{shape}, batches of {plan.batch_size:,} rows, {lanes}, depth {depth_text(plan)}, {plan.mode.name} mode"
+    return f"{shape}, batches of {plan.batch_size:,} rows, {lanes_text(plan)}, {plan.mode.name} mode"
 
 
 def _section(title: str, body: str) -> str:

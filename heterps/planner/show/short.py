@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from heterps.planner.plan import Plan
-from heterps.planner.show.figures import count_text
+from heterps.planner.show.figures import count_text, counted_text
 from heterps.stages import layers_of
 
-__all__ = ["depth_text", "draw_plan", "plan_lines", "ways_text"]
+__all__ = ["depth_text", "draw_plan", "lanes_text", "plan_lines", "ways_text"]
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -25,6 +25,14 @@ def plan_lines(plan: Plan) -> list[str]:
 def ways_text(plan: Plan) -> str:
     """How parameters travel, where the plan says so: ``fc* allreduce, * table``."""
     return ", ".join(f"{pattern} {way}" for pattern, way in plan.parameters.items())
+
+
+def lanes_text(plan: Plan) -> str:
+    """How many lanes, and how deep they are: in Sync workers have several, as each has one batch in flight."""
+    readers, lanes = sum(plan.stages[0].workers.values()), counted_text(plan.lanes, "lane")
+    if not plan.mode.ordered:
+        return f"{lanes}, depth {depth_text(plan)}"
+    return f"{lanes} on {counted_text(readers, 'worker')}" if plan.lanes != readers else lanes
 
 
 def depth_text(plan: Plan) -> str:

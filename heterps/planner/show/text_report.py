@@ -20,7 +20,8 @@ from heterps.planner.show.figures import (
     percent_text,
     seconds_text,
 )
-from heterps.planner.show.short import depth_text, ways_text
+from heterps.planner.show.short import lanes_text, ways_text
+from heterps.planner.show.shortfall import shortfall_texts
 from heterps.screen import Screen
 
 __all__ = [
@@ -86,10 +87,7 @@ def verdict(certificate: Certificate) -> str:
 
 def _headline(plan: Plan) -> Text:
     shape = "one fused stage" if plan.is_fused else f"{len(plan.stages)} stages"
-    lines = [
-        f"Plan: {shape}, batches of {plan.batch_size:,}, {counted_text(plan.lanes, 'lane')}, depth {depth_text(plan)}, "
-        f"{plan.mode.name} mode"
-    ]
+    lines = [f"Plan: {shape}, batches of {plan.batch_size:,}, {lanes_text(plan)}, {plan.mode.name} mode"]
     if plan.mode.adds:
         lines.append(
             "  the forecast is that of async mode: workers with rows of their own exchange less, which is not modelled"
@@ -101,7 +99,7 @@ def _headline(plan: Plan) -> Text:
     if plan.forecast is not None:
         star = "*" if plan.forecast.data_sheet else ""
         lines.append(f"  {count_text(plan.forecast.rows_per_second)} rows/s{star}, bound by {plan.forecast.bottleneck}")
-        lines += [f"  {text}" for text in data_sheet_note(plan)]
+        lines += [f"  {text}" for text in (*data_sheet_note(plan), *shortfall_texts(plan))]
     workers = ", ".join(f"{units} {pool}" for pool, units in plan.units.items())
     ratio = f" (ratio {machine_ratio(plan)})" if len(plan.units) > 1 else ""
     hosts = "1 shard host" if plan.shard_hosts == 1 else f"{plan.shard_hosts} shard hosts"

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import mul
 
-from heterps.errors import PlanError
 from heterps.hardware import Pool
 from heterps.planner.costs.forecast import Cost, Forecast, StageForecast
 from heterps.planner.costs.layer_costs import Costs
-from heterps.planner.costs.on_the_way import DEPTH, comes_first
+from heterps.planner.costs.on_the_way import DEPTH, comes_first, depths_of
 from heterps.planner.costs.planning_model import placed_tables, shared_name, sold_in
-from heterps.planner.costs.playing import at_work_for, depth_for, steady_play
+from heterps.planner.costs.playing import at_work_for, depth_for
 from heterps.planner.plan import Plan, Share, Stage
 from heterps.planner.purchases import Purchase
-from heterps.planner.solve.placement import TOLERANCE, Segment
+from heterps.planner.solve.placement import Segment
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult
 from heterps.planner.solve.shared_use import carried_by_first
@@ -29,16 +27,11 @@ __all__ = [
     "at_depth",
     "at_rate",
     "batches_held",
-    "check_counted",
-    "check_plan",
     "has_lanes_for_depth",
     "in_flight",
-    "played_beside",
 ]
 
 _ASKED = 0.99  # of what a plan sustains: below, it is not bound by anything of its own
-_PLAYED = 0.5  # of what the forecast says that a plan must reach when it is played
-_LEFT_OUT_S = 5e-3  # messages and turns of one batch, which no forecast counts
 
 
 @dataclass(frozen=True)
@@ -76,12 +69,16 @@ class Draft:
 
 
 def assemble(draft: Draft, rows_per_second: float | None = None, mode: Mode | None = None) -> Plan:
-    """Write the plan; ``rows_per_second`` is the rate at which it will run, if less than it sustains."""
+    """Write the plan; ``rows_per_second`` is the rate at which it will run, if less than it sustains.
+
+    Where steps are ordered over lanes each of these has one batch in flight: there are as many lanes as batches.
+    """
     segments = draft.found.placement.segments
     stages = tuple(_stage(draft, segment, _names(draft)[i]) for i, segment in enumerate(segments))
     forecast = _forecast(draft, stages, rows_per_second or draft.found.rows_per_second)
-    depths = dict(zip(stages[0].workers, draft.depths, strict=True))
-    depth = max(draft.depths)
+    ordered = mode is not None and mode.ordered
+    depths = {} if ordered or len(set(draft.depths)) == 1 else dict(zip(stages[0].workers, draft.depths, strict=True))
+    depth = 1 if ordered else max(draft.depths)
     used = {name for stage in stages for name in stage.workers} | {draft.server.name}
     return Plan(
         graph=draft.costs.graph,
@@ -91,9 +88,9 @@ def assemble(draft: Draft, rows_per_second: float | None = None, mode: Mode | No
         shard_hosts=draft.found.placement.hosts,
         shard_pool=draft.server.name,
         replicas=draft.costs.replicas,
-        lanes=max(1, segments[0].units + segments[0].other_units),
+        lanes=in_flight(draft) if ordered else sum(segments[0].counts),
         depth=depth,
-        depths=depths if len(set(draft.depths)) > 1 else {},
+        depths=depths,
         mode=mode or Async(depth=depth),
         memory_bytes=_memory(draft, forecast),
         forecast=forecast,
@@ -128,28 +125,13 @@ def at_depth(draft: Draft) -> Draft:
 
 def at_rate(draft: Draft, rows_per_second: float) -> Draft:
     """Return a draft with as many batches in flight as so many rows per second need, each pool the same part."""
-    return replace(draft, depths=tuple(depth_for(each, rows_per_second) for each in draft.at_work))
+    least, _ = depths_of(draft.costs)
+    return replace(draft, depths=tuple(max(least, depth_for(each, rows_per_second)) for each in draft.at_work))
 
 
 def in_flight(draft: Draft) -> int:
     """Batches in flight in all lanes together."""
     return sum(map(mul, draft.found.placement.segments[0].counts, draft.depths))
-
-
-def check_counted(draft: Draft) -> None:
-    """Compare the batches in flight of a plan, as it is played, with those that the search counts for it.
-
-    The bound rests on there being no fewer (see :mod:`heterps.planner.costs.on_the_way`).
-
-    Raises
-    ------
-    PlanError
-        If there are fewer: a bug of the planner.
-    """
-    segments, rate = draft.found.placement.segments, draft.found.rows_per_second
-    each = max(draft.problem.way_of(segments), *map(draft.problem.own_flight, segments))
-    if (least := each * rate) > in_flight(draft) * (1 + TOLERANCE):
-        raise PlanError(_contradiction("batches in flight, at the least", least, in_flight(draft)))
 
 
 def has_lanes_for_depth(draft: Draft) -> bool:
@@ -171,88 +153,14 @@ def batches_held(draft: Draft) -> list[tuple[int, ...]]:
     return [draft.depths, *parts]
 
 
-@dataclass(frozen=True)
-class PlayedBeside:
-    """A plan in miniature, the rows per second at which it is forecast, and those at which it is played."""
-
-    small: Plan
-    forecast: float
-    played: float
-
-    @property
-    def part(self) -> float:
-        """What part of its forecast it reaches."""
-        return self.played / self.forecast
-
-
-def played_beside(made: Plan, costs: Costs) -> PlayedBeside | None:
-    """Play a plan beside its forecast; None if it cannot be played."""
-    if made.forecast is None or _holds_tables_later(made, costs):
-        return None
-    small, played = steady_play(made, costs)
-    return PlayedBeside(small, min(made.forecast.rows_per_second, _least_rate(made, small)), played.rows_per_second)
-
-
-def check_plan(made: Plan, played: PlayedBeside | None) -> Plan:
-    """Compare the figures of a finished plan with one another; what contradicts itself stops here.
-
-    What the forecast leaves out (turns, messages, how many batches are under way) costs a few per cent, of tiny batches
-    far more than computing does; a plan that is played at half its forecast beyond that was forecast by mistake.
-
-    Raises
-    ------
-    PlanError
-        With both figures: a bug of the planner.
-    """
-    for name, need in made.memory_bytes.items():
-        pool = made.pool(name)
-        if pool.host is None and need > pool.device.memory_bytes:
-            raise PlanError(_contradiction(f"memory of a worker of {name} in bytes", pool.device.memory_bytes, need))
-    if played is not None and made.batch_size / played.played > _slowest_batch(played.small, played.forecast):
-        raise PlanError(_contradiction("rows per second", played.forecast, played.played))
-    return made
-
-
-def _slowest_batch(small: Plan, expected: float) -> float:
-    """Seconds from batch to batch at which a plan may be played that is forecast at so many rows per second."""
-    readers = sum(small.stages[0].workers.values())
-    return small.batch_size / expected / _PLAYED + _LEFT_OUT_S / readers
-
-
-def _holds_tables_later(made: Plan, costs: Costs) -> bool:
-    """Whether a later stage has tables on its device: played, rows are pulled where the data is read."""
-    later = {op for stage in made.stages[1:] for op in stage.ops}
-    return any(layer.groups and layer.ops[0] in later for layer in costs.layers.layers)
-
-
-def _least_rate(made: Plan, small: Plan) -> float:
-    """Rows per second of the slowest stage of a plan in miniature, or of its shard hosts."""
-    assert made.forecast is not None
-    fewer = [_part(a, b) for a, b in zip(made.stages, small.stages, strict=True)]
-    rates = [part * stage.rows_per_second for part, stage in zip(fewer, made.forecast.stages, strict=True)]
-    hosts = made.forecast.rows_per_second / made.forecast.shard_busy if made.forecast.shard_busy else math.inf
-    return min(*rates, hosts * small.shard_hosts / made.shard_hosts)
-
-
-def _part(stage: Stage, small: Stage) -> float:
-    """What a stage with fewer workers carries of what it did, each pool its share."""
-    return sum(share * small.workers[pool] / stage.workers[pool] for pool, share in stage.shares.items())
-
-
-def _contradiction(what: str, planned: float, checked: float) -> str:
-    return (
-        f"the plan contradicts itself ({what}: {planned:,.4g} planned, {checked:,.4g} when it was checked). This is a "
-        "bug in the planner; please report it with the graph, the hardware and the goal"
-    )
-
-
 def _forecast(draft: Draft, stages: tuple[Stage, ...], rate: float) -> Forecast:
     problem, placement = draft.problem, draft.found.placement
     limits = problem.limits(placement)
     slowest = min(limits, key=lambda name: limits[name])
     bottleneck = _bottleneck(draft, slowest, stages)
     if rate < _ASKED * limits[slowest]:
-        first = "memory for batches in flight" if draft.slowed else "what was asked for"
+        most = "batches in flight" if draft.costs.depth else "memory for batches in flight"
+        first = most if draft.slowed else "what was asked for"
         bottleneck = f"{first}, then {bottleneck}"
     parts = tuple(
         _stage_forecast(draft, segment, stage, rate, limits[f"stage {i}"], max(held))

@@ -22,11 +22,12 @@ from heterps.hardware import Pool
 from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.on_the_way import with_in_flight
 from heterps.planner.costs.planning_model import build_problem, check_pins, server_pools
-from heterps.planner.solve.assemble import Draft, at_depth, check_counted, has_lanes_for_depth, in_flight
+from heterps.planner.solve.assemble import Draft, at_depth, has_lanes_for_depth, in_flight
 from heterps.planner.solve.bands import Bands, WholeBands
+from heterps.planner.solve.checks import check_counted
 from heterps.planner.solve.deepening import slowed, without_room
 from heterps.planner.solve.effort import Deadline, UndecidedError
-from heterps.planner.solve.large import LargeOutcome, closer_bound, planned
+from heterps.planner.solve.large import LargeOutcome, closer_bound, listed, planned
 from heterps.planner.solve.problem import Problem
 from heterps.planner.solve.search import SearchResult
 from heterps.planner.solve.sizing import MOST_WORKERS
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from heterps.planner.goals import Goal
     from heterps.planner.planner import Request
 
-__all__ = ["Choice", "Choosing", "choose"]
+__all__ = ["Choice", "Choosing", "among_all", "choose"]
 
 _NO_ROOM = "no plan that was found has the memory for the batches that it must keep in flight"
 _MORE = 1.05  # times as many batches in flight, at the least, where a plan did not fit
@@ -122,7 +123,7 @@ class Choosing:
             if look.without_room is not None:
                 self._deepen(look, look.without_room)
         if not self.drafts and self.undecided:
-            raise UndecidedError("; ".join(self.undecided))
+            raise UndecidedError("; ".join(dict.fromkeys(self.undecided)))
 
     @property
     def _is_late(self) -> bool:
@@ -134,7 +135,8 @@ class Choosing:
         costs = self._request.costs(batch_size)
         check_pins(costs, self._request.pins)
         for server in server_pools(costs):
-            self._plan(costs, server, Deadline(self._deadline.left * share))
+            for each in _by_calls(costs):
+                self._plan(each, server, Deadline(self._deadline.left * share))
         self.looked.append(batch_size)
 
     def _problem(self, costs: Costs, server: Pool) -> Problem:
@@ -265,6 +267,22 @@ def choose(request: Request, deadline: Deadline, known: Iterable[Draft] = ()) ->
     choosing.look(known)
     choosing.close_in()
     return choosing.choice
+
+
+def _by_calls(costs: Costs) -> tuple[Costs, ...]:
+    """Costs of all plans, and of those of one stage, if these call shard hosts less often."""
+    return (costs, replace(costs, fused=True)) if costs.fetches else (costs,)
+
+
+def among_all(request: Request, draft: Draft) -> Draft:
+    """A draft over cuts as plans of several stages have them, where it is one of those that have one."""
+    if draft.costs.fused == request.fused:
+        return draft
+    costs, found = request.costs(draft.costs.batch_size), draft.found
+    problem = listed(build_problem(costs, draft.server, request.pins))[0]
+    (only,) = found.placement.segments
+    placement = replace(found.placement, segments=(replace(only, stop=problem.states - 1),))
+    return replace(draft, costs=costs, problem=problem, found=replace(found, placement=placement))
 
 
 def _anew(draft: Draft, goal: Goal) -> Draft:

@@ -9,20 +9,22 @@ slower can be a whole batch less in each of them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from heterps.planner.costs.on_the_way import DEPTH
-from heterps.planner.costs.playing import deeper, most_at_depth
+from heterps.planner.costs.forecast import FULFILLED
+from heterps.planner.costs.on_the_way import depths_of
+from heterps.planner.costs.playing import most_at_depth
 from heterps.planner.goals import Goal
 from heterps.planner.plan import Plan
-from heterps.planner.solve.assemble import Draft, assemble, at_depth, at_rate, batches_held, check_plan, played_beside
+from heterps.planner.solve.assemble import Draft, assemble, at_depth, at_rate, batches_held, in_flight
+from heterps.planner.solve.checks import PlayedBeside, check_plan, played_beside, with_played
 from heterps.planner.solve.placement import Segment
 from heterps.planner.solve.problem import Problem
 from heterps.protocol.words.modes import Mode
 
 __all__ = ["finished", "slowed", "without_room"]
 
-_REACHED = 0.9  # of its forecast, at which a plan is deep enough
 _GAIN = 1.02  # what more batches in flight must bring, at the least
 _TURNS = 4
 
@@ -30,25 +32,50 @@ _TURNS = 4
 def finished(draft: Draft, rows_per_second: float | None, mode: Mode | None) -> tuple[Draft, Plan]:
     """Return the draft with as many batches in flight as let it reach its forecast, or help, and fit; and its plan.
 
+    That is asked of it where no lane waits for another. In another mode the plan says what comes of it there.
+
     Raises
     ------
     PlanError
         If the plan contradicts itself.
     """
-    made = assemble(draft, rows_per_second, mode)
+    draft, made, played = _deep_enough(draft, rows_per_second)
+    made = with_played(check_plan(made, played), played)
+    if mode is None or mode == made.mode:
+        return draft, made
+    draft = _even(draft) if mode.ordered else draft
+    return draft, assemble(draft, rows_per_second, mode)
+
+
+def _deep_enough(draft: Draft, rows_per_second: float | None) -> tuple[Draft, Plan, PlayedBeside | None]:
+    """The draft with as many batches in flight as let it reach its forecast, or help, and fit; its plan as played."""
+    made = assemble(draft, rows_per_second)
     played = played_beside(made, draft.costs)
     for _ in range(_TURNS):
-        if played is None or played.part >= _REACHED:
+        if played is None or played.part >= FULFILLED:
             break
-        more = replace(draft, depths=tuple(map(deeper, draft.depths)))
+        more = _deeper(draft)
         if more.depths == draft.depths or without_room(more):
             break
-        tried = assemble(more, rows_per_second, mode)
+        tried = assemble(more, rows_per_second)
         again = played_beside(tried, draft.costs)
         if again is None or again.part < _GAIN * played.part:
             break
         draft, made, played = more, tried, again
-    return draft, check_plan(made, played)
+    return draft, made, played
+
+
+def _deeper(draft: Draft) -> Draft:
+    """The next depths to be tried."""
+    _, most = depths_of(draft.costs)
+    return replace(draft, depths=tuple(min(most, math.ceil(1.5 * depth)) for depth in draft.depths))
+
+
+def _even(draft: Draft) -> Draft:
+    """A draft with as many batches in flight on every worker that reads: a run spreads its lanes evenly over these."""
+    each = math.ceil(in_flight(draft) / sum(draft.found.placement.segments[0].counts))
+    even = replace(draft, depths=(each,) * len(draft.depths))
+    return replace(draft, depths=(min(draft.depths),) * len(draft.depths)) if without_room(even) else even
 
 
 def slowed(draft: Draft, goal: Goal) -> Draft | None:
@@ -70,7 +97,8 @@ def slowed(draft: Draft, goal: Goal) -> Draft | None:
 
 def _slower_rates(draft: Draft) -> list[float]:
     """Rows a second at which a lane of one pool or the other needs a batch less, the most first."""
-    pairs = ((each, d) for each, depth in zip(draft.at_work, draft.depths, strict=True) for d in range(DEPTH, depth))
+    least, _ = depths_of(draft.costs)
+    pairs = ((each, d) for each, depth in zip(draft.at_work, draft.depths, strict=True) for d in range(least, depth))
     rates = {min(most_at_depth(each, depth), draft.found.rows_per_second) for each, depth in pairs if each > 0}
     return sorted(rates, reverse=True)
 

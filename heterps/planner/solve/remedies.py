@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from heterps.graph import Graph
-from heterps.hardware import Hardware
+from heterps.hardware import Hardware, Pool
+from heterps.planner.costs.layer_costs import Costs
 from heterps.planner.costs.planning_model import build_problem, is_priced, paid_text, server_pools, shared_name
 from heterps.planner.goals import MOST_ROWS, FixedRate, MaxThroughput, MinCost
 from heterps.planner.solve.bounds import most_rows
@@ -60,8 +61,13 @@ def _nearest(request: Request) -> tuple[int, Problem]:
     problems = []
     for batch_size in sorted(request.batch_sizes):
         costs = request.costs(batch_size)
-        problems += [(batch_size, build_problem(costs, server, request.pins)) for server in server_pools(costs)]
+        problems += [(batch_size, _calling_least(request, costs, server)) for server in server_pools(costs)]
     return max(problems, key=lambda pair: reach(pair[1]))
+
+
+def _calling_least(request: Request, costs: Costs, server: Pool) -> Problem:
+    """The problem of all plans, with the calls of those that call shard hosts least: what none can do."""
+    return replace(build_problem(replace(costs, fused=True), server, request.pins), fused=costs.fused)
 
 
 def _obstacle(request: Request, nearest: int, problem: Problem, target: float | None) -> str:
@@ -117,7 +123,7 @@ def _short_of_hosts(request: Request, nearest: int, target: float) -> str | None
     """Why there are not enough shard hosts on any pool, in words; None if there are on one."""
     costs, short = request.costs(nearest), []
     for server in server_pools(costs):
-        shards = build_problem(costs, server, request.pins).shards
+        shards = _calling_least(request, costs, server).shards
         if not shards.carry(target):
             most = f"{shards.most:,.0f} rows/s on pool {server.name!r}"
             short.append(f"more time than there is: every batch of {nearest:,} calls each of them, at most {most}")

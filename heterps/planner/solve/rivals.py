@@ -11,6 +11,7 @@ from heterps.planner.costs.forecast import Rival
 from heterps.planner.costs.planning_model import is_priced, shared_name
 from heterps.planner.goals import FixedRate, Goal, MaxThroughput, MinCost
 from heterps.planner.solve.assemble import Draft
+from heterps.planner.solve.choose import among_all
 from heterps.planner.solve.effort import Deadline, UndecidedError
 from heterps.planner.solve.placement import Placement
 from heterps.planner.solve.problem import Problem
@@ -29,20 +30,22 @@ def rivals(
     request: Request, draft: Draft, names: Iterable[str] = ("cpu-only", "gpu-only", "greedy")
 ) -> Iterable[Rival]:
     """What other ways of planning come to, and why they lose."""
-    large = draft.problem.states > _MANY_STATES
+    draft = among_all(request, draft)
+    problem = draft.problem
+    large = problem.states > _MANY_STATES
     deadline = Deadline(min(_RIVAL_SECONDS, request.seconds / 10) if large else request.seconds / 10)
     enough = Deadline(0.0) if large else deadline  # the first that is found is taken
     for name in names:
         if deadline.over:  # of some it is not known then
             return
         try:
-            other = _rival(request.goal, draft.problem, solver(name).within(deadline), enough)
+            other = _rival(request.goal, problem, solver(name).within(deadline), enough)
         except UndecidedError:
             continue
         if other is None:
             yield Rival(name, None, None, "no feasible plan of this kind")
         elif not _same(other.placement, draft.found.placement):
-            price = draft.problem.price_of(other.placement.segments, other.placement.hosts)
+            price = problem.price_of(other.placement.segments, other.placement.hosts)
             rate = request.goal.rows_per_second if isinstance(request.goal, FixedRate) else other.rows_per_second
             per_million = price / 3600 * 1e6 / rate if is_priced(request.hardware) else None
             yield Rival(name, per_million, rate, _why(request, draft, other))

@@ -23,7 +23,7 @@ class Agenda(Protocol):
 
 
 class Cores:
-    """The cores of a machine: whoever works gets an equal part of them, at most a whole one.
+    """The cores of a machine: whoever works takes so many of them, or, where there are too few, that part of them.
 
     Everybody goes equally fast, so whoever has least left is done first. ``_done`` counts what one that worked all the
     time would have done; work that begins when it stands at d is over when it stands at d plus that work.
@@ -35,24 +35,26 @@ class Cores:
         self._agenda = agenda
         self._done = self._since = 0.0
         self._order = self._version = 0
-        self._working: list[tuple[float, int, Process, Callable[[], object]]] = []
+        self._taken = 0.0  # cores that all take who work
+        self._working: list[tuple[float, int, float, Process, Callable[[], object]]] = []
 
-    def work(self, seconds: float, process: Process, then: Callable[[], object]) -> None:
-        """Work so many core seconds for a process."""
+    def work(self, seconds: float, process: Process, then: Callable[[], object], cores: float = 1.0) -> None:
+        """Work so long for a process, on so many cores."""
         self._advance()
         self._order += 1
-        heappush(self._working, (self._done + seconds, self._order, process, then))
+        self._taken += cores
+        heappush(self._working, (self._done + seconds, self._order, cores, process, then))
         self._schedule()
 
     @property
     def _pace(self) -> float:
-        return min(1.0, self.count / len(self._working))
+        return min(1.0, self.count / self._taken)
 
     def _advance(self) -> None:
         if self._working:
             passed = (self._agenda.now - self._since) * self._pace
             self._done += passed
-            self.busy_s += passed * len(self._working)
+            self.busy_s += passed * self._taken
         self._since = self._agenda.now
 
     def _schedule(self) -> None:
@@ -65,7 +67,8 @@ class Cores:
         if version != self._version:  # others came or went meanwhile
             return
         self._advance()
-        _, _, process, then = heappop(self._working)
+        _, _, cores, process, then = heappop(self._working)
+        self._taken = self._taken - cores if self._working else 0.0
         self._schedule()
         self._agenda.current = process
         then()
@@ -80,13 +83,21 @@ class _Item(NamedTuple):
 
 
 class Thread:
-    """Does one thing after another: first what it has set itself, then what others left, each in order.
+    """Does one thing after another, on so many cores: first what it has set itself, then what others left, in order.
 
     ``noted(note, start, stop)`` is called for work that has a note.
     """
 
-    def __init__(self, agenda: Agenda, cores: Cores, process: Process, noted: Callable[..., object] | None = None):
+    def __init__(
+        self,
+        agenda: Agenda,
+        cores: Cores,
+        process: Process,
+        noted: Callable[..., object] | None = None,
+        takes: float = 1.0,
+    ) -> None:
         self.busy_s = 0.0
+        self._takes = takes
         self._agenda, self._cores, self._process, self._noted = agenda, cores, process, noted
         self._own: deque[_Item] = deque()
         self._left: deque[_Item] = deque()
@@ -118,7 +129,7 @@ class Thread:
 
     def _begin(self, item: _Item) -> None:
         started = self._agenda.now
-        self._cores.work(item.seconds, self._process, lambda: self._finish(item, started))
+        self._cores.work(item.seconds, self._process, lambda: self._finish(item, started), self._takes)
 
     def _finish(self, item: _Item, started: float) -> None:
         self.busy_s += item.seconds

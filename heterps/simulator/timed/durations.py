@@ -18,11 +18,14 @@ class PoolOfWorkers:
         Name of a machine that they share with others (see :class:`Durations`); "": each has one of its own.
     send_bytes_per_s, receive_bytes_per_s
         What one of them can send, and receive at the same time.
+    cores
+        Of the machine that one of them takes while it works; one that has a machine of its own takes all of it.
     """
 
     send_bytes_per_s: float
     receive_bytes_per_s: float
     machine: str = ""
+    cores: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,10 @@ class WorkerTimes:
     learn_s: float = 0.0
     settle_s: float = 0.0
 
+    def busy_s(self, hosts: int) -> float:
+        """Of a batch that calls so many hosts: for rows, with their gradients, and for what they answer to these."""
+        return self.read_s + self.begin_s + self.take_s + self.push_s + 3 * hosts * self.call_s
+
 
 @dataclass(frozen=True)
 class StageTimes:
@@ -95,6 +102,11 @@ class StageTimes:
     dense_bytes: float = 0.0
     dense_call_s: float = 0.0
     dense_every: int = 1
+
+    @property
+    def busy_s(self) -> float:
+        """Of one worker for a batch."""
+        return self.enter_s + self.forward_s + self.backward_s
 
     @property
     def workers(self) -> int:

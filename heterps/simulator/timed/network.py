@@ -14,6 +14,7 @@ from heterps.simulator.timed.wires import Place, Wires
 __all__ = ["TimedNetwork"]
 
 _NEVER_S = 1e6
+_LATE_S = 1e5  # after which a run that ends in timeouts was too long, not stuck
 
 
 class TimedNetwork(Network):
@@ -42,7 +43,8 @@ class TimedNetwork(Network):
 
     def thread(self, process: Process, noted: Callable[..., object] | None = None) -> Thread:
         """Return a new thread of a process."""
-        return Thread(self, self._places[process][1], process, noted)
+        place, cores = self._places[process]
+        return Thread(self, cores, process, noted, place.sends.cores if place.sends.machine else 1.0)
 
     def cores(self, process: Process) -> Cores:
         """Return the cores that a process works on."""
@@ -79,6 +81,11 @@ class TimedNetwork(Network):
             return False
         self.current = self._agenda[0][2]
         return super().step()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether more time has passed than is played."""
+        return self.now > _LATE_S
 
     def loading(self) -> float:
         """Seconds of a host that loads its part of a cut."""

@@ -12,7 +12,11 @@ from heterps.simulator.scenario import Scenario
 from heterps.simulator.timed.durations import Crew, Durations
 from heterps.simulator.timed.world import TimedWorld
 
-__all__ = ["Bar", "Played", "Script", "play"]
+__all__ = ["Bar", "Played", "Script", "TooLongError", "play"]
+
+
+class TooLongError(PlanError):
+    """What is played takes longer than is played."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,8 @@ def play(durations: Durations, script: Script) -> Played:
     ------
     PlanError
         If a worker is to be slow that is not there.
+    TooLongError
+        If it takes days.
     ProtocolError
         If the run did not end, or a batch did not count exactly once: a bug.
     """
@@ -114,6 +120,8 @@ def play(durations: Durations, script: Script) -> Played:
         durations = _slowed(durations, script.slow)
     world = TimedWorld(_scenario(durations, script), durations, script.depths)
     problem = world.play()
+    if problem and world.timed.is_late:
+        raise TooLongError(f"this would take {world.timed.now / 86400:.3g} days and more: play fewer batches")
     if problem or world.run.phase is not Phase.FINISHED:
         raise ProtocolError(f"a plan that was played did not end as it should: {problem or world.run.phase}")
     return _result(world, durations)

@@ -148,7 +148,7 @@ def test_the_search_for_a_first_plan_ends_too(rented, monkeypatch):
     monkeypatch.setattr(choose, "_PATIENCE_SECONDS", 60.0)
     with pytest.raises(UndecidedError, match="batches of 256: never"):
         choose.choose(Request(ctrdnn(), rented, FixedRate(1e5), (256, 512, 1024)), Deadline(1e-9))
-    assert looked == [1024, 512, 256]
+    assert list(dict.fromkeys(looked)) == [1024, 512, 256]
 
 
 @pytest.mark.parametrize("goal", [MinCost(1e6), FixedRate(1e6)])
@@ -232,7 +232,7 @@ def test_small_batches_are_played_as_fast_as_they_are_forecast(rented):
 
 def test_a_contradiction_stops(rented, monkeypatch):
     monkeypatch.setattr("heterps.planner.solve.choose.at_depth", lambda draft: replace(draft, depths=(1,)))
-    monkeypatch.setattr("heterps.planner.costs.planning_model.DEPTH", 1)
+    monkeypatch.setattr("heterps.planner.costs.on_the_way.DEPTH", 1)
     monkeypatch.setattr("heterps.planner.solve.deepening._TURNS", 0)
     with pytest.raises(PlanError, match=r"contradicts itself \(batches in flight, at the least: .* planned"):
         plan(resnet(), rented, goal=MinCost(1e4), batch_size=64)

@@ -12,8 +12,9 @@ from heterps.models import ctrdnn, wide_deep
 from heterps.planner import MinCost
 from heterps.planner.costs.planning_model import build_problem, server_pools
 from heterps.planner.planner import Request, solve
-from heterps.planner.solve.assemble import Draft, at_depth, check_counted, in_flight
+from heterps.planner.solve.assemble import Draft, at_depth, in_flight
 from heterps.planner.solve.chain import _units_into, relaxed_price, units_needed
+from heterps.planner.solve.checks import check_counted
 from heterps.planner.solve.dag import over_downsets
 from heterps.planner.solve.making import make_problem
 from heterps.planner.solve.placement import Placement, Segment

@@ -1,4 +1,4 @@
-"""What is said where exact methods are too large: bounds over any cuts, an integer program of paths, raised prices; all goals."""
+"""What is said where exact methods are too large: bounds over any cuts, programs of paths, raised prices; all goals."""
 
 import math
 import random

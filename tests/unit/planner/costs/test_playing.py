@@ -11,9 +11,10 @@ from heterps.planner import MinCost, plan, play
 from heterps.planner.costs import expectation
 from heterps.planner.costs.expectation import by_hand, forecast
 from heterps.planner.costs.on_the_way import wire_s
-from heterps.planner.costs.playing import durations_of, miniature
+from heterps.planner.costs.playing import durations_of
 from heterps.planner.costs.profile import Line, Profile, Rates
 from heterps.planner.costs.sample import sample_batches
+from heterps.planner.costs.steady import miniature
 from heterps.protocol import Async, Sync
 from heterps.runtime.measure.synthetic import synthetic_batch
 

@@ -11,7 +11,8 @@ from heterps.planner import MaxThroughput, plan
 from heterps.planner.costs.playing import at_work_for, depth_for
 from heterps.planner.planner import Request
 from heterps.planner.solve import deepening
-from heterps.planner.solve.assemble import assemble, played_beside
+from heterps.planner.solve.assemble import assemble
+from heterps.planner.solve.checks import played_beside
 
 TWO_GPUS = """
 [[pool]]

@@ -67,6 +67,16 @@ def test_workers_share_the_cores_of_a_machine():
         assert found == pytest.approx(expected / 0.03, rel=0.05)
 
 
+def test_workers_with_more_cores_take_more_of_a_machine():
+    """Four small workers leave three quarters to a large one; those with a machine of their own take all of it."""
+    pools = {name: replace(FAST, machine="m", cores=cores) for name, cores in (("small", 1.0), ("large", 12.0))}
+    for crews, expected in (((4, 0), 4), ((0, 1), 1), ((4, 1), 5), ((4, 2), 6 * 16 / 28)):
+        stages = (StageTimes(tuple(map(Crew, pools, crews)), 0.01, 0.02),)
+        found = rate(run(pools=pools | {"cpu": FAST}, machines={"m": 16.0}, stages=stages), splits=(25,) * 24)
+        assert found == pytest.approx(expected / 0.03, rel=0.05)
+    assert rate(run(pools={"cpu": replace(FAST, cores=12.0), "gpu": FAST})) == pytest.approx(1 / 0.03, rel=0.05)
+
+
 def test_sending_and_receiving_go_on_at_once():
     hosts = replace(HOSTS, pull_bytes=4e6, push_bytes=2e6)
     pools = {"cpu": PoolOfWorkers(1e8, 1e8)}
