@@ -9,7 +9,8 @@ from graphs.wide_deep import wide_deep
 from heterps.hardware import Hardware
 from heterps.planner import FixedRate, MaxThroughput, MinCost, Request, plan
 from heterps.planner.solve import choose
-from heterps.planner.solve.effort import NEVER, UndecidedError
+from heterps.planner.solve.effort import NEVER, Deadline, UndecidedError
+from tests.unit.planner.solve.test_large import with_tables
 
 GOAL = FixedRate(5e4)
 
@@ -106,3 +107,14 @@ def test_what_is_spent_is_what_is_to_be_paid():
     hardware = Hardware.from_toml('[[pool]]\nname = "cpu"\ndevice = "c6i-8xlarge"\n')
     made = plan(wide_deep(), hardware, goal=MaxThroughput(1e12), batch_size=4096)
     assert any(text.startswith(f"{made.forecast.price_per_hour:,.2f} of the budget") for text in made.assumptions)
+
+
+def test_bounds_of_large_graphs_wait_for_the_best_plan_of_all_batch_sizes(rented):
+    request = Request(with_tables(range(8, 100)), rented, MinCost(1e5), (1024, 2048, 4096))
+    choosing = choose.Choosing(request, Deadline(20.0))
+    choosing.look()
+    before = choosing.choice
+    assert any(look.loose for look in choosing.looks)
+    choosing.close_in()
+    assert before.bound < choosing.choice.bound <= choosing.choice.draft.found.value
+    assert not choosing._decisive.loose
