@@ -155,7 +155,7 @@ class Branching:
         if not len(columns):
             return None
         room = self._found.value - look.bound
-        room = room if np.isfinite(room) else 1.0
+        room = max(room, _SAME) if np.isfinite(room) else 1.0
         score, tried = _score(self._guessed(columns, part) / room, part), 0
         for n in np.argsort(-score):
             if tried == _TRIED or deadline.over:
