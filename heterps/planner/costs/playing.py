@@ -128,7 +128,7 @@ def deeper(depth: int) -> int:
 
 def steady_play(plan: Plan, costs: Costs) -> tuple[Plan, Played]:
     """Play a plan without barriers, in miniature if it is large, long enough to be in its stride."""
-    small = miniature(plan, _MOST_PLAYED)
+    small = miniature(plan)
     splits = (4 * small.depth + 12,) * small.lanes
     if small.stages[0].also:  # short Splits, of which the faster workers take more
         splits = (4 * small.depth + 12,) * (4 * small.lanes)
@@ -354,7 +354,7 @@ def _group_s(plan: Plan, costs: Costs) -> float:
     return (adding + rates.dense(costs.dense_size)) * costs.crowding(pool) + moved * wire_s(costs, pool)
 
 
-def miniature(plan: Plan, most: int) -> Plan:
+def miniature(plan: Plan, most: int = _MOST_PLAYED) -> Plan:
     """A plan of fewer workers in about the same ratios, at most so many; the plan itself where it has no more."""
     total = sum(sum(stage.workers.values()) for stage in plan.stages) + plan.shard_hosts
     if total <= most:
