@@ -89,7 +89,8 @@ def _obstacle(request: Request, nearest: int, problem: Problem, target: float | 
             figure = f"{need[problem.allowed[v]].min() / 1e9:,.3g} GB"
             return f"layer {layer.name!r} needs {figure}, more than a worker of any pool it may run on{at}"
     if target is None:
-        least = "one worker for every stage and one shard host"
+        hosts = problem.shards.minimum
+        least = f"one worker for every stage and {'one shard host' if hosts == 1 else f'{hosts:,} shard hosts'}"
         return f"{least} {'cost more than that, or ' if _budget(request) < np.inf else ''}are more than the pools have"
     return f"every layer alone is fast enough, but all together need more units than the pools have{at}"
 

@@ -141,6 +141,11 @@ def test_batches_that_fit_nowhere_have_smaller_ones_for_a_remedy():
     assert "needs" in str(caught.value)
 
 
+def test_backups_are_shard_hosts_that_are_needed():
+    lines = refused(Hardware((Pool("cpu", CORE, cap=2),)), MaxThroughput(), replicas=2)
+    assert lines[0].startswith("one worker for every stage and 2 shard hosts are more than the pools have")
+
+
 def test_two_pools_that_share_a_stage_count_together():
     hardware = Hardware((Pool("some", CORE, cap=40), Pool("other", FAST, cap=40)))
     (line, *_) = refused(hardware, FixedRate(1e10))
